@@ -20,7 +20,9 @@ use crate::console::{self, ConsoleFile};
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{Call, Client, RequestBody, credentials, drain, path_parameters};
-use crate::response::{Answer, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers};
+use crate::response::{
+    Answer, Coding, EventCreated, EventResponse, Reply, RequestId, Response, add_common_headers, compressed,
+};
 use crate::routes::{RouteAccess, RouteRow, Verb};
 use crate::state::ServerState;
 
@@ -92,6 +94,7 @@ impl Admission {
         request: Request<RequestBody>,
     ) -> (Result<Reply, Problem>, Exchange) {
         let mut exchange = Exchange::begin(&state, request.headers());
+        exchange.compression = self.row.is_compressed().then(|| Coding::asked_for(request.headers(), &Coding::ALL));
         let (head, body) = request.into_parts();
         let body_bytes_max = self.row.access.body_bytes_max(state.settings.max_body_bytes);
         let (principal, path_parameters, body) = (Principal::Nobody, Vec::new(), SyncWrapper::new(body));
@@ -216,12 +219,22 @@ struct Exchange {
     tenant: Option<OrganizationId>,
     /// Whether the request asks for nothing to be done.
     is_read: bool,
+    /// The coding that the client asks for, if any; none where the response may not be compressed.
+    compression: Option<Option<Coding>>,
 }
 
 impl Exchange {
     fn begin(state: &ServerState, headers: &HeaderMap) -> Self {
         let id = state.request_ids.of(headers);
-        Self { id, began: Instant::now(), rate_window: None, closes: false, tenant: None, is_read: true }
+        Self {
+            id,
+            began: Instant::now(),
+            rate_window: None,
+            closes: false,
+            tenant: None,
+            is_read: true,
+            compression: None,
+        }
     }
 
     /// Makes the response: what its memory is charged to, its headers, the line in the log, the metrics.
@@ -232,6 +245,9 @@ impl Exchange {
         };
         let charged = self.charged(state, answer.unwrap_or_else(refused));
         let mut response = charged.unwrap_or_else(refused);
+        if let Some(coding) = self.compression {
+            response = compressed(response, coding, state.response_memory.share(self.tenant));
+        }
         self.note(meter, response.status());
         let headers = response.headers_mut();
         if self.closes {

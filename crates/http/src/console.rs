@@ -1,12 +1,12 @@
 //! The web console: files that the program brings, at every path that is not of the interface.
 
 use axum::http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, VARY,
+    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, VARY,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 
-use crate::response::{EntityTags, Response, not_modified, shared, tagged};
+use crate::response::{Coding, EntityTags, Response, not_modified, shared, tagged};
 
 /// The page that every address of the console shows.
 const INDEX: &str = "/index.html";
@@ -89,31 +89,21 @@ pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     response
 }
 
-/// The smallest form of a file that the client takes, and the name of its encoding.
+/// The smallest form of a file that the client asks for, and the name of its encoding.
 fn smallest(file: &ConsoleFile, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
-    let forms = [("br", file.brotli), ("gzip", file.gzip)];
-    let taken = forms.into_iter().find_map(|(name, form)| Some((name, form.filter(|_| takes(headers, name))?)));
+    let form = |coding| match coding {
+        Coding::Br => file.brotli,
+        Coding::Gzip => file.gzip,
+    };
+    let there: Vec<_> = Coding::ALL.into_iter().filter(|coding| form(*coding).is_some()).collect();
+    let taken = Coding::asked_for(headers, &there).and_then(|coding| Some((coding.name(), form(coding)?)));
     taken.map_or((None, file.plain), |(name, form)| (Some(name), form))
-}
-
-/// Whether the client takes an encoding: it names it, and not with a quality of 0 (RFC 9110, 12.5.3).
-fn takes(headers: &HeaderMap, encoding: &str) -> bool {
-    let lines = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
-    let mut named = lines.flat_map(|line| line.split(','));
-    named.any(|item| {
-        let mut parts = item.split(';').map(str::trim);
-        let is_named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(encoding));
-        let is_refused = parts
-            .filter_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
-            .any(|quality| quality.parse::<f32>().is_ok_and(|quality| quality <= 0.0));
-        is_named && !is_refused
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use axum::http::StatusCode;
-    use axum::http::header::{CONTENT_TYPE, ETAG};
+    use axum::http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG};
 
     use super::*;
     use crate::response::ResponseBody;
@@ -178,6 +168,8 @@ mod tests {
             ("gzip, deflate, br", Some("br"), &b"br"[..]),
             ("gzip;q=1.0, br;q=0", Some("gzip"), b"gz"),
             ("BR", Some("br"), b"br"),
+            ("br;q=0.5, gzip", Some("gzip"), b"gz"),
+            ("*", Some("br"), b"br"),
             ("identity", None, b"plain"),
             ("brotli, gzipped", None, b"plain"),
         ] {

@@ -119,6 +119,12 @@ impl RouteRow {
         self.path == path && self.method.name() == method.as_str()
     }
 
+    /// Returns true if its responses may be compressed: not where a secret stands beside a text that somebody may choose, for
+    /// the length of both compressed together tells of the secret (BREACH); and the main road's are too short.
+    pub(crate) fn is_compressed(&self) -> bool {
+        !matches!(self.handler, Handler::MainRoad) && !SHOW_SECRETS.contains(&self.name)
+    }
+
     /// Runs its handler.
     pub(crate) async fn handle(&self, call: &mut Call) -> Result<Reply, Problem> {
         match self.handler {
@@ -178,6 +184,10 @@ pub(crate) const MAIN_ROAD: RouteRow = row(
     Some(Action::DeviceEventCreate),
     ("device_event_create", Handler::MainRoad),
 );
+
+/// The operations whose responses show a secret.
+const SHOW_SECRETS: [&str; 6] =
+    ["session_login", "session_refresh", "api_key_create", "device_create", "devices_create", "device_token_rotate"];
 
 /// Every operation, in the order of the documentation. The router, the OpenAPI document and the tests of refusals are made from
 /// this table, so that an operation that is missing here does not exist.

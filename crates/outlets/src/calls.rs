@@ -22,13 +22,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use url::{Host, Url};
 
 use crate::guard::Guard;
+use crate::plain_body::plain_body;
 
 /// How long it may take to reach one address, its TLS handshake included.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 /// How long a whole call may take, from the look-up of the name to the last byte.
 const CALL_TIME: Duration = Duration::from_secs(15);
-/// Largest body of an answer, in bytes.
-const BODY_BYTES_MAX: usize = 64 << 10;
+/// Largest body of an answer, in bytes: as it is sent, unpacked, and in UTF-8.
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Largest head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Most headers of an answer.
@@ -72,7 +73,7 @@ pub struct CallAnswer {
     pub status: u16,
     /// Headers whose values are text, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body, unpacked and in UTF-8, but for signs that are none.
     pub body: Bytes,
 }
 
@@ -87,8 +88,12 @@ pub enum CallError {
     Failed(String),
 }
 
-fn refused(why: impl Into<String>) -> CallError {
+pub(crate) fn refused(why: impl Into<String>) -> CallError {
     CallError::Refused(why.into())
+}
+
+pub(crate) fn too_large() -> CallError {
+    refused(format!("the answer is larger than {} KiB", BODY_BYTES_MAX >> 10))
 }
 
 /// The host that a call goes to, as calls are kept apart by it; none where the address cannot be read.
@@ -193,6 +198,7 @@ fn prepared(call: &OutgoingCall) -> Result<(Url, Request<Full<Bytes>>), CallErro
     let headers = request.headers_mut();
     headers.insert(header::USER_AGENT, HeaderValue::from_static(concat!("isobar/", env!("CARGO_PKG_VERSION"))));
     headers.insert(header::ACCEPT, HeaderValue::from_static("*/*"));
+    headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if call.body.is_some() {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     }
@@ -242,12 +248,13 @@ async fn received(response: Response<Incoming>) -> Result<CallAnswer, CallError>
     let headers = head.headers.iter().filter_map(text).collect();
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map_err(|error| {
         if error.downcast_ref::<LengthLimitError>().is_some() {
-            return refused(format!("the answer is larger than {} KiB", BODY_BYTES_MAX >> 10));
+            return too_large();
         }
         let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         CallError::Failed(format!("the answer broke off{cause}"))
     })?;
-    Ok(CallAnswer { status: head.status.as_u16(), headers, body: body.to_bytes() })
+    let body = plain_body(&head.headers, body.to_bytes())?;
+    Ok(CallAnswer { status: head.status.as_u16(), headers, body })
 }
 
 #[cfg(test)]
@@ -291,6 +298,18 @@ mod tests {
         assert_eq!((answer.status, &answer.body[..]), (418, &b"tea!"[..]));
         assert!(answer.headers.contains(&("x-kind".to_owned(), "pot".to_owned())));
         assert!(calls(&["localhost"]).make(&call(&format!("http://LocalHost:{port}/"))).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn answer_comes_plain_though_its_server_packs_it() {
+        let (_, request) = prepared(&call("http://example.org/")).unwrap();
+        assert_eq!(request.headers()[header::ACCEPT_ENCODING], "identity");
+        // As `printf '{"a":1}' | gzip -n` gives it.
+        let packed = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\xabVJT\xb22\xac\x05\0\xaf\xac\x1bV\x07\0\0\0";
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n", packed.len());
+        let (port, _) = server([head.as_bytes(), packed].concat()).await;
+        let answer = calls(&["127.0.0.1"]).make(&call(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
+        assert_eq!(&answer.body[..], b"{\"a\":1}");
     }
 
     #[tokio::test]

@@ -3,3 +3,4 @@
 pub mod calls;
 mod guard;
 pub mod mail;
+mod plain_body;

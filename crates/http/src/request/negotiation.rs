@@ -3,6 +3,8 @@
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
+use crate::response::weighted;
+
 /// Most media ranges that are looked at.
 const MEDIA_RANGES_MAX: usize = 64;
 
@@ -23,14 +25,7 @@ pub(crate) fn preferred(headers: &HeaderMap, offered: &[&str]) -> usize {
 
 /// A media range and its quality in thousandths. Parameters but `q` are passed over.
 fn range(text: &str) -> Option<(String, u16)> {
-    let mut parts = text.split(';').map(str::trim);
-    let range = parts.next().filter(|range| range.contains('/'))?.to_ascii_lowercase();
-    let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-    let quality = match weight {
-        None => 1_000,
-        Some(text) => (text.parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight))? * 1_000.0) as u16,
-    };
-    Some((range, quality))
+    weighted(text).filter(|(range, _)| range.contains('/'))
 }
 
 /// What the most specific range says of a media type.

@@ -1,6 +1,7 @@
 //! Specifications of projects, and their versions.
 
-use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
+use axum::http::HeaderValue;
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH, VARY};
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::ids::ProjectId;
@@ -20,8 +21,10 @@ pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
     // What is no list of tags names none.
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH) {
         let tag = call.hub().specification_tag(call.caller()?, id).await?.to_string();
-        if known.name(&tag) {
-            return Ok(response::not_modified(&tag));
+        if let Some(known_by) = known.name_by(&tag) {
+            let mut response = response::not_modified(&known_by);
+            response.headers_mut().insert(VARY, HeaderValue::from_static("accept-encoding"));
+            return Ok(response);
         }
     }
     let specification = call.hub().specification_fetch(call.caller()?, id).await?;

@@ -3,6 +3,8 @@
 use axum::http::{HeaderMap, HeaderName};
 use isobar_model::version::IfMatch;
 
+use super::Coding;
+
 /// What a conditional header names.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EntityTags {
@@ -57,6 +59,17 @@ impl EntityTags {
         if tags.is_empty() { Err(NoEntityTags) } else { Ok(Some(Self::Listed(tags))) }
     }
 
+    /// Returns the tag by which they name a response with this tag, be it weak or of the compressed response (`If-None-Match`).
+    pub(crate) fn name_by(&self, opaque: &str) -> Option<String> {
+        match self {
+            Self::Any => Some(opaque.to_owned()),
+            Self::Listed(tags) => {
+                let named = tags.iter().find(|tag| plain(&tag.opaque) == opaque.as_bytes())?;
+                String::from_utf8(named.opaque.clone()).ok()
+            }
+        }
+    }
+
     /// Whether they name this tag, weak or not (`If-None-Match`).
     pub(crate) fn name(&self, opaque: &str) -> bool {
         match self {
@@ -65,16 +78,23 @@ impl EntityTags {
         }
     }
 
-    /// What they require of a thing that is to be changed: a weak tag names nothing there.
+    /// What they require of a thing that is to be changed: a weak tag names nothing there, and it is the same thing that was
+    /// seen compressed.
     pub(crate) fn into_if_match(self) -> IfMatch {
         match self {
             Self::Any => IfMatch::Any,
             Self::Listed(tags) => {
                 let strong = tags.into_iter().filter(|tag| !tag.is_weak);
-                IfMatch::Tags(strong.filter_map(|tag| String::from_utf8(tag.opaque).ok()).collect())
+                IfMatch::Tags(strong.filter_map(|tag| String::from_utf8(plain(&tag.opaque).to_vec()).ok()).collect())
             }
         }
     }
+}
+
+/// Returns the tag of a response as it was before it was compressed.
+fn plain(opaque: &[u8]) -> &[u8] {
+    let stem = |coding: Coding| opaque.strip_suffix(coding.name().as_bytes())?.strip_suffix(b"-");
+    Coding::ALL.into_iter().find_map(stem).unwrap_or(opaque)
 }
 
 impl EntityTag {
@@ -124,6 +144,16 @@ mod tests {
         assert_eq!(read(&[b"\"a,b\""]).unwrap().unwrap().into_if_match(), IfMatch::Tags(vec!["a,b".to_owned()]));
         assert!(read(&[b"\"\""]).unwrap().unwrap().name(""));
         assert_eq!(read(&[b"*"]).unwrap().unwrap().into_if_match(), IfMatch::Any);
+    }
+
+    #[test]
+    fn tag_of_a_compressed_response_names_the_plain_one() {
+        let tags = read(&[b"\"7-br\", W/\"8-gzip\", \"9-zstd\", \"br\""]).unwrap().unwrap();
+        assert_eq!(tags.name_by("7").as_deref(), Some("7-br"));
+        assert_eq!(tags.name_by("8").as_deref(), Some("8-gzip"));
+        assert_eq!((tags.name_by("9"), tags.name_by("")), (None, None));
+        assert_eq!(tags.into_if_match(), IfMatch::Tags(["7", "9-zstd", "br"].map(str::to_owned).to_vec()));
+        assert_eq!(read(&[b"*"]).unwrap().unwrap().name_by("7").as_deref(), Some("7"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Responses: JSON from a view, JSON that was written before, nothing.
 
 mod body;
+mod coding;
+mod compression;
 mod entity_tags;
 mod event;
 mod list;
@@ -20,6 +22,8 @@ use serde::Serialize;
 
 pub use self::body::ResponseBody;
 pub(crate) use self::body::SMALL_BODY_BYTES;
+pub(crate) use self::coding::{Coding, weighted};
+pub(crate) use self::compression::compressed;
 pub(crate) use self::entity_tags::EntityTags;
 pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};

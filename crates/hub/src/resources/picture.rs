@@ -6,9 +6,11 @@ use std::io::Cursor;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use image::codecs::png::{CompressionType, FilterType, PngEncoder};
+use image::codecs::jpeg::JpegDecoder;
+use image::codecs::png::{CompressionType, FilterType, PngDecoder, PngEncoder};
+use image::codecs::webp::WebPDecoder;
 use image::error::LimitErrorKind;
-use image::{DynamicImage, ImageDecoder as _, ImageError, ImageFormat, ImageReader, Limits};
+use image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, Limits};
 use isobar_model::access::Caller;
 use isobar_model::error::{self, Error};
 
@@ -18,8 +20,9 @@ use crate::support::bounded_jobs::BoundedJobs;
 const IMAGE_BYTES_MAX: usize = 2 << 20;
 /// Most pixels of a side.
 const SIDE_PIXELS_MAX: u32 = 4_096;
-/// Most bytes that decoding may take: a full picture of 16 bits a channel, and what its metadata unpacks to.
-const DECODED_BYTES_MAX: u64 = 144 << 20;
+/// Most bytes that the metadata of a PNG may take: texts as they are, and the colour profile, which is unpacked. A profile
+/// beyond it is passed over.
+const METADATA_BYTES_MAX: u64 = 8 << 20;
 /// Largest picture that is kept for showing, in bytes. One that grows beyond it as PNG is halved until it fits.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// What the thread is called that decodes images.
@@ -79,8 +82,17 @@ fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
     if claimed.is_some_and(|claimed| claimed != format) {
         return Err(LYING);
     }
-    let picture = pixels(&bytes, format)?;
-    if format == ImageFormat::Png { Ok(bytes) } else { as_png(picture) }
+    match format {
+        ImageFormat::Jpeg => as_png(upright(JpegDecoder::new(Cursor::new(&bytes)).map_err(fault)?)?),
+        ImageFormat::WebP if !is_whole_riff(&bytes) => Err(NOT_WHOLE),
+        ImageFormat::WebP => as_png(upright(WebPDecoder::new(Cursor::new(&bytes)).map_err(fault)?)?),
+        _ => {
+            // Its limits are the only ones that the decoder of PNG holds what it unpacks to.
+            let metadata = bounds(Some(METADATA_BYTES_MAX));
+            pixels(PngDecoder::with_limits(Cursor::new(&bytes), metadata).map_err(fault)?)?;
+            Ok(bytes)
+        }
+    }
 }
 
 /// The type that a data URI names, and the Base64 behind it.
@@ -114,17 +126,39 @@ fn decoded(base64: &str) -> Result<Vec<u8>, PictureFault> {
     if bytes.len() > IMAGE_BYTES_MAX { Err(TOO_LARGE) } else { Ok(bytes) }
 }
 
-/// Decodes an image whose size is within bounds; the first picture of one that moves, turned as its camera says.
-fn pixels(bytes: &[u8], format: ImageFormat) -> Result<DynamicImage, PictureFault> {
+/// Returns true if the chunks of a RIFF file lie within it: the decoder takes memory for what a chunk says that it holds.
+fn is_whole_riff(bytes: &[u8]) -> bool {
+    let mut rest = bytes.get(12..).unwrap_or_default();
+    while let Some((head, content)) = rest.split_at_checked(8) {
+        let size = head[4..].iter().rev().fold(0, |size, byte| size << 8 | usize::from(*byte));
+        if size > content.len() {
+            return false;
+        }
+        // A chunk of an odd size is followed by a byte, which is often left out at the end.
+        rest = content.get(size.next_multiple_of(2)..).unwrap_or_default();
+    }
+    true
+}
+
+/// Makes the bounds of a picture's sides, and of what its decoder may take for other things.
+fn bounds(max_alloc: Option<u64>) -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(SIDE_PIXELS_MAX);
     limits.max_image_height = Some(SIDE_PIXELS_MAX);
-    limits.max_alloc = Some(DECODED_BYTES_MAX);
-    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
-    reader.limits(limits);
-    let mut decoder = reader.into_decoder().map_err(fault)?;
+    limits.max_alloc = max_alloc;
+    limits
+}
+
+/// Decodes an image whose size is within bounds; the first picture of one that moves.
+fn pixels(mut decoder: impl ImageDecoder) -> Result<DynamicImage, PictureFault> {
+    decoder.set_limits(bounds(None)).map_err(fault)?;
+    DynamicImage::from_decoder(decoder).map_err(fault)
+}
+
+/// Decodes an image as [`pixels`] does, and turns it as its camera says.
+fn upright(mut decoder: impl ImageDecoder) -> Result<DynamicImage, PictureFault> {
     let orientation = decoder.orientation().map_err(fault)?;
-    let mut picture = DynamicImage::from_decoder(decoder).map_err(fault)?;
+    let mut picture = pixels(decoder)?;
     picture.apply_orientation(orientation);
     Ok(picture)
 }

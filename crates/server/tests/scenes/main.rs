@@ -13,6 +13,7 @@ mod buckets;
 mod calls;
 mod cases;
 mod code;
+mod compression;
 mod conformance;
 mod connections;
 mod data;

@@ -158,6 +158,128 @@ fn the_largest_picture_is_taken_and_one_that_grows_is_halved() {
     assert_eq!(size(&shown), (800, 800));
 }
 
+/// Most memory that a picture may take on its way, in bytes: see docs/limits.md.
+const DECODING_BYTES_MAX: u64 = 224 << 20;
+
+/// A figure of this process's memory, in bytes.
+fn memory(figure: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Reads a picture: what comes of it, and the most memory that it takes. The test needs a process of its own.
+fn measured(bytes: &[u8]) -> (Result<Vec<u8>, PictureFault>, u64) {
+    let (text, before) = (base64(bytes), memory("VmRSS"));
+    // From here on the kernel counts the most anew.
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    let read = picture(&text);
+    (read, memory("VmHWM").saturating_sub(before))
+}
+
+/// A chunk of a PNG.
+fn png_chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let named = [kind.as_slice(), content].concat();
+    [&(content.len() as u32).to_be_bytes(), named.as_slice(), &crc(&named).to_be_bytes()].concat()
+}
+
+/// The PNG with more chunks behind its head.
+fn with_chunks(png: &[u8], chunks: &[Vec<u8>]) -> Vec<u8> {
+    [&png[..33], &chunks.concat(), &png[33..]].concat()
+}
+
+/// Compresses so many MiB of zeros as PNG has it: the pixels of a plain picture.
+fn zeros(mebibytes: usize) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
+    (0..mebibytes).for_each(|_| out.write_all(&[0; 1 << 20]).unwrap());
+    out.finish().unwrap()
+}
+
+/// A chunk of a RIFF file.
+fn riff_chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+    let padding: &[u8] = if content.len() % 2 == 1 { &[0] } else { &[] };
+    [kind.as_slice(), &(content.len() as u32).to_le_bytes(), content, padding].concat()
+}
+
+/// A WebP of chunks: the canvas with these flags first.
+fn extended_webp(flags: u8, width: u32, height: u32, chunks: &[Vec<u8>]) -> Vec<u8> {
+    let side = |pixels: u32| (pixels - 1).to_le_bytes()[..3].to_vec();
+    let canvas = riff_chunk(b"VP8X", &[vec![flags, 0, 0, 0], side(width), side(height)].concat());
+    riff_chunk(b"RIFF", &[b"WEBP".to_vec(), canvas, chunks.concat()].concat())
+}
+
+/// The picture of a simple WebP, as a chunk.
+fn webp_bitstream(webp: &[u8]) -> Vec<u8> {
+    webp[12..].to_vec()
+}
+
+#[test]
+fn chunk_that_unpacks_to_much_takes_bounded_memory() {
+    let (tiny, bomb) = (png(&noise(1, 1)), zeros(200));
+    let profile = png_chunk(b"iCCP", &[b"p\0\0", bomb.as_slice()].concat());
+    let text = png_chunk(b"zTXt", &[b"Raw profile type iptc\0\0", bomb.as_slice()].concat());
+    let words = png_chunk(b"iTXt", &[b"XML:com.adobe.xmp\0\x01\0\0\0", bomb.as_slice()].concat());
+    for chunks in [vec![profile.clone()], vec![text.clone()], vec![words.clone()], vec![words, profile, text]] {
+        let hostile = with_chunks(&tiny, &chunks);
+        let (read, most) = measured(&hostile);
+        assert!(read == Ok(hostile));
+        assert!(most < 4 * METADATA_BYTES_MAX, "{most} bytes");
+    }
+}
+
+#[test]
+fn largest_pictures_take_bounded_memory() {
+    let mut largest = Vec::new();
+    // 16 bits a channel, to be turned by its camera's word.
+    let turned = png_chunk(b"eXIf", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0");
+    let mut deep = claiming(&png(&noise(1, 1)), 4_096, 4_096);
+    deep.truncate(33);
+    (deep[24], deep[25]) = (16, 6);
+    let crc = crc(&deep[12..29]).to_be_bytes();
+    deep[29..33].copy_from_slice(&crc);
+    deep.extend([turned, png_chunk(b"IDAT", &zeros(129)), png_chunk(b"IEND", &[])].concat());
+    largest.push(deep);
+    // One that moves, with a picture as large as its canvas, turned as well.
+    let frame = webp_bitstream(&webp(&RgbImage::new(4_096, 4_096)));
+    let place = [&[0; 6][..], &[255, 15, 0, 255, 15, 0], &[0; 4]].concat();
+    let moving = [
+        riff_chunk(b"ANIM", &[0; 6]),
+        riff_chunk(b"ANMF", &[place, frame].concat()),
+        riff_chunk(b"EXIF", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"),
+    ];
+    let moving = extended_webp(0x1a, 4_096, 4_096, &moving);
+    largest.push(moving);
+    // A JPEG that comes sharper and sharper, whose parts are all in memory.
+    let mut steps = jpeg(&RgbImage::new(4_096, 4_096));
+    let at = |steps: &[u8], marker: u8| steps.windows(2).position(|pair| pair == [0xff, marker]).unwrap();
+    let (frame, scan) = (at(&steps, 0xc0), at(&steps, 0xda));
+    steps[frame + 1] = 0xc2;
+    let components = usize::from(steps[scan + 4]);
+    steps[scan + 6 + 2 * components] = 0;
+    largest.push(steps);
+    for hostile in largest {
+        assert!(hostile.len() <= IMAGE_BYTES_MAX);
+        let (read, most) = measured(&hostile);
+        assert!(read.is_ok());
+        assert!(most < DECODING_BYTES_MAX, "{most} bytes");
+    }
+}
+
+#[test]
+fn webp_chunk_that_claims_more_than_is_there_is_refused() {
+    let small = webp_bitstream(&webp(&noise(4, 4)));
+    let mut exif = riff_chunk(b"EXIF", b"II*\0");
+    let whole = extended_webp(8, 4, 4, &[small.clone(), exif.clone()]);
+    assert!(picture(&base64(&whole)).is_ok());
+    exif[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    let claims = extended_webp(8, 4, 4, &[small, exif]);
+    let before = memory("VmPeak");
+    assert_eq!(picture(&base64(&claims)), Err(NOT_WHOLE));
+    // Nor is room for it taken, where a system has a bound.
+    assert!(memory("VmPeak") - before < 1 << 30);
+}
+
 #[test]
 fn too_many_bytes_are_refused() {
     assert_eq!(picture(&"A".repeat(4 << 20)), Err(TOO_LARGE));
