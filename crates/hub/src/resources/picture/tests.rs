@@ -261,7 +261,8 @@ fn largest_pictures_take_bounded_memory() {
     for hostile in largest {
         assert!(hostile.len() <= IMAGE_BYTES_MAX);
         let (read, most) = measured(&hostile);
-        assert!(read.is_ok());
+        // The JPEG's scan is none of its kind, which is found out when everything is in memory.
+        assert!(read.is_ok() || read == Err(NOT_WHOLE) && hostile.starts_with(&[0xff, 0xd8]));
         assert!(most < DECODING_BYTES_MAX, "{most} bytes");
     }
 }
