@@ -1,12 +1,10 @@
 //! The web console: files that the program brings, at every path that is not of the interface.
 
-use axum::http::header::{
-    CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, IF_NONE_MATCH, REFERRER_POLICY, VARY,
-};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, IF_NONE_MATCH, VARY};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use bytes::Bytes;
 
-use crate::response::{Coding, EntityTags, Response, not_modified, shared, tagged};
+use crate::response::{Coding, EntityTags, Response, not_modified, protect_page, shared, tagged};
 
 /// The page that every address of the console shows.
 const INDEX: &str = "/index.html";
@@ -19,10 +17,6 @@ const ASKED_EACH_TIME: HeaderValue = HeaderValue::from_static("no-cache");
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 );
-/// An address of the console is nobody else's business.
-const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
-const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
-const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
 const ACCEPT_ENCODING_VARIES: HeaderValue = HeaderValue::from_static("accept-encoding");
 
 /// A file of the console, as it is and compressed.
@@ -83,9 +77,7 @@ pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     let own = response.headers_mut();
     own.insert(CACHE_CONTROL, if file.is_immutable() { FOR_EVER } else { ASKED_EACH_TIME });
     own.insert(VARY, ACCEPT_ENCODING_VARIES);
-    own.insert(CONTENT_SECURITY_POLICY, POLICY);
-    own.insert(REFERRER_POLICY, NO_REFERRER);
-    own.insert(OPENER_POLICY, SAME_ORIGIN);
+    protect_page(&mut response, POLICY);
     response
 }
 
@@ -102,8 +94,8 @@ fn smallest(file: &ConsoleFile, headers: &HeaderMap) -> (Option<&'static str>, &
 
 #[cfg(test)]
 mod tests {
-    use axum::http::StatusCode;
-    use axum::http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG};
+    use axum::http::header::{ACCEPT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, X_FRAME_OPTIONS};
+    use axum::http::{HeaderName, StatusCode};
 
     use super::*;
     use crate::response::ResponseBody;
@@ -191,6 +183,7 @@ mod tests {
         assert_eq!(page.headers()[CONTENT_TYPE], "text/html; charset=utf-8");
         let policy = page.headers()[CONTENT_SECURITY_POLICY].to_str().unwrap();
         assert!(policy.starts_with("default-src 'self';") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(page.headers()[X_FRAME_OPTIONS], "DENY");
     }
 
     #[test]

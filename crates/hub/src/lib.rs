@@ -298,8 +298,8 @@ impl Hub {
     ///
     /// # Errors
     /// `Unauthenticated`.
-    pub async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
-        self.0.identity.session_refresh(refresh_cookie).await
+    pub async fn session_refresh(&self, credentials: &Credentials<'_>) -> Result<Tokens> {
+        self.0.identity.session_refresh(credentials).await
     }
 
     /// Whether a refresh token would be good at this moment.

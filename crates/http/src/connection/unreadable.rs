@@ -3,6 +3,7 @@
 //! refusal has.
 
 use axum::http::StatusCode;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
 use isobar_hub::NO_NAME;
 use isobar_model::error::Fault;
 use isobar_model::time::Timestamp;
@@ -10,7 +11,7 @@ use isobar_model::time::Timestamp;
 use super::encode::encoded;
 use crate::problem::ErrorBody;
 use crate::request::query::excerpt;
-use crate::response::{self, ResponseBody};
+use crate::response::{self, NOSNIFF, ResponseBody};
 
 /// The part of a request line that is no text or holds U+0000, if there is one: that is why the head cannot be read.
 pub(super) fn odd_part(head: &[u8]) -> Option<Fault> {
@@ -40,7 +41,8 @@ pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) ->
         (StatusCode::BAD_REQUEST, "the request cannot be read as HTTP/1.1")
     };
     let body = ErrorBody { message: message.to_owned(), errors: odd.into_iter().collect() };
-    let (head, body) = response::json(status, &body).into_parts();
+    let (mut head, body) = response::json(status, &body).into_parts();
+    head.headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     let ResponseBody::Whole(body) = body else { return Vec::new() };
     encoded(head, body, true, now)
 }
@@ -54,7 +56,8 @@ mod tests {
         let now = Timestamp::from_millis(784_111_777_999);
         assert_eq!(
             String::from_utf8(refusal(true, None, now)).unwrap(),
-            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n\
+            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n\
+             x-content-type-options: nosniff\r\nconnection: close\r\n\
              content-length: 79\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
              {\"message\":\"the request's head is too large or has too many lines\",\"errors\":[]}"
         );

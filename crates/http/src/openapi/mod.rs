@@ -12,11 +12,14 @@ mod webhook;
 use std::sync::OnceLock;
 
 use axum::http::HeaderValue;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use isobar_model::access::Action;
 use isobar_model::error::Error;
 use isobar_model::page::Meta;
 use isobar_model::role::Role;
+use isobar_model::secret::Digest;
 use serde_json::Value;
 use utoipa::openapi::content::ContentBuilder;
 use utoipa::openapi::header::HeaderBuilder;
@@ -40,7 +43,7 @@ use crate::routes::{RouteAccess, RouteRow, Verb, table};
 const JSON_TYPE: &str = "application/json";
 /// The version of the interface (specification: Versioning).
 const VERSION: &str = "2.0.0";
-const DOCS: &[u8] = include_bytes!("docs.html");
+const DOCS: &str = include_str!("docs.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
 /// The refusals that the document names, once for all operations.
@@ -302,7 +305,23 @@ pub(crate) async fn spec(_call: &mut Call) -> Answer {
 
 /// A page to browse the document with.
 pub(crate) async fn docs(_call: &mut Call) -> Answer {
-    Ok(response::shared(HTML, Bytes::from_static(DOCS)))
+    let mut response = response::shared(HTML, Bytes::from_static(DOCS.as_bytes()));
+    response::protect_page(&mut response, HeaderValue::try_from(docs_policy()).map_err(Error::internal)?);
+    Ok(response)
+}
+
+/// Returns the policy of the page to browse: its own style and script, by their digests, the document, and nothing else.
+fn docs_policy() -> String {
+    let digest = |open: &str, close: &str| {
+        let inside = DOCS.split_once(open).and_then(|(_, rest)| rest.split_once(close)).unwrap_or_default().0;
+        STANDARD.encode(Digest::of(inside.as_bytes()).0)
+    };
+    format!(
+        "default-src 'none'; style-src 'sha256-{}'; script-src 'sha256-{}'; connect-src 'self'; img-src 'self'; \
+         base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        digest("<style>", "</style>"),
+        digest("<script>", "</script>"),
+    )
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, EXPECT};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, Method};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use bytes::Bytes;
 use hyper::body::Body as _;
 use isobar_hub::{Credentials, Hub, NO_NAME, Principal, TenantShare, WaitPlace};
@@ -29,6 +29,8 @@ const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Name of the cookie that holds the refresh token.
 pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
+/// Refresh cookies of one call that are looked at; further ones are passed over.
+const REFRESH_COOKIES_MAX: usize = 32;
 
 /// A call that was admitted.
 pub(crate) struct Call {
@@ -265,13 +267,16 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
         cloud: value(CLOUD),
         authorization: value(AUTHORIZATION),
         api_auth_token: value(API_AUTH_TOKEN),
-        refresh_cookie: cookie(headers, REFRESH_COOKIE),
+        refresh_cookies: cookies(headers, REFRESH_COOKIE),
     }
 }
 
-fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let lines = headers.get_all(COOKIE).into_iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+/// Returns the values of the cookies of that name. Each pair is read for itself, as bytes: others set the cookies beside it.
+fn cookies<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
+    let lines = headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
+    let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+    let values = pairs.filter_map(|pair| pair.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+    values.take(REFRESH_COOKIES_MAX).collect()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -287,8 +292,6 @@ fn is_of_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn headers(name: HeaderName, value: &'static str) -> HeaderMap {
@@ -307,11 +310,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_found_among_others() {
-        let value = |line| cookie(&headers(COOKIE, line), REFRESH_COOKIE).map(str::to_owned);
-        assert_eq!(value("a=b; refreshToken=abc; c=d").as_deref(), Some("abc"));
-        assert_eq!(value("refreshTokens=abc"), None);
-        assert_eq!(value("xrefreshToken=abc"), None);
+    fn cookies_are_found_among_others() {
+        let values = |lines: &[&[u8]]| {
+            let lines = lines.iter().map(|line| (COOKIE, HeaderValue::from_bytes(line).unwrap()));
+            let headers = HeaderMap::from_iter(lines);
+            cookies(&headers, REFRESH_COOKIE).into_iter().map(<[u8]>::to_vec).collect::<Vec<_>>()
+        };
+        assert_eq!(values(&[b"a=b; refreshToken=abc; c=d"]), [b"abc"]);
+        assert_eq!(values(&["name=J\u{fc}rgen;refreshToken=abc".as_bytes(), b"\xfc"]), [b"abc"]);
+        assert_eq!(values(&[b"refreshToken=\xfc; a", b"refreshToken=abc;refreshToken="]), [&b"\xfc"[..], b"abc", b""]);
+        assert_eq!(values(&[b"refreshTokens=abc; xrefreshToken=abc; refreshToken; a=refreshToken=abc"]).len(), 0);
+        assert_eq!(values(&[&b"refreshToken=a;".repeat(100)]).len(), REFRESH_COOKIES_MAX);
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub(crate) async fn session_login(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn session_refresh(call: &mut Call) -> Answer {
-    let tokens = call.hub().session_refresh(call.credentials().refresh_cookie).await?;
+    let tokens = call.hub().session_refresh(&call.credentials()).await?;
     tokens_reply(call, tokens)
 }
 

@@ -8,8 +8,8 @@ mod event;
 mod list;
 mod request_id;
 
-use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, LOCATION, REFERRER_POLICY, X_FRAME_OPTIONS};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
@@ -25,7 +25,9 @@ pub(crate) use self::body::SMALL_BODY_BYTES;
 pub(crate) use self::coding::{Coding, weighted};
 pub(crate) use self::compression::compressed;
 pub(crate) use self::entity_tags::EntityTags;
-pub(crate) use self::event::{EventCreated, EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers};
+pub(crate) use self::event::{
+    EventCreated, EventResponse, NOSNIFF, RATE_LIMIT, RATE_REMAINING, RATE_RESET, add_common_headers,
+};
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
 
@@ -60,6 +62,16 @@ impl From<Accepted> for Reply {
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// Headers that a response gets on its way out; their map is made for so many at once.
 const HEADERS_CAPACITY: usize = 12;
+
+/// Keeps a page of ours to itself: it loads what `policy` names, nobody frames it, and nobody learns its address.
+pub(crate) fn protect_page(response: &mut Response, policy: HeaderValue) {
+    const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_SECURITY_POLICY, policy);
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
+}
 
 /// A response with a body of the given type that all responses of its kind share.
 pub(crate) fn shared(content_type: HeaderValue, body: Bytes) -> Response {

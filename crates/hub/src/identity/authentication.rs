@@ -12,7 +12,7 @@ use super::tokens::Claims;
 use crate::cache::entries::DeviceEntry;
 
 /// The credentials that a call carries, as they stand in its headers.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Credentials<'a> {
     /// Header `cloud`: a device token.
     pub cloud: Option<&'a [u8]>,
@@ -20,8 +20,8 @@ pub struct Credentials<'a> {
     pub authorization: Option<&'a [u8]>,
     /// Header `api_auth_token`: an API key.
     pub api_auth_token: Option<&'a [u8]>,
-    /// Cookie `refreshToken`.
-    pub refresh_cookie: Option<&'a str>,
+    /// Cookies `refreshToken`, in their order: an older one, or one of another path, may come beside the good one.
+    pub refresh_cookies: Vec<&'a [u8]>,
 }
 
 /// Which credentials an operation accepts (specification: Authentication; contract: Authentication).
@@ -230,11 +230,12 @@ mod tests {
             cloud: Some(b"device"),
             authorization: Some(b"Bearer jwt"),
             api_auth_token: Some(b"key"),
-            refresh_cookie: None,
+            refresh_cookies: Vec::new(),
         };
         assert!(matches!(all.first(), Credential::DeviceToken(b"device")));
-        assert!(matches!(Credentials { cloud: None, ..all }.first(), Credential::Jwt("jwt")));
-        let bare = Credentials { cloud: None, authorization: Some(b"other"), ..all };
+        let bearer = Credentials { cloud: None, ..all };
+        assert!(matches!(bearer.first(), Credential::Jwt("jwt")));
+        let bare = Credentials { authorization: Some(b"other"), ..bearer };
         assert!(matches!(bare.first(), Credential::ApiKey(b"key")));
         assert!(matches!(Credentials { api_auth_token: None, ..bare }.first(), Credential::ApiKey(b"other")));
         let basic = Credentials { authorization: Some(b"Basic eA=="), ..Credentials::default() };

@@ -64,15 +64,15 @@ impl Identity {
     }
 
     /// A new access token for a refresh token. The refresh token's own end stays where it was.
-    pub(crate) async fn session_refresh(&self, refresh_cookie: Option<&str>) -> Result<Tokens> {
-        let session = self.session_of_cookie(refresh_cookie).await?;
+    pub(crate) async fn session_refresh(&self, credentials: &Credentials<'_>) -> Result<Tokens> {
+        let session = self.sessions_of(credentials).await?.into_iter().next().ok_or(Error::Unauthenticated)?;
         let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.now())?;
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
 
     /// Whether a refresh token would be good at this moment.
     pub(crate) async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
-        self.session_of_cookie(credentials.refresh_cookie).await.map(|_| ())
+        if self.sessions_of(credentials).await?.is_empty() { Err(Error::Unauthenticated) } else { Ok(()) }
     }
 
     /// Whether there is anything that a logout would end.
@@ -80,33 +80,38 @@ impl Identity {
         self.leaving(credentials).await.map(|_| ())
     }
 
-    async fn session_of_cookie(&self, cookie: Option<&str>) -> Result<Session> {
-        let cookie = cookie.ok_or(Error::Unauthenticated)?;
-        let session = self.env.registry().session_by_refresh(&Digest::of(cookie.as_bytes())).await?;
-        let now = self.env.now();
-        let session = session.filter(|session| now < session.expires_at).ok_or(Error::Unauthenticated)?;
-        let account = self.caches.account_entry(session.user).await?.filter(|account| !account.disabled);
-        account.ok_or(Error::Unauthenticated)?;
-        Ok(session)
+    /// Returns the sessions of the refresh cookies that are good at this moment, in the order of the cookies.
+    async fn sessions_of(&self, credentials: &Credentials<'_>) -> Result<Vec<Session>> {
+        let digests: Vec<_> = credentials.refresh_cookies.iter().map(|cookie| Digest::of(cookie)).collect();
+        let mut found = self.env.registry().sessions_by_refresh(&digests).await?;
+        found.sort_by_key(|session| digests.iter().position(|digest| session.refresh == Some(*digest)));
+        let (mut good, now) = (Vec::with_capacity(found.len()), self.env.now());
+        for session in found {
+            let account = self.caches.account_entry(session.user).await?;
+            if now < session.expires_at && account.is_some_and(|account| !account.disabled) {
+                good.push(session);
+            }
+        }
+        Ok(good)
     }
 
     /// Revokes each token that it is given: the jwt at once, the refresh token for good.
     pub(crate) async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         let now = self.env.now();
-        let (jwt, session) = self.leaving(credentials).await?;
+        let (jwt, sessions) = self.leaving(credentials).await?;
         if let Some(claims) = jwt {
             let ends = Timestamp::from_millis(claims.exp * 1000);
             self.env.registry().jwt_revoke(&claims.jti.to_string(), ends).await?;
             self.tokens.revoke(claims.jti.to_string(), now);
         }
-        if let Some(session) = session {
+        for session in sessions {
             self.env.registry().session_refresh_end(session.id).await?;
         }
         Ok(())
     }
 
     /// The tokens that a logout is given. A bad one beside a good one is a bad one; a refresh token that has ended is none.
-    async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Option<Session>)> {
+    async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Vec<Session>)> {
         let jwt = match credentials.first() {
             Credential::Jwt(jwt) => {
                 let claims = self.tokens.read(jwt)?;
@@ -118,11 +123,10 @@ impl Identity {
                 return Err(Error::Unauthenticated);
             }
         };
-        let session = match (self.session_of_cookie(credentials.refresh_cookie).await, &jwt) {
-            (Ok(session), _) => Some(session),
-            (Err(Error::Unauthenticated), Some(_)) => None,
-            (Err(error), _) => return Err(error),
-        };
-        Ok((jwt, session))
+        let sessions = self.sessions_of(credentials).await?;
+        if jwt.is_none() && sessions.is_empty() {
+            return Err(Error::Unauthenticated);
+        }
+        Ok((jwt, sessions))
     }
 }

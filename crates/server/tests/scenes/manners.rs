@@ -82,6 +82,12 @@ async fn the_page_to_browse_needs_nothing_from_outside() {
     let app = TestApp::start().await;
     let page = app.request(Method::GET, "/v2/docs").send().await.unwrap();
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    assert_eq!(page.headers()["x-frame-options"], "DENY");
+    let policy = page.headers()["content-security-policy"].to_str().unwrap();
+    for held in ["default-src 'none';", "script-src 'sha256-", "style-src 'sha256-", "frame-ancestors 'none'"] {
+        assert!(policy.contains(held), "{policy}");
+    }
+    assert!(!policy.contains("unsafe") && !policy.contains('*'), "{policy}");
     let text = page.text().await.unwrap();
     for outside in ["http:", "https:", "\"//", "'//", "src=", "<link", "@import"] {
         assert!(!text.contains(outside), "{outside}");

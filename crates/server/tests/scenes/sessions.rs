@@ -2,6 +2,7 @@
 
 use futures::StreamExt as _;
 use reqwest::Method;
+use reqwest::header::HeaderValue;
 use serde_json::json;
 
 use crate::support::person::text;
@@ -149,6 +150,38 @@ async fn a_logout_with_one_token_leaves_the_other() {
     app.send(with_cookie).await.no_content();
     app.send(refresh()).await.unauthenticated();
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
+}
+
+#[tokio::test]
+async fn refresh_cookie_is_found_beside_other_cookies() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let bytes = |parts: &[&[u8]]| HeaderValue::from_bytes(&parts.concat()).unwrap();
+    let own = ana.cookie.as_bytes();
+    let stale = b"refreshToken=0123; ";
+    let lines = [
+        bytes(&["name=J\u{fc}rgen; ".as_bytes(), own]),
+        bytes(&[b"a=\xfc; ", own, b"; b=\xff"]),
+        bytes(&[stale, b"refreshToken=\xfc; ", own, b"; refreshToken="]),
+    ];
+    for line in &lines {
+        let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", line);
+        app.send(refresh).await.created();
+    }
+    // Cookies may come in several lines.
+    let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", "a=b").header("cookie", own);
+    app.send(refresh).await.created();
+    let only_stale = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &stale[..]);
+    app.send(only_stale).await.unauthenticated();
+    // A logout revokes each of several.
+    let other =
+        app.login("ana", &ana.password).await.is(201).header("set-cookie").split(';').next().unwrap().to_owned();
+    let both = bytes(&["name=J\u{fc}rgen; ".as_bytes(), own, b"; ", stale, other.as_bytes()]);
+    app.send(app.request(Method::POST, "/v2/auth/logout").header("cookie", both)).await.no_content();
+    for revoked in [own, other.as_bytes()] {
+        let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", revoked);
+        app.send(refresh).await.unauthenticated();
+    }
 }
 
 #[tokio::test]

@@ -34,10 +34,15 @@ impl Registry {
         row.as_ref().map(session).transpose()
     }
 
-    /// The session of this refresh token.
-    pub async fn session_by_refresh(&self, refresh: &Digest) -> Result<Option<Session>> {
-        let row = one(&self.db.read, Sql::new(SELECT_SESSIONS).text("refresh = ?").bind(*refresh)).await?;
-        row.as_ref().map(session).transpose()
+    /// Returns the sessions of these refresh tokens, in no order.
+    pub async fn sessions_by_refresh(&self, refresh: &[Digest]) -> Result<Vec<Session>> {
+        if refresh.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = vec!["?"; refresh.len()].join(", ");
+        let query = Sql::new(SELECT_SESSIONS).text("refresh IN (").text(&places).text(")");
+        let query = refresh.iter().fold(query, |query, digest| query.bind(*digest));
+        all(&self.db.read, query).await?.iter().map(session).collect()
     }
 
     /// Ends a session's refresh token; its jwts stay valid until they expire or are revoked.

@@ -40,10 +40,10 @@ pub async fn sessions_live_until_they_end(r: &Registry) {
     for session in [&first, &second, &third, &other] {
         r.session_open(session).await.unwrap();
         assert_eq!(r.session(session.id).await.unwrap().as_ref(), Some(session));
-        assert_eq!(r.session_by_refresh(&session.refresh.unwrap()).await.unwrap().as_ref(), Some(session));
+        assert_eq!(r.sessions_by_refresh(&[session.refresh.unwrap()]).await.unwrap(), std::slice::from_ref(session));
     }
     r.session_refresh_end(first.id).await.unwrap();
-    assert_eq!(r.session_by_refresh(&first.refresh.unwrap()).await.unwrap(), None);
+    assert_eq!(r.sessions_by_refresh(&[first.refresh.unwrap()]).await.unwrap(), []);
     assert_eq!(r.session(first.id).await.unwrap(), Some(Session { refresh: None, ..first.clone() }));
 
     r.sessions_end(ana, Some(second.id)).await.unwrap();
