@@ -141,12 +141,9 @@ describe('accounts', () => {
 
   it('with a lost password get a new one by e-mail; the link is good once and leaves no trace', async () => {
     const { page } = visitor;
-    await fleet.user('forgetful', 'basicUser');
-    await page.goto('/forgot');
-    await page.getByLabel('Username or e-mail').fill('forgetful');
-    await page.getByRole('button', { name: 'Send the link' }).click();
-    await page.getByText('a link is on its way').waitFor();
-    const link = await linkIn(/\/\?resetToken=[\w-]+/);
+    const { id } = await fleet.user('forgetful', 'basicUser');
+    const { key } = await fleet.call<{ key: string }>('POST', `/users/${id}/apiKeys`, { name: 'script' });
+    const link = await forgets('forgetful');
     await page.goto(link);
     await page.getByLabel('New password').waitFor();
     expect(page.url()).not.toContain('resetToken');
@@ -160,6 +157,20 @@ describe('accounts', () => {
     await page.getByLabel('New password').fill('west-wind-5');
     await page.getByRole('button', { name: 'Set the password' }).click();
     await page.getByText('This link was used already').waitFor();
+    expect(await statusWith(key)).toBe(200);
+  });
+
+  it('with a lost password end their API keys by the same link where they ask for it', async () => {
+    const { page } = visitor;
+    const { id } = await fleet.user('robbed', 'basicUser');
+    const { key } = await fleet.call<{ key: string }>('POST', `/users/${id}/apiKeys`, { name: 'script' });
+    expect(await statusWith(key)).toBe(200);
+    await page.goto(await forgets('robbed'));
+    await page.getByLabel('New password').fill('south-wind-4');
+    await page.getByRole('switch', { name: 'End all API keys too' }).check();
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByText('The new password is set').waitFor();
+    expect(await statusWith(key)).toBe(401);
   });
 
   it('confirm their address by e-mail', async () => {
@@ -169,6 +180,22 @@ describe('accounts', () => {
     await page.getByRole('heading', { name: 'Address confirmed' }).waitFor();
     expect(new URL(page.url()).pathname).toBe('/verified');
   });
+
+  /** Asks for a link to set a new password, and finds it. */
+  async function forgets(name: string): Promise<string> {
+    const { page } = visitor;
+    await page.goto('/forgot');
+    await page.getByLabel('Username or e-mail').fill(name);
+    await page.getByRole('button', { name: 'Send the link' }).click();
+    await page.getByText('a link is on its way').waitFor();
+    return linkIn(/\/\?resetToken=[\w-]+/, `${name}@example.com`);
+  }
+
+  /** What the interface answers to an API key. */
+  async function statusWith(key: string): Promise<number> {
+    const answer = await fetch(`${server.url}/v2/auth/user`, { headers: { api_auth_token: key } });
+    return answer.status;
+  }
 
   /** The newest link of this form that an e-mail brought. */
   async function linkIn(form: RegExp, to = ''): Promise<string> {

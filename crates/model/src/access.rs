@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::ids::{DeviceRef, OrganizationId, SessionId, UserId};
+use crate::ids::{ApiKeyId, DeviceRef, OrganizationId, SessionId, UserId};
 use crate::role::Role;
 
 /// The organizations from the top of the tree down to the one that owns a thing.
@@ -82,8 +82,19 @@ pub struct Caller {
     pub lineage: Lineage,
     /// The session of its jwt; none for an API key.
     pub session: Option<SessionId>,
-    /// Whether it comes with an API key that has a role or an end of its own, and so is less than its user.
-    pub is_restricted: bool,
+    /// The API key that it comes with, where that is less than its user.
+    pub key: Option<RestrictedKey>,
+}
+
+/// An API key that has a role or an end of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestrictedKey {
+    /// The key.
+    pub id: ApiKeyId,
+    /// Whether it has a role of its own.
+    pub has_role: bool,
+    /// Whether it has an end.
+    pub has_end: bool,
 }
 
 impl Caller {
@@ -283,6 +294,8 @@ pub enum Refusal {
     Hidden,
     /// Within reach, but the role is too low.
     Role(Action),
+    /// Within reach of the user, but not of the API key that it comes with; the reason, in words.
+    Key(&'static str),
 }
 
 impl Refusal {
@@ -293,6 +306,7 @@ impl Refusal {
             Refusal::Role(action) => {
                 Error::Forbidden(format!("{} needs at least the role {}", action.name(), action.minimum_role().name()))
             }
+            Refusal::Key(why) => Error::Forbidden(why.to_owned()),
         }
     }
 }
@@ -336,6 +350,42 @@ pub fn write_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lin
 /// A user and its own profile, password, image, keys and notifications: no rank is needed.
 pub fn own(caller: &Caller) -> CanWrite<UserId> {
     CanWrite { target: caller.user, actor: Actor::User(caller.user), tenant: Some(caller.lineage.top()) }
+}
+
+/// A change of who is let in, and as what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountChange {
+    /// Another role.
+    Role,
+    /// Another password.
+    Password,
+    /// Another organization.
+    Place,
+    /// A new API key.
+    KeyCreate,
+    /// The end of an API key.
+    KeyDelete(ApiKeyId),
+}
+
+/// May `caller`, whose rank allows it, change the account of `user`? An API key with a role of its own changes nobody's role or
+/// password, makes no key, and ends none but itself; it leaves its user where it is. One with an end makes its user nothing
+/// that would outlive it.
+pub fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> Result<(), Refusal> {
+    let Some(RestrictedKey { id, has_role, has_end }) = caller.key else { return Ok(()) };
+    let is_own = user == caller.user;
+    let is_refused = match change {
+        AccountChange::Role => has_role,
+        AccountChange::KeyDelete(deleted) => has_role && deleted != id,
+        AccountChange::Place => has_role && is_own,
+        AccountChange::Password | AccountChange::KeyCreate => has_role || (has_end && is_own),
+    };
+    match (is_refused, has_role) {
+        (false, _) => Ok(()),
+        (true, true) => Err(Refusal::Key("an API key with a role of its own changes no role, password or other key")),
+        (true, false) => {
+            Err(Refusal::Key("an API key with an end sets no password of its user and makes no other key"))
+        }
+    }
 }
 
 /// May `caller` list what belongs to `base` and `levels` generations from it?

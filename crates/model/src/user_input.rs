@@ -109,6 +109,8 @@ pub struct ResetInput {
     pub token: String,
     /// The new password.
     pub password: String,
+    /// Whether the account's API keys end too.
+    pub end_api_keys: bool,
 }
 
 impl ResetInput {
@@ -117,7 +119,8 @@ impl ResetInput {
         let mut input = Input::body(body)?;
         let token = input.required_text("token", 1, TOKEN_MAX);
         let password = read_password(&mut input, true).unwrap_or_default();
-        input.unless_any(Self { token, password })
+        let end_api_keys = input.boolean("endApiKeys").unwrap_or_default();
+        input.unless_any(Self { token, password, end_api_keys })
     }
 }
 

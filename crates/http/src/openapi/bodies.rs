@@ -122,6 +122,9 @@ pub(super) struct ResetInput {
     /// Must match password.
     #[schema(min_length = 6, max_length = 20)]
     password_confirmation: String,
+    /// Ends the account's API keys too; left out: they stay.
+    #[schema(default = false)]
+    end_api_keys: Option<bool>,
 }
 
 /// Updates a user. What is left out keeps its value.

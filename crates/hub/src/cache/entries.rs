@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
-use isobar_model::access::{Caller, Lineage};
+use isobar_model::access::{Caller, Lineage, RestrictedKey};
 use isobar_model::device::Device;
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId};
 use isobar_model::setting::SettingRecord;
@@ -243,11 +243,12 @@ impl ApiKeyEntry {
     pub fn new(record: KeyRecord, account: Arc<AccountEntry>) -> Self {
         let KeyRecord { id, role, expires_at, .. } = record;
         let user = &account.caller;
-        let caller = if role.is_none() && expires_at.is_none() {
-            Arc::clone(user)
-        } else {
+        let key = RestrictedKey { id, has_role: role.is_some(), has_end: expires_at.is_some() };
+        let caller = if key.has_role || key.has_end {
             let role = role.map_or(user.role, |role| role.min(user.role));
-            Arc::new(Caller { role, is_restricted: true, ..(**user).clone() })
+            Arc::new(Caller { role, key: Some(key), ..(**user).clone() })
+        } else {
+            Arc::clone(user)
         };
         Self { id, caller, account, expires_at }
     }

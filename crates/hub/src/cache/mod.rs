@@ -259,8 +259,7 @@ impl Caches {
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
         let load = || async {
             let Some(account) = self.env.registry().account(user).await? else { return Ok(None) };
-            let caller =
-                Caller { user, role: account.role, lineage: account.lineage, session: None, is_restricted: false };
+            let caller = Caller { user, role: account.role, lineage: account.lineage, session: None, key: None };
             Ok(Some(Arc::new(AccountEntry::new(caller, account.disabled))))
         };
         self.accounts.get_or_load(&user, load).await

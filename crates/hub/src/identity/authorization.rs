@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isobar_model::access::{self, Action, Caller, CanList, CanRead, CanWrite, Lineage};
+use isobar_model::access::{self, AccountChange, Action, Caller, CanList, CanRead, CanWrite, Lineage};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, UserId};
 use isobar_model::page::Depth;
@@ -18,6 +18,11 @@ pub struct TreeQuery {
     pub organization: Option<OrganizationId>,
     /// How far down.
     pub depth: Depth,
+}
+
+/// Refuses a caller that comes with an API key that is less than its user what such a key may not do to an account.
+pub(crate) fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> Result<()> {
+    access::change_account(caller, user, change).map_err(|refusal| refusal.into_error("user"))
 }
 
 impl Identity {

@@ -49,7 +49,7 @@ impl Identity {
         self.send_link(account, Purpose::Reset).await
     }
 
-    /// Sets a new password by what a link carried. Every session of the user ends.
+    /// Sets a new password by what a link carried. Every session of the user ends, and every API key if that is asked for.
     pub(crate) async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
         let (registry, digest) = (self.env.registry(), Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
@@ -58,8 +58,12 @@ impl Identity {
             return Err(bad());
         }
         let hash = self.password_hash(input.password, HashedFor::Address(address)).await?;
-        let user = registry.password_reset(&digest, &hash, self.env.now()).await?.ok_or_else(bad)?;
+        let reset = registry.password_reset(&digest, &hash, input.end_api_keys, self.env.now()).await?;
+        let user = reset.ok_or_else(bad)?;
         self.caches.account_changed(user);
+        if input.end_api_keys {
+            self.caches.api_keys_changed();
+        }
         self.account_notice(user, AccountNotice::PasswordChanged).await;
         Ok(())
     }

@@ -15,6 +15,9 @@ use super::authentication::{Credential, Credentials, UserCredential};
 use super::hash_line::HashedFor;
 use super::tokens::Claims;
 
+/// Sessions of one user; with one more the oldest ends.
+const SESSIONS_MAX: u64 = 100;
+
 /// What a login or a refresh gives.
 #[derive(Debug)]
 pub struct Tokens {
@@ -58,7 +61,9 @@ impl Identity {
             created_at: now,
             expires_at: now.plus_seconds(REFRESH_SECONDS),
         };
-        self.env.registry().session_open(&session).await?;
+        if self.env.registry().session_open(&session, SESSIONS_MAX).await? {
+            self.caches.account_changed(user);
+        }
         let (jwt, jwt_expiry) = self.tokens.issue(user, session.id, self.env.new_id(), now)?;
         Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
     }

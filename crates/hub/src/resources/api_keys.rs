@@ -1,6 +1,6 @@
 //! API keys: a user's own, or of a user that a manager may change (contract: Authentication).
 
-use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::access::{AccountChange, Action, Caller, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{ApiKeyId, UserId};
 use isobar_model::page::{Page, PageRequest};
@@ -9,6 +9,7 @@ use isobar_model::secret::Secret;
 use isobar_model::user::{ApiKey, ApiKeyInput};
 
 use crate::Hub;
+use crate::identity::authorization::change_account;
 use crate::resources::users::may_give;
 
 /// API keys of one user.
@@ -46,8 +47,8 @@ impl Hub {
 
     /// Whether the caller may make a key of a user, with this role if one is named.
     ///
-    /// Needs `ApiKeyManage` on the user. A key with a role or an end of its own makes none for its own user: it would
-    /// outlive itself.
+    /// Needs `ApiKeyManage` on the user. A key with a role of its own makes none; one with an end makes none for its own
+    /// user: it would outlive itself.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -57,9 +58,7 @@ impl Hub {
 
     async fn key_permit(&self, caller: &Caller, user: UserId, role: Option<Role>) -> Result<CanWrite<UserId>> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
-        if caller.is_restricted && user == caller.user {
-            return Err(Error::Forbidden("a key with a role or an end makes no other key of its user".to_owned()));
-        }
+        change_account(caller, user, AccountChange::KeyCreate)?;
         role.map_or(Ok(()), |role| may_give(caller.role, role))?;
         Ok(permit)
     }
@@ -81,9 +80,10 @@ impl Hub {
     /// Needs `ApiKeyManage` on the user. Durable when this returns.
     ///
     /// # Errors
-    /// `Missing`: there is no such key.
+    /// `Forbidden`: a key with a role of its own ends none but itself. `Missing`: there is no such key.
     pub async fn api_key_delete(&self, caller: &Caller, user: UserId, key: ApiKeyId) -> Result<()> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
+        change_account(caller, user, AccountChange::KeyDelete(key))?;
         let was_there = self.registry().api_key_delete(&permit, key).await?;
         self.0.caches.api_keys_changed();
         if was_there { Ok(()) } else { Err(Error::Missing("API key")) }

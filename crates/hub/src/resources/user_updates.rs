@@ -1,6 +1,6 @@
 //! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
 
-use isobar_model::access::{self, Action, Caller, CanWrite};
+use isobar_model::access::{self, AccountChange, Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
@@ -12,6 +12,7 @@ use isobar_store::registry::{NewPassword, UserChange};
 use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::account_notices::AccountNotice;
+use crate::identity::authorization::change_account;
 use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
 
@@ -85,7 +86,9 @@ impl Hub {
     pub async fn allow_user_update(&self, caller: &Caller, id: UserId, role: Option<Role>) -> Result<()> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
         let present = self.present_user(&permit).await?;
-        role.filter(|role| *role != present.role).map_or(Ok(()), |role| may_give(caller.role, role))
+        let Some(role) = role.filter(|role| *role != present.role) else { return Ok(()) };
+        change_account(caller, id, AccountChange::Role)?;
+        may_give(caller.role, role)
     }
 
     /// A user goes only where the caller reaches.
@@ -134,8 +137,13 @@ impl Permits {
         }
         // Whoever changes itself may have been changed since it was let in.
         let own = present.id == caller.user;
-        if own && caller.is_restricted && self.sets_password {
-            return Err(Error::Forbidden("a key with a role or an end sets no password of its user".to_owned()));
+        let changes = [
+            (self.sets_password, AccountChange::Password),
+            (input.role != present.role, AccountChange::Role),
+            (moves, AccountChange::Place),
+        ];
+        for (_, change) in changes.into_iter().filter(|(is_asked, _)| *is_asked) {
+            change_account(caller, present.id, change)?;
         }
         if own && present.disabled {
             return Err(Error::Unauthenticated);

@@ -121,13 +121,7 @@ mod tests {
     fn caller(top: u128, own: u128) -> Caller {
         let organization = |number| OrganizationId(Uuid::from_u128(number));
         let lineage = Lineage::new([organization(top)], organization(own));
-        Caller {
-            user: UserId(Uuid::from_u128(own)),
-            role: Role::Developer,
-            lineage,
-            session: None,
-            is_restricted: false,
-        }
+        Caller { user: UserId(Uuid::from_u128(own)), role: Role::Developer, lineage, session: None, key: None }
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::support::app::with_json;
 use crate::support::person::text;
 use crate::support::stream::Stream;
-use crate::support::{Answer, Person, TestApp, on_both_registries};
+use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     of_a_key_s_role_and_its_user_s_the_lower_one_counts,
@@ -18,6 +18,7 @@ on_both_registries!(
     a_wait_ends_with_the_end_of_its_key,
     a_stream_ends_with_the_end_of_its_key,
     a_key_with_a_role_or_an_end_does_not_outlive_itself,
+    key_with_a_role_changes_no_role_password_or_other_key,
 );
 
 /// Longest wait for what should come by itself.
@@ -176,12 +177,61 @@ async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
     assert_eq!(long.next().await.data["payload"], 2);
 }
 
+async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let max = ana.invites("max", "manager").await;
+    let tom = ana.invites("tom", "technician").await;
+    let child = ana.post("/v2/organizations", json!({"name": "below"})).await.created();
+    let profile = |person: &Person<'_>| format!("/v2/users/{}", person.id);
+    let (other, of_tom) = (key(&max, json!({})).await, key(&tom, json!({})).await);
+    // Also one that is called what its user is.
+    for role in ["technician", "manager"] {
+        let key = key(&max, json!({"role": role})).await;
+        let asks = async |method, path: &str, body: Value| with_key(app, &key, method, path, Some(body)).await;
+        for lower in ["basicUser", "technician"] {
+            asks(Method::PUT, &profile(&max), json!({"role": lower, "company": "Acme"})).await.forbidden();
+        }
+        // What else is wrong is not told.
+        asks(Method::PUT, &profile(&max), json!({"role": "basicUser"})).await.forbidden();
+        asks(Method::PUT, &profile(&tom), json!({"role": "basicUser", "company": "Acme"})).await.forbidden();
+        let secret = "another one";
+        let password = json!({"company": "A", "password": secret, "passwordConfirmation": secret});
+        for (person, role) in [(&max, "manager"), (&tom, "technician")] {
+            let mut body = password.clone();
+            body["role"] = json!(role);
+            asks(Method::PUT, &profile(person), body).await.forbidden();
+        }
+        let moved = json!({"role": "manager", "company": "A", "organizationId": child["id"]});
+        asks(Method::PUT, &profile(&max), moved).await.forbidden();
+        for person in [&max, &tom] {
+            asks(Method::POST, &keys(person), json!({"name": "k"})).await.forbidden();
+            let first = person.get(&keys(person)).await.list_of("/id")[0].as_str().unwrap().to_owned();
+            let first = format!("{}/{first}", keys(person));
+            with_key(app, &key, Method::DELETE, &first, None).await.forbidden();
+        }
+        with_key(app, &key, Method::DELETE, &format!("{}/{NOBODY}", keys(&max)), None).await.forbidden();
+        // The profile as it is, and the key itself, are its own.
+        asks(Method::PUT, &profile(&max), json!({"role": "manager", "company": "Acme"})).await.ok();
+        let own = max.get(&keys(&max)).await.list_of("/id").pop().unwrap();
+        let own = format!("{}/{}", keys(&max), own.as_str().unwrap());
+        with_key(app, &key, Method::DELETE, &own, None).await.no_content();
+        with_key(app, &key, Method::GET, "/v2/auth/user", None).await.unauthenticated();
+    }
+    for untouched in [&other, &of_tom] {
+        with_key(app, untouched, Method::GET, "/v2/auth/user", None).await.ok();
+    }
+    app.login("max", &max.password).await.created();
+    app.login("tom", &tom.password).await.created();
+    // A key without a role of its own is as good as its user.
+    with_key(app, &other, Method::POST, &keys(&max), Some(json!({"name": "k"}))).await.created();
+}
+
 async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let profile = format!("/v2/users/{}", ana.id);
-    let bodies = [json!({"role": "developer"}), json!({"expiresAt": "2027-01-15T09:00:00Z"})];
-    for body in bodies {
+    let bodies = [(json!({"role": "developer"}), 403), (json!({"expiresAt": "2027-01-15T09:00:00Z"}), 201)];
+    for (body, others) in bodies {
         let key = key(&ana, body.clone()).await;
         let asks = async |method, path: &str, body: Value| with_key(app, &key, method, path, Some(body)).await;
         // Neither another key nor a password would end with it.
@@ -193,9 +243,9 @@ async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
             json!({"role": "developer", "company": "A", "password": secret, "passwordConfirmation": secret});
         asks(Method::PUT, &profile, with_password).await.forbidden();
         app.login("ana", secret).await.unauthenticated();
-        // The rest of the profile is its user's, and so are the keys of those whom it may change.
+        // The rest of the profile is its user's; the keys of others are not for one with a role of its own.
         asks(Method::PUT, &profile, json!({"role": "developer", "company": "A"})).await.ok();
-        asks(Method::POST, &keys(&tom), json!({"name": "k"})).await.created();
+        asks(Method::POST, &keys(&tom), json!({"name": "k"})).await.is(others);
         with_key(app, &key, Method::GET, &keys(&ana), None).await.ok();
         // It can end itself.
         let own = ana.get(&keys(&ana)).await.list_of("/id");

@@ -12,6 +12,7 @@ on_both_registries!(
     a_verification_is_sent_again_and_ends_the_older_link,
     a_forgotten_password_is_set_anew,
     a_reset_link_works_once_and_for_an_hour,
+    reset_ends_api_keys_where_that_is_asked_for,
     who_asks_too_often_gets_no_more_emails,
 );
 
@@ -119,6 +120,30 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     let answers = futures::future::join_all(tries).await;
     assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
     assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 200 | 400)));
+}
+
+async fn reset_ends_api_keys_where_that_is_asked_for(app: &TestApp) {
+    let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
+    let [key, of_bob] = [ana.makes_api_key("script").await, bob.makes_api_key("script").await];
+    let asks = async |key: &str| {
+        let asked = app.request(Method::GET, "/v2/auth/user").header("api_auth_token", key);
+        app.send(asked).await.status.as_u16()
+    };
+    for (number, (ends, left)) in [(json!(false), 200), (json!(null), 200), (json!(true), 401)].into_iter().enumerate()
+    {
+        forgets(app, "ana").await.no_content();
+        let token = app.email_to(ANA, number + 2).await.token();
+        let mut body = reset(&token, "new secret");
+        body["endApiKeys"] = json!("yes");
+        assert_eq!(app.post("/v2/auth/reset", body.clone()).await.faults(), ["endApiKeys"]);
+        match ends {
+            Value::Null => body.as_object_mut().unwrap().remove("endApiKeys"),
+            ends => body.as_object_mut().unwrap().insert("endApiKeys".to_owned(), ends),
+        };
+        assert_eq!(asks(&key).await, 200);
+        app.post("/v2/auth/reset", body).await.ok();
+        assert_eq!((asks(&key).await, asks(&of_bob).await), (left, 200));
+    }
 }
 
 async fn who_asks_too_often_gets_no_more_emails(app: &TestApp) {

@@ -185,6 +185,24 @@ async fn refresh_cookie_is_found_beside_other_cookies() {
 }
 
 #[tokio::test]
+async fn session_beyond_a_hundred_ends_the_oldest() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let second = app.login("ana", &ana.password).await.created();
+    let ask =
+        async |jwt: &str| app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.status.as_u16();
+    for _ in 0..98 {
+        app.login("ana", &ana.password).await.created();
+    }
+    assert_eq!((me(&ana).await, ask(text(&second, "jwtToken")).await), (200, 200));
+    let newest = app.login("ana", &ana.password).await.created();
+    assert_eq!((me(&ana).await, ask(text(&second, "jwtToken")).await), (401, 200));
+    let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
+    app.send(refresh).await.unauthenticated();
+    assert_eq!(ask(text(&newest, "jwtToken")).await, 200);
+}
+
+#[tokio::test]
 async fn who_guesses_passwords_waits_even_with_the_right_one() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;

@@ -91,6 +91,7 @@ macro_rules! registry_scenes {
             users_are_listed_and_searched
             a_login_is_found_by_either_name
             sessions_live_until_they_end
+            sessions_beyond_the_bound_end_oldest_first
             revoked_jwts_are_remembered_until_they_expire
             the_signing_key_stays
             api_keys_belong_to_their_user

@@ -90,14 +90,23 @@ impl Registry {
         Ok(Some(user))
     }
 
-    /// Uses a nonce up to give its user a new password, and ends all its sessions; none: there is no such nonce.
-    /// It came by e-mail, so the address is verified too.
-    pub async fn password_reset(&self, digest: &Digest, hash: &str, now: Timestamp) -> Result<Option<UserId>> {
+    /// Uses a nonce up to give its user a new password, and ends all its sessions, and its API keys if that is asked for;
+    /// none: there is no such nonce. It came by e-mail, so the address is verified too.
+    pub async fn password_reset(
+        &self,
+        digest: &Digest,
+        hash: &str,
+        end_api_keys: bool,
+        now: Timestamp,
+    ) -> Result<Option<UserId>> {
         let tx = self.db.begin().await?;
         let Some(user) = take(&tx, Purpose::Reset, digest, now).await? else { return Ok(None) };
         credentials::set_password(&tx, user, hash, now).await?;
         run(&tx, Sql::new("UPDATE users SET verified = 1 WHERE id = ?").bind(user)).await?;
         sessions::end(&tx, user, None).await?;
+        if end_api_keys {
+            run(&tx, Sql::new("DELETE FROM api_keys WHERE user_id = ?").bind(user)).await?;
+        }
         tx.commit().await?;
         Ok(Some(user))
     }

@@ -6,26 +6,38 @@ use isobar_model::session::Session;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Row, Sql, all, one, run};
 
 const SELECT_SESSIONS: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
 
 impl Registry {
-    /// Keeps a new session.
+    /// Keeps a new session of a user, who has so many at most: beyond, the oldest end. True: some did.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user is gone.
-    pub async fn session_open(&self, session: &Session) -> Result<()> {
+    pub async fn session_open(&self, session: &Session, most: u64) -> Result<bool> {
+        let (tx, user) = (self.db.begin().await?, session.user);
+        // The user is held: no two sessions take the same last place.
+        let hold = Sql::new("SELECT id FROM users WHERE id = ?").bind(user).text(self.db.dialect.hold_for_change());
+        one(&tx, hold).await?.ok_or(StoreError::Gone("user"))?;
+        // Identifiers grow, also where the clock was set back.
+        let end = Sql::new(
+            "DELETE FROM sessions WHERE user_id = ? AND id NOT IN \
+             (SELECT id FROM sessions WHERE user_id = ? ORDER BY id DESC LIMIT ?)",
+        );
+        let ended = run(&tx, end.bind(user).bind(user).bind(most.saturating_sub(1))).await?;
         let insert =
             Sql::new("INSERT INTO sessions (id, user_id, refresh, created_at, expires_at) VALUES (?, ?, ?, ?, ?)")
                 .bind(session.id)
-                .bind(session.user)
+                .bind(user)
                 .bind(session.refresh)
                 .bind(session.created_at)
                 .bind(session.expires_at);
-        self.db.write.run(insert).await.map(|_| ()).map_err(|error| error.of("user"))
+        run(&tx, insert).await?;
+        tx.commit().await?;
+        Ok(ended > 0)
     }
 
     /// A session.

@@ -38,7 +38,7 @@ pub async fn sessions_live_until_they_end(r: &Registry) {
     let [first, second, third] = [session(ana, 100), session(ana, 200), session(ana, 300)];
     let other = session(bob, 50);
     for session in [&first, &second, &third, &other] {
-        r.session_open(session).await.unwrap();
+        assert!(!r.session_open(session, 9).await.unwrap());
         assert_eq!(r.session(session.id).await.unwrap().as_ref(), Some(session));
         assert_eq!(r.sessions_by_refresh(&[session.refresh.unwrap()]).await.unwrap(), std::slice::from_ref(session));
     }
@@ -53,8 +53,38 @@ pub async fn sessions_live_until_they_end(r: &Registry) {
     assert_eq!(r.session(other.id).await.unwrap(), None);
     r.user_delete(&may(ana)).await.unwrap();
     assert_eq!(r.session(second.id).await.unwrap(), None);
-    assert!(matches!(r.session_open(&third).await, Err(StoreError::Gone("user"))));
+    assert!(matches!(r.session_open(&third, 9).await, Err(StoreError::Gone("user"))));
     r.sessions_end(bob, None).await.unwrap();
+}
+
+/// A new session beyond the bound ends the oldest of its user, however many begin at a time.
+pub async fn sessions_beyond_the_bound_end_oldest_first(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
+    // The clock goes back; identifiers grow.
+    let numbered = |user: UserId, number: u128| Session {
+        id: SessionId(uuid::Uuid::from_u128((user.0.as_u128() & !0xffff) + number)),
+        created_at: at(100 - number as i64),
+        ..session(user, 900)
+    };
+    let all: Vec<_> = (1..=5).map(|number| numbered(ana, number)).collect();
+    let others = numbered(bob, 0x1000);
+    assert!(!r.session_open(&others, 3).await.unwrap());
+    for (index, session) in all.iter().enumerate() {
+        assert_eq!(r.session_open(session, 3).await.unwrap(), index >= 3, "{index}");
+    }
+    for (index, session) in all.iter().enumerate() {
+        assert_eq!(r.session(session.id).await.unwrap().is_some(), index >= 2, "{index}");
+    }
+    let at_once: Vec<_> = (10..30).map(|number| numbered(ana, number)).collect();
+    let begin = at_once.iter().map(|session| async { assert!(r.session_open(session, 3).await.unwrap()) });
+    futures::future::join_all(begin).await;
+    let mut open = 0;
+    for session in &at_once {
+        open += usize::from(r.session(session.id).await.unwrap().is_some());
+    }
+    assert_eq!(open, 3);
+    assert!(r.session(others.id).await.unwrap().is_some());
 }
 
 /// A revocation is kept as long as the jwt would have lived.

@@ -90,15 +90,15 @@ pub async fn a_reset_ends_every_session(r: &Registry) {
     for user in [ana, ana, bob] {
         let id = SessionId(given::uuid());
         let session = Session { id, user, refresh: Some(digest()), created_at: at(0), expires_at: at(900) };
-        r.session_open(&session).await.unwrap();
+        r.session_open(&session, 9).await.unwrap();
         sessions.push(id);
     }
     let nonce = digest();
     r.nonce_put(&may(ana), Purpose::Reset, &nonce, at(100)).await.unwrap();
-    assert_eq!(r.password_reset(&digest(), "hash", at(1)).await.unwrap(), None);
+    assert_eq!(r.password_reset(&digest(), "hash", false, at(1)).await.unwrap(), None);
     let tries = (0..6).map(|_| {
         let r = r.clone();
-        tokio::spawn(async move { r.password_reset(&nonce, "hash", at(1)).await.unwrap() })
+        tokio::spawn(async move { r.password_reset(&nonce, "hash", false, at(1)).await.unwrap() })
     });
     let mut done = 0;
     for attempt in tries.collect::<Vec<_>>() {
@@ -142,7 +142,7 @@ pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
     for _ in 0..2 {
         let id = SessionId(given::uuid());
         let session = Session { id, user: ana.id, refresh: Some(digest()), created_at: at(0), expires_at: at(900) };
-        r.session_open(&session).await.unwrap();
+        r.session_open(&session, 9).await.unwrap();
         sessions.push(id);
     }
     let nonce = digest();

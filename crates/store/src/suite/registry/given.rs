@@ -70,13 +70,7 @@ pub fn user_may<T>(user: UserId, target: T) -> CanWrite<T> {
 
 fn admin(user: UserId) -> Caller {
     let organization = OrganizationId(uuid());
-    Caller {
-        user,
-        role: Role::SystemAdmin,
-        lineage: Lineage::new([], organization),
-        session: None,
-        is_restricted: false,
-    }
+    Caller { user, role: Role::SystemAdmin, lineage: Lineage::new([], organization), session: None, key: None }
 }
 
 /// The right to list from an organization down.
