@@ -1,5 +1,7 @@
 //! What the operator configures of the platform's behaviour.
 
+use isobar_store::registry::LetterBounds;
+
 /// The configuration of the hub.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -13,6 +15,8 @@ pub struct Config {
     pub require_verified_email: bool,
     /// The first administrator's password, if the operator chose one.
     pub admin_password: Option<String>,
+    /// How many e-mails an account and a tenant are sent in an hour.
+    pub letters: LetterBounds,
     /// What designs may call though it is in the house: addresses, networks, host names.
     pub outgoing_allow: Vec<String>,
 }
@@ -42,6 +46,7 @@ impl Default for Config {
             registration_open: true,
             require_verified_email: false,
             admin_password: None,
+            letters: LetterBounds { account_hour: 60, tenant_hour: 1_000 },
             outgoing_allow: Vec::new(),
         }
     }

@@ -147,13 +147,22 @@ impl Stage {
 
     /// Deliveries of a kind that wait, due or not.
     pub async fn waiting(&self, kind: DeliveryKind) -> usize {
-        self.hub.0.env.registry().deliveries_due(kind, Timestamp::from_millis(i64::MAX / 2), 100).await.unwrap().len()
+        self.due(kind, Timestamp::from_millis(i64::MAX / 2)).await
     }
 
     /// Whether one of a kind waits, and none is due.
     pub async fn is_put_off(&self, kind: DeliveryKind) -> bool {
-        let due = self.hub.0.env.registry().deliveries_due(kind, self.clock.now(), 100).await.unwrap();
-        due.is_empty() && self.waiting(kind).await > 0
+        self.due(kind, self.clock.now()).await == 0 && self.waiting(kind).await > 0
+    }
+
+    /// Deliveries of a kind that are due at a moment, and those that wait for their destination.
+    async fn due(&self, kind: DeliveryKind, moment: Timestamp) -> usize {
+        let registry = self.hub.0.env.registry();
+        let mut count = registry.deliveries_without_destination(kind, 100).await.unwrap().len();
+        for destination in registry.delivery_destinations(kind, "", 100).await.unwrap() {
+            count += registry.deliveries_to(kind, &destination.name, moment, 100).await.unwrap().len();
+        }
+        count
     }
 
     /// The registry's file, for whoever wants to spoil it.

@@ -124,6 +124,7 @@ fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {
         registration_open: settings.registration.open,
         require_verified_email: settings.registration.require_verified_email,
         admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
+        letters: settings.mail.bounds,
         outgoing_allow: settings.outgoing_allow.clone(),
     }
 }

@@ -1,17 +1,20 @@
 //! What designs have to say to people. A notice waits in the registry until it was given out, and is given out once.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use isobar_model::error::Result;
-use isobar_model::ids::{DeviceId, DeviceRef, NotificationId};
+use isobar_model::ids::{DeviceId, DeviceRef, NotificationId, OrganizationId};
 use isobar_model::notification::NotificationKind;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeliveryKind, LimitedDelivery, NewDelivery, QueuedDelivery};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::notifications::{Audience, Notice};
+use super::turns::Turns;
 use super::{Delivery, is_too_old};
 use crate::outbox::work::NoticeWork;
 use crate::supervisor::{Shift, guarded};
@@ -27,6 +30,18 @@ const NOTICES_OF_A_DEVICE_MAX: usize = 100;
 const RETRY_SECONDS: i64 = 5;
 const NOTICES_DROPPED: &str = "isobar_device_notices_dropped_total";
 
+/// What the worker is told, and whose turn it is.
+pub(super) struct DeviceNotices {
+    wake: Notify,
+    turns: Turns,
+}
+
+impl Default for DeviceNotices {
+    fn default() -> Self {
+        Self { wake: Notify::new(), turns: Turns::new(DeliveryKind::Notice) }
+    }
+}
+
 /// A notice that waits.
 #[derive(Serialize, Deserialize)]
 struct QueuedNotice {
@@ -36,13 +51,19 @@ struct QueuedNotice {
 }
 
 /// The delivery that a notice becomes, by its place among those of its run.
-pub(super) fn delivery_of(notice: &NoticeWork, device: DeviceRef, ordinal: usize) -> Option<LimitedDelivery> {
+pub(super) fn delivery_of(
+    notice: &NoticeWork,
+    device: DeviceRef,
+    tenant: Option<OrganizationId>,
+    ordinal: usize,
+) -> Option<LimitedDelivery> {
     let source = format!("notice:{}:", device.id);
     let (event, ordinal) = (notice.event.to_string(), ordinal.to_string());
     let id = NotificationId::derived(notice.event.minted_at(), &[&event, &notice.element, &ordinal]);
     let body = serde_json::to_string(&QueuedNotice { id, device: device.id, notice: notice.clone() }).ok()?;
+    let destination = Some(tenant.map(|id| id.to_string()).unwrap_or_default());
     let delivery =
-        NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: DeliveryKind::Notice, body, destination: None };
+        NewDelivery { id: format!("{source}{event}:{ordinal}"), kind: DeliveryKind::Notice, body, destination };
     Some(LimitedDelivery { delivery, source, most: NOTICES_OF_A_DEVICE_MAX })
 }
 
@@ -53,7 +74,7 @@ impl Delivery {
             metrics::counter!(NOTICES_DROPPED).increment(dropped as u64);
             tracing::warn!(dropped, "notices of designs are dropped: too many wait");
         }
-        self.device_notices_wake.notify_one();
+        self.device_notices.wake.notify_one();
     }
 
     /// Gives notices out as they come.
@@ -70,7 +91,7 @@ impl Delivery {
             }
             tokio::select! {
                 () = shift.end() => return,
-                () = self.device_notices_wake.notified() => {}
+                () = self.device_notices.wake.notified() => {}
                 () = tokio::time::sleep(NOTICE_LOOK_EVERY) => {}
             }
         }
@@ -78,7 +99,8 @@ impl Delivery {
 
     /// Gives out what is due; whether there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
-        let due = self.env.registry().deliveries_due(DeliveryKind::Notice, self.env.now(), NOTICES_BATCH).await?;
+        let (registry, now) = (self.env.registry(), self.env.now());
+        let due = self.device_notices.turns.take(registry, now, NOTICES_BATCH, &HashSet::new()).await?;
         let more = due.len() == NOTICES_BATCH;
         let give_out = |waiting: QueuedDelivery| async move {
             match guarded("device_notice", self.give_notice_out(&waiting)).await {

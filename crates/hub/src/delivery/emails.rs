@@ -7,7 +7,7 @@ use isobar_model::ids::UserId;
 use isobar_model::notification::NotificationKind;
 use isobar_model::secret::Secret;
 use isobar_outlets::mail::{Mail, MailError};
-use isobar_store::registry::{DeliveryKind, NewDelivery, Purpose, QueuedDelivery};
+use isobar_store::registry::{LetterKind, NewLetter, Purpose, QueuedDelivery};
 use minijinja::{Environment, UndefinedBehavior, context};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,10 @@ const VERIFY_SECONDS: i64 = 7 * 24 * 3600;
 const RESET_SECONDS: i64 = 3600;
 /// Longest name of a thing that stands in a subject, in characters.
 const SUBJECT_NAME_MAX: usize = 80;
+
+/// What a user is told when there is no room for more.
+const NO_MORE_NOTICES: &str = "There is more to tell you than is sent by e-mail within an hour. What else comes in this hour \
+    stands in the application only, among your notifications.";
 
 /// An e-mail to one person. What waits in the registry calls it a letter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,6 +56,8 @@ pub(crate) enum Email {
         /// In words.
         message: String,
     },
+    /// Tells a user that what else comes within the hour stands in the application only.
+    NoMoreNotices,
 }
 
 impl Email {
@@ -71,6 +77,11 @@ struct QueuedEmail {
     to: String,
     #[serde(flatten)]
     email: Email,
+}
+
+/// An e-mail as it waits in the registry. Texts and identifiers always serialise.
+fn waiting(to: &str, email: Email) -> String {
+    serde_json::to_string(&QueuedEmail { to: to.to_owned(), email }).unwrap_or_default()
 }
 
 /// The templates, compiled once.
@@ -109,13 +120,24 @@ impl Templates {
 }
 
 impl Delivery {
-    /// An e-mail as a delivery, to be kept in the transaction of what causes it; then [`Delivery::wake_mail`] has it sent.
-    /// The same identifier again is the same e-mail.
-    pub(crate) fn mail(&self, delivery_id: String, to: &str, email: Email) -> NewDelivery {
-        let waiting = QueuedEmail { to: to.to_owned(), email };
-        // Texts and identifiers always serialise.
-        let body = serde_json::to_string(&waiting).unwrap_or_default();
-        NewDelivery { id: delivery_id, kind: DeliveryKind::Mail, body, destination: None }
+    /// Returns the letter that brings a user a link, to be kept in the transaction of what causes it; then
+    /// [`Delivery::wake_mail`] has it sent. The same identifier again is the same letter.
+    pub(crate) fn link_letter(&self, id: String, user: UserId, to: &str, purpose: Purpose) -> NewLetter {
+        let email = match purpose {
+            Purpose::Verify => Email::Verification { user },
+            Purpose::Reset => Email::Reset { user },
+        };
+        self.letter(id, user, waiting(to, email), LetterKind::Link)
+    }
+
+    /// Returns the letter that tells a user a notice, as [`Delivery::link_letter`] does.
+    pub(crate) fn notice_letter(&self, id: String, user: UserId, to: &str, email: Email) -> NewLetter {
+        let instead = waiting(to, Email::NoMoreNotices);
+        self.letter(id, user, waiting(to, email), LetterKind::Notice { instead })
+    }
+
+    fn letter(&self, id: String, user: UserId, body: String, kind: LetterKind) -> NewLetter {
+        NewLetter { user, id, body, kind, bounds: self.env.config().letters }
     }
 
     /// Writes an e-mail that is due, and hands it to the mailer.
@@ -154,6 +176,7 @@ impl Delivery {
             }
             Email::DeviceNotice { device: None, message } => notice("Message from a device".to_owned(), message),
             Email::SystemNotice { message } => notice("Message from the system".to_owned(), message),
+            Email::NoMoreNotices => notice("No more e-mails for now".to_owned(), NO_MORE_NOTICES.to_owned()),
         }
     }
 

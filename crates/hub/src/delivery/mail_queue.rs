@@ -11,12 +11,14 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
+use super::turns::Turns;
 use super::{Delivery, is_too_old};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::scope_guard::ScopeGuard;
 
-/// E-mails that are sent at the same time.
+/// E-mails that are sent at the same time, and how many of them may tell notices: one that brings a link finds room.
 const MAILS_AT_ONCE: usize = 8;
+const NOTICE_MAILS_AT_ONCE: usize = 6;
 /// How often the registry is asked for what is due, while something waits.
 const MAIL_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after a failure of the registry.
@@ -43,11 +45,20 @@ impl From<StoreError> for Undelivered {
 }
 
 /// What the worker is told, and what it has begun.
-#[derive(Default)]
 pub(super) struct MailQueue {
     pub wake: Notify,
+    /// The turns of tenants, and how many e-mails may be under way then: those with links come first.
+    turns: [(Turns, usize); 2],
     /// Those that are being tried: they are still in the registry.
     under_way: Mutex<HashSet<String>>,
+}
+
+impl Default for MailQueue {
+    fn default() -> Self {
+        let links = (Turns::new(DeliveryKind::Link), MAILS_AT_ONCE);
+        let notices = (Turns::new(DeliveryKind::Mail), NOTICE_MAILS_AT_ONCE);
+        Self { wake: Notify::new(), turns: [links, notices], under_way: Mutex::default() }
+    }
 }
 
 impl Delivery {
@@ -59,7 +70,7 @@ impl Delivery {
             let idle = match self.begin_tries(&mut tries).await {
                 Ok(idle) => idle,
                 Err(error) => {
-                    tracing::warn!(%error, kind = DeliveryKind::Mail.name(), "deliveries wait for the registry");
+                    tracing::warn!(%error, "e-mails wait for the registry");
                     if shift.pause(REGISTRY_PAUSE).await {
                         break;
                     }
@@ -81,52 +92,61 @@ impl Delivery {
     /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
     async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
         while tries.try_join_next().is_some() {}
-        let due = self.env.registry().deliveries_due(DeliveryKind::Mail, self.env.now(), 2 * MAILS_AT_ONCE).await?;
-        for queued in due {
-            if tries.len() >= MAILS_AT_ONCE {
-                return Ok(true);
+        let registry = self.env.registry();
+        let mut is_idle = true;
+        for (turns, most) in &self.mail_queue.turns {
+            let room = most.saturating_sub(tries.len());
+            let under_way = self.mail_queue.under_way.lock().clone();
+            for queued in turns.take(registry, self.env.now(), room, &under_way).await? {
+                self.begin_try(turns.kind(), queued, tries);
             }
-            if self.mail_queue.under_way.lock().insert(queued.id.clone()) {
-                let delivery = Arc::clone(self);
-                let try_it = async move {
-                    let (owner, id) = (Arc::clone(&delivery), queued.id.clone());
-                    // However the try ends, by a panic or because the worker ends: the next one may begin.
-                    let _under_way = ScopeGuard::new(move || {
-                        owner.mail_queue.under_way.lock().remove(&id);
-                    });
-                    if guarded("delivery", delivery.deliver_now(queued)).await.is_none() {
-                        // It was the noting that failed: the delivery is due again at once.
-                        tokio::time::sleep(REGISTRY_PAUSE).await;
-                    }
-                };
-                spawn_guarded_in(tries, "delivery", try_it);
-            }
+            // What is being tried is still in the registry: as long as it is, the worker looks again.
+            is_idle = is_idle && registry.deliveries_next(turns.kind()).await?.is_none();
         }
-        // What is being tried is still in the registry: as long as it is, the worker looks again.
-        Ok(self.env.registry().deliveries_next(DeliveryKind::Mail).await?.is_none())
+        Ok(is_idle || tries.len() >= MAILS_AT_ONCE)
+    }
+
+    fn begin_try(self: &Arc<Self>, kind: DeliveryKind, queued: QueuedDelivery, tries: &mut JoinSet<()>) {
+        if !self.mail_queue.under_way.lock().insert(queued.id.clone()) {
+            return;
+        }
+        let delivery = Arc::clone(self);
+        let try_it = async move {
+            let (owner, id) = (Arc::clone(&delivery), queued.id.clone());
+            // However the try ends, by a panic or because the worker ends: the next one may begin.
+            let _under_way = ScopeGuard::new(move || {
+                owner.mail_queue.under_way.lock().remove(&id);
+            });
+            if guarded("delivery", delivery.deliver_now(kind, queued)).await.is_none() {
+                // It was the noting that failed: the delivery is due again at once.
+                tokio::time::sleep(REGISTRY_PAUSE).await;
+            }
+        };
+        spawn_guarded_in(tries, "delivery", try_it);
     }
 
     /// Sends one e-mail and notes how it went.
-    async fn deliver_now(&self, queued: QueuedDelivery) {
+    async fn deliver_now(&self, kind: DeliveryKind, queued: QueuedDelivery) {
         let deliver = async {
             self.env.reaches("delivery");
             self.send_email(&queued).await
         };
         let panicked = || Err(Undelivered::NotNow("it panicked".to_owned()));
         let outcome = guarded("delivery", deliver).await.unwrap_or_else(panicked);
-        if let Err(error) = self.note_try(&queued, outcome).await {
+        if let Err(error) = self.note_try(kind, &queued, outcome).await {
             tracing::warn!(%error, id = queued.id, "how a delivery went could not be noted: it will be made again");
         }
     }
 
     async fn note_try(
         &self,
+        kind: DeliveryKind,
         queued: &QueuedDelivery,
         outcome: std::result::Result<(), Undelivered>,
     ) -> std::result::Result<(), StoreError> {
         let now = self.env.now();
         let count = |outcome: &'static str| {
-            metrics::counter!(OUTCOMES, "kind" => DeliveryKind::Mail.name(), "outcome" => outcome).increment(1);
+            metrics::counter!(OUTCOMES, "kind" => kind.name(), "outcome" => outcome).increment(1);
         };
         match outcome {
             Ok(()) => count("made"),
@@ -134,12 +154,12 @@ impl Delivery {
                 count("failed");
                 let attempts = queued.attempts.saturating_add(1);
                 let due_at = self.env.due_again(attempts, now);
-                tracing::warn!(why, id = queued.id, kind = DeliveryKind::Mail.name(), attempts, %due_at, "a delivery failed and is tried again");
+                tracing::warn!(why, id = queued.id, kind = kind.name(), attempts, %due_at, "a delivery failed and is tried again");
                 return self.env.registry().delivery_failed(&queued.id, attempts, due_at).await;
             }
             Err(Undelivered::NotNow(why) | Undelivered::Never(why)) => {
                 count("given_up");
-                tracing::error!(why, id = queued.id, kind = DeliveryKind::Mail.name(), "a delivery is given up");
+                tracing::error!(why, id = queued.id, kind = kind.name(), "a delivery is given up");
             }
         }
         self.env.registry().delivery_done(&queued.id).await

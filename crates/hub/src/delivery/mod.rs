@@ -8,6 +8,7 @@ pub(crate) mod emails;
 mod mail_queue;
 pub(crate) mod notifications;
 mod registry_writer;
+mod turns;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use isobar_outlets::mail::Mailer;
 use isobar_store::registry::QueuedDelivery;
 use tokio::sync::Notify;
 
+use self::device_notices::DeviceNotices;
 use self::emails::Templates;
 use self::mail_queue::MailQueue;
 use self::notifications::Notices;
@@ -37,8 +39,7 @@ pub(crate) struct Delivery {
     templates: Templates,
     mail_queue: MailQueue,
     notices: Notices,
-    /// Tells the worker that notices of devices were put into the registry.
-    device_notices_wake: Notify,
+    device_notices: DeviceNotices,
     /// Makes HTTP calls.
     calls: Calls,
     /// Tells the worker that calls were put into the registry.
@@ -60,7 +61,7 @@ impl Delivery {
             templates: Templates::new()?,
             mail_queue: MailQueue::default(),
             notices: Notices::new(),
-            device_notices_wake: Notify::new(),
+            device_notices: DeviceNotices::default(),
             calls,
             calls_wake: Notify::new(),
             registry_writing: tokio::sync::Mutex::new(()),

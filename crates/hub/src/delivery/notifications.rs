@@ -129,13 +129,15 @@ impl Delivery {
             if notice.to != Audience::Everybody && preferences.in_app(notice.kind) {
                 step.in_app.push(recipient.id);
             }
-            if preferences.channels(notice.kind).email && !recipient.disabled {
+            // To an address that nobody has verified goes nothing that others have written: it may be a stranger's.
+            if preferences.channels(notice.kind).email && recipient.verified && !recipient.disabled {
                 let email = Email::of_notice(notice.kind, notice.message.clone(), device.clone());
-                step.deliveries.push(self.mail(email_id(notice.id, recipient.id), &recipient.email, email));
+                let id = email_id(notice.id, recipient.id);
+                step.letters.push(self.notice_letter(id, recipient.id, &recipient.email, email));
             }
         }
         let left = self.env.registry().notice_spread(part, &step, self.env.now()).await?;
-        if !step.deliveries.is_empty() {
+        if !step.letters.is_empty() {
             self.wake_mail();
         }
         Ok(left)

@@ -302,7 +302,9 @@ impl Delivery {
                     let (count, dropped) = written.of(is_call);
                     *count += 1;
                     let asked = match &**outgoing {
-                        OutgoingWork::Notice(notice, ordinal) => device_notices::delivery_of(notice, device, *ordinal),
+                        OutgoingWork::Notice(notice, ordinal) => {
+                            device_notices::delivery_of(notice, device, *tenant, *ordinal)
+                        }
                         OutgoingWork::Call(call, ordinal) => calls::delivery_of(call, device, *tenant, *ordinal),
                     };
                     match asked {

@@ -11,7 +11,6 @@ use isobar_store::registry::{LoginRecord, Purpose};
 use super::Identity;
 use super::account_notices::AccountNotice;
 use super::hash_line::HashedFor;
-use crate::delivery::emails::Email;
 
 const VERIFICATION: &str = "verification link";
 
@@ -83,12 +82,8 @@ impl Identity {
         let Some(found) = self.env.registry().user_fetch(&permit.reading()).await? else {
             return Err(Error::Missing("account"));
         };
-        let email = match purpose {
-            Purpose::Verify => Email::Verification { user },
-            Purpose::Reset => Email::Reset { user },
-        };
-        let delivery = self.delivery.mail(self.env.new_id().to_string(), &found.email, email);
-        self.env.registry().nonce_ask(&permit, purpose, &delivery, now).await?;
+        let letter = self.delivery.link_letter(self.env.new_id().to_string(), user, &found.email, purpose);
+        self.env.registry().nonce_ask(&permit, purpose, &letter, now).await?;
         self.delivery.wake_mail();
         Ok(())
     }

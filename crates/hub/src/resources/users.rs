@@ -8,9 +8,8 @@ use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
 use isobar_model::user::{NewUser, User};
-use isobar_store::registry::{NewOrganization, NewUserRow};
+use isobar_store::registry::{NewOrganization, NewUserRow, Purpose};
 
-use crate::delivery::emails::Email;
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::authentication::{Accepts, Credentials};
 use crate::identity::hash_line::HashedFor;
@@ -80,8 +79,8 @@ impl Hub {
             None => None,
         };
         let id = UserId(self.0.env.new_id().0);
-        let welcome =
-            self.0.delivery.mail(self.0.env.new_id().to_string(), &new.email, Email::Verification { user: id });
+        let letter = self.0.env.new_id().to_string();
+        let welcome = self.0.delivery.link_letter(letter, id, &new.email, Purpose::Verify);
         Ok(NewUserRow {
             id,
             username: new.username,

@@ -203,21 +203,21 @@ fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
         for name in ["ana", "bob", "cleo"] {
             hub.user_create(&stage.admin, user(name)).await.unwrap();
         }
-        let all = stage.waiting(DeliveryKind::Mail).await;
+        let all = stage.waiting(DeliveryKind::Link).await;
         hub.employ_all();
-        until("the others are sent", async || stage.mails() == all - 1 && stage.waiting(DeliveryKind::Mail).await == 1)
+        until("the others are sent", async || stage.mails() == all - 1 && stage.waiting(DeliveryKind::Link).await == 1)
             .await;
         assert_eq!(measured.panics("delivery"), 1);
         // Its pause goes by the clock, which stands still.
         stage.clock.advance_seconds(10);
-        until("it is sent too", async || stage.mails() == all && stage.waiting(DeliveryKind::Mail).await == 0).await;
+        until("it is sent too", async || stage.mails() == all && stage.waiting(DeliveryKind::Link).await == 0).await;
         // One that always panics is given up when it has become too old.
         faults.panic_at("delivery", u32::MAX);
         hub.user_create(&stage.admin, user("dora")).await.unwrap();
         until("it was tried", async || measured.panics("delivery") >= 2).await;
-        assert!(stage.waiting(DeliveryKind::Mail).await > 0);
+        assert!(stage.waiting(DeliveryKind::Link).await > 0);
         stage.clock.advance_seconds(4 * 24 * 3600);
-        until("it is given up", async || stage.waiting(DeliveryKind::Mail).await == 0).await;
+        until("it is given up", async || stage.waiting(DeliveryKind::Link).await == 0).await;
         assert_eq!((stage.mails(), measured.restarts("deliveries_mail")), (all, 0));
         stage.over().await;
     });

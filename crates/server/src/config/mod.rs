@@ -10,7 +10,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use isobar_http::Network;
-use isobar_hub::RateLimits;
+use isobar_hub::{LetterBounds, RateLimits};
 use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
@@ -33,6 +33,8 @@ const CONNECTIONS_SETTING_MIN: u32 = 16;
 const CONNECTIONS_SETTING_MAX: u32 = 1_000_000;
 /// Most cloud events that wait for one device.
 const QUEUE_EVENTS_MAX: u32 = 1_000_000;
+/// Most e-mails an hour that may be asked for.
+const LETTERS_MAX: u32 = 1_000_000;
 
 /// Every setting, checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,12 +96,14 @@ pub struct Mail {
     pub smtp_url: Option<String>,
     /// The sender.
     pub from: String,
+    /// How many an account and a tenant are sent in an hour.
+    pub bounds: LetterBounds,
 }
 
 impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address may hold a password.
-        f.debug_struct("Mail").field("from", &self.from).finish_non_exhaustive()
+        f.debug_struct("Mail").field("from", &self.from).field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
@@ -293,7 +297,11 @@ impl Mail {
         if let Err(error) = mail::sender(&from) {
             layers.fault_of("mail.from", error.to_string());
         }
-        Self { smtp_url: smtp_url.flatten(), from }
+        let bounds = LetterBounds {
+            account_hour: layers.number("mail.account_hour", 1, LETTERS_MAX),
+            tenant_hour: layers.number("mail.tenant_hour", 1, LETTERS_MAX),
+        };
+        Self { smtp_url: smtp_url.flatten(), from, bounds }
     }
 }
 

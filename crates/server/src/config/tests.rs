@@ -36,7 +36,11 @@ fn the_commented_file_is_the_default() {
             },
             rate_limit: RateLimits { user: 10_000, device: 6_000, address: 600 },
             registration: Registration { open: true, require_verified_email: false },
-            mail: Mail { smtp_url: None, from: "Isobar <isobar@localhost>".to_owned() },
+            mail: Mail {
+                smtp_url: None,
+                from: "Isobar <isobar@localhost>".to_owned(),
+                bounds: LetterBounds { account_hour: 60, tenant_hour: 1_000 },
+            },
             outgoing_allow: vec![],
             queue_max_events: 10_000,
         }
@@ -100,6 +104,8 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_REGISTRATION__REQUIRE_VERIFIED_EMAIL", "true"),
         ("ISOBAR_MAIL__SMTP_URL", "smtp://mail.example.com:25"),
         ("ISOBAR_MAIL__FROM", "iot@example.com"),
+        ("ISOBAR_MAIL__ACCOUNT_HOUR", "5"),
+        ("ISOBAR_MAIL__TENANT_HOUR", "50"),
         ("ISOBAR_OUTGOING__ALLOW", "10.0.0.0/8"),
         ("ISOBAR_QUEUE__MAX_EVENTS", "7"),
     ];
@@ -119,7 +125,11 @@ fn every_name_of_the_contract_is_a_setting() {
         },
         rate_limit: RateLimits { user: 1, device: 2, address: 0 },
         registration: Registration { open: false, require_verified_email: true },
-        mail: Mail { smtp_url: Some("smtp://mail.example.com:25".to_owned()), from: "iot@example.com".to_owned() },
+        mail: Mail {
+            smtp_url: Some("smtp://mail.example.com:25".to_owned()),
+            from: "iot@example.com".to_owned(),
+            bounds: LetterBounds { account_hour: 5, tenant_hour: 50 },
+        },
         outgoing_allow: vec!["10.0.0.0/8".to_owned()],
         queue_max_events: 7,
     };

@@ -39,6 +39,7 @@ async fn those_of_the_devices_own_organization_hear_it_as_they_prefer(app: &Test
     let max = ana.invites_into(&middle, "max", "technician").await;
     let basic = ana.invites_into(&middle, "basic", "basicUser").await;
     let lou = ana.invites_into(&low, "lou", "developer").await;
+    app.verifies("max").await;
     prefers(&max, false, true).await;
     let project = ana
         .designs(json!({

@@ -208,6 +208,7 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
+    app.verifies("tom").await;
     prefers(&tom, wants_letters("systemNotification", false)).await;
     prefers(&ana, wants_letters("deviceNotification", true)).await;
     tells(&admin, "the first word").await;
@@ -230,6 +231,7 @@ async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
         user["role"] = json!(role);
         ana.put(&format!("/v2/users/{}", tom.id), user.clone()).await.ok();
     };
+    app.verifies("tom").await;
     prefers(&tom, wants_letters("accountNotifications", true)).await;
     user.as_object_mut().unwrap().remove("preferences");
     promote(&mut user, "technician").await;
@@ -259,6 +261,7 @@ async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
 async fn letters_are_sent_even_if_the_server_stops_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
+    app.verifies("ana").await;
     prefers(&ana, wants_letters("systemNotification", true)).await;
     tells(&app.admin().await, "before the end").await;
     let app = app.restart().await;

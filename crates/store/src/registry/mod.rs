@@ -28,6 +28,7 @@ pub use nouns::devices::NewDevice;
 pub use nouns::findings::{DeviceReport, Findings};
 pub use nouns::images::{NewImage, Pictured, Png};
 pub use nouns::labels::NewLabels;
+pub use nouns::letters::{LetterBounds, LetterKind, NewLetter};
 pub use nouns::nonces::Purpose;
 pub use nouns::notices::{Recipient, SpreadStep, Spreading};
 pub use nouns::notifications::NotificationMark;

@@ -97,6 +97,7 @@ macro_rules! registry_scenes {
             api_keys_belong_to_their_user
             a_delivery_waits_until_it_is_made
             a_welcome_goes_out_with_its_user
+            letters_hold_the_bounds_of_an_hour
             a_nonce_is_good_once
             a_reset_ends_every_session
             a_new_password_ends_the_other_sessions

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::RwLock;
 
 use super::TestApp;
 
@@ -75,6 +76,12 @@ impl TestApp {
         self.emails_to(address, count).await.pop().unwrap()
     }
 
+    /// Follows the link that verifies somebody's address: the first e-mail to it.
+    pub async fn verifies(&self, name: &str) {
+        let first = self.emails_to(&format!("{name}@example.com"), 1).await.remove(0);
+        self.get(&first.path()).await.is(302);
+    }
+
     fn emails_so_far(&self, address: &str) -> Vec<Email> {
         let Ok(folder) = std::fs::read_dir(self.mail_folder()) else { return Vec::new() };
         let mut paths: Vec<_> = folder.map(|file| file.unwrap().path()).collect();
@@ -96,6 +103,8 @@ pub struct SmtpServer {
     pub refused: Arc<AtomicUsize>,
     /// Logins that are refused before the first is let in.
     refuses: Arc<AtomicUsize>,
+    /// Held for writing: no message is taken.
+    pub gate: Arc<RwLock<()>>,
 }
 
 impl SmtpServer {
@@ -107,6 +116,7 @@ impl SmtpServer {
             messages: Arc::default(),
             refused: Arc::default(),
             refuses: Arc::new(AtomicUsize::new(refuses)),
+            gate: Arc::default(),
         };
         let answering = server.clone();
         tokio::spawn(async move {
@@ -156,6 +166,7 @@ impl SmtpServer {
                 "MAIL" if !inside => self.refuse("530 authentication required"),
                 "RCPT" if line.contains("<bad") => self.refuse("550 no such mailbox"),
                 "DATA" => {
+                    let _is_open = self.gate.read().await;
                     write.write_all(b"354 go on\r\n").await?;
                     let mut message = String::new();
                     while let Some(line) = lines.next_line().await? {

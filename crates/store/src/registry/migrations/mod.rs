@@ -22,6 +22,7 @@ const STEPS: &[&str] = &[
     include_str!("0009_retention.sql"),
     include_str!("0010_destinations.sql"),
     include_str!("0011_devices_of_projects.sql"),
+    include_str!("0012_letters.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -157,6 +158,7 @@ mod tests {
         "3ffac82d8b1db5b2d77e2f9553b9d69900d4f1ba7ef94629d0aed42e9aa4c793",
         "5ed90981df1ee08aefed876007bc3bdffd7c6d4f385ef8297826ee8c7891bc97",
         "7b3415a97ebb67a6dd6fa0362c8c88663051b328b5f1be15c08790b23f3b4992",
+        "195dee7bce1184d5a4c6b5f1b9cc2ad934da1dd0b8eaea427e60ee75e3fca9dc",
     ];
 
     #[test]

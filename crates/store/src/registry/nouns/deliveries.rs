@@ -17,7 +17,9 @@ const SELECT_DELIVERIES: &str = "SELECT id, body, attempts, created_at FROM deli
 /// What goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryKind {
-    /// An e-mail.
+    /// An e-mail that brings a link.
+    Link,
+    /// An e-mail that tells a notice.
     Mail,
     /// A notice of a device, which becomes notifications and e-mails.
     Notice,
@@ -29,6 +31,7 @@ impl DeliveryKind {
     /// Its name, in the registry and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Link => "link",
             Self::Mail => "mail",
             Self::Notice => "notice",
             Self::Call => "call",
@@ -49,7 +52,7 @@ pub struct NewDelivery {
     pub destination: Option<String>,
 }
 
-/// Where deliveries of one tenant go: one host.
+/// Where deliveries go that wait for each other: of calls a tenant's host, of all others a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     /// Its name.
@@ -93,18 +96,6 @@ impl Registry {
         let tx = self.db.begin().await?;
         put(&tx, deliveries, now).await?;
         tx.commit().await
-    }
-
-    /// Deliveries of a kind that are due, the longest due first.
-    pub async fn deliveries_due(
-        &self,
-        kind: DeliveryKind,
-        now: Timestamp,
-        limit: usize,
-    ) -> Result<Vec<QueuedDelivery>> {
-        let query = Sql::new(SELECT_DELIVERIES).text("kind = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, query.bind(kind.name()).bind(now).bind(limit as u64)).await?;
-        rows.iter().map(delivery).collect()
     }
 
     /// The next destinations of a kind, in their order from this name on. Nothing but an index is read.
@@ -193,22 +184,32 @@ impl Registry {
     }
 }
 
-/// Keeps deliveries together with whatever else the transaction does.
+/// Keeps deliveries together with whatever else the transaction does, due at once.
 pub(crate) async fn put<D: Borrow<NewDelivery>>(
     tx: &impl ConnectionTrait,
     deliveries: &[D],
     now: Timestamp,
 ) -> Result<()> {
+    put_due(tx, deliveries.iter().map(|delivery| (delivery.borrow(), now)), now).await
+}
+
+/// Keeps deliveries together with whatever else the transaction does, each with the moment that it is due.
+pub(crate) async fn put_due<'a>(
+    tx: &impl ConnectionTrait,
+    deliveries: impl Iterator<Item = (&'a NewDelivery, Timestamp)>,
+    now: Timestamp,
+) -> Result<()> {
+    let deliveries: Vec<_> = deliveries.collect();
     for deliveries in deliveries.chunks(DELIVERIES_INSERTED_AT_ONCE) {
         let mut insert = Sql::new("INSERT INTO deliveries (id, kind, body, destination, due_at, created_at)")
             .values(deliveries.len(), 6);
-        for delivery in deliveries.iter().map(Borrow::borrow) {
+        for (delivery, due_at) in deliveries {
             insert = insert
                 .bind(delivery.id.as_str())
                 .bind(delivery.kind.name())
                 .bind(delivery.body.as_str())
                 .bind(delivery.destination.clone())
-                .bind(now)
+                .bind(*due_at)
                 .bind(now);
         }
         run(tx, insert.text(" ON CONFLICT DO NOTHING")).await?;

@@ -12,6 +12,7 @@ pub(crate) mod devices;
 pub(crate) mod findings;
 pub(crate) mod images;
 pub(crate) mod labels;
+pub(crate) mod letters;
 pub(crate) mod nonces;
 pub(crate) mod notices;
 pub(crate) mod notifications;

@@ -7,7 +7,7 @@ use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 
-use super::deliveries::{self, NewDelivery};
+use super::letters::{self, NewLetter};
 use super::{credentials, sessions};
 use crate::error::Result;
 use crate::registry::Registry;
@@ -35,17 +35,17 @@ impl Purpose {
 }
 
 impl Registry {
-    /// Ends the user's open nonce of a purpose and keeps the delivery that will bring a new one, both or neither.
+    /// Ends the user's open nonce of a purpose and keeps the letter that will bring a new one, both or neither.
     pub async fn nonce_ask(
         &self,
         permit: &CanWrite<UserId>,
         purpose: Purpose,
-        email: &NewDelivery,
+        letter: &NewLetter,
         now: Timestamp,
     ) -> Result<()> {
         let tx = self.db.begin().await?;
         end(&tx, *permit.target(), purpose).await?;
-        deliveries::put(&tx, std::slice::from_ref(email), now).await?;
+        letters::put(&tx, std::slice::from_ref(letter), now).await?;
         tx.commit().await
     }
 

@@ -9,7 +9,7 @@ use isobar_model::json::RawJson;
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::time::Timestamp;
 
-use super::deliveries::{self, NewDelivery};
+use super::letters::{self, NewLetter};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::AdvisoryLock;
@@ -39,6 +39,8 @@ pub struct Recipient {
     pub preferences: Option<RawJson>,
     /// Whether it is refused with every credential.
     pub disabled: bool,
+    /// Whether the address was verified to be its own.
+    pub verified: bool,
 }
 
 /// One step of a notice on its way.
@@ -46,8 +48,8 @@ pub struct Recipient {
 pub struct SpreadStep {
     /// Those who have it in the application from now on. Of a notice for everybody there is nobody to name.
     pub in_app: Vec<UserId>,
-    /// What goes to those who want it outside.
-    pub deliveries: Vec<NewDelivery>,
+    /// What goes to those who want it outside, as far as there is room.
+    pub letters: Vec<NewLetter>,
     /// The last user of the step, in the order of ids; none: nobody comes after it.
     pub to: Option<UserId>,
 }
@@ -99,7 +101,7 @@ impl Registry {
     /// The next recipients of a notice, at most so many. Of everybody, only those who have set preferences: by default
     /// nobody gets an e-mail, and nothing else is to be done for them.
     pub async fn notice_recipients(&self, spreading: &Spreading, most: u32) -> Result<Vec<Recipient>> {
-        let query = Sql::new("SELECT u.id, u.email, u.preferences, u.disabled FROM users u WHERE ")
+        let query = Sql::new("SELECT u.id, u.email, u.preferences, u.disabled, u.verified FROM users u WHERE ")
             .then(audience(&spreading.notice))
             .text(" AND u.id > ?")
             .bind(spreading.after.as_str())
@@ -135,7 +137,7 @@ impl Registry {
             .text(self.db.dialect.either("", " FOR KEY SHARE OF u"));
             run(&tx, insert).await?;
         }
-        deliveries::put(&tx, &step.deliveries, now).await?;
+        letters::put(&tx, &step.letters, now).await?;
         tx.commit().await?;
         Ok(step.to.map(|to| Spreading { after: to.to_string(), ..spreading }))
     }
@@ -223,5 +225,6 @@ fn recipient(row: &Row) -> Result<Recipient> {
         email: row.text("email")?,
         preferences: row.json_if("preferences")?,
         disabled: row.truth("disabled")?,
+        verified: row.truth("verified")?,
     })
 }

@@ -11,7 +11,7 @@ use isobar_model::time::Timestamp;
 use isobar_model::user::User;
 use sea_orm::ConnectionTrait;
 
-use super::deliveries::{self, NewDelivery};
+use super::letters::{self, NewLetter};
 use super::organizations::{self, NewOrganization, hold_organization};
 use super::{credentials, sessions};
 use crate::error::{Result, StoreError};
@@ -51,7 +51,7 @@ pub struct NewUserRow {
     /// Whether its e-mail address needs no verification.
     pub verified: bool,
     /// The e-mail that asks it to verify its address, stored together with it.
-    pub welcome: Option<NewDelivery>,
+    pub welcome: Option<NewLetter>,
 }
 
 /// The new values of a user, all of them but its names.
@@ -311,7 +311,6 @@ async fn insert(
     .bind(now)
     .bind(now);
     run(tx, insert).await?;
-    deliveries::put(tx, new.welcome.as_slice(), now).await?;
     let mut taken = Vec::new();
     if !claim(tx, new.id, &new.username).await? {
         taken.push("username");
@@ -322,6 +321,7 @@ async fn insert(
     if !taken.is_empty() {
         return Err(StoreError::Taken { fields: taken });
     }
+    letters::put(tx, new.welcome.as_slice(), now).await?;
     read(tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("user"))
 }
 

@@ -17,6 +17,8 @@ pub(crate) enum AdvisoryLock {
     Tree = 0x0069_736f_6261_7203,
     /// Of two system administrators who go at once, one stays.
     Administrators = 0x0069_736f_6261_7204,
+    /// No two letters take the same last place of an hour.
+    Letters = 0x0069_736f_6261_7205,
 }
 
 impl AdvisoryLock {

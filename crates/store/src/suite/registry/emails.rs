@@ -1,14 +1,24 @@
 //! What leaves the house, and the links that come back.
 
-use isobar_model::ids::{SessionId, UserId};
+use isobar_model::ids::{NotificationId, OrganizationId, SessionId, UserId};
+use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::session::Session;
 
 use super::given::{self, at, digest, may};
 use crate::error::StoreError;
-use crate::registry::{ADDRESSES_MAX, DeliveryKind, NewDelivery, NewPassword, Purpose, Registry};
+use crate::registry::{
+    ADDRESSES_MAX, DeliveryKind, LetterBounds, LetterKind, NewDelivery, NewLetter, NewPassword, Purpose, Registry,
+    SpreadStep,
+};
 
 fn delivery(id: &str, kind: DeliveryKind, body: &str) -> NewDelivery {
-    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), destination: None }
+    NewDelivery { id: id.to_owned(), kind, body: body.to_owned(), destination: Some(String::new()) }
+}
+
+const BOUNDS: LetterBounds = LetterBounds { account_hour: 4, tenant_hour: 10 };
+
+fn link(id: &str, user: UserId) -> NewLetter {
+    NewLetter { user, id: id.to_owned(), body: "{}".to_owned(), kind: LetterKind::Link, bounds: BOUNDS }
 }
 
 /// A delivery waits until it was made, and is asked for again when it has failed.
@@ -25,7 +35,7 @@ pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
         .unwrap();
     assert_eq!(r.deliveries_next(DeliveryKind::Mail).await.unwrap(), Some(at(0)));
     let due = async |now, limit| {
-        let due = r.deliveries_due(DeliveryKind::Mail, at(now), limit).await.unwrap();
+        let due = r.deliveries_to(DeliveryKind::Mail, "", at(now), limit).await.unwrap();
         due.into_iter().map(|due| (due.id, due.body, due.attempts, due.created_at)).collect::<Vec<_>>()
     };
     let (a, b) = (("a".to_owned(), "2".to_owned(), 0, at(0)), ("b".to_owned(), "1".to_owned(), 0, at(0)));
@@ -45,12 +55,78 @@ pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
 pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut new = given::new_user("ana");
-    new.welcome = Some(delivery("first", DeliveryKind::Mail, "{}"));
+    new.welcome = Some(link("first", new.id));
     r.user_create(&may(home), new.clone(), at(0)).await.unwrap();
-    (new.id, new.welcome) = (UserId(given::uuid()), Some(delivery("second", DeliveryKind::Mail, "{}")));
+    new.id = UserId(given::uuid());
+    new.welcome = Some(link("second", new.id));
     assert!(r.user_create(&may(home), new, at(0)).await.is_err());
-    let due = r.deliveries_due(DeliveryKind::Mail, at(0), 10).await.unwrap();
+    let due = r.deliveries_to(DeliveryKind::Link, &home.to_string(), at(0), 10).await.unwrap();
     assert_eq!(due.iter().map(|due| &*due.id).collect::<Vec<_>>(), ["first"]);
+}
+
+/// Letters beyond the bounds are left out, whatever asks for them at a time; one of each account says so. A new hour begins
+/// with the first letter after the end of the old one.
+pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
+    let (home, other) = (given::organization(r, None, "Home").await.id, given::organization(r, None, "Other").await.id);
+    let below = given::organization(r, Some(home), "Below").await.id;
+    let users = [(home, "ana"), (below, "bob"), (below, "cleo"), (other, "dan")];
+    let mut people = Vec::new();
+    for (organization, name) in users {
+        people.push(given::user(r, organization, name).await.id);
+    }
+    let tell = async |round: usize, now: i64| {
+        let told = Notice {
+            id: NotificationId(given::uuid()),
+            kind: NotificationKind::System,
+            to: Audience::Everybody,
+            message: "x".to_owned(),
+            device: None,
+            at: at(now),
+        };
+        let id = told.id;
+        r.notice_create(&may(told)).await.unwrap();
+        let part = r.notice_spreading(id).await.unwrap().unwrap();
+        let letter = |user: &UserId| NewLetter {
+            kind: LetterKind::Notice { instead: "\"no more\"".to_owned() },
+            ..link(&format!("{round}-{user}"), *user)
+        };
+        // One that is gone is left out.
+        let gone = UserId(given::uuid());
+        let letters = people.iter().chain([&gone]).map(letter).collect();
+        r.notice_spread(part, &SpreadStep { letters, ..SpreadStep::default() }, at(now)).await.unwrap();
+    };
+    let sent = async |tenant: OrganizationId, now: i64| {
+        let sent = r.deliveries_to(DeliveryKind::Mail, &tenant.to_string(), at(now), 1_000).await.unwrap();
+        let told = sent.iter().filter(|letter| letter.body.contains("no more")).count();
+        (sent.len(), told)
+    };
+    let rounds: Vec<_> = (0..8).map(|round| tell(round, 5)).collect();
+    futures::future::join_all(rounds).await;
+    assert_eq!((sent(home, 5).await, sent(other, 5).await), ((10, 3), (4, 1)));
+    tell(8, 3_600_004).await;
+    assert_eq!((sent(home, 3_600_004).await, sent(other, 3_600_004).await), ((10, 3), (4, 1)));
+    r.letter_hours_sweep(at(3_600_004)).await.unwrap();
+    tell(9, 3_600_005).await;
+    assert_eq!((sent(home, 3_600_005).await, sent(other, 3_600_005).await), ((13, 3), (5, 1)));
+    // Links go out whatever was told before; those beyond a bound are due later, also where the address is another user's.
+    let ask = async |user: UserId, number: usize| {
+        let letter = link(&format!("{user}-{number}"), user);
+        r.nonce_ask(&may(user), Purpose::Reset, &letter, at(3_600_006)).await.unwrap();
+    };
+    for number in 0..4 {
+        for user in &people[..3] {
+            ask(*user, number).await;
+        }
+        ask(people[3], number).await;
+    }
+    r.user_delete(&may(people[3])).await.unwrap();
+    let again = given::user(r, other, "dan").await.id;
+    ask(again, 0).await;
+    let due = async |tenant: OrganizationId, now| {
+        r.deliveries_to(DeliveryKind::Link, &tenant.to_string(), at(now), 100).await.unwrap().len()
+    };
+    assert_eq!((due(home, 3_600_006).await, due(home, 7_200_004).await, due(home, 7_200_005).await), (10, 10, 12));
+    assert_eq!((due(other, 3_600_006).await, due(other, 7_200_005).await, due(other, 7_200_006).await), (4, 4, 5));
 }
 
 /// A nonce works once, for its purpose, in its time, and only the newest does.
@@ -72,9 +148,9 @@ pub async fn a_nonce_is_good_once(r: &Registry) {
     // Asking for another ends the one that is open.
     assert!(r.nonce_is_open(Purpose::Reset, &third, at(99)).await.unwrap());
     assert!(!r.nonce_is_open(Purpose::Reset, &third, at(100)).await.unwrap());
-    r.nonce_ask(&may(ana), Purpose::Reset, &delivery("asked", DeliveryKind::Mail, "{}"), at(1)).await.unwrap();
+    r.nonce_ask(&may(ana), Purpose::Reset, &link("asked", ana), at(1)).await.unwrap();
     assert!(!r.nonce_is_open(Purpose::Reset, &third, at(1)).await.unwrap());
-    assert_eq!(r.deliveries_due(DeliveryKind::Mail, at(1), 10).await.unwrap().len(), 1);
+    assert_eq!(r.deliveries_to(DeliveryKind::Link, &home.to_string(), at(1), 10).await.unwrap().len(), 1);
     let nobody = may(UserId(given::uuid()));
     assert!(matches!(r.nonce_put(&nobody, Purpose::Reset, &third, at(9)).await, Err(StoreError::Gone("user"))));
     r.nonce_put(&may(ana), Purpose::Reset, &third, at(9)).await.unwrap();

@@ -100,7 +100,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     assert!(error.is_refusal(), "{error:?}");
     assert_eq!(fetched(r, devices[0]).await.updated_at, at(0));
     assert!(r.settings_of(&sees(devices[0])).await.unwrap().is_empty());
-    assert!(r.deliveries_due(DeliveryKind::Call, at(9), 9).await.unwrap().is_empty());
+    assert!(r.deliveries_next(DeliveryKind::Call).await.unwrap().is_none());
 }
 
 /// What both of two reports say is what one says after the other.

@@ -7,7 +7,9 @@ use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::role::Role;
 
 use super::given::{self, at, json, may};
-use crate::registry::{DeliveryKind, NewDelivery, NotificationMark, Registry, SpreadStep, UserChange};
+use crate::registry::{
+    DeliveryKind, LetterBounds, LetterKind, NewLetter, NotificationMark, Registry, SpreadStep, UserChange,
+};
 
 const ALL: PageRequest = PageRequest { page: 1, limit: 10_000 };
 const EVER: TimeRange = TimeRange { from: None, to: None };
@@ -227,11 +229,12 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let part = r.notice_spreading(id.id).await.unwrap().unwrap();
     let take = async |letter: &str| {
         let mut taken = step(&[ana], Some(ana));
-        taken.deliveries.push(NewDelivery {
+        taken.letters.push(NewLetter {
+            user: ana,
             id: letter.to_owned(),
-            kind: DeliveryKind::Mail,
             body: "{}".to_owned(),
-            destination: None,
+            kind: LetterKind::Notice { instead: "{}".to_owned() },
+            bounds: LetterBounds { account_hour: 60, tenant_hour: 60 },
         });
         r.notice_spread(part.clone(), &taken, at(0)).await.unwrap()
     };
@@ -239,7 +242,7 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let left: Vec<_> = [first, second].into_iter().flatten().collect();
     assert_eq!(left.len(), 1);
     assert_eq!(
-        r.deliveries_due(DeliveryKind::Mail, at(1), 10).await.unwrap().len(),
+        r.deliveries_to(DeliveryKind::Mail, &home.to_string(), at(1), 10).await.unwrap().len(),
         1,
         "what goes outside goes once too"
     );

@@ -1,0 +1,104 @@
+//! Whose turn it is: of what waits in the registry, each tenant has one delivery made after the other's, however much waits of
+//! one of them.
+
+use std::collections::HashSet;
+
+use isobar_model::time::Timestamp;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{DeliveryKind, QueuedDelivery, Registry};
+use parking_lot::Mutex;
+
+/// Tenants that are looked at together, and those after which a look ends; the next one goes on there.
+const TENANTS_AT_ONCE: usize = 256;
+const TENANTS_OF_A_LOOK: usize = 2_048;
+
+/// The turns of a kind of deliveries whose destinations are tenants.
+pub(super) struct Turns {
+    kind: DeliveryKind,
+    /// The tenant whose turn it is, or that comes before it.
+    next: Mutex<String>,
+}
+
+impl Turns {
+    pub fn new(kind: DeliveryKind) -> Self {
+        Self { kind, next: Mutex::default() }
+    }
+
+    pub fn kind(&self) -> DeliveryKind {
+        self.kind
+    }
+
+    /// Returns at most so many deliveries that are due: one of each tenant, then the next of each. Those under way are passed
+    /// over.
+    pub async fn take(
+        &self,
+        registry: &Registry,
+        now: Timestamp,
+        most: usize,
+        under_way: &HashSet<String>,
+    ) -> Result<Vec<QueuedDelivery>, StoreError> {
+        let (mut taken, mut rests) = (Vec::new(), Vec::new());
+        if most == 0 {
+            return Ok(taken);
+        }
+        let tenants = self.due_tenants(registry, now, most + under_way.len()).await?;
+        for tenant in tenants {
+            let due = registry.deliveries_to(self.kind, &tenant, now, most + under_way.len()).await?;
+            let mut due = due.into_iter().filter(|delivery| !under_way.contains(&delivery.id));
+            taken.extend(due.next());
+            rests.push(due);
+            *self.next.lock() = behind(&tenant);
+            if taken.len() == most {
+                return Ok(taken);
+            }
+        }
+        while taken.len() < most && !rests.is_empty() {
+            rests.retain_mut(|rest| match rest.next() {
+                Some(delivery) => {
+                    taken.push(delivery);
+                    true
+                }
+                None => false,
+            });
+        }
+        taken.truncate(most);
+        Ok(taken)
+    }
+
+    /// Returns the next tenants of which something is due, at most so many, in the order of their turns.
+    async fn due_tenants(&self, registry: &Registry, now: Timestamp, most: usize) -> Result<Vec<String>, StoreError> {
+        let begins_at = self.next.lock().clone();
+        let (mut from, mut is_second_round, mut looked_at) = (begins_at.clone(), begins_at.is_empty(), 0);
+        let mut due = Vec::new();
+        while looked_at < TENANTS_OF_A_LOOK {
+            let tenants = registry.delivery_destinations(self.kind, &from, TENANTS_AT_ONCE).await?;
+            let is_last = tenants.len() < TENANTS_AT_ONCE;
+            looked_at += tenants.len().max(1);
+            for tenant in tenants {
+                let is_round_over = is_second_round && !begins_at.is_empty() && tenant.name >= begins_at;
+                if is_round_over || due.len() == most {
+                    return Ok(due);
+                }
+                from = behind(&tenant.name);
+                if tenant.due_at <= now {
+                    due.push(tenant.name);
+                }
+            }
+            match (is_last, is_second_round) {
+                (true, true) => return Ok(due),
+                (true, false) => (from, is_second_round) = (String::new(), true),
+                (false, _) => {}
+            }
+        }
+        // None of so many may have anything due: the next look begins behind them.
+        if due.is_empty() {
+            *self.next.lock() = from;
+        }
+        Ok(due)
+    }
+}
+
+/// What comes behind a tenant, and before any other.
+fn behind(tenant: &str) -> String {
+    format!("{tenant}\u{1}")
+}
