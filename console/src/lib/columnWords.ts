@@ -1,5 +1,6 @@
 import { m } from '../paraglide/messages';
 import { labelOf, valueParts } from './columns';
+import { labelWord } from './table';
 
 /** What stands above a column. */
 export function columnWord(path: string): string {
@@ -31,7 +32,7 @@ export function columnWord(path: string): string {
   }
   const value = valueParts(path);
   if (value) return value.path || value.element;
-  return labelOf(path) ?? path;
+  return labelWord(labelOf(path) ?? path);
 }
 
 /** Where a column comes from, for lists in which two may have one word. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../api/client';
-import { cell, columnsOf, csvColumns, elementsWanted, valueColumn, valueParts } from './columns';
+import { cell, columnsOf, csvColumns, elementsWanted, labelColumn, labelOf, valueColumn, valueParts } from './columns';
 
 const device = {
   name: 'Fridge',
@@ -37,6 +37,18 @@ describe('columns', () => {
     expect(cell(device, valueColumn('climate.v2', 'temp'))).toBe(0);
     expect(cell(device, valueColumn('count', ''))).toBe(7);
     expect(cell(device, valueColumn('gone', 'temp'))).toBeUndefined();
+  });
+
+  it('of labels are the paths that the interface takes', () => {
+    for (const [label, column] of [
+      ['floor', 'meta.floor'],
+      ['["site.name"]', 'meta["site.name"]'],
+    ] as const) {
+      expect(labelColumn(label)).toBe(column);
+      expect(labelOf(column)).toBe(label);
+    }
+    expect(cell(device, 'meta["site.name"]')).toBe('Nord');
+    expect(labelOf('metadata')).toBeUndefined();
   });
 
   it('of last values keep the names of their elements', () => {

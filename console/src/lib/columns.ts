@@ -14,7 +14,7 @@ export const DEFAULT_COLUMNS: readonly string[] = [
   'createdAt',
 ];
 
-/** Members of a device that make a column; labels (`meta.…`) and last values come besides. */
+/** Members of a device that make a column; labels (`meta.…`, `meta["…"]`) and last values come besides. */
 export const MEMBERS: readonly string[] = [
   ...DEFAULT_COLUMNS,
   'updatedAt',
@@ -24,7 +24,7 @@ export const MEMBERS: readonly string[] = [
   'id',
 ];
 
-const LABEL = 'meta.';
+const LABELS = 'meta';
 const VALUE = 'lastValues.';
 const TIMES: readonly string[] = ['lastActive', 'createdAt', 'updatedAt'];
 
@@ -67,13 +67,15 @@ export function valueParts(column: string): { element: string; path: string } | 
   }
 }
 
+/** The column of a label, and the field of conditions on it. */
 export function labelColumn(label: string): string {
-  return `${LABEL}${label}`;
+  return label.startsWith('[') ? `${LABELS}${label}` : `${LABELS}.${label}`;
 }
 
-/** The label that a column shows. */
+/** The path of the label that a column shows. */
 export function labelOf(column: string): string | undefined {
-  return column.startsWith(LABEL) ? column.slice(LABEL.length) : undefined;
+  if (column.startsWith(`${LABELS}.`)) return column.slice(LABELS.length + 1);
+  return column.startsWith(`${LABELS}[`) ? column.slice(LABELS.length) : undefined;
 }
 
 /** What stands in a device's cell; undefined where it has nothing. */

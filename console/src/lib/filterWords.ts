@@ -1,8 +1,10 @@
 import { m } from '../paraglide/messages';
-import { type Condition, LABEL_PREFIX, type Question, type SpanUnit, questionOf, spanOf } from './filters';
+import { labelOf } from './columns';
+import { type Condition, type Question, type SpanUnit, questionOf, spanOf } from './filters';
 import { formatLocale, moment } from './format';
 import { projectName } from './projects.svelte';
 import { STATUSES } from './statuses';
+import { labelWord } from './table';
 import { statusWord } from './words';
 
 const UNITS: Record<SpanUnit, string> = { m: 'minute', h: 'hour', d: 'day' };
@@ -22,7 +24,7 @@ export function fieldWord(field: string): string {
     case 'updatedAt':
       return m.column_updated();
     default:
-      return field.slice(LABEL_PREFIX.length);
+      return labelWord(labelOf(field) ?? field);
   }
 }
 

@@ -8,6 +8,7 @@ describe('conditions', () => {
     const conditions: Condition[] = [
       { field: 'statusInt', operator: 'gte', value: '3' },
       { field: 'meta.site.floor', operator: 'in', value: '2,3' },
+      { field: 'meta["site.name"]', operator: 'eq', value: 'x' },
       { field: 'lastActive', operator: 'lt', value: '-36h' },
       { field: 'lastActive', operator: 'gte', value: '2026-01-01T00:00:00.000Z' },
     ];

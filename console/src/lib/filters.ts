@@ -1,10 +1,12 @@
 /** Conditions on the list of devices: which there are, how the address keeps them, and how the server is asked. */
 
+import { labelOf } from './columns';
+
 export const OPERATORS = ['eq', 'ne', 'lt', 'lte', 'gt', 'gte', 'in', 'nin'] as const;
 export type Operator = (typeof OPERATORS)[number];
 
 export interface Condition {
-  /** `name`, `statusInt`, `projectUuid`, `createdAt`, `updatedAt`, `lastActive` or `meta.<path>`. */
+  /** `name`, `statusInt`, `projectUuid`, `createdAt`, `updatedAt`, `lastActive`, `meta.<path>` or `meta["<name>"]`. */
   field: string;
   operator: Operator;
   /** As it stands in the address. A time may be a span before now: `-36h`. */
@@ -24,7 +26,6 @@ export interface Question {
 }
 
 export const FIELDS = ['name', 'statusInt', 'projectUuid', 'lastActive', 'createdAt', 'updatedAt'] as const;
-export const LABEL_PREFIX = 'meta.';
 /** An instant that never was. */
 const NEVER = 'null';
 
@@ -36,7 +37,7 @@ const TIMES: readonly Question[] = [
 ];
 
 export function kindOf(field: string): FieldKind {
-  if (field.startsWith(LABEL_PREFIX)) return 'label';
+  if (labelOf(field) !== undefined) return 'label';
   if (field === 'statusInt') return 'status';
   if (field === 'projectUuid') return 'project';
   return field === 'name' ? 'text' : 'time';
@@ -111,7 +112,7 @@ export function readConditions(search: URLSearchParams): Condition[] {
   for (const [name, value] of search) {
     const [, field = '', operator = ''] = NAME.exec(name) ?? [];
     const condition = { field, operator: operator as Operator, value };
-    const isField = (FIELDS as readonly string[]).includes(field) || field.startsWith(LABEL_PREFIX);
+    const isField = (FIELDS as readonly string[]).includes(field) || labelOf(field) !== undefined;
     if (isField && questionOf(condition)) conditions.push(condition);
   }
   return conditions;

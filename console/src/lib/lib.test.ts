@@ -8,9 +8,9 @@ import { readJson } from './json';
 import { reaches } from './roles';
 import { readable } from './links';
 import { LANGUAGES, snippet } from './snippets';
-import { isDrawable } from './series';
+import { fieldOf } from './series';
 import { numericKeys, timeKeys } from './stored';
-import { labelPaths, leaves, tableOf, valueAt } from './table';
+import { labelAt, labelPaths, labelWord, leaves, tableOf, valueAt } from './table';
 
 describe('an address', () => {
   it('can be read in each of its parts', () => {
@@ -144,19 +144,38 @@ describe('stored values', () => {
     expect(valueAt({ a: null }, 'a')).toBeNull();
   });
 
-  it('are drawn where the interface can be asked for them', () => {
+  it('are asked for by paths in quotes where names have other signs', () => {
     const last = {
       elementName: 'e',
       values: { temp: 1, 'key.with.dot': 2, 'a,b': 3, at: 4, 'was.at': 5, door: { open: 6 } },
     };
-    const drawn = numericKeys([last as unknown as LastValues]).filter(({ path }) => isDrawable(path));
-    expect(drawn.map(({ path }) => path)).toEqual(['temp', 'at', 'door.open']);
-    expect(timeKeys([last as unknown as LastValues])).toEqual(['at']);
+    const fields = numericKeys([last as unknown as LastValues]).map(({ path }) => fieldOf(path));
+    expect(fields).toEqual([
+      'payload.temp',
+      'payload["key.with.dot"]',
+      'payload["a,b"]',
+      'payload.at',
+      'payload["was.at"]',
+      'payload.door.open',
+    ]);
+    expect(timeKeys([last as unknown as LastValues]).map(fieldOf)).toEqual(['payload.at', 'payload["was.at"]']);
+    const odd = { '': { ']': 1 }, 'say "x"': 2, 'a&b#%+': 3, ü: 4, 'a b': 5 };
+    expect(leaves(odd).map(([path]) => fieldOf(path))).toEqual([
+      'payload[""]["]"]',
+      'payload["say \\"x\\""]',
+      'payload["a\\u0026b\\u0023\\u0025\\u002b"]',
+      'payload.ü',
+      'payload["a b"]',
+    ]);
+    expect(fieldOf('')).toBe('payload');
   });
 
-  it('of labels have paths without quotes, each once', () => {
-    expect(labelPaths({ 'site.name': 'x', site: { name: 'y' }, floor: 3 })).toEqual(['site.name', 'floor']);
+  it('of labels have paths as the interface takes them, each once', () => {
+    const labels = { 'site.name': 'x', site: { name: 'y', 'no. 1': 'z' }, floor: 3 };
+    expect(labelPaths(labels)).toEqual(['["site.name"]', 'site.name', 'site["no. 1"]', 'floor']);
     expect(labelPaths({})).toEqual([]);
+    expect(['["site.name"]', 'site["no. 1"]', 'floor'].map((path) => labelAt(labels, path))).toEqual(['x', 'z', 3]);
+    expect(['["site.name"]', 'site["no. 1"]', 'floor'].map(labelWord)).toEqual(['site.name', 'site["no. 1"]', 'floor']);
   });
 });
 

@@ -1,5 +1,7 @@
 /** What charts are made of: which key, which range of time, and points with gaps between them. */
 
+import { namesIn, pathOf } from './table';
+
 /** Where numbers stand: the path in what a device stores in an element. An empty path is the payload itself. */
 export interface Key {
   deviceId: string;
@@ -45,12 +47,7 @@ const FIRST_MS = Date.UTC(2000, 0, 1);
 
 /** The field as the interface names it. */
 export function fieldOf(path: string): string {
-  return path === '' ? 'payload' : `payload.${path}`;
-}
-
-/** Whether numbers at this path can be asked for: the interface knows no way to write a name with a point or a comma. */
-export function isDrawable(path: string): boolean {
-  return !/[",]/.test(path);
+  return `payload${pathOf(namesIn(path))}`;
 }
 
 /** A key of one device as text: `climate/door.open`. */

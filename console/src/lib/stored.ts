@@ -1,5 +1,4 @@
 import type { LastValues } from '../api/client';
-import { isDrawable } from './series';
 import { leaves } from './table';
 
 /** The keys of a device whose last values are numbers, by element. */
@@ -18,7 +17,7 @@ export function timeKeys(lastValues: readonly LastValues[]): string[] {
     leaves(values).flatMap(([path, value]) => {
       const isTime =
         typeof value === 'string' ? TIME.test(value) : typeof value === 'number' && NAMED_LIKE_A_TIME.test(path);
-      return isTime && isDrawable(path) ? [path] : [];
+      return isTime ? [path] : [];
     }),
   );
   return [...new Set(found)];

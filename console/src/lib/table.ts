@@ -45,9 +45,20 @@ export function leaves(payload: unknown): [string, unknown][] {
   return takenApart(payload, (name) => (name === '' || /[."]/.test(name) ? JSON.stringify(name) : name));
 }
 
-/** The paths of labels, as the interface has them: without quotes. */
+/** A path beneath a payload or labels, as the interface writes it: `.door.open`, and in quotes what has other signs. */
+export function pathOf(names: readonly string[]): string {
+  return names.map((name) => (/^[^\s.,"'\\[\]&#%+]+$/.test(name) ? `.${name}` : `[${quoted(name)}]`)).join('');
+}
+
+/** A name in quotes, without what has a meaning in addresses. */
+function quoted(name: string): string {
+  const escape = (sign: string) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return JSON.stringify(name).replace(/[&#%+]/g, escape);
+}
+
+/** The paths of labels, as they stand behind `meta` or, if they begin with a name of plain signs, behind its point. */
 export function labelPaths(meta: unknown): string[] {
-  const paths = takenApart(meta, (name) => name).map(([path]) => path);
+  const paths = leaves(meta).map(([path]) => pathOf(namesIn(path)).replace(/^\./, ''));
   return [...new Set(paths)].filter((path) => path !== '');
 }
 
@@ -65,10 +76,14 @@ function isMembers(value: unknown): value is Record<string, unknown> {
 
 const NAMES = /"(?:[^"\\]|\\.)*"|[^.]+/g;
 
+/** The names that a path of `leaves` is made of. */
+export function namesIn(path: string): string[] {
+  return (path.match(NAMES) ?? []).map(unquoted);
+}
+
 /** What stands at a path as `leaves` writes it; undefined where nothing is. A name with points is found without quotes too. */
 export function valueAt(value: unknown, path: string): unknown {
-  const names = (path.match(NAMES) ?? []).map(unquoted);
-  const found = names.reduce<unknown>(
+  const found = namesIn(path).reduce<unknown>(
     (inner, name) => (isMembers(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined),
     value,
   );
@@ -84,11 +99,20 @@ function unquoted(name: string): string {
   }
 }
 
+const STEP = /^(?:\[("(?:[^"\\]|\\.)*")\]|((?:(?!\[")[^.])+))\.?/;
+
 /** What stands at the path of a label. A path that has a name of its own wins over one that leads deeper: labels may have points. */
 export function labelAt(value: unknown, path: string): unknown {
   if (path === '') return value;
   if (!isMembers(value)) return undefined;
   if (Object.hasOwn(value, path)) return value[path];
-  const [first = '', ...rest] = path.split('.');
-  return rest.length > 0 && Object.hasOwn(value, first) ? labelAt(value[first], rest.join('.')) : undefined;
+  const [step = '', inQuotes, plain] = STEP.exec(path) ?? [];
+  const name = inQuotes === undefined ? plain : unquoted(inQuotes);
+  return name !== undefined && Object.hasOwn(value, name) ? labelAt(value[name], path.slice(step.length)) : undefined;
+}
+
+/** The path of a label as people read it: a name that stands alone has no quotes. */
+export function labelWord(path: string): string {
+  const [step, inQuotes] = STEP.exec(path) ?? [];
+  return inQuotes !== undefined && step === path ? unquoted(inQuotes) : path;
 }

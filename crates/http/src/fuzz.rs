@@ -24,6 +24,7 @@ use isobar_hub::{Filter, FilterField, Operand, Operator};
 
 use crate::connection::fast_path_event;
 use crate::request::filter::filters;
+use crate::request::path::quoted;
 
 /// Lengths of the pieces in which hyper gets what the fast path has whole, in bytes.
 const PIECES: [usize; 4] = [usize::MAX, 64, 7, 1];
@@ -50,9 +51,7 @@ fn written(filter: &Filter) -> (String, String) {
     let field = match &filter.field {
         FilterField::Id => "id".to_owned(),
         FilterField::CreatedAt => "createdAt".to_owned(),
-        FilterField::Payload(path) => {
-            ["payload"].into_iter().chain(path.iter().map(String::as_str)).collect::<Vec<_>>().join(".")
-        }
+        FilterField::Payload(path) => quoted("payload", path),
     };
     let operator = match filter.operator {
         Operator::Eq => "eq",

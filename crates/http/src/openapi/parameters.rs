@@ -13,6 +13,19 @@ use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
 
+/// Makes the pattern of one key of a path: of these signs after a dot, or quoted in brackets.
+macro_rules! path_key {
+    ($signs:literal) => {
+        concat!(r"(\.", $signs, r#"+|\["([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9A-CEFa-cef][0-9A-Fa-f]{3}))*"\])"#)
+    };
+}
+/// Makes the same of a path in a comma-separated list.
+macro_rules! listed_path_key {
+    () => {
+        path_key!(r"[^.,\[]")
+    };
+}
+
 /// What a parameter holds.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
@@ -121,11 +134,11 @@ pub(super) const LAST_VALUES: Param =
     query("lastValues", Kind::Text, "all, or comma-separated names of storage elements whose last values are added");
 pub(super) const ENTITY_LIST: Param = query("entityList", Kind::Texts, "Only these ids");
 pub(super) const FILTER: Param =
-    query_made("filter", Kind::Filter, || filter_says("createdAt, id, payload, payload.<path>"));
+    query_made("filter", Kind::Filter, || filter_says(&format!("createdAt, id, payload, payload.<path>{QUOTED_SAYS}")));
 pub(super) const COLUMNS: Param = query(
     "columns",
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
-    "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path>",
+    "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path> or payload[\"<name>\"]",
 );
 pub(super) const SERIES_NAME: Param = Param {
     required: true,
@@ -135,8 +148,8 @@ pub(super) const BUCKET_FIELDS: Param = Param {
     required: true,
     ..query(
         "fields",
-        Kind::Form(r"^payload(\.[^.,]+)*(,payload(\.[^.,]+)*)*$"),
-        "Where the numbers are, comma-separated, 1 to 10: payload, payload.<path>",
+        Kind::Form(concat!("^payload", listed_path_key!(), "*(,payload", listed_path_key!(), "*)*$")),
+        "Where the numbers are, comma-separated, 1 to 10: payload, payload.<path> or payload[\"<name>\"]",
     )
 };
 pub(super) const FUNCTIONS: Param = query(
@@ -160,7 +173,7 @@ pub(super) const FILL: Param =
     query("fill", Kind::Word(&["none", "null", "previous"]), "What stands for buckets that hold nothing");
 pub(super) const TIME_FIELD: Param = query(
     "timeField",
-    Kind::Form(r"^payload(\.[^.]+)*$"),
+    Kind::Form(concat!("^payload", path_key!(r"[^.\[]"), "*$")),
     "Where payloads tell the time (RFC 3339, Unix seconds or milliseconds) that counts instead of createdAt",
 );
 pub(super) const LATE: Param = query(
@@ -180,12 +193,16 @@ pub(super) const GROUP_BY: Param = query(
 );
 pub(super) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
     let names = device_fields::filter_names().join(", ");
-    filter_says(&format!("{names}, meta.<path>; lastActive is also null: never"))
+    filter_says(&format!("{names}, meta.<path>{QUOTED_SAYS}; lastActive is also null: never"))
 });
 pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns, || {
     let usual = device_fields::USUAL_COLUMNS;
     let others: Vec<_> = DeviceColumn::names().filter(|name| !usual.contains(name)).collect();
-    format!("Columns of the CSV: {} (these by default), {}, meta.<path>", usual.join(", "), others.join(", "))
+    format!(
+        "Columns of the CSV: {} (these by default), {}, meta.<path>{QUOTED_SAYS}",
+        usual.join(", "),
+        others.join(", ")
+    )
 });
 pub(super) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
@@ -217,6 +234,9 @@ pub(super) const IF_MATCH: Param = header(
 );
 pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
+
+/// How a name is written that has other signs than a path has between its dots.
+const QUOTED_SAYS: &str = " (or, for names with other signs, [\"a.b\"][\"c d\"])";
 
 fn filter_says(fields: &str) -> String {
     format!(
@@ -272,7 +292,9 @@ impl Kind {
                 .into(),
             Kind::Short(most) => of(Type::String).min_length(Some(1)).max_length(Some(most)).into(),
             Kind::Order(fields) => listed(&fields.join("|"), SORT_KEYS_MAX, true),
-            Kind::Fields { most, signed } => listed(r"createdAt|id|payload(\.[^.,]+)*", most, signed),
+            Kind::Fields { most, signed } => {
+                listed(concat!("createdAt|id|payload", listed_path_key!(), "*"), most, signed)
+            }
             Kind::Words(words) => {
                 let one = words.join("|");
                 let item = of(Type::String).pattern(Some(format!("^({one})?(,({one})?)*$")));
@@ -282,7 +304,7 @@ impl Kind {
             Kind::Ids => ArrayBuilder::new().items(Id::schema()).into(),
             Kind::DeviceColumns => {
                 let names: Vec<_> = DeviceColumn::names().collect();
-                listed(&format!(r"{}|meta(\.[^.,]+)+", names.join("|")), CSV_COLUMNS_MAX, false)
+                listed(&format!("{}|meta{}+", names.join("|"), listed_path_key!()), CSV_COLUMNS_MAX, false)
             }
             Kind::Word(words) => of(Type::String)
                 .enum_values(Some(words.iter().copied()))

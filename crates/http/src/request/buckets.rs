@@ -105,7 +105,7 @@ impl Query<'_> {
 
     /// `fields`, by their names and as paths, each once.
     fn bucket_fields(&mut self) -> (Vec<String>, Vec<Vec<String>>) {
-        let sent: Vec<String> = self.values("fields").map(str::to_owned).collect();
+        let sent: Vec<String> = self.paths("fields").map(str::to_owned).collect();
         let (mut names, mut paths) = (Vec::new(), Vec::new());
         for name in sent {
             match filter::field(&name) {

@@ -4,7 +4,8 @@ use isobar_hub::{DeviceField, Operand};
 use isobar_model::ids::ProjectId;
 use isobar_model::json::Step;
 
-use super::filter::{Filterable, json_operand, path_beneath, time_operand};
+use super::filter::{Filterable, json_operand, time_operand};
+use super::path::path_beneath;
 
 /// Devices, as filters see them.
 pub(crate) const DEVICES: Filterable<DeviceField> =
@@ -149,7 +150,10 @@ mod tests {
         assert_eq!(DeviceColumn::usual().len(), USUAL_COLUMNS.len());
         let meta = DeviceColumn::named("meta.a.1").unwrap();
         assert_eq!(meta.source, DeviceSource::Meta(vec![Step::new("a".to_owned()), Step::new("1".to_owned())]));
-        for none in ["meta.", "metadata", "lastValues", "token", "imageUrl", "Name"] {
+        let quoted = DeviceColumn::named(r#"meta["a.b"]"#).unwrap();
+        assert_eq!(quoted.source, DeviceSource::Meta(vec![Step::new("a.b".to_owned())]));
+        assert_eq!(field(r#"meta["a.b"].c"#), Some(DeviceField::Meta(vec!["a.b".to_owned(), "c".to_owned()])));
+        for none in ["meta.", r#"meta["a"#, "metadata", "lastValues", "token", "imageUrl", "Name"] {
             assert!(DeviceColumn::named(none).is_none(), "{none}");
         }
     }

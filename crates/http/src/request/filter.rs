@@ -6,6 +6,7 @@ use isobar_hub::{Filter, FilterField, Operand, Operator};
 use isobar_model::error::Fault;
 use isobar_model::json::{self, Json};
 
+use super::path;
 use super::query::excerpt;
 
 /// Most filters of one list.
@@ -33,14 +34,8 @@ pub(crate) fn field(name: &str) -> Option<FilterField> {
         "id" => Some(FilterField::Id),
         "createdAt" => Some(FilterField::CreatedAt),
         "payload" => Some(FilterField::Payload(Vec::new())),
-        _ => path_beneath("payload", name).map(FilterField::Payload),
+        _ => path::path_beneath("payload", name).map(FilterField::Payload),
     }
-}
-
-/// The keys of a dotted path beneath a member.
-pub(crate) fn path_beneath(member: &str, name: &str) -> Option<Vec<String>> {
-    let path: Vec<String> = name.strip_prefix(member)?.strip_prefix('.')?.split('.').map(str::to_owned).collect();
-    path.iter().all(|key| !key.is_empty()).then_some(path)
 }
 
 fn operator(name: &str) -> Option<Operator> {
@@ -85,8 +80,9 @@ pub(crate) fn json_operand(text: &str) -> Operand {
 
 fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<Filter<F>, String> {
     let inner = key.strip_prefix("filter[").and_then(|rest| rest.strip_suffix(']'));
-    let (name, operator_name) =
-        inner.and_then(|inner| inner.split_once("][")).ok_or("must have the form filter[<field>][<operator>]")?;
+    let (name, operator_name) = inner
+        .and_then(|inner| path::split_once(inner, "]["))
+        .ok_or("must have the form filter[<field>][<operator>]")?;
     let field = (of.field)(name).ok_or_else(|| format!("unknown field '{}': {}", excerpt(name), (of.fields)()))?;
     let operator = operator(operator_name)
         .ok_or_else(|| format!("unknown operator '{}': eq, ne, lt, lte, gt, gte, in or nin", excerpt(operator_name)))?;
@@ -167,6 +163,19 @@ mod tests {
     }
 
     #[test]
+    fn quoted_name_may_hold_what_ends_a_filter() {
+        for (key, path) in [
+            (r#"filter[payload["position.latitude"]][gt]"#, &["position.latitude"][..]),
+            (r#"filter[payload["a]["]["b][eq"].c][gt]"#, &["a][", "b][eq", "c"]),
+            (r#"filter[payload.a]b.c[0]][gt]"#, &["a]b", "c[0]"]),
+        ] {
+            let filter = of(key, "1").unwrap();
+            let path = path.iter().map(|key| (*key).to_owned()).collect();
+            assert_eq!((filter.field, filter.operator), (FilterField::Payload(path), Operator::Gt), "{key}");
+        }
+    }
+
+    #[test]
     fn what_is_no_filter_is_a_fault() {
         for key in [
             "filter",
@@ -176,6 +185,8 @@ mod tests {
             "filter[payload][like]",
             "filter[][]",
             "filter[payload][eq",
+            r#"filter[payload["a][eq]"#,
+            r#"filter[payload["a"]b][eq]"#,
         ] {
             assert!(of(key, "1").is_err(), "{key}");
             let (filters, faults) = filters(&[(key.into(), "1".into())]);

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::columns::CsvColumn;
 use super::device_fields::{self, DeviceColumn};
 use super::filter;
+use super::path;
 use super::percent;
 
 /// Parameters that may be repeated. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.
@@ -86,6 +87,11 @@ impl<'a> Query<'a> {
     /// Every value of a parameter, repeated or comma-separated.
     pub(super) fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| value.split(','))
+    }
+
+    /// Every path of a parameter, repeated or comma-separated; a comma within a quoted name is part of it.
+    pub(super) fn paths<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| path::split(value))
     }
 
     /// Values of a parameter in which a comma was encoded: it may be part of a value, and no separator.
@@ -195,7 +201,7 @@ impl<'a> Query<'a> {
 
     /// The keys of `sortBy`, with what `field` makes of each name.
     fn order<T>(&mut self, what: &str, field: impl Fn(&str) -> Option<T>) -> Vec<(T, bool)> {
-        let texts: Vec<String> = self.values("sortBy").map(str::to_owned).collect();
+        let texts: Vec<String> = self.paths("sortBy").map(str::to_owned).collect();
         if texts.len() > SORT_KEYS_MAX {
             self.fault("sortBy", format!("must have at most {SORT_KEYS_MAX} keys"));
             return Vec::new();
@@ -271,7 +277,7 @@ impl<'a> Query<'a> {
     /// The columns that are named; none: there are no names.
     fn columns_of<T>(&mut self, what: &str, column: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
         let names: Vec<String> = self
-            .values("columns")
+            .paths("columns")
             .filter(|name| !name.is_empty())
             .take(CSV_COLUMNS_MAX + 1)
             .map(str::to_owned)

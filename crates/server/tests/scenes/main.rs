@@ -47,6 +47,7 @@ mod moves;
 mod names;
 mod notifications;
 mod organizations;
+mod paths;
 mod places;
 mod profiles;
 mod projects;
