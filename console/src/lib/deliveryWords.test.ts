@@ -21,6 +21,15 @@ describe('why nothing came of a delivery', () => {
     ).toBe('Teil 3 des Inhalts: Der Entwurf seines Projekts hat kein Geräteereignis, das über lora kommt.');
     expect(deliveryWords('eventsRef finds nothing in the body')).toBe('Im Inhalt stehen keine Ereignisse.');
     expect(deliveryWords('event block 0: division by zero')).toBe('Teil 1 des Inhalts: Durch null geteilt.');
+    expect(deliveryWords('event block 0: what idempotencyKeyRef finds must be at most 64 characters long')).toBe(
+      'Teil 1 des Inhalts: Was idempotencyKeyRef findet, ist länger als 64 Zeichen.',
+    );
+    expect(deliveryWords('event block 0: idempotencyKeyRef finds a array, not a string or a number')).toBe(
+      'Teil 1 des Inhalts: idempotencyKeyRef findet weder Text noch Zahl, sondern: array.',
+    );
+    expect(deliveryWords('event block 0: several devices carry the tag in other cases, and none in this one')).toBe(
+      'Teil 1 des Inhalts: Mehrere Geräte tragen diese Kennung in anderer Groß- und Kleinschreibung, keines genau diese.',
+    );
     expect(deliveryWords('something new')).toBe('something new');
   });
 });

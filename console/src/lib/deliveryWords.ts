@@ -19,6 +19,12 @@ const SAID: readonly Said[] = [
     /^what deviceTagValueRef finds must be 1 to (\d+) characters long, without U\+0000$/s,
     (max) => m.delivery_long_value({ max: number(Number(max)) }),
   ],
+  [/^idempotencyKeyRef finds an? (\S+), not a string or a number$/s, (kind) => m.delivery_bad_key({ kind })],
+  [
+    /^what idempotencyKeyRef finds must be at most (\d+) characters long$/s,
+    (max) => m.delivery_long_key({ max: number(Number(max)) }),
+  ],
+  [/^several devices carry the tag in other cases, and none in this one$/s, () => m.delivery_ambiguous()],
   [/^the payload is null$/s, () => m.delivery_null()],
   [
     /^no device carries the tag, and neither projectUuid nor projectUuidMap names a project for it$/s,

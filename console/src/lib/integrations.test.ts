@@ -12,6 +12,7 @@ describe('the set-up of an integration', () => {
       integration: 'lora',
       deviceTag: 'devEui',
       deviceTagValueRef: '$.end_device_ids.dev_eui',
+      deviceTagCase: 'insensitive',
       projectUuid: 'P',
     });
   });
@@ -22,6 +23,13 @@ describe('the set-up of an integration', () => {
       expect(url).not.toContain(',');
       expect(new URL(url).searchParams.get('organizationId')).toBe('O');
       expect(headers).toEqual([['authorization', 'K']]);
+    }
+  });
+
+  it('finds devices of networks in any case, and those of others as they are written', () => {
+    for (const kind of ['chirpStack', 'sigfox', 'custom'] as const) {
+      const asked = new URL(setupOf(wanted(kind)).url).searchParams.get('deviceTagCase');
+      expect(asked, kind).toBe(kind === 'custom' ? null : 'insensitive');
     }
   });
 

@@ -63,6 +63,8 @@ export function setupOf(wanted: Wanted): Setup {
     ['integration', TYPES[kind]],
     ['deviceTag', deviceTag],
     ['deviceTagValueRef', deviceTagValueRef],
+    // Networks write what they call a device in upper or in lower case; what another platform means by its names is for it to say.
+    ...(kind === 'custom' ? [] : ([['deviceTagCase', 'insensitive']] as [string, string][])),
     ['projectUuid', projectId],
     ...(organizationId ? ([['organizationId', organizationId]] as [string, string][]) : []),
   ];

@@ -4,7 +4,7 @@ use super::parameters::{Kind, Param, header, query};
 
 type Said = (&'static str, Kind, &'static str);
 
-const SAID: [Said; 13] = [
+const SAID: [Said; 15] = [
     (
         "integration",
         Kind::Word(&["custom", "ble", "lora", "sigfox", "zigbee"]),
@@ -36,6 +36,11 @@ const SAID: [Said; 13] = [
         "Where that is found in each event block: a JSONPath, or the name of a top-level member",
     ),
     (
+        "deviceTagCase",
+        Kind::Word(&["sensitive", "insensitive"]),
+        "How what the third party calls the device is compared: insensitive finds the device whatever the case of A to Z",
+    ),
+    (
         "extraMeta",
         Kind::Text,
         "Labels for the metadata of the devices, added where missing: an object as URI encoded JSON",
@@ -60,6 +65,12 @@ const SAID: [Said; 13] = [
         "eventPayloadMapRefs",
         Kind::Text,
         "Builds the payload from each event block: an object of key to reference as URI encoded JSON, or null",
+    ),
+    (
+        "idempotencyKeyRef",
+        Kind::Text,
+        "Where each event block has what makes it the same event when it is delivered again within 24 hours: a JSONPath, or the name \
+         of a top-level member",
     ),
     ("debug", Kind::Boolean(false), "Answer with everything that was found and done"),
 ];

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use isobar_design::{EventView, LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX, Trigger};
+use isobar_design::{DeviceView, EventView, LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX, Trigger};
 use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -29,8 +29,21 @@ pub(super) struct Incoming<'a> {
     pub payload: RawJson,
     pub idempotency_key: Option<&'a str>,
     pub now: Timestamp,
+    /// Why it is kept in history alone, and nothing runs.
+    pub refused: Option<&'a str>,
     /// Told when the event has run, before it is durable: its device's next one may run.
     pub ran: Option<RunSignal>,
+}
+
+/// An event that came by the webhook, as one of an element.
+pub(crate) struct IntegratedEvent<'a> {
+    pub element: &'a Arc<str>,
+    pub payload: &'a RawJson,
+    pub idempotency_key: Option<&'a str>,
+    /// Why it is refused: history keeps it with that, and nothing runs.
+    pub refused: Option<&'a str>,
+    /// Told when it has run.
+    pub ran: RunSignal,
 }
 
 /// Tells once that an event has run; when it is dropped before, that it never will.
@@ -74,7 +87,7 @@ impl Ingest {
         let name = accepted_name(&*self.caches.plan_of_device(&entry).await?, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
-        let event = Incoming { element, payload, idempotency_key, now, ran: None };
+        let event = Incoming { element, payload, idempotency_key, now, refused: None, ran: None };
         if let Some(accepted) = self.run_event(&permit, &entry, &event, tree).await? {
             return Ok(accepted);
         }
@@ -101,20 +114,30 @@ impl Ingest {
         Err(Error::Busy)
     }
 
-    /// Accepts an event that came by the webhook, as one of a deviceEvent element; it is durable when this returns. `ran` is
-    /// told when it has run.
+    /// Accepts an event that came by the webhook, or keeps it as refused; it is durable when this returns.
     pub(crate) async fn event_integrated(
         self: &Arc<Self>,
         caller: &Caller,
         device: DeviceId,
-        element: &Arc<str>,
-        payload: &RawJson,
-        ran: RunSignal,
+        event: &IntegratedEvent<'_>,
     ) -> Result<EventId> {
-        let (element, payload, now) = (Arc::clone(element), payload.clone(), self.env.now());
-        let event = Incoming { element, payload, idempotency_key: None, now, ran: Some(ran) };
+        let IntegratedEvent { element, payload, idempotency_key, refused, ran } = event;
+        let event = Incoming {
+            element: Arc::clone(element),
+            payload: (*payload).clone(),
+            idempotency_key: *idempotency_key,
+            now: self.env.now(),
+            refused: *refused,
+            ran: Some(Arc::clone(ran)),
+        };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
+            if event.refused.is_some() {
+                match self.run_event_here(&permit, &entry, &event, &Json::Null).await?.ok() {
+                    Some(accepted) => return accepted.durable().await,
+                    None => continue,
+                }
+            }
             if !self.caches.plan_of_device(&entry).await?.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
@@ -166,7 +189,7 @@ impl Ingest {
             drop(plan);
             let slot = slot.await?;
             let kept = payload.clone();
-            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, ran };
+            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, refused: None, ran };
             let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(RunHere::ok);
             if let Ok(Some(accepted)) = &mut outcome
                 && accepted.leaves_much()
@@ -194,22 +217,13 @@ impl Ingest {
             // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
             let Some((mut run, view)) = RunCommit::of_event(entry, event.now) else { return report.outdated() };
             let id = self.env.new_id();
-            let (element, received_at) = (&*event.element, id.minted_at());
-            let seen = EventView { id, element, received_at, payload: &event.payload, tree };
-            let trigger = Trigger::DeviceEvent { element };
-            let before = RunMemory { memory, left: None };
-            let Some(outcome) = self.code.run_event(&run.plan, trigger, &seen, &view, &before) else {
+            if let Some(why) = event.refused {
+                run.add_refused(id, event, why);
+            } else if !self.run_design_on(id, event, tree, (&view, memory), &mut run) {
                 entry.note_run(true);
                 run.give_up();
                 return report.too_long();
-            };
-            entry.note_run(outcome.units > LONG_RUN_UNITS);
-            run.add_event(id, event);
-            if run.plan.runs_code() {
-                self.code.note(outcome.engines);
             }
-            self.carry_out(id, outcome.effects, &mut run);
-            run.add_errors(outcome.errors);
             report.id = Some(id);
             let commit = self.seal(run, memory, &mut report);
             report.tell(event.ran.as_ref());
@@ -235,6 +249,30 @@ impl Ingest {
                 Ok(Ok(Accepted::now(id, self, entry, event.now, report, durable)))
             }
         }
+    }
+
+    /// Runs the design on an event, and adds the event and what it causes. False: it takes too long where others wait.
+    fn run_design_on(
+        &self,
+        id: EventId,
+        event: &Incoming<'_>,
+        tree: &Json<'_>,
+        (view, memory): (&Arc<DeviceView>, &dyn Memory),
+        run: &mut RunCommit<'_>,
+    ) -> bool {
+        let (element, received_at) = (&*event.element, id.minted_at());
+        let seen = EventView { id, element, received_at, payload: &event.payload, tree };
+        let before = RunMemory { memory, left: None };
+        let ran = self.code.run_event(&run.plan, Trigger::DeviceEvent { element }, &seen, view, &before);
+        let Some(outcome) = ran else { return false };
+        run.entry.note_run(outcome.units > LONG_RUN_UNITS);
+        run.add_event(id, event);
+        if run.plan.runs_code() {
+            self.code.note(outcome.engines);
+        }
+        self.carry_out(id, outcome.effects, run);
+        run.add_errors(outcome.errors);
+        true
     }
 
     /// Queues a cloud event that somebody sends through the API; it is durable when this returns. None: the entry is

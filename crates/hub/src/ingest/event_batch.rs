@@ -228,7 +228,8 @@ impl Ingest {
         drop(plan);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
-        let event = Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, ran: None };
+        let event =
+            Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, refused: None, ran: None };
         // Nobody waits here until it is durable: the next one runs meanwhile.
         match self.run_event(&permit, &entry, &event, None).await? {
             Some(accepted) => Ok(accepted),

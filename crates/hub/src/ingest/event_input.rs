@@ -18,7 +18,7 @@ pub(crate) const ELEMENT_NAME_MAX: usize = 128;
 /// What is wrong with a name that is no text, or holds U+0000.
 pub const NO_NAME: &str = "must be text in UTF-8, without the character U+0000";
 /// Longest idempotency key, in characters (contract: Events).
-const IDEMPOTENCY_KEY_MAX: usize = 64;
+pub(crate) const IDEMPOTENCY_KEY_MAX: usize = 64;
 
 impl Ingest {
     /// What is wrong with the parameters of an event whose body was found wrong already.

@@ -3,7 +3,7 @@
 
 pub(crate) mod accepted;
 pub(crate) mod design_runs;
-mod device_event;
+pub(crate) mod device_event;
 mod effects;
 pub(crate) mod event_batch;
 pub(crate) mod event_input;

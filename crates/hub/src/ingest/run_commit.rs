@@ -133,6 +133,12 @@ impl<'a> RunCommit<'a> {
         self.commit.idempotency = event.idempotency_key.map(|key| remembered(key, id, event.now));
     }
 
+    /// Adds an event that was refused to history, with the reason.
+    pub fn add_refused(&mut self, id: EventId, event: &Incoming<'_>, why: &str) {
+        self.add_event(id, event);
+        self.add_errors(vec![EventError { element: String::new(), message: why.to_owned() }]);
+    }
+
     /// What went wrong in the run of the event.
     pub fn add_errors(&mut self, errors: Vec<EventError>) {
         if let Some(event) = self.commit.history.first_mut() {

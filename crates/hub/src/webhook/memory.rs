@@ -10,7 +10,8 @@ use isobar_model::shared_amount::SharedAmount;
 use isobar_store::registry::NewLabels;
 
 use super::EventsAmount;
-use super::tasks::{Extracted, Task};
+use super::task::{Block, Task};
+use super::tasks::Extracted;
 use crate::support::tenant_shares::{TenantShare, TenantShares};
 
 /// Bytes that the deliveries of all tenants hold together; beyond, 503. One tenant has at most twice what is left for the
@@ -112,8 +113,10 @@ impl DeliverySize {
 }
 
 fn payload_bytes(task: &Task) -> usize {
-    let of_all: usize = task.payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
-    of_all + size_of_val(task.payloads.as_slice())
+    let texts =
+        |block: &Block| block.key.as_ref().map_or(0, String::len) + block.refused.as_ref().map_or(0, String::len);
+    let of_all: usize = task.blocks.iter().map(|block| block.payload.bytes().len() + texts(block)).sum();
+    of_all + size_of_val(task.blocks.as_slice())
 }
 
 fn labels_bytes(labels: &NewLabels) -> usize {

@@ -8,6 +8,7 @@ mod memory;
 mod parameters;
 mod reference;
 mod run;
+mod task;
 mod tasks;
 
 use std::collections::{HashMap, HashSet};
@@ -22,11 +23,12 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId, ProjectId,
 use isobar_model::json::{Json, RawJson};
 use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
-use isobar_store::registry::{NewDevice, NewLabels, NewTagged, Provisioned};
+use isobar_store::registry::{NewDevice, NewLabels, NewTagged, TagCarrier};
 
 use self::memory::DeliverySize;
 use self::parameters::Request;
-use self::tasks::{Extracted, Task};
+use self::task::{Block, Known, NO_SUCH_PROJECT, Task, TaskDevice, TaskRun};
+use self::tasks::Extracted;
 use crate::Hub;
 use crate::error::if_there;
 use crate::support::scope_guard::ScopeGuard;
@@ -117,17 +119,6 @@ struct Target {
     top: OrganizationId,
 }
 
-/// Devices that are known, by what the third party calls them, each with its project.
-type Known = HashMap<String, (DeviceRef, ProjectId)>;
-
-/// A task on its way.
-struct TaskRun {
-    task: Task,
-    device: Option<DeviceId>,
-    provisioned: Option<Provision>,
-    errors: Vec<String>,
-}
-
 impl Hub {
     /// Takes a delivery with the parameters that came. What is refused has done nothing.
     ///
@@ -195,26 +186,24 @@ impl Hub {
         target: &Target,
         (extracted, mut held): (Extracted, HeldByDelivery),
     ) -> Result<WebhookReport> {
-        let size = DeliverySize::of(&extracted, &request.tag);
+        let size = DeliverySize::of(&extracted, &request.label);
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // A device is found by what its design has labelled it with, too.
         let caught_up = self.0.outbox.caught_up(target.top).await;
-        let known = self.registry().devices_labelled(&target.subtree, &request.tag, &values).await?;
+        let known = self.registry().devices_labelled(&target.subtree, request.tag(), &values).await?;
         if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
             // One that seems to be missing may be there: it is not made a second time.
             return Err(Error::Busy);
         }
+        let tasks = task::merge(tasks, |task| match known.get(&task.tag_value) {
+            Some(TagCarrier::Device(device, _)) => TaskDevice::Known(device.id),
+            Some(TagCarrier::Ambiguous) | None => TaskDevice::Unknown(request.tag_case.fold(&task.tag_value)),
+        });
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         let ahead = self.events_ahead(request.integration, &tasks, &known, &usable).await?;
         self.0.deliveries.resize(&mut held, size.run(ahead))?;
-        let begin = |task: Task| TaskRun {
-            device: known.get(&task.tag_value).map(|(device, _)| device.id),
-            task,
-            provisioned: None,
-            errors: Vec::new(),
-        };
-        let mut work: Vec<TaskRun> = tasks.into_iter().map(begin).collect();
+        let mut work: Vec<TaskRun> = tasks.into_iter().map(|task| TaskRun::begin(task, &known)).collect();
         let at_once = size.devices_at_once(PROVISIONED_AT_ONCE);
         self.provision(caller, request, target, (&labels, &usable), work.as_mut_slice(), at_once).await?;
         self.label(caller, &labels, &mut work).await?;
@@ -224,7 +213,7 @@ impl Hub {
             body,
             blocks,
             integration: request.integration.name(),
-            device_tag: request.tag.clone(),
+            device_tag: request.label.clone(),
             organization: *target.permit.target(),
             owner: caller.user,
             extra_meta: labels.over(&empty_object()).0,
@@ -259,7 +248,8 @@ impl Hub {
         let (mut elements, mut makes) = (HashMap::new(), EventsAmount::default());
         for task in tasks {
             let project = match known.get(&task.tag_value) {
-                Some((_, project)) => Some(*project),
+                Some(TagCarrier::Device(_, project)) => Some(*project),
+                Some(TagCarrier::Ambiguous) => None,
                 None => task.project.filter(|project| usable.contains(project)),
             };
             let Some(project) = project else { continue };
@@ -270,7 +260,7 @@ impl Hub {
                     .map_or(0, |plan| run::elements_of(&plan, integration).len()),
             };
             elements.insert(project, each);
-            makes = makes.and(EventsAmount::of(&task.payloads, each));
+            makes = makes.and(EventsAmount::of(&task.blocks, each));
         }
         match makes.is_allowed() {
             true => Ok(makes),
@@ -290,7 +280,7 @@ impl Hub {
         let work = move || match request {
             Some(request) => {
                 let extracted = tasks::extract(&request, &body)?;
-                let size = DeliverySize::of(&extracted, &request.tag);
+                let size = DeliverySize::of(&extracted, &request.label);
                 Ok(Some((extracted, hub.0.deliveries.take(tenant, size.extracted())?)))
             }
             None => match RawJson::check(body) {
@@ -312,7 +302,7 @@ impl Hub {
         at_once: usize,
     ) -> Result<()> {
         let mut missing = Vec::new();
-        for work in work.iter_mut().filter(|work| work.device.is_none()) {
+        for work in work.iter_mut().filter(|work| work.is_missing) {
             let Some(project) = work.task.project else {
                 work.fail(
                     "no device carries the tag, and neither projectUuid nor projectUuidMap names a project for it",
@@ -330,7 +320,7 @@ impl Hub {
             };
             let wanted: Vec<NewTagged> = missing.iter_mut().map(new).collect();
             let now = self.now();
-            let made = self.registry().devices_provision(&target.permit, &request.tag, &wanted, now).await?;
+            let made = self.registry().devices_provision(&target.permit, request.tag(), &wanted, now).await?;
             for (((work, project), new), made) in missing.iter_mut().zip(wanted).zip(made) {
                 work.take(made, Provision { id: new.device.id, name: new.device.name, project: *project });
             }
@@ -347,7 +337,7 @@ impl Hub {
         project: ProjectId,
     ) -> NewTagged {
         let value = work.task.tag_value.clone();
-        let tag = Json::Object(vec![(request.tag.as_str().into(), Json::Text(value.as_str().into()))]);
+        let tag = Json::Object(vec![(request.label.as_str().into(), Json::Text(value.as_str().into()))]);
         let (meta, refused) = labels.over(&RawJson::from(&tag));
         work.has_no_room(refused);
         let device = NewDevice {
@@ -373,7 +363,7 @@ impl Hub {
             return Ok(());
         }
         let mut permits: Vec<CanWrite<DeviceRef>> = Vec::new();
-        for work in work.iter_mut().filter(|work| work.provisioned.is_none()) {
+        for work in work.iter_mut().filter(|work| work.provisioned.is_none() && work.task.has_events()) {
             let Some(device) = work.device else { continue };
             let known = async {
                 let (permit, entry) = self.0.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
@@ -408,7 +398,6 @@ impl Hub {
     }
 }
 
-const NO_SUCH_PROJECT: &str = "no device carries the tag, and the project for it does not exist";
 const GONE: &str = "the device was deleted meanwhile";
 
 fn too_many_events(EventsAmount { events, bytes }: EventsAmount, integration: Integration) -> String {
@@ -428,10 +417,12 @@ struct EventsAmount {
 }
 
 impl EventsAmount {
-    /// Payloads, each of which goes to so many elements.
-    fn of(payloads: &[(usize, RawJson)], elements: usize) -> Self {
-        let bytes: usize = payloads.iter().map(|(_, payload)| payload.bytes().len()).sum();
-        Self { events: payloads.len().saturating_mul(elements), bytes: bytes.saturating_mul(elements) }
+    /// Blocks, each of which goes to so many elements; one that is refused becomes one event.
+    fn of(blocks: &[Block], elements: usize) -> Self {
+        blocks.iter().fold(Self::default(), |all, block| {
+            let events = if block.refused.is_some() { 1 } else { elements.max(1) };
+            all.and(Self { events, bytes: block.payload.bytes().len().saturating_mul(events) })
+        })
     }
 
     fn and(self, more: Self) -> Self {
@@ -441,36 +432,6 @@ impl EventsAmount {
     /// Whether one delivery may make so many.
     fn is_allowed(self) -> bool {
         self.events <= EVENTS_MAX && self.bytes <= EVENTS_BYTES_MAX
-    }
-}
-
-impl TaskRun {
-    /// Notes what went wrong, and with which blocks.
-    fn fail(&mut self, why: &str) {
-        let blocks = self.task.payloads.iter().map(|(index, _)| *index);
-        self.errors.extend(blocks.map(|index| format!("event block {index}: {why}")));
-    }
-
-    /// Notes that its device does not get the labels of the delivery, if that is so.
-    fn has_no_room(&mut self, refused: Option<&'static str>) {
-        if let Some(most) = refused {
-            self.fail(&format!("the device does not get its labels: its metadata holds {most}"));
-        }
-    }
-
-    /// Goes on with what came of provisioning its device.
-    fn take(&mut self, made: Provisioned, provision: Provision) {
-        match made {
-            Provisioned::Made(device) => {
-                self.device = Some(device.id);
-                self.provisioned = Some(provision);
-            }
-            Provisioned::Known(device) => self.device = Some(device.id),
-            Provisioned::NoRoom => {
-                self.fail("the device limit of the organization is reached: no device was provisioned")
-            }
-            Provisioned::NoProject => self.fail(NO_SUCH_PROJECT),
-        }
     }
 }
 

@@ -9,24 +9,27 @@ use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::json::{Json, RawJson, parse};
+use isobar_store::registry::{Tag, TagCase};
 
 use super::reference::Reference;
 use crate::ingest::event_input::NO_NAME;
 
 /// The names of all parameters, each of which may come in the query or in a header.
-pub const PARAMETERS: [&str; 13] = [
+pub const PARAMETERS: [&str; 15] = [
     "integration",
     "organizationId",
     "eventsRef",
     "deviceTag",
     "deviceTagValue",
     "deviceTagValueRef",
+    "deviceTagCase",
     "extraMeta",
     "extraMetaMapRefs",
     "projectUuid",
     "projectUuidMap",
     "projectUuidMapRef",
     "eventPayloadMapRefs",
+    "idempotencyKeyRef",
     "debug",
 ];
 /// Most members of `extraMeta`, `extraMetaMapRefs` and `eventPayloadMapRefs`, each.
@@ -56,10 +59,11 @@ pub(super) struct Request {
     pub integration: Integration,
     pub organization: Option<Named<OrganizationId>>,
     pub events: Option<Reference>,
-    pub tag: String,
+    pub label: String,
     /// Of every block that `tag_value_ref` finds nothing in.
     pub tag_value: Option<String>,
     pub tag_value_ref: Option<Reference>,
+    pub tag_case: TagCase,
     pub extra_meta: Vec<(String, RawJson)>,
     pub extra_meta_refs: Vec<(String, Reference)>,
     /// Of every block that the map knows nothing for.
@@ -67,6 +71,8 @@ pub(super) struct Request {
     pub project_map: HashMap<String, ProjectId>,
     pub project_ref: Option<Reference>,
     pub payload_refs: Option<Vec<(String, Reference)>>,
+    /// Where a block says what makes it the same event when it comes again.
+    pub key_ref: Option<Reference>,
     pub debug: bool,
 }
 
@@ -78,21 +84,28 @@ impl Request {
             integration: reader.integration(),
             organization: reader.id("organizationId"),
             events: reader.reference("eventsRef"),
-            tag: reader.tag(),
+            label: reader.tag(),
             tag_value: reader.tag_value(),
             tag_value_ref: reader.reference("deviceTagValueRef"),
+            tag_case: reader.tag_case(),
             extra_meta: reader.labels("extraMeta"),
             extra_meta_refs: reader.references("extraMetaMapRefs").unwrap_or_default(),
             project: reader.id("projectUuid"),
             project_map: reader.projects("projectUuidMap"),
             project_ref: reader.reference("projectUuidMapRef"),
             payload_refs: reader.references("eventPayloadMapRefs"),
+            key_ref: reader.reference("idempotencyKeyRef"),
             debug: reader.debug(),
         };
         if reader.get("deviceTagValue").or_else(|| reader.get("deviceTagValueRef")).is_none() {
             reader.faults.add("query.deviceTagValue", "is required, unless deviceTagValueRef is given");
         }
         reader.faults.unless_any(read)
+    }
+
+    /// Returns the tag by which devices are found.
+    pub fn tag(&self) -> Tag<'_> {
+        Tag { label: &self.label, case: self.tag_case }
     }
 }
 
@@ -149,6 +162,18 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
 
     fn tag_value(&mut self) -> Option<String> {
         self.label("deviceTagValue", LABEL_VALUE_CHARACTERS_MAX)
+    }
+
+    fn tag_case(&mut self) -> TagCase {
+        let Some(Named { field, value }) = self.text("deviceTagCase") else { return TagCase::default() };
+        match &*value.to_ascii_lowercase() {
+            "sensitive" => TagCase::Sensitive,
+            "insensitive" => TagCase::Insensitive,
+            _ => {
+                self.faults.add(field, "must be sensitive or insensitive");
+                TagCase::default()
+            }
+        }
     }
 
     /// A text by which devices are found.
@@ -284,13 +309,15 @@ mod tests {
     fn what_is_left_out_has_a_default() {
         let request = read(&LEAST).unwrap();
         assert_eq!((request.integration, request.debug), (Integration::Custom, false));
-        assert_eq!((&*request.tag, request.tag_value.as_deref()), ("eui", Some("1")));
+        assert_eq!((&*request.label, request.tag_value.as_deref()), ("eui", Some("1")));
         assert!(request.events.is_none() && request.payload_refs.is_none() && request.extra_meta.is_empty());
         assert!(read(&with("extraMetaMapRefs", "null")).unwrap().extra_meta_refs.is_empty());
         assert!(read(&with("eventPayloadMapRefs", "null")).unwrap().payload_refs.is_none());
         assert!(read(&with("eventPayloadMapRefs", "{}")).unwrap().payload_refs.is_some());
         assert_eq!(read(&with("integration", "LoRa")).unwrap().integration, Integration::Lora);
         assert!(read(&with("debug", "True")).unwrap().debug);
+        assert_eq!((request.tag_case, request.key_ref.is_none()), (TagCase::Sensitive, true));
+        assert_eq!(read(&with("deviceTagCase", "Insensitive")).unwrap().tag_case, TagCase::Insensitive);
     }
 
     #[test]
@@ -312,12 +339,14 @@ mod tests {
             ("deviceTag", &*long),
             ("deviceTagValue", &*long),
             ("deviceTagValueRef", "$[(@.length-1)]"),
+            ("deviceTagCase", "lower"),
             ("extraMeta", "[]"),
             ("extraMetaMapRefs", r#"{"a":"$.x","b":"$x","c":1}"#),
             ("projectUuid", "x"),
             ("projectUuidMap", r#"{"a":"x","b":"01890a5d-ac96-774b-bcce-b302099a8057"}"#),
             ("projectUuidMapRef", "$.."),
             ("eventPayloadMapRefs", "{"),
+            ("idempotencyKeyRef", "$["),
             ("debug", "yes"),
         ];
         let expected = [
@@ -327,6 +356,7 @@ mod tests {
             "deviceTag",
             "deviceTagValue",
             "deviceTagValueRef",
+            "deviceTagCase",
             "extraMeta",
             "extraMetaMapRefs.b",
             "extraMetaMapRefs.c",
@@ -334,6 +364,7 @@ mod tests {
             "projectUuidMap.a",
             "projectUuidMapRef",
             "eventPayloadMapRefs",
+            "idempotencyKeyRef",
             "debug",
         ];
         assert_eq!(faults(&all), expected.map(|name| format!("query.{name}")));
@@ -353,7 +384,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rubbish_never_panics(texts in prop::collection::vec("[ -~é]{0,24}|[{}\"a-c:,$.\\[\\]?@%0-9]{0,24}", 13)) {
+        fn rubbish_never_panics(texts in prop::collection::vec("[ -~é]{0,24}|[{}\"a-c:,$.\\[\\]?@%0-9]{0,24}", PARAMETERS.len())) {
             let given: Vec<(&str, &str)> =
                 PARAMETERS.into_iter().zip(&texts).map(|(name, text)| (name, text.as_str())).collect();
             let _ = read(&given);

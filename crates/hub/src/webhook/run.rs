@@ -11,13 +11,14 @@ use isobar_design::{Integration, Plan};
 use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, EventId};
-use isobar_model::json::RawJson;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
+use super::task::Block;
 use super::{EventsAmount, GONE, TaskReport, TaskRun, too_many_events};
 use crate::Hub;
 use crate::error::{is_ours, of_one_of_many};
+use crate::ingest::device_event::{IntegratedEvent, RunSignal};
 use crate::support::pace::Pace;
 
 /// Devices of a delivery whose events run at a time.
@@ -80,21 +81,15 @@ impl EventRun<'_> {
     async fn run_task(&self, mut work: TaskRun) -> TaskOutcome {
         let (mut events, mut unavailable) = (Vec::new(), false);
         if let Some(device) = work.device {
-            match self.elements_for(device, &work.task.payloads).await {
-                Ok(elements) if elements.is_empty() => {
-                    work.fail(&format!(
-                        "the design of the device's project has no deviceEvent element of the integration {}",
-                        self.integration.name()
-                    ));
-                }
+            match self.elements_of_run(device, &mut work).await {
                 Ok(elements) => {
-                    let ran = self.run_events(device, &elements, &work.task.payloads).await;
-                    for (index, payload, made) in ran {
+                    for (block, made) in self.run_events(device, &elements, &work.task.blocks).await {
                         match made {
-                            Ok(id) => events.push((device, id, payload)),
+                            Ok(Some(id)) => events.push((device, id, block.payload.clone())),
+                            Ok(None) => {}
                             Err(error) => {
                                 unavailable |= is_ours(&error);
-                                work.errors.push(format!("event block {index}: {}", message_of(&error)));
+                                work.errors.push(format!("event block {}: {}", block.index, message_of(&error)));
                             }
                         }
                     }
@@ -106,17 +101,36 @@ impl EventRun<'_> {
             }
         }
         let TaskRun { task, provisioned, errors, .. } = work;
-        let payloads = task.payloads.into_iter().map(|(_, payload)| payload).collect();
+        let payloads = task.events().map(|block| block.payload.clone()).collect();
         let (tag_value, project) = (task.tag_value, task.project);
         TaskOutcome { report: TaskReport { tag_value, project, payloads, provisioned, events, errors }, unavailable }
     }
 
+    /// Returns the elements that take the events of a task's device. Where there are none, or the delivery may not make so many
+    /// events, the events are refused.
+    async fn elements_of_run(&self, device: DeviceId, work: &mut TaskRun) -> Result<Vec<Arc<str>>> {
+        match self.elements_for(device, &work.task.blocks).await {
+            Ok(elements) if elements.is_empty() => {
+                work.refuse(&format!(
+                    "the design of the device's project has no deviceEvent element of the integration {}",
+                    self.integration.name()
+                ));
+                Ok(elements)
+            }
+            Err(refusal @ Error::Invalid(_)) => {
+                work.refuse(&message_of(&refusal));
+                Ok(Vec::new())
+            }
+            found => found,
+        }
+    }
+
     /// The elements that take the events of a device, if the delivery may make so many.
-    async fn elements_for(&self, device: DeviceId, payloads: &[(usize, RawJson)]) -> Result<Vec<Arc<str>>> {
+    async fn elements_for(&self, device: DeviceId, blocks: &[Block]) -> Result<Vec<Arc<str>>> {
         let (_, entry) = self.hub.0.identity.user_device_write(self.caller, device, Action::WebhookReceive).await?;
         let elements = elements_of(&*self.hub.0.caches.plan_of_device(&entry).await?, self.integration);
         let mut makes = self.makes.lock();
-        let all = makes.and(EventsAmount::of(payloads, elements.len()));
+        let all = makes.and(EventsAmount::of(blocks, elements.len()));
         if !all.is_allowed() {
             // When the delivery was checked it made fewer.
             return Err(Error::invalid(
@@ -128,18 +142,20 @@ impl EventRun<'_> {
         Ok(elements)
     }
 
-    /// Runs every payload through every element. Each waits until the one before it has run, but not until that is
-    /// durable; one that fails does not hold up the next.
-    async fn run_events(
+    /// Runs every block through every element; one that is refused is kept. Each waits until the one before it has run, but not
+    /// until that is durable; one that fails does not hold up the next.
+    async fn run_events<'b>(
         &self,
         device: DeviceId,
         elements: &[Arc<str>],
-        payloads: &[(usize, RawJson)],
-    ) -> Vec<(usize, RawJson, Result<EventId>)> {
+        blocks: &'b [Block],
+    ) -> Vec<(&'b Block, Result<Option<EventId>>)> {
+        let keeper = elements.first().cloned().unwrap_or_else(|| Arc::from(self.integration.name()));
         let mut before: Option<oneshot::Receiver<()>> = None;
         let mut runs: FuturesOrdered<BoxFuture<'_, _>> = FuturesOrdered::new();
         let mut made = Vec::new();
-        for (index, payload) in payloads {
+        for block in blocks {
+            let elements = if block.refused.is_some() { std::slice::from_ref(&keeper) } else { elements };
             for element in elements {
                 if runs.len() >= WEBHOOK_EVENTS_AT_ONCE {
                     made.extend(runs.next().await);
@@ -153,8 +169,7 @@ impl EventRun<'_> {
                     }
                     self.pace.next().await;
                     let ran = Arc::new(Mutex::new(Some(ran)));
-                    let made = self.hub.0.ingest.event_integrated(self.caller, device, element, payload, ran).await;
-                    (*index, payload.clone(), made)
+                    (block, self.run_event(device, element, block, ran).await)
                 };
                 runs.push_back(run.boxed());
             }
@@ -163,6 +178,35 @@ impl EventRun<'_> {
             made.push(next);
         }
         made
+    }
+
+    /// Makes an event of a block, or keeps it as refused; none: it was known to be refused before.
+    async fn run_event(
+        &self,
+        device: DeviceId,
+        element: &Arc<str>,
+        block: &Block,
+        ran: RunSignal,
+    ) -> Result<Option<EventId>> {
+        // Every element makes an event of its own.
+        let key = block.key.as_ref().map(|key| format!("{element}\0{key}"));
+        let event = IntegratedEvent {
+            element,
+            payload: &block.payload,
+            idempotency_key: key.as_deref(),
+            refused: block.refused.as_deref(),
+            ran,
+        };
+        let ingest = &self.hub.0.ingest;
+        match ingest.event_integrated(self.caller, device, &event).await {
+            Err(refusal @ Error::Invalid(_)) => {
+                let why = message_of(&refusal);
+                let event = IntegratedEvent { idempotency_key: None, refused: Some(&why), ..event };
+                ingest.event_integrated(self.caller, device, &event).await?;
+                Err(refusal)
+            }
+            made => made.map(|id| block.refused.is_none().then_some(id)),
+        }
     }
 }
 

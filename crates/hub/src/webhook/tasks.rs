@@ -10,9 +10,12 @@ use isobar_model::ids::ProjectId;
 use isobar_model::json::{Json, RawJson, member_bytes, write_string};
 use isobar_model::jsonpath::Steps;
 use isobar_model::meta::META_BYTES_MAX;
+use isobar_model::project::empty_object;
 use isobar_store::registry::NewLabels;
 
 use super::parameters::Request;
+use super::task::{Block, Task};
+use crate::ingest::event_input::IDEMPOTENCY_KEY_MAX;
 
 /// Most event blocks of one delivery.
 pub(super) const BLOCKS_MAX: usize = 10_000;
@@ -24,17 +27,6 @@ const PAYLOAD_BYTES_MAX: usize = 16 << 20;
 const TOO_MUCH_PAYLOAD: &str = "makes more than 16 MiB of payloads out of the body";
 /// Most bytes of one label that comes out of the body.
 const LABEL_BYTES_MAX: usize = 16 << 10;
-
-/// What is to be done for one device.
-#[derive(Clone, Debug)]
-pub(super) struct Task {
-    /// What the third party calls the device.
-    pub tag_value: String,
-    /// The project that it is provisioned in, if anything names one.
-    pub project: Option<ProjectId>,
-    /// Its payloads, each with the index of its block.
-    pub payloads: Vec<(usize, RawJson)>,
-}
 
 /// What a body holds.
 #[derive(Debug)]
@@ -108,7 +100,7 @@ impl Extraction<'_> {
 
     /// The labels that every device of the delivery gets; the tag itself is none of them.
     fn labels(&mut self, body: &Json<'_>) -> Result<NewLabels> {
-        let is_tag = |name: &str| name == self.request.tag;
+        let is_tag = |name: &str| name == self.request.label;
         let missing = self.request.extra_meta.iter().filter(|(name, _)| !is_tag(name)).cloned().collect();
         let (mut set, mut bytes_left) = (Vec::new(), META_BYTES_MAX);
         for (name, reference) in self.request.extra_meta_refs.iter().filter(|(name, _)| !is_tag(name)) {
@@ -144,21 +136,23 @@ impl Extraction<'_> {
             }
         };
         let project = self.project(block)?;
-        let payload = match self.payload(block, whole)? {
-            Ok(payload) => payload,
+        let block = match self.event(block, whole)? {
+            Ok((payload, key)) => Block { index, payload, key, refused: None },
             Err(why) => {
-                self.errors.push(format!("event block {index}: the payload {why}"));
-                return Ok(());
+                self.errors.push(format!("event block {index}: {why}"));
+                // What is no payload as it is stands for nothing.
+                let payload = self.block_itself(block, whole)?.unwrap_or_else(|_| empty_object());
+                Block { index, payload, key: None, refused: Some(why) }
             }
         };
         let next = self.tasks.len();
         let place = *self.places.entry(tag_value.clone()).or_insert(next);
         if place == next {
-            self.tasks.push(Task { tag_value, project: None, payloads: Vec::new() });
+            self.tasks.push(Task { tag_value, project: None, blocks: Vec::new() });
         }
         let task = &mut self.tasks[place];
         task.project = task.project.or(project);
-        task.payloads.push((index, payload));
+        task.blocks.push(block);
         Ok(())
     }
 
@@ -196,6 +190,40 @@ impl Extraction<'_> {
             mapped = found.first().and_then(known);
         }
         Ok(mapped.or(request.project.as_ref().map(|project| project.value)))
+    }
+
+    /// Returns what is processed as the device's event, and its idempotency key.
+    fn event(
+        &mut self,
+        block: &Json<'_>,
+        whole: Option<&RawJson>,
+    ) -> Result<std::result::Result<(RawJson, Option<String>), String>> {
+        Ok(match self.key(block)? {
+            Ok(key) => match self.payload(block, whole)? {
+                Ok(payload) => Ok((payload, key)),
+                Err(why) => Err(format!("the payload {why}")),
+            },
+            Err(why) => Err(why),
+        })
+    }
+
+    /// Returns the first thing that `idempotencyKeyRef` finds, as text; where that is nothing, the block has no key.
+    fn key(&mut self, block: &Json<'_>) -> Result<std::result::Result<Option<String>, String>> {
+        let Some(reference) = &self.request.key_ref else { return Ok(Ok(None)) };
+        let found = reference.all(block, &mut self.steps)?.first().copied();
+        let key = match found {
+            None | Some(Json::Null) => return Ok(Ok(None)),
+            Some(Json::Text(text)) => text.to_string(),
+            Some(Json::Number(number)) => number.text().to_owned(),
+            Some(other) => {
+                return Ok(Err(format!("idempotencyKeyRef finds a {}, not a string or a number", other.kind())));
+            }
+        };
+        Ok(match key.chars().count() {
+            0 => Ok(None),
+            1..=IDEMPOTENCY_KEY_MAX => Ok(Some(key)),
+            _ => Err(format!("what idempotencyKeyRef finds must be at most {IDEMPOTENCY_KEY_MAX} characters long")),
+        })
     }
 
     /// What is processed as the device's event: the block, or what `eventPayloadMapRefs` makes of it.
@@ -264,7 +292,7 @@ mod tests {
         let with_tag: Vec<_> = given.iter().copied().chain([("deviceTag", "eui")]).collect();
         let found = extract(&request(&with_tag), &Bytes::copy_from_slice(body.as_bytes())).unwrap();
         let task = |task: Task| {
-            let payloads: Vec<_> = task.payloads.iter().map(|(_, payload)| payload.text()).collect();
+            let payloads: Vec<_> = task.events().map(|block| block.payload.text()).collect();
             format!("{}: {}", task.tag_value, payloads.join(" "))
         };
         (found.tasks.into_iter().map(task).collect(), found.errors)
@@ -424,12 +452,12 @@ mod tests {
                 .collect();
             let given = request(&[("deviceTag", "eui"), ("eventsRef", "$"), BY_ID]);
             let found = extract(&given, &Bytes::from(format!("[{}]", blocks.join(",")))).unwrap();
-            let payloads: usize = found.tasks.iter().map(|task| task.payloads.len()).sum();
-            prop_assert_eq!(payloads + found.errors.len(), ids.len());
+            let events: usize = found.tasks.iter().map(|task| task.events().count()).sum();
+            prop_assert_eq!(events + found.errors.len(), ids.len());
             for task in &found.tasks {
-                prop_assert!(task.payloads.is_sorted_by_key(|(index, _)| *index));
-                for (index, payload) in &task.payloads {
-                    prop_assert_eq!(payload.text(), &blocks[*index]);
+                prop_assert!(task.blocks.is_sorted_by_key(|block| block.index));
+                for block in &task.blocks {
+                    prop_assert_eq!(block.payload.text(), &blocks[block.index]);
                 }
             }
         }

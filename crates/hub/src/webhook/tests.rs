@@ -8,6 +8,7 @@ use futures::stream::FuturesUnordered;
 use isobar_model::access::Lineage;
 use isobar_model::device::Device;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_store::registry::{Tag, TagCase};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -89,7 +90,8 @@ fn names_the_bound<T>(refused: Result<T>) -> bool {
 /// Whether the project has a device of that name.
 async fn is_there(stage: &Stage, name: &str) -> bool {
     let subtree = access::list(&stage.admin, Action::WebhookReceive, &stage.admin.lineage, None).unwrap();
-    !stage.hub.0.env.registry().devices_labelled(&subtree, "eui", &[name]).await.unwrap().is_empty()
+    let tag = Tag { label: "eui", case: TagCase::Sensitive };
+    !stage.hub.0.env.registry().devices_labelled(&subtree, tag, &[name]).await.unwrap().is_empty()
 }
 
 /// The queue of the device's project has a run that goes on until it is let go.

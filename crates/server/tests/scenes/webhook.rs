@@ -252,7 +252,8 @@ async fn the_design_decides_what_runs(app: &TestApp) {
     assert_eq!(elements, ["up", "also"]);
     let answer = ana.delivers(&parameters("sigfox"), json!({"v": 8})).await.ok();
     assert!(messages(&answer)[0].contains("no deviceEvent element of the integration sigfox"), "{answer}");
-    assert_eq!(ana.history(&device).await.len(), 2);
+    assert_eq!(ana.history(&device).await.len(), 3, "it is kept, and nothing ran");
+    assert_eq!(stored("all").await.len(), 1);
 }
 
 async fn a_map_chooses_the_project(app: &TestApp) {

@@ -30,12 +30,14 @@ async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: 
         ("deviceTag", "eui"),
         ("deviceTagValue", "without"),
         ("deviceTagValueRef", "$.id"),
+        ("deviceTagCase", "insensitive"),
         ("extraMeta", r#"{"site":"x"}"#),
         ("extraMetaMapRefs", r#"{"gw":"$.gw"}"#),
         ("projectUuid", &*cold),
         ("projectUuidMap", &*map),
         ("projectUuidMapRef", "$.kind"),
         ("eventPayloadMapRefs", r#"{"v":"$.v"}"#),
+        ("idempotencyKeyRef", "$.nothing"),
         ("debug", "true"),
     ];
     let body = json!({"gw": "g1", "items": [{"id": "a", "kind": "k", "v": 1}, {"v": 2}]}).to_string();

@@ -35,12 +35,14 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
             ("eventsRef", "$.events[*]"),
             ("deviceTag", "eui"),
             ("deviceTagValueRef", "$.id"),
+            ("deviceTagCase", "Insensitive"),
             ("extraMeta", r#"{"site":"Bern"}"#),
             ("extraMetaMapRefs", r#"{"gateway":"$.gateway"}"#),
             ("projectUuid", &*warm),
             ("projectUuidMap", &*map),
             ("projectUuidMapRef", "$.kind"),
             ("eventPayloadMapRefs", r#"{"t":"$.temp"}"#),
+            ("idempotencyKeyRef", "$.temp"),
             ("debug", "true"),
         ];
         let body = json!({"gateway": "g1", "events": [{"id": "a", "kind": "c", "temp": 1}, {"id": "b", "temp": 2}]});
@@ -123,6 +125,7 @@ async fn a_reference_is_no_script(app: &TestApp) {
             ("eventsRef", script, "query.eventsRef"),
             ("deviceTagValueRef", script, "query.deviceTagValueRef"),
             ("projectUuidMapRef", script, "query.projectUuidMapRef"),
+            ("idempotencyKeyRef", script, "query.idempotencyKeyRef"),
             ("extraMetaMapRefs", &map, "query.extraMetaMapRefs.label"),
             ("eventPayloadMapRefs", &map, "query.eventPayloadMapRefs.label"),
         ] {

@@ -158,6 +158,8 @@ macro_rules! registry_scenes {
             a_tag_is_provisioned_where_nobody_carries_it
             provisioning_ends_where_there_is_no_room
             a_tag_is_provisioned_once
+            tag_is_found_in_any_case
+            tag_in_any_case_is_provisioned_once
             a_thousand_devices_are_provisioned_at_once
             device_pages_are_exact_in_every_order
             user_pages_are_exact_in_every_order

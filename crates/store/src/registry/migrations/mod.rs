@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("0010_destinations.sql"),
     include_str!("0011_devices_of_projects.sql"),
     include_str!("0012_letters.sql"),
+    include_str!("0013_labels_in_any_case.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -159,6 +160,7 @@ mod tests {
         "5ed90981df1ee08aefed876007bc3bdffd7c6d4f385ef8297826ee8c7891bc97",
         "7b3415a97ebb67a6dd6fa0362c8c88663051b328b5f1be15c08790b23f3b4992",
         "195dee7bce1184d5a4c6b5f1b9cc2ad934da1dd0b8eaea427e60ee75e3fca9dc",
+        "0e4d63fcc30b767b05229a864394c716c5b0db888e1e6556811ec6f3cf731aae",
     ];
 
     #[test]

@@ -1,6 +1,6 @@
 //! Labels: the members of devices' metadata, so that a device is found by one of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{CanList, CanWrite, Scope};
 use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
@@ -15,12 +15,60 @@ use super::devices::{read, write_meta};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::lists::within;
-use crate::registry::sql::{Column, Dialect, Row, Sql, all, run};
+use crate::registry::sql::{Column, Dialect, Sql, all, run};
 
 /// Most labels by which one device is found: the first ones of its metadata.
 const LABELS_MAX: usize = 1_000;
 /// Labels that one statement adds.
 const LABELS_INSERTED_AT_ONCE: usize = 2_000;
+
+/// Describes how the values of a tag are compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TagCase {
+    /// As they are written.
+    #[default]
+    Sensitive,
+    /// Whatever the case of their letters A to Z.
+    Insensitive,
+}
+
+impl TagCase {
+    /// Returns what is the same of all values that are taken for one.
+    pub fn fold(self, value: &str) -> String {
+        match self {
+            Self::Sensitive => value.to_owned(),
+            Self::Insensitive => value.to_ascii_lowercase(),
+        }
+    }
+}
+
+/// The label by which devices are sought.
+#[derive(Clone, Copy, Debug)]
+pub struct Tag<'t> {
+    /// Its name.
+    pub label: &'t str,
+    /// How its values are compared.
+    pub case: TagCase,
+}
+
+/// Who carries a value of a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TagCarrier {
+    /// A device, and its project.
+    Device(DeviceRef, ProjectId),
+    /// Several values are as good, and none of them is written like that.
+    Ambiguous,
+}
+
+impl TagCarrier {
+    /// Returns the device, if it is one.
+    pub fn device(self) -> Option<DeviceRef> {
+        match self {
+            Self::Device(device, _) => Some(device),
+            Self::Ambiguous => None,
+        }
+    }
+}
 
 /// Labels for the metadata of devices.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,14 +105,15 @@ impl NewLabels {
 
 impl Registry {
     /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
-    /// Where several carry the same one it is the oldest.
+    /// Where several carry the same one it is the oldest. What is written as it is asked for goes before what is so but for
+    /// its case.
     pub async fn devices_labelled(
         &self,
         permit: &CanList,
-        label: &str,
+        tag: Tag<'_>,
         values: &[&str],
-    ) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
-        find(&self.db.read, permit.scope(), label, values).await
+    ) -> Result<HashMap<String, TagCarrier>> {
+        find(&self.db.read, permit.scope(), tag, values).await
     }
 
     /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over, and one that has no
@@ -98,29 +147,52 @@ impl Registry {
 pub(crate) async fn find(
     connection: &impl ConnectionTrait,
     scope: &Scope,
-    label: &str,
+    tag: Tag<'_>,
     values: &[&str],
-) -> Result<HashMap<String, (DeviceRef, ProjectId)>> {
+) -> Result<HashMap<String, TagCarrier>> {
     if values.is_empty() {
         return Ok(HashMap::new());
     }
-    let query = Sql::new(
-        "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest \
-         FROM device_labels l JOIN devices d ON d.key = l.device_key \
-         JOIN organizations o ON o.id = d.organization_id WHERE l.label = ?",
-    )
-    .bind(label)
-    .text(" AND l.value")
-    .among(Dialect::of(connection), values)
-    .text(" AND ")
-    .then(within(scope))
-    .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest");
-    let rows = all(connection, query).await?;
-    let found = |row: &Row| -> Result<_> {
+    let mut carried: HashMap<String, Vec<(String, TagCarrier)>> = HashMap::new();
+    for row in all(connection, carriers(Dialect::of(connection), scope, tag, values)).await? {
+        let value = row.text("value")?;
         let device = DeviceRef { id: row.id("id")?, key: row.key("key")? };
-        Ok((row.text("value")?, (device, row.id("project_id")?)))
+        let of_value = carried.entry(tag.case.fold(&value)).or_default();
+        of_value.push((value, TagCarrier::Device(device, row.id("project_id")?)));
+    }
+    let found = |value: &&str| {
+        let carried = carried.get(&tag.case.fold(value))?;
+        let found = match (carried.iter().find(|(written, _)| written == value), carried.as_slice()) {
+            (Some((_, exactly)), _) => *exactly,
+            (None, [(_, only)]) => *only,
+            (None, _) => TagCarrier::Ambiguous,
+        };
+        Some(((*value).to_owned(), found))
     };
-    rows.iter().map(found).collect()
+    Ok(values.iter().filter_map(found).collect())
+}
+
+/// Returns the question for the values that are carried, as they are written, and the oldest device of each.
+fn carriers(dialect: Dialect, scope: &Scope, tag: Tag<'_>, values: &[&str]) -> Sql {
+    let folded: HashSet<String> = values.iter().map(|value| tag.case.fold(value)).collect();
+    let labels = |condition: &str| {
+        let labels = Sql::new("SELECT value, device_key FROM device_labels WHERE label = ? AND ").bind(tag.label);
+        labels.text(condition).among(dialect, &folded)
+    };
+    let found = match tag.case {
+        TagCase::Sensitive => labels("value"),
+        // Each part has an index of its own.
+        TagCase::Insensitive => {
+            labels("value").text(" UNION ALL ").then(labels("value <> lower(value) AND lower(value)"))
+        }
+    };
+    Sql::new(
+        "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest FROM (",
+    )
+    .then(found)
+    .text(") l JOIN devices d ON d.key = l.device_key JOIN organizations o ON o.id = d.organization_id WHERE ")
+    .then(within(scope))
+    .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest")
 }
 
 /// Adds the labels of devices that have none yet.
@@ -190,4 +262,66 @@ fn labels_of(meta: &RawJson) -> Vec<(String, String)> {
         sound.then(|| (name.into_owned(), value))
     });
     labels.take(LABELS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::access::Lineage;
+    use isobar_model::ids::OrganizationId;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::registry::support::OwnDatabase;
+
+    /// The look-up reads an index for each of its parts, and looks at no label besides.
+    async fn values_are_found_along_indexes(registry: &Registry) {
+        let tx = registry.db.begin().await.unwrap();
+        let dialect = Dialect::of(&tx);
+        let (explain, column) = match dialect {
+            Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", "detail"),
+            Dialect::Postgres => ("EXPLAIN (COSTS OFF) ", "QUERY PLAN"),
+        };
+        // Without rows PostgreSQL would rather read them all.
+        let ways = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].iter().filter(|_| dialect == Dialect::Postgres);
+        for way in ways {
+            run(&tx, Sql::new(format!("SET LOCAL enable_{way} = off"))).await.unwrap();
+        }
+        let scope = Scope::Beneath { base: Lineage::new([], OrganizationId(Uuid::from_u128(1))), levels: None };
+        for (case, indexes) in [
+            (TagCase::Sensitive, &["device_labels"][..]),
+            (TagCase::Insensitive, &["device_labels", "device_labels_folded"]),
+        ] {
+            let statement = carriers(dialect, &scope, Tag { label: "eui", case }, &["A", "b"]);
+            let rows = all(&tx, Sql::new(explain).then(statement)).await.unwrap();
+            let plan: Vec<String> = rows.iter().map(|row| row.text(column).unwrap()).collect();
+            let plan = plan.join("\n");
+            for index in indexes {
+                let names = match dialect {
+                    Dialect::Sqlite => [format!("INDEX {index} ("), format!("INDEX sqlite_autoindex_{index}_1 (")],
+                    Dialect::Postgres => [format!("{index} on"), format!("{index}_pkey on")],
+                };
+                assert!(names.iter().any(|name| plan.contains(name.as_str())), "{case:?} {index}:\n{plan}");
+            }
+            assert!(!plan.contains("(label=?)") && !plan.contains("(label = 'eui'::text)\n"), "{case:?}:\n{plan}");
+        }
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn values_are_found_along_indexes_on_sqlite() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = format!("sqlite:{}", folder.path().join("registry.db").display());
+        let registry = Registry::open(&address).await.unwrap();
+        values_are_found_along_indexes(&registry).await;
+        registry.close().await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn values_are_found_along_indexes_on_postgres() {
+        let database = OwnDatabase::new().await;
+        let registry = Registry::open(&database.address).await.unwrap();
+        values_are_found_along_indexes(&registry).await;
+        registry.close().await.unwrap();
+        database.remove().await;
+    }
 }

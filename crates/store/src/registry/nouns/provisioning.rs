@@ -8,7 +8,7 @@ use isobar_model::time::Timestamp;
 
 use super::device_creation::{hold_projects, put};
 use super::devices::NewDevice;
-use super::labels;
+use super::labels::{self, Tag, TagCarrier};
 use super::organizations::{devices_left, hold_organization};
 use super::projects::count_in_projects;
 use crate::error::Result;
@@ -30,6 +30,8 @@ pub enum Provisioned {
     Made(DeviceRef),
     /// Another one carries the tag.
     Known(DeviceRef),
+    /// Several carry the tag in other cases: which of them is meant cannot be told.
+    Ambiguous,
     /// The organization or one above it has all the devices that it may have.
     NoRoom,
     /// Its project is gone.
@@ -46,7 +48,7 @@ impl Registry {
     pub async fn devices_provision(
         &self,
         permit: &CanWrite<OrganizationId>,
-        tag: &str,
+        tag: Tag<'_>,
         wanted: &[NewTagged],
         now: Timestamp,
     ) -> Result<Vec<Provisioned>> {
@@ -70,7 +72,8 @@ impl Registry {
         tx.commit().await?;
         let made: HashMap<_, _> = missing.iter().map(|device| device.id).zip(keys).collect();
         let outcome = |new: &NewTagged| match (known.get(&new.value), made.get(&new.device.id)) {
-            (Some((known, _)), _) => Provisioned::Known(*known),
+            (Some(TagCarrier::Device(known, _)), _) => Provisioned::Known(*known),
+            (Some(TagCarrier::Ambiguous), _) => Provisioned::Ambiguous,
             (None, Some(key)) => Provisioned::Made(DeviceRef { id: new.device.id, key: *key }),
             (None, None) if projects.contains(&new.device.project) => Provisioned::NoRoom,
             (None, None) => Provisioned::NoProject,

@@ -6,7 +6,7 @@ use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, json, may, sees};
 use crate::registry::{
-    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite,
+    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite, TagCarrier,
 };
 
 /// Devices that are reported of at once: more than one statement takes of some kinds.
@@ -29,7 +29,8 @@ fn labelled(label: &str, value: &str) -> DeviceReport {
 }
 
 async fn found(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
-    r.devices_labelled(&given::lists_all(), label, &[value]).await.unwrap().remove(value).map(|(device, _)| device)
+    let found = r.devices_labelled(&given::lists_all(), given::tag(label), &[value]).await.unwrap().remove(value);
+    found.and_then(TagCarrier::device)
 }
 
 /// Everything of a batch is there after it, of each device what was said of it; twice is as good as once.

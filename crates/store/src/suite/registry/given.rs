@@ -21,13 +21,18 @@ use uuid::Uuid;
 use crate::error::StoreError;
 use crate::registry::{
     DeviceChange, DeviceReport, Findings, NewDevice, NewOrganization, NewProject, NewUserRow, Registry, SettingWrite,
-    UserChange,
+    Tag, TagCase, UserChange,
 };
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
 
 static IDS: AtomicU64 = AtomicU64::new(1);
+
+/// A tag whose values are compared as they are written.
+pub fn tag(label: &str) -> Tag<'_> {
+    Tag { label, case: TagCase::Sensitive }
+}
 
 /// A moment so many milliseconds into the scene.
 pub fn at(millis: i64) -> Timestamp {

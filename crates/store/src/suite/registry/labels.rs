@@ -5,7 +5,7 @@ use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
 
 use super::given::{self, at, fetched, json, lists, lists_all, may};
 use crate::error::StoreError;
-use crate::registry::{DeviceReport, NewLabels, NewTagged, Provisioned, Registry};
+use crate::registry::{DeviceReport, NewLabels, NewTagged, Provisioned, Registry, Tag, TagCarrier, TagCase};
 
 fn tagged(project: ProjectId, value: &str) -> NewTagged {
     let mut device = given::new_device(project, value);
@@ -14,11 +14,16 @@ fn tagged(project: ProjectId, value: &str) -> NewTagged {
 }
 
 async fn labelled(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
-    r.devices_labelled(&lists_all(), label, &[value]).await.unwrap().remove(value).map(|(device, _)| device)
+    let found = r.devices_labelled(&lists_all(), given::tag(label), &[value]).await.unwrap().remove(value);
+    found.and_then(TagCarrier::device)
 }
 
 async fn provision(r: &Registry, home: OrganizationId, wanted: &[NewTagged]) -> Vec<Provisioned> {
-    r.devices_provision(&may(home), "eui", wanted, at(1)).await.unwrap()
+    provision_by(r, home, given::tag("eui"), wanted).await
+}
+
+async fn provision_by(r: &Registry, home: OrganizationId, tag: Tag<'_>, wanted: &[NewTagged]) -> Vec<Provisioned> {
+    r.devices_provision(&may(home), tag, wanted, at(1)).await.unwrap()
 }
 
 /// Texts, numbers and truths are labels; a label follows the metadata, whoever changes it.
@@ -66,11 +71,68 @@ pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
         let new = tagged(project, "e1").device;
         made.push(r.device_create(&may(organization), new, at(0)).await.unwrap().reference());
     }
-    let found = async |permit| r.devices_labelled(&permit, "eui", &["e1", "e2"]).await.unwrap();
-    assert_eq!(found(lists_all()).await.into_iter().collect::<Vec<_>>(), [("e1".to_owned(), (made[0], project))]);
-    assert_eq!(found(lists(&top.lineage, None)).await["e1"], (made[1], project));
-    assert_eq!(found(lists(&low.lineage, None)).await["e1"], (made[2], project));
-    assert!(r.devices_labelled(&lists_all(), "eui", &[]).await.unwrap().is_empty());
+    let found = async |permit| r.devices_labelled(&permit, given::tag("eui"), &["e1", "e2"]).await.unwrap();
+    assert_eq!(
+        found(lists_all()).await.into_iter().collect::<Vec<_>>(),
+        [("e1".to_owned(), TagCarrier::Device(made[0], project))]
+    );
+    assert_eq!(found(lists(&top.lineage, None)).await["e1"], TagCarrier::Device(made[1], project));
+    assert_eq!(found(lists(&low.lineage, None)).await["e1"], TagCarrier::Device(made[2], project));
+    assert!(r.devices_labelled(&lists_all(), given::tag("eui"), &[]).await.unwrap().is_empty());
+}
+
+/// A value is found in any case; one that is written as it is asked for goes before others, and among others none is chosen.
+pub async fn tag_is_found_in_any_case(r: &Registry) {
+    let home = given::organization(r, None, "Home").await;
+    let project = given::project(r, home.id, "p").await.id;
+    let mut made = Vec::new();
+    for value in ["70B3D57E", "aa01", "AA01", "cd", "CD", "CD", "ÄB"] {
+        made.push(r.device_create(&may(home.id), tagged(project, value).device, at(0)).await.unwrap().reference());
+    }
+    let values = ["70b3d57e", "70B3d57E", "70B3D57E", "aa01", "AA01", "Aa01", "CD", "cD", "Äb", "äB", "none"];
+    let found = async |case| {
+        let tag = Tag { label: "eui", case };
+        let found = r.devices_labelled(&lists(&home.lineage, None), tag, &values).await.unwrap();
+        values.map(|value| found.get(value).copied())
+    };
+    let one = |place: usize| Some(TagCarrier::Device(made[place], project));
+    let several = Some(TagCarrier::Ambiguous);
+    assert_eq!(
+        found(TagCase::Insensitive).await,
+        [one(0), one(0), one(0), one(1), one(2), several, one(4), several, one(6), None, None]
+    );
+    assert_eq!(
+        found(TagCase::Sensitive).await,
+        [None, None, one(0), one(1), one(2), None, one(4), None, None, None, None]
+    );
+    // It follows the label.
+    let mut change = given::unchanged(&fetched(r, made[0]).await);
+    change.meta = Some(json(r#"{"eui":"70B3D57F"}"#));
+    r.device_update(&may(made[0]), &change, at(1)).await.unwrap();
+    assert_eq!(found(TagCase::Insensitive).await[..3], [None, None, None]);
+}
+
+/// Whatever the case in which it is heard of, and however many hear of it at once, a device is made once.
+pub async fn tag_in_any_case_is_provisioned_once(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let project = given::project(r, home, "p").await.id;
+    let tag = Tag { label: "eui", case: TagCase::Insensitive };
+    let tasks: Vec<_> = (0..20)
+        .map(|turn| {
+            let (r, value) = (r.clone(), ["70b3d57e", "70B3D57E", "70B3d57e"][turn % 3]);
+            tokio::spawn(async move { provision_by(&r, home, tag, &[tagged(project, value)]).await })
+        })
+        .collect();
+    let mut made = 0;
+    for task in tasks {
+        made += task.await.unwrap().iter().filter(|made| matches!(made, Provisioned::Made(_))).count();
+    }
+    assert_eq!((made, given::refetched(r, home).await.device_count), (1, 1));
+    for value in ["ab", "AB"] {
+        r.device_create(&may(home), tagged(project, value).device, at(0)).await.unwrap();
+    }
+    let several = provision_by(r, home, tag, &[tagged(project, "Ab")]).await;
+    assert_eq!(several, [Provisioned::Ambiguous]);
 }
 
 /// What is missing is added, what is set is set, what is neither stays; who has it all is not touched.
@@ -125,7 +187,7 @@ pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
     assert_eq!(given::refetched(r, low.id).await.device_count, 4);
     assert_eq!(given::refetched(r, top.id).await.device_count, 5);
     assert_eq!(r.device_list(&lists_all(), &given::search("e3")).await.unwrap().total, 1);
-    let nowhere = r.devices_provision(&may(OrganizationId(given::uuid())), "eui", &wanted, at(1)).await;
+    let nowhere = r.devices_provision(&may(OrganizationId(given::uuid())), given::tag("eui"), &wanted, at(1)).await;
     assert!(matches!(nowhere, Err(StoreError::Gone("organization"))));
 }
 

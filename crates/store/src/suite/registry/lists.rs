@@ -244,7 +244,7 @@ pub async fn all_devices_beneath_are_told(r: &Registry) {
     };
     let wanted: Vec<_> = (0..2_100).map(tagged).collect();
     let mut devices = Vec::new();
-    for made in r.devices_provision(&may(large.id), "tag", &wanted, at(0)).await.unwrap() {
+    for made in r.devices_provision(&may(large.id), given::tag("tag"), &wanted, at(0)).await.unwrap() {
         let Provisioned::Made(device) = made else { panic!("{made:?}") };
         devices.push((large.lineage.clone(), device));
     }

@@ -104,7 +104,7 @@ pub async fn projects_count_their_devices_whoever_comes_and_goes(r: &Registry) {
             r.devices_create(&[NewDevices { permit: may(home), devices }], at(1)).await.unwrap();
             given::device(r, home, first, "g").await;
             let tagged = NewTagged { value: format!("{round} {number}"), device: given::new_device(second, "h") };
-            r.devices_provision(&may(home), "eui", &[tagged], at(1)).await.unwrap();
+            r.devices_provision(&may(home), given::tag("eui"), &[tagged], at(1)).await.unwrap();
         });
         let designs = (0..4_u32).map(|number| async move {
             designs(r, projects[number as usize % 2], &[("tick", 1 + number)], 1).await;
