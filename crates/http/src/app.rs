@@ -199,6 +199,7 @@ impl Verb {
             Verb::Get => MethodFilter::GET,
             Verb::Post => MethodFilter::POST,
             Verb::Put => MethodFilter::PUT,
+            Verb::Patch => MethodFilter::PATCH,
             Verb::Delete => MethodFilter::DELETE,
         }
     }
@@ -212,7 +213,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
     let named = ["api_auth_token", "cloud", "idempotency-key", "last-event-id"].map(HeaderName::from_static);
     let standard = [AUTHORIZATION, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, REQUEST_ID];
     let layer = CorsLayer::new()
-        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::DELETE])
+        .allow_methods([Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE])
         .allow_headers(named.into_iter().chain(standard).collect::<Vec<_>>())
         .expose_headers([ETAG, RETRY_AFTER, REQUEST_ID, RATE_LIMIT, RATE_REMAINING, RATE_RESET]);
     if origins.iter().any(|origin| origin == "*") {

@@ -24,6 +24,8 @@ pub enum Verb {
     Post,
     /// PUT.
     Put,
+    /// PATCH.
+    Patch,
     /// DELETE.
     Delete,
 }
@@ -35,6 +37,7 @@ impl Verb {
             Verb::Get => "GET",
             Verb::Post => "POST",
             Verb::Put => "PUT",
+            Verb::Patch => "PATCH",
             Verb::Delete => "DELETE",
         }
     }
@@ -196,7 +199,7 @@ pub fn table() -> Vec<RouteRow> {
 }
 
 use RouteAccess::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
-use Verb::{Delete, Get, Post, Put};
+use Verb::{Delete, Get, Patch, Post, Put};
 
 #[rustfmt::skip]
 const TABLE: &[RouteRow] = &[
@@ -281,6 +284,8 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/{id}",                      UserOrDevice, Some(Action::DeviceRead),        by!(devices::device_fetch)),
     row(Put,    "/v2/devices/{id}",                      User,         Some(Action::DeviceUpdate),      by!(devices::device_update)),
     row(Delete, "/v2/devices/{id}",                      User,         Some(Action::DeviceDelete),      by!(devices::device_delete)),
+    row(Patch,  "/v2/devices/{id}/meta",                 User,         Some(Action::DeviceUpdate),      by!(devices::meta_update)),
+    row(Post,   "/v2/devices/meta",                      User,         Some(Action::DeviceUpdate),      by!(devices::metas_update)),
     row(Post,   "/v2/devices/{id}/token",                User,         Some(Action::DeviceTokenRotate), by!(devices::device_token_rotate)),
     row(Get,    "/v2/devices/{id}/image",                     User,         Some(Action::DeviceRead),        by!(images::image_posted::<DeviceId>)),
     row(Post,   "/v2/devices/{id}/image",                     User,         Some(Action::DeviceUpdate),      by!(images::device_image_set)),

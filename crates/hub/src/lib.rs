@@ -73,6 +73,7 @@ pub use resources::buckets::{
 };
 pub use resources::data::{StorageElement, StorageList};
 pub use resources::device_creation::CreationOutcome;
+pub use resources::device_labels::LabelsOutcome;
 pub use resources::device_selection::{DeviceExport, SummaryView};
 pub use resources::devices::{DeviceView, LastChoice, LastRead};
 pub use resources::dry_runs::DryRun;

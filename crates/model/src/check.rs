@@ -307,6 +307,11 @@ impl<'a> Input<'a> {
         is_sound.then_some(number)
     }
 
+    /// An object that may be left out, but not be null.
+    pub fn object(&mut self, name: &str) -> Option<&'a Json<'a>> {
+        self.of_kind(name, "an object", object)
+    }
+
     /// An object, kept as it is, that may be left out, cleared or set.
     pub fn object_patch(&mut self, name: &str) -> Patch<RawJson> {
         self.patch(name, "an object", object).map(RawJson::from)

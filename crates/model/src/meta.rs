@@ -1,6 +1,9 @@
 //! A device's metadata: an object of labels, and how many and how large they may be (contract: The project design).
 
-use crate::json::{Json, RawJson};
+use crate::check::{Faults, Input, body_items};
+use crate::error::Result;
+use crate::json::{Json, RawJson, merge_patch};
+use crate::setting::BULK_ITEMS_MAX;
 
 /// Most bytes of a device's metadata, as it is kept.
 pub const META_BYTES_MAX: usize = 64 << 10;
@@ -36,9 +39,93 @@ impl MetaSize {
     }
 }
 
+/// A JSON merge patch of a device's metadata (contract: Mended and added in the third round, Labels one by one).
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetaPatch(RawJson);
+
+impl MetaPatch {
+    /// Reads a body, which must be an object.
+    pub fn read(body: &Json<'_>) -> Result<Self> {
+        Input::body(body).map(|_| Self(body.into()))
+    }
+
+    /// Applies the patch to metadata.
+    ///
+    /// # Errors
+    /// What metadata may hold at most, if it would become larger than it may.
+    pub fn over(&self, meta: &RawJson) -> std::result::Result<RawJson, &'static str> {
+        let patched = merge_patch(meta, &self.0.tree());
+        match MetaSize::of(&patched).exceeds(MetaSize::of(meta)) {
+            None => Ok(patched),
+            Some(most) => Err(most),
+        }
+    }
+
+    /// Returns true if the patch sets or removes this label.
+    pub fn names(&self, label: &str) -> bool {
+        self.0.tree().get(label).is_some()
+    }
+}
+
+/// One item of a bulk change of labels.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetaItem {
+    /// The device, as it was named.
+    pub device: String,
+    /// Changes to its metadata.
+    pub patch: MetaPatch,
+}
+
+impl MetaItem {
+    /// Reads the body of a bulk change: an array of `{deviceId, meta}`.
+    pub fn read_all(tree: &Json<'_>) -> Result<Vec<MetaItem>> {
+        let mut faults = Faults::new();
+        let mut items = Vec::new();
+        for (index, item) in body_items(tree, BULK_ITEMS_MAX, "items")?.iter().enumerate() {
+            let path = format!("[{index}]");
+            let Json::Object(_) = item else {
+                faults.add(path, format!("must be an object, not {}", item.kind()));
+                continue;
+            };
+            let mut input = Input::item(item, &path);
+            let device = input.required_text("deviceId", 0, usize::MAX);
+            input.require("meta");
+            let meta = input.object("meta").unwrap_or(&Json::Null).into();
+            if let Some(item) = faults.gather(input.unless_any(MetaItem { device, patch: MetaPatch(meta) }))? {
+                items.push(item);
+            }
+        }
+        faults.unless_any(items)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
+    use crate::json::parse;
+
+    #[test]
+    fn patch_that_makes_metadata_too_large_is_refused() {
+        let patch = |text: &str| MetaPatch::read(&parse(text).unwrap()).unwrap();
+        let meta = |text: String| RawJson::check(text.into()).unwrap();
+        let full = meta(format!(r#"{{"a":"{}"}}"#, "x".repeat(META_BYTES_MAX - 8)));
+        assert_eq!(patch(r#"{"b":1}"#).over(&full), Err("at most 65536 bytes"));
+        assert_eq!(patch(r#"{"b":1,"a":null}"#).over(&full).unwrap().text(), r#"{"b":1}"#);
+        // What was larger before may stay as large.
+        let over = meta(format!(r#"{{"a":"{}","b":1}}"#, "x".repeat(META_BYTES_MAX)));
+        assert!(patch(r#"{"b":2}"#).over(&over).is_ok() && patch(r#"{"b":23}"#).over(&over).is_err());
+        assert!(patch(r#"{"b":{}}"#).names("b") && !patch(r#"{"b":{"a":1}}"#).names("a"));
+    }
+
+    #[test]
+    fn bulk_item_without_an_object_is_named() {
+        let body = r#"[{"deviceId":"d","meta":{"a":null}},{},7,{"deviceId":1,"meta":null},{"deviceId":"d","meta":[]}]"#;
+        let Err(Error::Invalid(faults)) = MetaItem::read_all(&parse(body).unwrap()) else { panic!("no faults") };
+        let fields: Vec<_> = faults.iter().map(|fault| fault.field.as_str()).collect();
+        assert_eq!(fields, ["[1].deviceId", "[1].meta", "[2]", "[3].deviceId", "[3].meta", "[4].meta"]);
+        assert!(MetaPatch::read(&parse("[]").unwrap()).is_err() && MetaPatch::read(&parse("null").unwrap()).is_err());
+    }
 
     #[test]
     fn what_is_too_large_may_stay_and_may_not_grow() {

@@ -7,7 +7,9 @@ use std::marker::PhantomData;
 use isobar_model::device::{LISTED_PROTOCOL_CHARACTERS_MAX, PROTOCOLS_MAX, StreetAddress};
 use isobar_model::role::Role;
 use isobar_model::setting::BULK_ITEMS_MAX;
-use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type,
+};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -317,6 +319,31 @@ pub(super) struct DeviceInput {
 
 /// Devices to be created, each of which is checked by itself. At most 5 MiB in all.
 pub(super) type DeviceInputs = ListOf<DeviceInput, BULK_ITEMS_MAX>;
+
+/// A JSON merge patch of a device's metadata (RFC 7396).
+pub(super) struct MetaPatch;
+
+impl PartialSchema for MetaPatch {
+    fn schema() -> RefOr<Schema> {
+        let free = AdditionalProperties::FreeForm(true);
+        let any = ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(free));
+        any.description(Some("Labels to set; null removes one, objects are merged in turn.")).into()
+    }
+}
+
+impl ToSchema for MetaPatch {}
+
+/// Changes to the labels of one device.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct MetaItem {
+    /// The device. One that is unknown or out of reach is an error of the item.
+    device_id: String,
+    meta: MetaPatch,
+}
+
+/// Changes to the labels of many devices.
+pub(super) type MetaItems = ListOf<MetaItem, BULK_ITEMS_MAX>;
 
 /// A list of at most so many items.
 pub(super) struct ListOf<T, const MOST: usize>(PhantomData<T>);

@@ -117,14 +117,15 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     }
     if let Some(shape) = said.body {
         let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
+        let kinds = said.body_types.iter();
         // What the operator allows otherwise is in no document.
         let says = match row.access.body_bytes_max(usize::MAX) {
             usize::MAX => None,
             most => Some(format!("At most {most} bytes.")),
         };
         let body = RequestBodyBuilder::new().description(says).required(Some(Required::True));
-        let body = body.content(said.body_type, body_content).build();
-        operation = operation.request_body(Some(body));
+        let body = kinds.fold(body, |body, kind| body.content(*kind, body_content.clone()));
+        operation = operation.request_body(Some(body.build()));
     }
     for success in said.successes {
         let (status, mut response) = succeeded(*success, schemas);
@@ -287,6 +288,7 @@ impl Verb {
             Verb::Get => HttpMethod::Get,
             Verb::Post => HttpMethod::Post,
             Verb::Put => HttpMethod::Put,
+            Verb::Patch => HttpMethod::Patch,
             Verb::Delete => HttpMethod::Delete,
         }
     }

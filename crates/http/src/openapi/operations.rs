@@ -6,20 +6,24 @@ use utoipa::openapi::{Ref, RefOr};
 
 use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
-    AccountName, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login, NewUser,
-    OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage, UserCreation, UserInput,
+    AccountName, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login, MetaItems,
+    MetaPatch, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage,
+    UserCreation, UserInput,
 };
 use super::event_bodies::BatchEvents;
 use super::parameters::*;
 use super::setting_bodies::{DeviceIds, SettingItems, SettingValue};
 use super::webhook::WEBHOOK;
 use crate::problem::ErrorBody;
+use crate::request::MERGE_PATCH_TYPE;
 use crate::resources::about::AboutJson;
 use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
-use crate::resources::devices::{DeviceJson, DeviceSummaryJson, DevicesOutcomeJson, NewDeviceJson, TokenJson};
+use crate::resources::devices::{
+    DeviceJson, DeviceSummaryJson, DevicesOutcomeJson, LabelsOutcomeJson, NewDeviceJson, TokenJson,
+};
 use crate::resources::dry_runs::DryRunJson;
 use crate::resources::event_batches::BatchJson;
 use crate::resources::events::{EventJson, IdJson};
@@ -32,7 +36,7 @@ use crate::resources::specifications::{SpecificationJson, SpecificationVersionJs
 use crate::resources::users::{ApiKeyJson, NewApiKeyJson, UserJson};
 use crate::resources::values::AnyJson;
 use crate::resources::webhook::WebhookAnswer;
-use crate::routes::Verb::{self, Delete, Get, Post, Put};
+use crate::routes::Verb::{self, Delete, Get, Patch, Post, Put};
 
 /// The schemas of the document, by name.
 pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
@@ -69,19 +73,25 @@ pub(super) struct Operation {
     pub summary: &'static str,
     pub parameters: &'static [Param],
     pub body: Option<Shape>,
-    /// What the body says that it is.
-    pub body_type: &'static str,
+    /// What the body may say that it is.
+    pub body_types: &'static [&'static str],
     pub successes: &'static [Success],
 }
 
 use Success::{Array, Empty, Json, JsonOr, Other, Page, PageOr};
 
 /// `operation!(tag, method path, summary, [parameters], body, [successes])`
-/// A body that is no JSON: `text <shape>` in the place of the body.
+/// A body that is no JSON: `text <shape>` in the place of the body; a JSON merge patch, or many: `merge <shape>`.
 macro_rules! operation {
     ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], text $body:expr, [$($success:expr),*]) => {
         Operation {
-            body_type: "text/plain",
+            body_types: &["text/plain"],
+            ..operation!($tag, $method $path, $summary, [$($parameter),*], Some($body), [$($success),*])
+        }
+    };
+    ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], merge $body:expr, [$($success:expr),*]) => {
+        Operation {
+            body_types: &["application/json", MERGE_PATCH_TYPE],
             ..operation!($tag, $method $path, $summary, [$($parameter),*], Some($body), [$($success),*])
         }
     };
@@ -93,7 +103,7 @@ macro_rules! operation {
             summary: $summary,
             parameters: &[$($parameter),*],
             body: $body,
-            body_type: "application/json",
+            body_types: &["application/json"],
             successes: &[$($success),*],
         }
     };
@@ -217,6 +227,10 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID], None, [Page(200, of::<DeviceLocationJson>)]),
     operation!("devices", Get "/v2/devices/{id}", "Fetch a device", [LAST_VALUES], None, [Json(200, of::<DeviceJson>)]),
     operation!("devices", Put "/v2/devices/{id}", "Update a device", [LAST_VALUES], Some(of::<DeviceInput>), [Json(200, of::<DeviceJson>)]),
+    operation!("devices", Patch "/v2/devices/{id}/meta", "Change labels of a device one by one: null removes one, what is not named stays",
+        [LAST_VALUES], merge of::<MetaPatch>, [Json(200, of::<DeviceJson>)]),
+    operation!("devices", Post "/v2/devices/meta", "Change labels of many devices, each item by itself",
+        [], merge of::<MetaItems>, [Json(200, of::<LabelsOutcomeJson>)]),
     operation!("devices", Delete "/v2/devices/{id}", "Delete a device with everything it said", [], None, [Empty(204)]),
     operation!("devices", Post "/v2/devices/{id}/token", "Issue a new device token, which ends the old one",
         [], None, [Json(201, of::<TokenJson<'static>>)]),
@@ -271,7 +285,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         summary: "Take a third party's payload: devices are provisioned, events are processed; with debug the answer tells how",
         parameters: &WEBHOOK,
         body: Some(of::<AnyButNull>),
-        body_type: "application/json",
+        body_types: &["application/json"],
         successes: &[Json(200, of::<WebhookAnswer>)],
     },
     operation!("events", Get "/v2/events/cloud", "Read the cloud-event queue, oldest first",

@@ -32,6 +32,9 @@ pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
 /// Refresh cookies of one call that are looked at; further ones are passed over.
 const REFRESH_COOKIES_MAX: usize = 32;
 
+/// The content type of a JSON merge patch (RFC 7396).
+pub(crate) const MERGE_PATCH_TYPE: &str = "application/merge-patch+json";
+
 /// A call that was admitted.
 pub(crate) struct Call {
     pub state: Arc<ServerState>,
@@ -158,6 +161,19 @@ impl Call {
         self.collected(limit).await
     }
 
+    /// Its JSON merge patch, or many of them, as `read` makes them out: said to be that, or JSON.
+    pub async fn merge_patch<T: Send + 'static>(
+        &mut self,
+        read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
+        if !is_json(&self.head.headers) && !is_of_type(&self.head.headers, MERGE_PATCH_TYPE.as_bytes()) {
+            let wanted = format!("must have the content type {MERGE_PATCH_TYPE} or application/json");
+            return Err(Error::invalid("body", wanted).into());
+        }
+        let bytes = self.collected(self.body_bytes_max).await?;
+        self.parsed(bytes, read).await
+    }
+
     async fn collected(&mut self, limit: usize) -> Result<Bytes, Problem> {
         let (time, memory) = (self.state.settings.transfer_time, &self.state.body_memory);
         let limits = BodyLimits { bytes_max: limit, time, memory, tenant: self.principal.tenant() };
@@ -179,6 +195,15 @@ impl Call {
         read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Problem> {
         let bytes = self.json_bytes_up_to(limit).await?;
+        self.parsed(bytes, read).await
+    }
+
+    /// A body, as `read` makes it out; on another thread if it is long.
+    async fn parsed<T: Send + 'static>(
+        &mut self,
+        bytes: Bytes,
+        read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Problem> {
         let length = bytes.len();
         let read = move || {
             let text = std::str::from_utf8(&bytes)

@@ -19,7 +19,7 @@ pub(crate) mod query;
 mod transfer;
 
 pub(crate) use body::{RequestBody, drain};
-pub(crate) use call::{Call, REFRESH_COOKIE, after, both, credentials, path_parameters};
+pub(crate) use call::{Call, MERGE_PATCH_TYPE, REFRESH_COOKIE, after, both, credentials, path_parameters};
 pub(crate) use client::{Client, ClientSocket};
 pub use forwarded::{BadNetwork, Network};
 pub(crate) use forwarded::{client_behind, is_trusted};

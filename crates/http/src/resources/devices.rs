@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{ActiveDevices, CreationOutcome, DeviceView, SummaryView};
+use isobar_hub::{ActiveDevices, CreationOutcome, DeviceView, LabelsOutcome, SummaryView};
 use isobar_model::access::Action;
 use isobar_model::device::{Device, DeviceInput, StreetAddress};
 use isobar_model::error::Error;
 use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, ProjectId};
+use isobar_model::meta::{MetaItem, MetaPatch};
 use isobar_model::secret::Secret;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,6 +18,7 @@ use utoipa::ToSchema;
 use super::data::LastValuesJson;
 use super::device_csv;
 use super::export::ValuesFormat;
+use super::settings::ItemErrorJson;
 use super::values::{Id, Raw, Time};
 use super::words::StatusText;
 use crate::request::{Call, after, both};
@@ -115,6 +117,29 @@ pub(crate) async fn device_update(call: &mut Call) -> Answer {
     let input = after(call.hub().allow_device(&call.principal, id, Action::DeviceUpdate), body).await?;
     let last = call.query().last_values();
     response::in_parts(written(call.hub().device_update(call.caller()?, id, input, last).await?)?).await
+}
+
+pub(crate) async fn meta_update(call: &mut Call) -> Answer {
+    let id: DeviceId = call.id("id", "device")?;
+    let body = call.merge_patch(MetaPatch::read).await;
+    let patch = after(call.hub().allow_device(&call.principal, id, Action::DeviceUpdate), body).await?;
+    let last = call.query().last_values();
+    response::in_parts(written(call.hub().meta_update(call.caller()?, id, patch, last).await?)?).await
+}
+
+pub(crate) async fn metas_update(call: &mut Call) -> Answer {
+    let body = call.merge_patch(MetaItem::read_all).await;
+    let items = after(call.hub().allow(call.caller()?, Action::DeviceUpdate), body).await?;
+    let LabelsOutcome { changed, errors } = call.hub().metas_update(call.caller()?, items).await?;
+    let errors: Vec<_> = errors.into_iter().map(|message| ItemErrorJson { message }).collect();
+    let (hub, caller) = (call.hub().clone(), Arc::new(call.caller()?.clone()));
+    // One by one: all together their labels may be 640 MiB.
+    let devices = stream::iter(changed).then(move |id| {
+        let (hub, caller) = (hub.clone(), Arc::clone(&caller));
+        async move { hub.device_changed_now(&caller, id).await }
+    });
+    let devices = devices.filter_map(|device| ready(device.transpose()));
+    response::outcome_as_read(devices, DeviceJson::from, &errors).await
 }
 
 pub(crate) async fn device_delete(call: &mut Call) -> Answer {
@@ -287,6 +312,17 @@ pub(crate) struct CreatedItemJson {
     id: Option<Id>,
     /// Its token, which is shown this once; null of a test.
     token: Option<String>,
+}
+
+/// What came of a bulk change of labels.
+#[derive(ToSchema)]
+#[schema(as = LabelsOutcome)]
+#[expect(dead_code, reason = "a shape for the document: the devices are read as they are written")]
+pub(crate) struct LabelsOutcomeJson {
+    /// The devices of the items that were changed, in the order of their items, as they are now.
+    data: Vec<DeviceJson>,
+    /// The items that failed; the others were changed all the same.
+    errors: Vec<ItemErrorJson>,
 }
 
 /// Why an item made no device.

@@ -155,7 +155,7 @@ impl From<DeviceSetting> for DeviceSettingJson {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ItemError)]
 pub(crate) struct ItemErrorJson {
-    message: String,
+    pub message: String,
 }
 
 /// What came of a bulk change.

@@ -185,6 +185,18 @@ where
 /// written as they are read.
 pub(crate) async fn outcome<T, V: Serialize>(
     data: Vec<T>,
+    view: impl FnMut(T) -> V + Send + 'static,
+    errors: &impl Serialize,
+) -> Answer
+where
+    T: Send + 'static,
+{
+    outcome_as_read(stream::iter(data.into_iter().map(Ok)), view, errors).await
+}
+
+/// The same where the data are read only as they are written.
+pub(crate) async fn outcome_as_read<T, V: Serialize>(
+    data: impl Stream<Item = Result<T, Error>> + Send + 'static,
     mut view: impl FnMut(T) -> V + Send + 'static,
     errors: &impl Serialize,
 ) -> Answer
@@ -195,7 +207,7 @@ where
     serde_json::to_writer(&mut end, errors).map_err(Error::internal)?;
     end.push(b'}');
     let write = move |item: T, out: &mut Vec<u8>| serde_json::to_writer(out, &view(item)).map_err(Error::internal);
-    list::within(b"{\"data\":[".to_vec(), stream::iter(data.into_iter().map(Ok)), write, end).await
+    list::within(b"{\"data\":[".to_vec(), data, write, end).await
 }
 
 /// 200 with the pagination envelope around a page of items that write themselves. `held` is dropped when the last of them is

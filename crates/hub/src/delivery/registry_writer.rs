@@ -91,15 +91,19 @@ impl Delivery {
         Ok(self.env.telemetry().sync().await?)
     }
 
-    /// Somebody has written all labels of a device anew: those that are parked are dropped. Durable when this returns.
-    pub(crate) async fn drop_parked_labels(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
+    /// Drops parked labels of a device that `is_dropped` names, for somebody has written others. Durable when this returns.
+    pub(crate) async fn drop_parked_labels(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        is_dropped: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<()> {
         let device = *permit.target();
         if !self.outbox.has_parked_labels(device.key) {
             return Ok(());
         }
         let number = || self.env.telemetry().outbox_number();
         let mut drop_labels = |_: &dyn Memory| {
-            let outbox = self.outbox.drop_parked_labels(device, &number);
+            let outbox = self.outbox.drop_parked_labels(device, is_dropped, &number);
             Commit { outbox, ..Commit::default() }
         };
         self.env.telemetry().run(permit, None, self.env.now(), &mut drop_labels).await?;

@@ -371,13 +371,22 @@ impl OutboxQueue {
         self.in_hand_since = None;
     }
 
-    /// Drops labels of a device that are parked: a person has written others. The changes for the store.
-    pub fn drop_parked_labels(&mut self, device: DeviceRef, number: &dyn Fn() -> u64) -> Vec<OutboxChange> {
+    /// Drops those labels of a device that are parked and that `is_dropped` says are: a person has written others. The changes
+    /// for the store.
+    pub fn drop_parked_labels(
+        &mut self,
+        device: DeviceRef,
+        is_dropped: &dyn Fn(&str) -> bool,
+        number: &dyn Fn() -> u64,
+    ) -> Vec<OutboxChange> {
         let Some(of) = self.devices.get_mut(&device.key) else { return Vec::new() };
-        let Some(mut report) = of.report.take_if(|report| report.faults.is_parked()) else { return Vec::new() };
+        let loses = |report: &mut Report| {
+            report.faults.is_parked() && report.found.report.meta.iter().any(|(label, _)| is_dropped(label))
+        };
+        let Some(mut report) = of.report.take_if(loses) else { return Vec::new() };
         let (mut more, less) = (OutboxSize::default(), report.size());
         let mut found = (*report.found).clone();
-        found.report.meta.clear();
+        found.report.meta.retain(|(label, _)| !is_dropped(label));
         let mut changes = Vec::new();
         let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
         if found.report != Default::default() {

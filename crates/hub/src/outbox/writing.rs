@@ -195,8 +195,14 @@ impl Outbox {
         self.queue.lock().of(device).is_some_and(DeviceQueue::has_parked_labels)
     }
 
-    /// Drops labels of a device that are parked, to be called while it is locked; the changes for the store.
-    pub(crate) fn drop_parked_labels(&self, device: DeviceRef, number: &dyn Fn() -> u64) -> Vec<OutboxChange> {
-        self.queue.lock().drop_parked_labels(device, number)
+    /// Drops parked labels of a device that `is_dropped` names, to be called while the device is locked; the changes for the
+    /// store.
+    pub(crate) fn drop_parked_labels(
+        &self,
+        device: DeviceRef,
+        is_dropped: &dyn Fn(&str) -> bool,
+        number: &dyn Fn() -> u64,
+    ) -> Vec<OutboxChange> {
+        self.queue.lock().drop_parked_labels(device, is_dropped, number)
     }
 }

@@ -30,7 +30,7 @@ const LISTS_AT_ONCE: usize = 4;
 const LISTS_MAX: usize = 1_024;
 const LISTS_OF_ONE_MAX: usize = 512;
 /// Times that a change of a device is decided, each on where it was just before; beyond, 503.
-const DECISIONS_MAX: usize = 16;
+pub(super) const DECISIONS_MAX: usize = 16;
 
 /// The slots of lists.
 pub(crate) fn listing_jobs() -> BoundedJobs {
@@ -156,7 +156,7 @@ impl Hub {
     }
 
     /// Adds what the registry does not know: last values, and activity that is not written yet.
-    async fn with_last(
+    pub(super) async fn with_last(
         &self,
         mut device: Device,
         entry: Option<&DeviceEntry>,
@@ -237,7 +237,7 @@ impl Hub {
             self.0.usage.unsettle();
         }
         if names_labels {
-            self.0.delivery.drop_parked_labels(permit).await?;
+            self.0.delivery.drop_parked_labels(permit, &|_| true).await?;
         }
         Ok(Some(device))
     }

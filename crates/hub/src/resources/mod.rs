@@ -6,6 +6,7 @@ pub(crate) mod bucket_rows;
 pub(crate) mod buckets;
 pub(crate) mod data;
 pub(crate) mod device_creation;
+pub(crate) mod device_labels;
 pub(crate) mod device_selection;
 pub(crate) mod devices;
 pub(crate) mod dry_runs;

@@ -391,8 +391,9 @@ impl Hub {
             });
             self.registry().devices_label(permits, labels, self.now()).await?;
         }
+        let is_set: HashSet<&str> = labels.set.iter().map(|(label, _)| label.as_str()).collect();
         for permit in &permits {
-            self.0.delivery.drop_parked_labels(permit).await?;
+            self.0.delivery.drop_parked_labels(permit, &|label| is_set.contains(label)).await?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ mod number;
 mod order;
 mod parse;
 mod parts;
+mod patch;
 mod scan;
 
 use std::borrow::Cow;
@@ -22,6 +23,7 @@ pub use number::{Number, compare_numbers};
 pub use order::{Rank, compare, equal};
 pub use parse::{JsonFault, parse};
 pub use parts::{member_bytes, with_members};
+pub use patch::merge_patch;
 pub use scan::{Step, find, number};
 
 /// Deepest nesting of arrays and objects that a payload may have.

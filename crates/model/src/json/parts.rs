@@ -29,7 +29,8 @@ pub fn member_bytes(name: &str, value: &RawJson) -> usize {
     quoted(name).len() + value.bytes().len() + 2
 }
 
-fn quoted(name: &str) -> String {
+/// A name as it is written in an object.
+pub(super) fn quoted(name: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 2);
     write_string(name, &mut text);
     String::from_utf8(text).unwrap_or_default()
@@ -100,6 +101,20 @@ impl<'p> Parts<'p> {
     /// The member there, if it is not lost.
     fn present(&self, at: Option<usize>) -> Option<&Member<'p>> {
         self.list.get(at?).map(|(_, member)| member).filter(|member| member.turn.is_some())
+    }
+
+    /// How the value of a member was written.
+    pub fn value(&self, name: &str) -> Option<&'p str> {
+        self.present(self.places.find(&self.list, name)).map(|member| member.value)
+    }
+
+    /// Removes the member with a name that is written like that.
+    pub fn remove(&mut self, key: &str) {
+        let at = self.places.find(&self.list, &name_of(key));
+        self.bytes -= self.present(at).map_or(0, Member::bytes);
+        if let Some(at) = at {
+            self.lose(at);
+        }
     }
 
     fn push(&mut self, name: Cow<'p, str>, member: Member<'p>) {

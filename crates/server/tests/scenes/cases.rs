@@ -237,6 +237,8 @@ impl<'a> Things<'a> {
             ("POST", "/v2/devices/bulk") => (Some(json!([new_device()])), 200),
             ("GET", "/v2/devices/{id}") => (None, 200),
             ("PUT", "/v2/devices/{id}") => (new_device(), 200),
+            ("PATCH", "/v2/devices/{id}/meta") => (Some(json!({"room": "cellar"})), 200),
+            ("POST", "/v2/devices/meta") => (Some(json!([{"deviceId": fridge.id, "meta": {"room": "cellar"}}])), 200),
             ("DELETE", "/v2/devices/{id}") => (None, 204),
             ("POST", "/v2/devices/{id}/token") => (None, 201),
             (_, "/v2/devices/{id}/image" | "/v2/devices/{id}/image.png") => {

@@ -37,6 +37,7 @@ mod hosts;
 mod images;
 mod interrupted_batches;
 mod intervals;
+mod labels;
 mod letters;
 mod locations;
 mod long_lists;

@@ -27,7 +27,7 @@ pub use nouns::device_creation::{DeviceCreation, DevicesLeft, NewDevices};
 pub use nouns::devices::NewDevice;
 pub use nouns::findings::{DeviceReport, Findings};
 pub use nouns::images::{NewImage, Pictured, Png};
-pub use nouns::labels::{NewLabels, Tag, TagCarrier, TagCase};
+pub use nouns::labels::{MetaChange, MetaChanged, NewLabels, Tag, TagCarrier, TagCase};
 pub use nouns::letters::{LetterBounds, LetterKind, NewLetter};
 pub use nouns::nonces::Purpose;
 pub use nouns::notices::{Recipient, SpreadStep, Spreading};

@@ -155,6 +155,7 @@ macro_rules! registry_scenes {
             a_device_is_found_by_its_labels
             the_oldest_device_of_a_label_is_meant
             labels_are_given_to_many_devices_at_once
+            labels_are_patched_where_the_device_is
             a_tag_is_provisioned_where_nobody_carries_it
             provisioning_ends_where_there_is_no_room
             a_tag_is_provisioned_once

@@ -182,6 +182,30 @@ async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
 }
 
 #[tokio::test]
+async fn parked_label_ends_when_a_person_changes_that_one() {
+    let stage = Stage::set().await;
+    let device = stage.device(LABELS).await;
+    refuses(&stage, &device).await;
+    stage.posts(&device, "1").await;
+    for _ in 0..PARKED_AFTER {
+        stage.hub.0.delivery.work_off_now().await.unwrap();
+    }
+    stage.takes_again().await;
+    let patch = async |text: &str| {
+        let patch = isobar_model::meta::MetaPatch::read(&isobar_model::json::parse(text).unwrap()).unwrap();
+        stage.hub.meta_update(&stage.admin, device.id, patch, crate::LastChoice::None).await.unwrap();
+        stage.shows(&device).await.meta.text().to_owned()
+    };
+    // What the design has found out of another label still counts.
+    assert_eq!(patch(r#"{"own":true}"#).await, r#"{"own":true,"n":1}"#);
+    assert_eq!(patch(r#"{"n":7}"#).await, r#"{"own":true,"n":7}"#);
+    stage.hub.0.delivery.work_off_now().await.unwrap();
+    assert_eq!(in_registry(&stage, &device).await.meta.text(), r#"{"own":true,"n":7}"#);
+    assert!(stage.hub.0.env.telemetry().outbox(0, 9).await.unwrap().is_empty());
+    stage.over().await;
+}
+
+#[tokio::test]
 async fn a_registry_that_cannot_be_reached_parks_nothing() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;

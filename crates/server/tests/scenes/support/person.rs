@@ -82,6 +82,10 @@ impl<'a> Person<'a> {
         self.app.send(with_json(self.request(Method::PUT, path), &body)).await
     }
 
+    pub async fn patch(&self, path: &str, body: Value) -> Answer {
+        self.app.send(with_json(self.request(Method::PATCH, path), &body)).await
+    }
+
     /// Posts a text that need not be JSON, as JSON.
     pub async fn post_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
         let request = self.request(Method::POST, path).header("content-type", "application/json");

@@ -146,7 +146,12 @@ async fn report(tx: &impl ConnectionTrait, there: &HashSet<DeviceRef>, findings:
     for before in &before {
         changed.extend(after.remove(&before.id).filter(|after| after != before).map(|after| (before, after)));
     }
-    let mut rest = changed.as_slice();
+    write_changed(tx, &changed).await
+}
+
+/// Writes devices that are held: what they were, and what they have become.
+pub(crate) async fn write_changed(tx: &impl ConnectionTrait, changed: &[(&Device, Device)]) -> Result<()> {
+    let mut rest = changed;
     while !rest.is_empty() {
         let (together, later) = rest.split_at(few(rest));
         rest = later;

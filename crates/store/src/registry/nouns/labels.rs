@@ -3,15 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{CanList, CanWrite, Scope};
-use isobar_model::device::{LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, ProjectId};
+use isobar_model::device::{Device, LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId};
 use isobar_model::json::{Json, RawJson, with_members};
-use isobar_model::meta::MetaSize;
+use isobar_model::meta::{MetaPatch, MetaSize};
 use isobar_model::time::Timestamp;
 use sea_orm::ConnectionTrait;
 use serde_json::json;
 
-use super::devices::{read, write_meta};
+use super::devices::{hold_devices, read, write_meta};
+use super::findings::write_changed;
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::lists::within;
@@ -103,7 +104,68 @@ impl NewLabels {
     }
 }
 
+/// Changes to the labels of one device.
+#[derive(Clone, Debug)]
+pub struct MetaChange<'p> {
+    /// The device.
+    pub permit: CanWrite<DeviceRef>,
+    /// The organization in which the device was when the change was permitted. Where it is elsewhere by then, nothing is
+    /// changed.
+    pub decided_in: OrganizationId,
+    /// One after the other.
+    pub patches: Vec<&'p MetaPatch>,
+}
+
+/// What came of changes to the labels of one device.
+#[derive(Clone, Debug)]
+pub struct MetaChanged {
+    /// The device as it is now.
+    pub device: Device,
+    /// For each patch: what metadata may hold at most, where it had no room and changed nothing.
+    pub refused: Vec<Option<&'static str>>,
+}
+
+impl MetaChange<'_> {
+    fn over(&self, device: &Device, now: Timestamp) -> MetaChanged {
+        let (mut after, mut refused) = (device.clone(), Vec::with_capacity(self.patches.len()));
+        for patch in &self.patches {
+            let patched = patch.over(&after.meta);
+            refused.push(patched.as_ref().err().copied());
+            after.meta = patched.unwrap_or(after.meta);
+        }
+        if after.meta != device.meta {
+            after.updated_at = now.max(device.updated_at);
+        }
+        MetaChanged { device: after, refused }
+    }
+}
+
 impl Registry {
+    /// Changes labels of devices, no device twice, all in one transaction: what others have set meanwhile stays. Of a device
+    /// that is gone, or not where its change was permitted, nothing comes.
+    pub async fn devices_patch(&self, changes: &[MetaChange<'_>], now: Timestamp) -> Result<Vec<Option<MetaChanged>>> {
+        let ids: HashSet<DeviceId> = changes.iter().map(|change| change.permit.target().id).collect();
+        let tx = self.db.begin().await?;
+        let held: Vec<DeviceId> = hold_devices(&tx, ids).await?.into_iter().map(|device| device.id).collect();
+        let before: HashMap<DeviceId, Device> =
+            read(&tx, &held).await?.into_iter().map(|device| (device.id, device)).collect();
+        let there = |change: &MetaChange<'_>| {
+            before.get(&change.permit.target().id).filter(|device| device.organization == change.decided_in)
+        };
+        let done: Vec<Option<MetaChanged>> =
+            changes.iter().map(|change| there(change).map(|device| change.over(device, now))).collect();
+        let changed: Vec<(&Device, Device)> = done
+            .iter()
+            .flatten()
+            .filter_map(|done| Some((before.get(&done.device.id)?, &done.device)))
+            .filter(|(before, after)| before.meta != after.meta)
+            .map(|(before, after)| (before, after.clone()))
+            .collect();
+        write_changed(&tx, &changed).await?;
+        tx.commit().await?;
+        Ok(done)
+    }
+
     /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
     /// Where several carry the same one it is the oldest. What is written as it is asked for goes before what is so but for
     /// its case.

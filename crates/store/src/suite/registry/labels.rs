@@ -2,10 +2,14 @@
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
+use isobar_model::json::parse;
+use isobar_model::meta::MetaPatch;
 
 use super::given::{self, at, fetched, json, lists, lists_all, may};
 use crate::error::StoreError;
-use crate::registry::{DeviceReport, NewLabels, NewTagged, Provisioned, Registry, Tag, TagCarrier, TagCase};
+use crate::registry::{
+    DeviceReport, MetaChange, NewLabels, NewTagged, Provisioned, Registry, Tag, TagCarrier, TagCase,
+};
 
 fn tagged(project: ProjectId, value: &str) -> NewTagged {
     let mut device = given::new_device(project, value);
@@ -166,6 +170,52 @@ pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
     assert_eq!(labelled(r, "gateway", "new").await, Some(devices[0]));
     assert_eq!(labelled(r, "gateway", "old").await, None);
     assert!(r.devices_label(&permits, &labels, at(6)).await.unwrap().is_empty());
+}
+
+/// Patches of one device follow each other; one without room changes nothing; a device that is gone or elsewhere is passed over.
+pub async fn labels_are_patched_where_the_device_is(r: &Registry) {
+    let home = given::organization(r, None, "Home").await.id;
+    let project = given::project(r, home, "p").await.id;
+    let mut devices = Vec::new();
+    for meta in [r#"{"room":"r1","n":1.50}"#, "{}", r#"{"same":1}"#] {
+        let mut new = given::new_device(project, "d");
+        new.meta = json(meta);
+        devices.push(r.device_create(&may(home), new, at(0)).await.unwrap().reference());
+    }
+    let gone = given::device(r, home, project, "gone").await.reference();
+    r.device_delete(&may(gone)).await.unwrap();
+    let large = format!(r#"{{"large":"{}"}}"#, "x".repeat(70_000));
+    let texts =
+        [r#"{"room":"r2","latitude":1,"longitude":2}"#, &large, r#"{"room":null,"site":{"a":1}}"#, r#"{"same":1}"#];
+    let patches = texts.map(|text| MetaPatch::read(&parse(text).unwrap()).unwrap());
+    let change = |device: DeviceRef, decided_in, which: &[usize]| MetaChange {
+        permit: may(device),
+        decided_in,
+        patches: which.iter().map(|at| &patches[*at]).collect(),
+    };
+    let elsewhere = given::organization(r, None, "Other").await.id;
+    let done = r
+        .devices_patch(
+            &[
+                change(devices[0], home, &[0, 1, 2]),
+                change(devices[1], elsewhere, &[0]),
+                change(gone, home, &[0]),
+                change(devices[2], home, &[3]),
+            ],
+            at(5),
+        )
+        .await
+        .unwrap();
+    let [Some(first), None, None, Some(last)] = &done[..] else { panic!("{done:?}") };
+    assert_eq!(first.refused, [None, Some("at most 65536 bytes"), None]);
+    assert_eq!(first.device.meta.text(), r#"{"n":1.50,"latitude":1,"longitude":2,"site":{"a":1}}"#);
+    for (device, now) in devices.iter().zip([Some(&first.device), None, Some(&last.device)]) {
+        let kept = fetched(r, *device).await;
+        assert!(now.is_none_or(|now| *now == kept), "{kept:?}");
+        assert_eq!(kept.updated_at, if *device == devices[0] { at(5) } else { at(0) });
+    }
+    assert_eq!(labelled(r, "room", "r1").await, None);
+    assert_eq!(labelled(r, "latitude", "1").await, Some(devices[0]));
 }
 
 /// A tag that somebody beneath carries makes no device; one that somebody above or beside carries does.

@@ -1,0 +1,190 @@
+//! Labels of devices are changed one by one: of one device, or of many at once (contract: Labels one by one).
+
+use std::collections::HashMap;
+
+use isobar_model::access::{self, Action, Caller};
+use isobar_model::device::Device;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::DeviceId;
+use isobar_model::meta::{MetaItem, MetaPatch};
+use isobar_store::registry::{MetaChange, MetaChanged};
+
+use super::devices::DECISIONS_MAX;
+use crate::error::{if_there, is_ours, of_one_of_many};
+use crate::support::scope_guard::ScopeGuard;
+use crate::{DeviceView, Hub, LastChoice};
+
+/// Items that one transaction changes: whoever else writes has its turn in between.
+const ITEMS_OF_A_TRANSACTION: usize = 50;
+
+/// What came of a bulk change of labels.
+#[derive(Clone, Debug, Default)]
+pub struct LabelsOutcome {
+    /// The devices of the items that were changed, in the order of their items.
+    pub changed: Vec<DeviceId>,
+    /// Why the others were not changed, in the order of their items.
+    pub errors: Vec<String>,
+}
+
+/// What came of one item, or why nothing did.
+type ItemResult = std::result::Result<DeviceId, String>;
+
+impl Hub {
+    /// Changes labels of a device. What the patch does not name stays, also what others set meanwhile.
+    ///
+    /// Needs `DeviceUpdate`. Durable when this returns; the next event sees it. Waits up to ten seconds for what the device's
+    /// design has found out.
+    ///
+    /// # Errors
+    /// `Invalid`: the metadata would become too large. `Busy`: what the design has found out could not be written in that
+    /// time, or the device went from place to place meanwhile; nothing was changed.
+    pub async fn meta_update(
+        &self,
+        caller: &Caller,
+        id: DeviceId,
+        patch: MetaPatch,
+        last: LastChoice,
+    ) -> Result<DeviceView> {
+        for _ in 0..DECISIONS_MAX {
+            let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceUpdate).await?;
+            let reading = permit.reading();
+            let change = MetaChange { permit, decided_in: entry.lineage.own(), patches: vec![&patch] };
+            let Some(done) = self.metas_patch(&[change]).await?.pop().flatten() else { continue };
+            if let Some(most) = done.refused.into_iter().flatten().next() {
+                return Err(Error::invalid("meta", must_hold(most)));
+            }
+            return self.with_last(done.device, Some(&entry), &reading, &last).await;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Changes labels of many devices, each item by itself; those of one device in their order. The work goes on when nobody
+    /// waits for it any more.
+    ///
+    /// Needs `DeviceUpdate` on each device. What is in `changed` is durable when this returns. Waits for a slot among the
+    /// bulk creations; writes in transactions of 50 items.
+    ///
+    /// # Errors
+    /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk operations wait, or a store gives no
+    /// answer; nothing was done. What is wrong with one item stands in the outcome.
+    pub async fn metas_update(&self, caller: &Caller, items: Vec<MetaItem>) -> Result<LabelsOutcome> {
+        self.0.identity.allow(caller, Action::DeviceUpdate).await?;
+        let (hub, user) = (self.clone(), caller.clone());
+        let steps = async move { hub.metas_update_by_turns(&user, &items).await };
+        self.0.creation_jobs.drive_for(caller, "metas_update", steps).await
+    }
+
+    /// A device of the outcome of a bulk change, as it is now; none where it is gone or out of reach since.
+    pub async fn device_changed_now(&self, caller: &Caller, id: DeviceId) -> Result<Option<Device>> {
+        let now = async {
+            let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
+            self.0.caches.device_now(&permit, &entry).await
+        };
+        if_there(now.await)
+    }
+
+    async fn metas_update_by_turns(&self, caller: &Caller, items: &[MetaItem]) -> Result<LabelsOutcome> {
+        let mut outcome = LabelsOutcome::default();
+        for (items, first) in items.chunks(ITEMS_OF_A_TRANSACTION).zip((0..).step_by(ITEMS_OF_A_TRANSACTION)) {
+            let done = match self.metas_update_together(caller, items, first).await {
+                // Nothing was done yet, and the next ones would only wait as long.
+                Err(error) if outcome.changed.is_empty() && is_ours(&error) => return Err(error),
+                Err(error) => (first..).take(items.len()).map(|index| Err(failed(index, &error))).collect(),
+                Ok(done) => done,
+            };
+            for item in done {
+                match item {
+                    Ok(id) => outcome.changed.push(id),
+                    Err(message) => outcome.errors.push(message),
+                }
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// Changes what these items name, of which the first has this place; what came of each, in their order.
+    async fn metas_update_together(
+        &self,
+        caller: &Caller,
+        items: &[MetaItem],
+        first: usize,
+    ) -> Result<Vec<ItemResult>> {
+        let named: Vec<Option<DeviceId>> = items.iter().map(|item| item.device.parse().ok()).collect();
+        let mut done: Vec<Option<ItemResult>> = vec![None; items.len()];
+        for _ in 0..DECISIONS_MAX {
+            let wanted = |at: &usize| done.get(*at).is_some_and(Option::is_none);
+            let waiting: Vec<usize> = (0..items.len()).filter(wanted).collect();
+            if waiting.is_empty() {
+                break;
+            }
+            let mut ids: Vec<DeviceId> = waiting.iter().filter_map(|at| *named.get(*at)?).collect();
+            ids.sort_unstable();
+            ids.dedup();
+            let mut changes: HashMap<DeviceId, MetaChange<'_>> = HashMap::new();
+            for (device, lineage) in self.registry().device_placements(&ids).await? {
+                if let Ok(permit) = access::write(caller, Action::DeviceUpdate, device, &lineage) {
+                    let decided_in = lineage.own();
+                    changes.insert(device.id, MetaChange { permit, decided_in, patches: Vec::new() });
+                }
+            }
+            let mut places: HashMap<DeviceId, Vec<usize>> = HashMap::new();
+            for at in waiting {
+                let change = named.get(at).copied().flatten().and_then(|id| changes.get_mut(&id));
+                match (change, items.get(at), done.get_mut(at)) {
+                    (Some(change), Some(item), _) => {
+                        change.patches.push(&item.patch);
+                        places.entry(change.permit.target().id).or_default().push(at);
+                    }
+                    (_, _, Some(done)) => *done = Some(Err(unknown_device(first + at))),
+                    _ => {}
+                }
+            }
+            let changes: Vec<_> = changes.into_values().collect();
+            for changed in self.metas_patch(&changes).await?.into_iter().flatten() {
+                let id = changed.device.id;
+                for (at, refused) in places.remove(&id).into_iter().flatten().zip(changed.refused) {
+                    if let Some(done) = done.get_mut(at) {
+                        let too_large = |most| format!("[{}].meta: {}", first + at, must_hold(most));
+                        *done = Some(refused.map_or(Ok(id), |most| Err(too_large(most))));
+                    }
+                }
+            }
+        }
+        let busy = |index| Err(failed(index, &Error::Busy));
+        Ok(done.into_iter().zip(first..).map(|(done, index)| done.unwrap_or_else(|| busy(index))).collect())
+    }
+
+    /// Changes labels of devices that are named once, after what their designs have found out before.
+    async fn metas_patch(&self, changes: &[MetaChange<'_>]) -> Result<Vec<Option<MetaChanged>>> {
+        // What a device found out earlier must not be written over what is written here.
+        self.0.delivery.settle_findings(changes.iter().map(|change| change.permit.target().key)).await?;
+        let changed = {
+            // Whatever becomes of it: where it failed it may have been done.
+            let _changed = ScopeGuard::new(|| {
+                changes.iter().for_each(|change| self.0.caches.device_changed(change.permit.target().id));
+            });
+            self.registry().devices_patch(changes, self.now()).await?
+        };
+        for (change, done) in changes.iter().zip(&changed) {
+            let Some(done) = done else { continue };
+            let taken = || change.patches.iter().zip(&done.refused).filter(|(_, refused)| refused.is_none());
+            let is_written = |label: &str| taken().any(|(patch, _)| patch.names(label));
+            self.0.delivery.drop_parked_labels(&change.permit, &is_written).await?;
+        }
+        Ok(changed)
+    }
+}
+
+fn must_hold(most: &str) -> String {
+    format!("must hold {most}")
+}
+
+/// One message for a device that is not there and for one that is out of reach.
+fn unknown_device(index: usize) -> String {
+    format!("[{index}].deviceId: no such device")
+}
+
+/// The message of a failed item; its cause is for the log.
+fn failed(index: usize, error: &Error) -> String {
+    format!("[{index}]: {}", of_one_of_many(error, "an item of a bulk change", |fault| fault.message.clone()))
+}

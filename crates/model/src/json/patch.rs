@@ -1,0 +1,96 @@
+//! JSON merge patches (RFC 7396), without a tree of what is patched.
+
+use super::parts::{Parts, quoted};
+use super::{Json, RawJson};
+
+/// Applies a merge patch to an object: a member that the patch names is set, one that it says is null is removed, objects are
+/// merged in turn. What the patch does not name keeps its place and its text. What is no object counts as an empty one.
+pub fn merge_patch(object: &RawJson, patch: &Json<'_>) -> RawJson {
+    RawJson::trusted(merged(object.text(), patch).into())
+}
+
+/// The text of what a patch makes of a value. A patch that is no object takes its place.
+fn merged(target: &str, patch: &Json<'_>) -> String {
+    let Json::Object(members) = patch else {
+        let mut text = Vec::new();
+        patch.write(&mut text);
+        return String::from_utf8(text).unwrap_or_default();
+    };
+    let changes: Vec<(String, Option<String>)>;
+    let mut parts = Parts::of(target);
+    changes = members
+        .iter()
+        .map(|(name, value)| match value {
+            Json::Null => (quoted(name), None),
+            value => (quoted(name), Some(merged(parts.value(name).unwrap_or_default(), value))),
+        })
+        .collect();
+    for (key, value) in &changes {
+        match value {
+            Some(value) => {
+                let laid = parts.place(key, value);
+                parts.lay(vec![laid], usize::MAX);
+            }
+            None => parts.remove(key),
+        }
+    }
+    let mut text = String::with_capacity(parts.len());
+    parts.write(&mut text);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::names::counted::compared;
+    use crate::json::parse;
+
+    fn patched(object: &str, patch: &str) -> String {
+        let object = RawJson::check(object.to_owned().into()).unwrap();
+        merge_patch(&object, &parse(patch).unwrap()).text().to_owned()
+    }
+
+    #[test]
+    fn merge_patch_meets_the_examples_of_the_rfc() {
+        // RFC 7396, appendix A, as far as both are objects.
+        for (object, patch, expected) in [
+            (r#"{"a":"b"}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"b":"c"}"#, r#"{"a":"b","b":"c"}"#),
+            (r#"{"a":"b"}"#, r#"{"a":null}"#, "{}"),
+            (r#"{"a":"b","b":"c"}"#, r#"{"a":null}"#, r#"{"b":"c"}"#),
+            (r#"{"a":["b"]}"#, r#"{"a":"c"}"#, r#"{"a":"c"}"#),
+            (r#"{"a":"c"}"#, r#"{"a":["b"]}"#, r#"{"a":["b"]}"#),
+            (r#"{"a":{"b":"c"}}"#, r#"{"a":{"b":"d","c":null}}"#, r#"{"a":{"b":"d"}}"#),
+            (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+            ("{}", r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
+            ("[1,2]", r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
+        ] {
+            assert_eq!(patched(object, patch), expected, "{object} {patch}");
+        }
+    }
+
+    #[test]
+    fn unnamed_members_keep_place_and_text() {
+        let object = r#"{"a": 9007199254740826, "b\n" : {"x":1.0, "y" : [ 2 ],"z":"\u0008"},"c":1e2}"#;
+        let expected = r#"{"a":9007199254740826,"b\n":{"x":1.0,"y":[ 2 ],"z":3.10},"c":1e2,"d":1.0}"#;
+        assert_eq!(patched(object, r#"{"d": 1.0, "b\u000a": {"z": 3.10, "no": null}}"#), expected);
+        // A value that is no object makes place for one, and arrays are replaced as they are.
+        assert_eq!(patched(r#"{"a":1}"#, r#"{"a":{"b":[null]}}"#), r#"{"a":{"b":[null]}}"#);
+        assert_eq!(patched(object, "{}").replace(' ', ""), object.replace(' ', ""));
+    }
+
+    #[test]
+    fn patch_of_many_members_takes_linear_time() {
+        const NAMES: usize = 5_000;
+        let of = |value: &str| {
+            let members: Vec<_> = (0..NAMES).map(|n| format!("\"k{n}\":{value}")).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        let (object, halves) = (of("1"), of("null").replacen("null", "2", NAMES / 2));
+        let (compared, with) = compared(|| patched(&object, &halves));
+        assert!(compared < 16 * NAMES, "{compared} comparisons of {NAMES} names");
+        assert_eq!(with, format!("{{{}}}", with[1..with.len() - 1].replace(":1", ":2")));
+        assert_eq!(with.matches(":2").count(), NAMES / 2);
+    }
+}
