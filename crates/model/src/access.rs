@@ -278,6 +278,13 @@ pub enum Scope {
         /// How many generations, the base included.
         levels: Option<u32>,
     },
+    /// The same, and every organization above `base`: whose shared things can be used there.
+    UsableIn {
+        /// The organization at the top of the part.
+        base: Lineage,
+        /// How many generations, the base included.
+        levels: Option<u32>,
+    },
 }
 
 impl CanList {
@@ -392,6 +399,13 @@ pub fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> R
 pub fn list(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>) -> Result<CanList, Refusal> {
     decide(caller, action, caller.reaches(base))?;
     Ok(CanList { scope: Scope::Beneath { base: base.clone(), levels } })
+}
+
+/// May `caller` list what belongs to `base` and `levels` generations from it, and what organizations above `base` share with
+/// it? Those between the caller and the base are in reach, those above the caller share with it too.
+pub fn list_shared(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>) -> Result<CanList, Refusal> {
+    decide(caller, action, caller.reaches(base))?;
+    Ok(CanList { scope: Scope::UsableIn { base: base.clone(), levels } })
 }
 
 /// A device with its own token may see and write its own things.

@@ -161,7 +161,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], None, [Json(200, of::<ErrorBody>)]),
 
     operation!("projects", Get "/v2/projects", "List projects",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE], None, [Page(200, of::<ProjectJson>)]),
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE, USABLE], None, [Page(200, of::<ProjectJson>)]),
     operation!("projects", Post "/v2/projects", "Create a project", [], Some(of::<ProjectInput>), [Json(201, of::<ProjectJson>)]),
     operation!("projects", Get "/v2/projects/{id}", "Fetch a project", [], None, [Json(200, of::<ProjectJson>)]),
     operation!("projects", Put "/v2/projects/{id}", "Update a project", [], Some(of::<ProjectInput>), [Json(200, of::<ProjectJson>)]),

@@ -205,6 +205,11 @@ pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColum
     )
 });
 pub(super) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
+pub(super) const USABLE: Param = query(
+    "usable",
+    Kind::Boolean(false),
+    "Also those of organizations above, which devices there can use; what is out of reach of them is null",
+);
 pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
 pub(super) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");

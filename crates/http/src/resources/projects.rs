@@ -16,11 +16,11 @@ pub(crate) const PROJECTS_SORTED_BY: &[&str] = isobar_hub::sortable::PROJECTS;
 
 pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.list(PROJECTS_SORTED_BY), query.plain_filter("type"));
-    let (tree, list, kind) = query.end(asked)?;
-    let page = call.hub().project_list(call.caller()?, tree, kind.as_deref(), list).await?;
-    // Only what is in reach is listed.
-    call.page(page, |_| 0, |project| ProjectJson::from(ProjectView::from(project))).await
+    let (tree, list) = (query.tree("organizationId"), query.list(PROJECTS_SORTED_BY));
+    let asked = (tree, list, query.plain_filter("type"), query.boolean("usable", false));
+    let (tree, list, kind, usable) = query.end(asked)?;
+    let page = call.hub().project_list(call.caller()?, tree, (kind.as_deref(), usable), list).await?;
+    call.page(page, |_| 0, ProjectJson::from).await
 }
 
 pub(crate) async fn project_create(call: &mut Call) -> Answer {

@@ -146,6 +146,13 @@ impl Identity {
         access::list(caller, action, &base, tree.depth.levels()).map_err(|refusal| refusal.into_error("organization"))
     }
 
+    /// The permit to list part of the tree with what organizations above it share; a base that is out of reach is 404.
+    pub(crate) async fn shared_list_permit(&self, caller: &Caller, tree: TreeQuery, action: Action) -> Result<CanList> {
+        let base = self.tree_base(caller, tree.organization).await?;
+        let permit = access::list_shared(caller, action, &base, tree.depth.levels());
+        permit.map_err(|refusal| refusal.into_error("organization"))
+    }
+
     /// The lineage of the organization that a list begins at.
     pub(crate) async fn tree_base(&self, caller: &Caller, named: Option<OrganizationId>) -> Result<Lineage> {
         match named {

@@ -1,8 +1,10 @@
 //! Projects.
 
+use std::collections::HashMap;
+
 use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::ProjectId;
+use isobar_model::ids::{ProjectId, UserId};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{Project, ProjectInput};
 use isobar_store::registry::NewProject;
@@ -38,18 +40,27 @@ impl Hub {
         self.registry().project_create(&permit, new, self.now()).await.map_err(naming(&[ORGANIZATION]))
     }
 
-    /// Lists projects, of one `kind` if it is named.
+    /// Lists projects, of one `kind` if it is named; with `usable` also those of organizations above that part of the tree,
+    /// which its devices can use.
     ///
     /// Needs `ProjectRead` on that part of the tree.
     pub async fn project_list(
         &self,
         caller: &Caller,
         tree: TreeQuery,
-        kind: Option<&str>,
+        (kind, usable): (Option<&str>, bool),
         list: ListRequest,
-    ) -> Result<Page<Project>> {
-        let permit = self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?;
-        Ok(self.registry().project_list(&permit, kind, &list).await?)
+    ) -> Result<Page<ProjectView>> {
+        let permit = match usable {
+            true => self.0.identity.shared_list_permit(caller, tree, Action::ProjectRead).await?,
+            false => self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?,
+        };
+        let Page { items, total, request } = self.registry().project_list(&permit, kind, &list).await?;
+        let (mut views, mut creators) = (Vec::with_capacity(items.len()), HashMap::new());
+        for project in items {
+            views.push(self.project_view(caller, project, &mut creators).await?);
+        }
+        Ok(Page::new(views, total, request))
     }
 
     /// Fetches a project.
@@ -58,14 +69,30 @@ impl Hub {
     pub async fn project_fetch(&self, caller: &Caller, id: ProjectId) -> Result<ProjectView> {
         let permit = self.0.identity.project_read(caller, id).await?;
         let project = self.registry().project_fetch(&permit).await?.ok_or(Error::Missing("project"))?;
+        self.project_view(caller, project, &mut HashMap::new()).await
+    }
+
+    /// A project as the caller sees it. `creators` keeps which users are in reach, for those of other projects.
+    async fn project_view(
+        &self,
+        caller: &Caller,
+        project: Project,
+        creators: &mut HashMap<UserId, bool>,
+    ) -> Result<ProjectView> {
         if caller.reaches(&project.lineage) {
             return Ok(project.into());
         }
-        let creator = match project.created_by {
-            Some(user) => self.0.caches.account_entry(user).await?,
-            None => None,
+        let shows_creator = match project.created_by {
+            None => false,
+            Some(user) => match creators.get(&user) {
+                Some(is_in_reach) => *is_in_reach,
+                None => {
+                    let account = self.0.caches.account_entry(user).await?;
+                    let is_in_reach = account.is_some_and(|account| caller.reaches(&account.caller.lineage));
+                    *creators.entry(user).or_insert(is_in_reach)
+                }
+            },
         };
-        let shows_creator = creator.is_some_and(|account| caller.reaches(&account.caller.lineage));
         Ok(ProjectView { project, shows_owner: false, shows_creator })
     }
 

@@ -9,6 +9,7 @@ use crate::support::{Person, TestApp, on_both_registries};
 on_both_registries!(
     a_project_is_created_renamed_and_listed,
     of_a_project_from_above_only_what_is_in_reach_is_told,
+    usable_projects_are_listed_with_those_from_above,
     a_specification_is_kept_as_it_is,
     a_specification_keeps_numbers_and_order_to_the_digit,
     storage_elements_follow_the_design,
@@ -82,6 +83,47 @@ async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
     let seen = nora.get(&format!("/v2/projects/{}", text(&made, "id"))).await.ok();
     assert_eq!(owner(&seen), [json!(north), json!("North"), json!(ana.id)]);
     assert_eq!(nora.get("/v2/projects?depth=all").await.list_of("/organizationId"), [json!(north)]);
+}
+
+async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let (far, south) = (ana.founds("Far", &north).await, ana.founds("South", &ana.organization).await);
+    let nora = ana.invites_into(&north, "nora", "technician").await;
+    app.stranger("bob").await.creates_project("a of bob").await;
+    for (name, owner) in [("b top", &ana.organization), ("c north", &north), ("e far", &far), ("d south", &south)] {
+        ana.post("/v2/projects", json!({"name": name, "organizationId": owner})).await.created();
+    }
+    let list = async |query: &str| nora.get(&format!("/v2/projects?{query}")).await.names();
+    assert_eq!(list("").await, ["c north"]);
+    assert_eq!(list("usable=false").await, ["c north"]);
+    assert_eq!(list("usable=true").await, ["b top", "c north"]);
+    assert_eq!(list("usable=true&depth=all&sortBy=-name").await, ["e far", "c north", "b top"]);
+    assert_eq!(list(&format!("usable=true&organizationId={far}")).await, ["b top", "c north", "e far"]);
+    assert_eq!(list("usable=true&searchText=TOP").await, ["b top"]);
+    assert_eq!(list("usable=true&filter[type]=other").await, [""; 0]);
+    for (page, names) in [(1, &["b top", "c north"][..]), (2, &["e far"]), (3, &[])] {
+        let whole = nora.get(&format!("/v2/projects?usable=true&depth=all&limit=2&page={page}")).await.ok();
+        assert_eq!((&whole["meta"]["totalDocs"], &whole["meta"]["totalPages"]), (&json!(3), &json!(2)));
+        let listed = whole["data"].as_array().unwrap().iter().map(|project| text(project, "name"));
+        assert_eq!(listed.collect::<Vec<_>>(), names);
+    }
+    // Of one from above, what is told is what is told of it alone; and a device can use it.
+    let top = nora.get("/v2/projects?usable=true&limit=1").await.ok()["data"][0].clone();
+    assert_eq!(
+        ["organizationId", "organizationName", "createdBy"].map(|name| top[name].clone()),
+        [json!(null), json!(null), json!(null)]
+    );
+    assert_eq!(nora.get(&format!("/v2/projects/{}", text(&top, "id"))).await.ok(), top);
+    nora.post("/v2/devices", json!({"name": "fridge", "projectUuid": top["id"]})).await.created();
+    // Whoever reaches the top is told all of it.
+    let seen = ana.get(&format!("/v2/projects?usable=true&organizationId={far}")).await;
+    let organizations = [json!(ana.organization), json!(north), json!(far)];
+    assert_eq!(seen.list_of("/organizationId"), organizations);
+    // A part that is out of reach does not exist.
+    nora.get(&format!("/v2/projects?usable=true&organizationId={south}")).await.not_found();
+    nora.get(&format!("/v2/projects?usable=true&organizationId={}", ana.organization)).await.not_found();
+    assert_eq!(nora.get("/v2/projects?usable=yes&page=0").await.faults(), ["query.page", "query.usable"]);
 }
 
 async fn a_specification_is_kept_as_it_is(app: &TestApp) {

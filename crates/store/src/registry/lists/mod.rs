@@ -21,7 +21,7 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::str::FromStr;
 
-use isobar_model::access::Scope;
+use isobar_model::access::{Lineage, Scope};
 use isobar_model::ids::OrganizationId;
 use isobar_model::page::{ListRequest, PageRequest};
 use sea_orm::ConnectionTrait;
@@ -224,17 +224,27 @@ pub(crate) fn request_of(page: PageRequest) -> ListRequest {
 pub(crate) fn within(scope: &Scope) -> Sql {
     match scope {
         Scope::Everything => Sql::new("1 = 1"),
-        Scope::Beneath { base, levels: Some(0 | 1) } => Sql::new("o.id = ?").bind(base.own()),
-        Scope::Beneath { base, levels } => {
-            let lineage = base.to_string();
-            let beneath = Sql::new("o.lineage >= ? AND o.lineage < ?").bind(lineage.as_str()).bind(end_of(&lineage));
-            match levels {
-                None => beneath,
-                Some(levels) => {
-                    let deepest = base.level() as i64 + i64::from(*levels) - 1;
-                    beneath.text(" AND o.level <= ?").bind(deepest)
-                }
-            }
+        Scope::Beneath { base, levels } => beneath(base, *levels),
+        Scope::UsableIn { base, levels } => {
+            let above = base.ids().iter().filter(|id| **id != base.own());
+            let part = Sql::new("(").then(beneath(base, *levels));
+            above.fold(part, |part, id| part.text(" OR o.id = ?").bind(*id)).text(")")
+        }
+    }
+}
+
+/// The condition that an organization `o` is this one, or one of so many generations from it.
+fn beneath(base: &Lineage, levels: Option<u32>) -> Sql {
+    if let Some(0 | 1) = levels {
+        return Sql::new("o.id = ?").bind(base.own());
+    }
+    let lineage = base.to_string();
+    let beneath = Sql::new("o.lineage >= ? AND o.lineage < ?").bind(lineage.as_str()).bind(end_of(&lineage));
+    match levels {
+        None => beneath,
+        Some(levels) => {
+            let deepest = base.level() as i64 + i64::from(levels) - 1;
+            beneath.text(" AND o.level <= ?").bind(deepest)
         }
     }
 }
