@@ -4,8 +4,15 @@ import { type AccessToken, TokenKeeper, fetchWith, ownerOf } from './tokens';
 
 const NOW = Date.parse('2026-01-01T00:00:00Z');
 
+/** A token of this name, which was made now and holds for so long. */
 function token(name: string, seconds = 900): AccessToken {
-  return { jwtToken: name, jwtTokenExpiry: new Date(NOW + seconds * 1_000).toISOString() };
+  const claims = btoa(JSON.stringify({ iat: NOW / 1_000, exp: NOW / 1_000 + seconds })).replaceAll('=', '');
+  return { jwtToken: `${name}.${claims}.s`, jwtTokenExpiry: new Date(NOW + seconds * 1_000).toISOString() };
+}
+
+/** Their names. */
+function named(...jwts: (string | null)[]): (string | undefined)[] {
+  return jwts.map((jwt) => jwt?.split('.')[0]);
 }
 
 function keeper(renew: () => Promise<AccessToken | null>) {
@@ -20,7 +27,7 @@ describe('the access token', () => {
     const { tokens } = keeper(renew);
     const calls = Promise.all([tokens.current(), tokens.current(), tokens.other('old')]);
     give(token('new'));
-    expect(await calls).toEqual(['new', 'new', 'new']);
+    expect(named(...(await calls))).toEqual(['new', 'new', 'new']);
     expect(renew).toHaveBeenCalledTimes(1);
   });
 
@@ -28,9 +35,26 @@ describe('the access token', () => {
     const renew = vi.fn(async () => token('new'));
     const { tokens } = keeper(renew);
     tokens.set(token('old', 60));
-    expect(await tokens.current()).toBe('old');
+    expect(named(await tokens.current())).toEqual(['old']);
     tokens.set(token('old', 20));
-    expect(await tokens.current()).toBe('new');
+    expect(named(await tokens.current())).toEqual(['new']);
+  });
+
+  it('is renewed once in its life, wherever the clock of the browser stands', async () => {
+    for (const off of [0, 20 * 60_000, -20 * 60_000]) {
+      vi.useFakeTimers({ now: NOW + off });
+      const renew = vi.fn(async () => token('new'));
+      const tokens = new TokenKeeper(renew, () => undefined);
+      tokens.set(token('old'));
+      for (const seconds of [0, 60, 800]) {
+        vi.advanceTimersByTime(seconds * 1_000);
+        expect(named(await tokens.current()), `${off} ms, after ${seconds} s`).toEqual(['old']);
+      }
+      vi.advanceTimersByTime(20_000);
+      expect(named(await tokens.current(), await tokens.current())).toEqual(['new', 'new']);
+      expect(renew).toHaveBeenCalledTimes(1);
+      vi.useRealTimers();
+    }
   });
 
   it('tells once that the session ended', async () => {
@@ -49,14 +73,14 @@ describe('the access token', () => {
     tokens.set(token('old', 10));
     await expect(tokens.current()).rejects.toThrow('no network');
     expect(ended).not.toHaveBeenCalled();
-    expect(await tokens.current()).toBe('new');
+    expect(named(await tokens.current())).toEqual(['new']);
   });
 
   it('says whose it is, and nothing where it cannot be read', () => {
     const claims = Buffer.from(JSON.stringify({ sub: 'ünä?>' }), 'latin1').toString('base64url');
-    expect(ownerOf(token(`h.${claims}.s`))).toBe('ünä?>');
+    expect(ownerOf({ ...token('t'), jwtToken: `h.${claims}.s` })).toBe('ünä?>');
     for (const odd of ['', 'a.b', 'a.%.c', `h.${Buffer.from('[]').toString('base64url')}.s`]) {
-      expect(ownerOf(token(odd))).toBeUndefined();
+      expect(ownerOf({ ...token('t'), jwtToken: odd })).toBeUndefined();
     }
   });
 
@@ -67,7 +91,7 @@ describe('the access token', () => {
     const waiting = tokens.current();
     tokens.set(token('signed in'));
     give(null);
-    expect(await waiting).toBe('signed in');
+    expect(named(await waiting)).toEqual(['signed in']);
     expect(ended).not.toHaveBeenCalled();
   });
 });
@@ -81,8 +105,9 @@ describe('a call', () => {
     const sent: string[] = [];
     const send = async (input: RequestInfo | URL): Promise<Response> => {
       const { headers } = input as Request;
-      sent.push(`${headers.get('authorization')} ${await (input as Request).text()}`);
-      return new Response(null, { status: headers.get('authorization') === 'Bearer new' ? 200 : 401 });
+      const [bearer] = named(headers.get('authorization'));
+      sent.push(`${bearer} ${await (input as Request).text()}`);
+      return new Response(null, { status: bearer === 'Bearer new' ? 200 : 401 });
     };
     expect((await fetchWith(tokens, send, request())).status).toBe(200);
     expect(sent).toEqual(['Bearer revoked {"name":"a"}', 'Bearer new {"name":"a"}']);
