@@ -30,6 +30,18 @@ export class Fleet {
     return json<T>(response);
   }
 
+  /** The same, each text as it is: numbers to the digit. */
+  async text(method: string, path: string, body?: string, headers: Record<string, string> = {}): Promise<string> {
+    const response = await fetch(`${this.url}/v2${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.token}`, 'content-type': 'application/json', ...headers },
+      ...(body === undefined ? {} : { body }),
+    });
+    const answer = await response.text();
+    if (!response.ok) throw new Error(`${path}: ${response.status} ${answer}`);
+    return answer;
+  }
+
   async project(name: string, elements: Record<string, unknown> = DESIGN): Promise<string> {
     const { id } = await this.call<{ id: string }>('POST', '/projects', { name });
     await this.call('PUT', `/projects/${id}/specification`, { name, planes: { cloud: { elements } } });

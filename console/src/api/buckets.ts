@@ -1,3 +1,5 @@
+import { isNumber } from '../lib/exact';
+import { number } from '../lib/format';
 import { type Key, type Point, type Span, fieldOf } from '../lib/series';
 import { type Schemas, api, done } from './client';
 import { type Failure, asFailure, isAbort } from './failure';
@@ -23,6 +25,9 @@ export interface Answer {
   /** By key, why it could not be read. */
   failures: (Failure | undefined)[];
 }
+
+/** What is asked of each bucket; the first number comes as it was sent. */
+const FUNCTIONS = ['count', 'mean', 'min', 'max', 'first'];
 
 /** How much later than the time that it tells of a value may have arrived: as much as the server takes. */
 const LATE = '31d';
@@ -71,6 +76,7 @@ function ask(
     fields: [...new Set(places.map((place) => fieldOf(keys[place]?.path ?? '')))].join(','),
     from: new Date(span.from).toISOString(),
     to: new Date(span.to).toISOString(),
+    functions: FUNCTIONS,
     zone: Intl.DateTimeFormat().resolvedOptions().timeZone,
     ...width,
     ...(timePath ? { timeField: fieldOf(timePath), late: LATE } : {}),
@@ -82,8 +88,9 @@ function ask(
 /** The buckets in which this field has numbers. */
 function points(data: readonly Schemas['Bucket'][], field: string): Point[] {
   return data.flatMap(({ from, to, fields }) => {
-    const { mean, min, max, count } = fields[field] ?? {};
+    const { mean, min, max, count, first } = fields[field] ?? {};
     if (typeof mean !== 'number' || typeof min !== 'number' || typeof max !== 'number') return [];
-    return [{ from: Date.parse(from), to: Date.parse(to), count: count ?? 0, mean, min, max }];
+    const alone = count === 1 && isNumber(first) ? { text: number(first) } : {};
+    return [{ from: Date.parse(from), to: Date.parse(to), count: count ?? 0, mean, min, max, ...alone }];
   });
 }

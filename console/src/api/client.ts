@@ -1,4 +1,5 @@
-import createClient, { type QuerySerializerOptions } from 'openapi-fetch';
+import createClient, { type Client, type QuerySerializerOptions } from 'openapi-fetch';
+import { readAnswer, writeExact } from '../lib/exact';
 import { connection } from './connection.svelte';
 import type { components, paths } from './schema';
 import { failureFrom, failureOf } from './failure';
@@ -54,14 +55,33 @@ async function renew(): Promise<AccessToken | null> {
 const querySerializer: QuerySerializerOptions = { object: { style: 'deepObject', explode: true } };
 
 /** The interface for a user who is signed in: every call carries the token and survives its renewal. */
-export const api = createClient<paths>({
-  baseUrl: location.origin,
-  querySerializer,
-  fetch: (request) => fetchWith(tokens, connection.fetch, request),
-});
+export const api = exact(
+  createClient<paths>({
+    baseUrl: location.origin,
+    querySerializer,
+    bodySerializer: (body) => writeExact(body),
+    fetch: (request) => fetchWith(tokens, connection.fetch, request),
+  }),
+);
 
 /** The interface for everybody: signing in, registering, lost passwords. */
-export const open = createClient<paths>({ baseUrl: location.origin, fetch: connection.fetch });
+export const open = exact(createClient<paths>({ baseUrl: location.origin, fetch: connection.fetch }));
+
+/** Has answers read with their numbers as they were sent. Who wants the text itself says so. */
+function exact(client: Client<paths>): Client<paths> {
+  type Call = (path: string, init?: { parseAs?: string }) => Promise<Outcome<unknown>>;
+  const calls = client as unknown as Record<string, Call>;
+  for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+    const call = calls[method];
+    if (!call) continue;
+    calls[method] = async (path, init = {}) => {
+      const outcome = await call(path, { parseAs: 'text', ...init });
+      if (init.parseAs || typeof outcome.data !== 'string') return outcome;
+      return { ...outcome, data: outcome.data === '' ? undefined : readAnswer(outcome.data) };
+    };
+  }
+  return client;
+}
 
 /** A request outside the typed client: streams, files, pictures. */
 export function authorizedFetch(path: string, init: RequestInit = {}): Promise<Response> {

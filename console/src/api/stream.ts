@@ -1,3 +1,4 @@
+import { readAnswer } from '../lib/exact';
 import { connection } from './connection.svelte';
 import { authorizedFetch, type StoredEvent } from './client';
 import { type Message, MessageReader } from './messages';
@@ -50,7 +51,7 @@ export async function listen(
         listener.state('live');
         for await (const message of messages(response.body)) {
           lastId = message.id || lastId;
-          listener.event(JSON.parse(message.data) as StoredEvent);
+          listener.event(readAnswer(message.data) as StoredEvent);
         }
       } else {
         ended = await failureOf(response);

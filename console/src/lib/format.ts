@@ -1,4 +1,5 @@
 import { getLocale } from '../paraglide/runtime';
+import { ExactNumber, isNumber, writeExact } from './exact';
 
 /** The user's own locale where it fits the console's language, so that dates look as at home. */
 export function formatLocale(): string {
@@ -81,18 +82,17 @@ const FRACTION_DIGITS = 6;
 /** From here on powers of ten are read more easily than digits. */
 const DIGITS_MAX = 1e21;
 
-/** A number in full. One that is too small or too large for that is told by its power of ten, and none is told as 0 that is not. */
-export function number(value: number, locale = formatLocale()): string {
+/**
+ * A number in full, or as it was written where that says more. One that is too small or too large for that is told by its power of
+ * ten, and none is told as 0 that is not.
+ */
+export function number(value: number | ExactNumber, locale?: string): string {
+  if (value instanceof ExactNumber) return value.text;
   const size = Math.abs(value);
   const isPower = size >= DIGITS_MAX || (size > 0 && size < 10 ** -FRACTION_DIGITS);
   const notation = isPower ? 'scientific' : 'standard';
-  const text = new Intl.NumberFormat(locale, { notation, maximumFractionDigits: FRACTION_DIGITS }).format(value);
-  return isRounded(value) ? `≈ ${text}` : text;
-}
-
-/** Whether a whole number is so large that its last digits may have been lost when it was read. */
-export function isRounded(value: number): boolean {
-  return Number.isInteger(value) && !Number.isSafeInteger(value);
+  const format = { notation, maximumFractionDigits: FRACTION_DIGITS } as const;
+  return new Intl.NumberFormat(locale ?? formatLocale(), format).format(value);
 }
 
 /** A size in bytes, in the largest unit in which it is at least one. */
@@ -109,9 +109,9 @@ export function bytes(size: number, locale = formatLocale()): string {
 
 /** Any JSON on one line, as short as it is readable. */
 export function brief(value: unknown): string {
-  if (typeof value === 'number') return number(value);
+  if (isNumber(value)) return number(value);
   if (typeof value === 'string') return value;
-  return JSON.stringify(value) ?? '';
+  return value === undefined ? '' : writeExact(value);
 }
 
 /** A text that a design may give by locale: `"Text"` or `{"en": "Text"}`. Empty when it gives none. */

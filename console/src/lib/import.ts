@@ -1,4 +1,5 @@
 import type { DeviceInput } from '../api/client';
+import { numberFrom } from './exact';
 
 /** Devices out of a table that somebody has: which column is which member, and what a row makes. */
 
@@ -154,7 +155,7 @@ function rowOf(row: readonly string[], line: number, plan: ImportPlan, indexes: 
         break;
       }
       case 'label':
-        if (heading !== '') meta[heading] = indexes.numeric[column] ? Number(value) : value;
+        if (heading !== '') meta[heading] = indexes.numeric[column] ? numberFrom(value) : value;
         break;
       default:
         street[target] = value;

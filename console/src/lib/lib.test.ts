@@ -3,6 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import type { LastValues } from '../api/client';
 import { isobars, pressure } from './contours';
 import { cloudEventElements, deviceEventElements } from './design';
+import { numberFrom } from './exact';
 import { ago, bytes, clock, duration, number } from './format';
 import { readJson } from './json';
 import { reaches } from './roles';
@@ -55,9 +56,8 @@ describe('numbers and times', () => {
     expect(number(-2.5e-7, 'de')).toBe('-2,5E-7');
     expect(number(0, 'en')).toBe('0');
     expect(number(9007199254740991, 'en')).toBe('9,007,199,254,740,991');
-    // What JSON wrote as …993 is …992 once it is read.
-    expect(number(JSON.parse('9007199254740993') as number, 'en')).toBe('≈ 9,007,199,254,740,992');
-    expect(number(1e300, 'en')).toBe('≈ 1E300');
+    expect(number(numberFrom('9007199254740993') ?? 0, 'en')).toBe('9007199254740993');
+    expect(number(1e300, 'en')).toBe('1E300');
     expect(bytes(0, 'en')).toBe('0 bytes');
     expect(bytes(2_500_000, 'en')).toBe('2.5 MB');
     expect(clock('2026-03-10T12:00:00.042Z', 'en')).toMatch(/00:00\.042$/);

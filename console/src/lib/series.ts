@@ -21,6 +21,8 @@ export interface Point extends Span {
   mean: number;
   min: number;
   max: number;
+  /** The number as it was sent, where there is one alone. */
+  text?: string;
 }
 
 const SECOND_MS = 1_000;

@@ -1,10 +1,11 @@
 import type { LastValues } from '../api/client';
+import { isNumber } from './exact';
 import { leaves } from './table';
 
 /** The keys of a device whose last values are numbers, by element. */
 export function numericKeys(lastValues: readonly LastValues[]): { elementName: string; path: string }[] {
   return lastValues.flatMap(({ elementName, values }) =>
-    leaves(values).flatMap(([path, value]) => (typeof value === 'number' ? [{ elementName, path }] : [])),
+    leaves(values).flatMap(([path, value]) => (isNumber(value) ? [{ elementName, path }] : [])),
   );
 }
 
@@ -15,8 +16,7 @@ const NAMED_LIKE_A_TIME = /(^|[._])(at|ts|time|timestamp|date|datetime)$|(Time|A
 export function timeKeys(lastValues: readonly LastValues[]): string[] {
   const found = lastValues.flatMap(({ values }) =>
     leaves(values).flatMap(([path, value]) => {
-      const isTime =
-        typeof value === 'string' ? TIME.test(value) : typeof value === 'number' && NAMED_LIKE_A_TIME.test(path);
+      const isTime = typeof value === 'string' ? TIME.test(value) : isNumber(value) && NAMED_LIKE_A_TIME.test(path);
       return isTime ? [path] : [];
     }),
   );

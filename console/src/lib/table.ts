@@ -1,4 +1,5 @@
 import type { StoredValue } from '../api/client';
+import { ExactNumber, isNumber } from './exact';
 
 /** Columns that are made of payloads; what is beyond stays in events and in exports. */
 const COLUMNS_MAX = 40;
@@ -24,8 +25,8 @@ export function tableOf(values: readonly StoredValue[]): ValueTable {
   for (const row of flat) {
     for (const [path, value] of row.leaves) {
       const column = columns.get(path);
-      if (column) column.isNumeric &&= typeof value === 'number';
-      else if (columns.size < COLUMNS_MAX) columns.set(path, { path, isNumeric: typeof value === 'number' });
+      if (column) column.isNumeric &&= isNumber(value);
+      else if (columns.size < COLUMNS_MAX) columns.set(path, { path, isNumeric: isNumber(value) });
     }
   }
   const paths = [...columns.keys()];
@@ -71,7 +72,7 @@ function takenApart(payload: unknown, write: (name: string) => string, path = ''
 }
 
 function isMembers(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return typeof value === 'object' && value !== null && !Array.isArray(value) && !(value instanceof ExactNumber);
 }
 
 const NAMES = /"(?:[^"\\]|\\.)*"|[^.]+/g;

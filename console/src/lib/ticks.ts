@@ -1,4 +1,5 @@
 import { formatLocale } from './format';
+import type { Point } from './series';
 
 const MINUTE_MS = 60_000;
 const DAY_MS = 86_400_000;
@@ -53,6 +54,11 @@ export function momentOf(time: number, widthMs: number, locale = formatLocale(),
   };
   const options = widthMs >= DAY_MS ? day : { ...day, ...clock };
   return new Intl.DateTimeFormat(locale, { ...options, ...(timeZone ? { timeZone } : {}) }).format(time);
+}
+
+/** What a point of a chart tells: the number as it was sent where there is one alone, else the mean. */
+export function toldOf({ mean, text }: Pick<Point, 'mean' | 'text'>): string {
+  return text ?? figure(mean);
 }
 
 /** A figure with as many digits as one reads at a glance. */

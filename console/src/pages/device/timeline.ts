@@ -1,4 +1,5 @@
 import type { DeviceSetting } from '../../api/client';
+import { writeExact } from '../../lib/exact';
 
 /** A change of a setting. */
 export interface Change {
@@ -35,5 +36,5 @@ export function changesOf(
 }
 
 function same(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one ?? null) === JSON.stringify(other ?? null);
+  return writeExact(one ?? null) === writeExact(other ?? null);
 }
