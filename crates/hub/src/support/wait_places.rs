@@ -190,7 +190,7 @@ mod tests {
             for (number, gives_back, at) in steps {
                 let asks = Site::of_tag(number as u32 / 3).founds(Uuid::from_u128(number << 32));
                 if gives_back && !held.is_empty() {
-                    held.remove(at % held.len());
+                    drop(held.remove(at % held.len()));
                     continue;
                 }
                 match take(&places, asks) {
