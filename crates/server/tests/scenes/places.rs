@@ -99,12 +99,7 @@ async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
     ] {
         reads.push((path, asks(&app, &ana, &device.at(path))));
         // One of the crowd's is told so, and nothing else of theirs.
-        let mut refused = None;
-        while refused.is_none() {
-            tokio::time::sleep(LOOK).await;
-            refused = (0..crowd.len()).find(|at| crowd[*at].hears_within(Duration::from_millis(1)).is_some());
-        }
-        let heard = crowd.swap_remove(refused.unwrap()).hears_one();
+        let heard = heard(&mut crowd).await;
         assert!(heard.starts_with("HTTP/1.1 503") && heard.contains("retry-after"), "{path}: {heard}");
         until_there_wait(&app, READS).await;
     }
