@@ -39,7 +39,7 @@ impl MetaSize {
     }
 }
 
-/// A JSON merge patch of a device's metadata (contract: Mended and added in the third round, Labels one by one).
+/// A JSON merge patch of a device's metadata (contract: Beyond the specification).
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetaPatch(RawJson);
 

@@ -1,4 +1,4 @@
-//! Labels of devices are changed one by one: of one device, or of many at once (contract: Labels one by one).
+//! Labels of devices are changed one by one: of one device, or of many at once (contract: Beyond the specification).
 
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ pub struct LabelsOutcome {
 }
 
 /// What came of one item, or why nothing did.
-type ItemResult = std::result::Result<DeviceId, String>;
+type LabelsResult = std::result::Result<DeviceId, String>;
 
 impl Hub {
     /// Changes labels of a device. What the patch does not name stays, also what others set meanwhile.
@@ -108,9 +108,9 @@ impl Hub {
         caller: &Caller,
         items: &[MetaItem],
         first: usize,
-    ) -> Result<Vec<ItemResult>> {
+    ) -> Result<Vec<LabelsResult>> {
         let named: Vec<Option<DeviceId>> = items.iter().map(|item| item.device.parse().ok()).collect();
-        let mut done: Vec<Option<ItemResult>> = vec![None; items.len()];
+        let mut done: Vec<Option<LabelsResult>> = vec![None; items.len()];
         for _ in 0..DECISIONS_MAX {
             let wanted = |at: &usize| done.get(*at).is_some_and(Option::is_none);
             let waiting: Vec<usize> = (0..items.len()).filter(wanted).collect();
@@ -140,6 +140,9 @@ impl Hub {
                 }
             }
             let changes: Vec<_> = changes.into_values().collect();
+            if changes.is_empty() {
+                continue;
+            }
             for changed in self.metas_patch(&changes).await?.into_iter().flatten() {
                 let id = changed.device.id;
                 for (at, refused) in places.remove(&id).into_iter().flatten().zip(changed.refused) {

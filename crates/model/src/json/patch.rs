@@ -16,15 +16,15 @@ fn merged(target: &str, patch: &Json<'_>) -> String {
         patch.write(&mut text);
         return String::from_utf8(text).unwrap_or_default();
     };
-    let changes: Vec<(String, Option<String>)>;
-    let mut parts = Parts::of(target);
-    changes = members
+    let before = Parts::of(target);
+    let changes: Vec<(String, Option<String>)> = members
         .iter()
         .map(|(name, value)| match value {
             Json::Null => (quoted(name), None),
-            value => (quoted(name), Some(merged(parts.value(name).unwrap_or_default(), value))),
+            value => (quoted(name), Some(merged(before.value(name).unwrap_or_default(), value))),
         })
         .collect();
+    let mut parts = before;
     for (key, value) in &changes {
         match value {
             Some(value) => {

@@ -165,7 +165,7 @@ async fn labels_of_many_devices_are_changed_by_themselves(app: &TestApp) {
                 item(&hidden.id, json!({"room": "cellar"})),
                 item(&one.id, json!({"room": "attic", "old": 1})),
                 item(&one.id, json!({"old": null, "new": {"a": 1}})),
-                item(&one.id.to_uppercase(), json!({"new": {"b": 2}})),
+                item(&one.id, json!({"new": {"b": 2}})),
             ]),
         )
         .await
@@ -211,7 +211,8 @@ async fn labels_of_many_writers_are_all_there(app: &TestApp) {
     let (ana, device) = (&ana, &device);
     let label = |by: &str, n: usize| json!({format!("{by}{n}"): n});
     let by_patch = (0..20).map(|n| async move { drop(ana.patch(&device.at("meta"), label("patch", n)).await.ok()) });
-    let by_bulk = (0..20).map(|n| async move {
+    // As many bulks at once as a tenant may have.
+    let by_bulk = (0..8).map(|n| async move {
         let outcome = ana.post(BULK, json!([item(&device.id, label("bulk", n))])).await.ok();
         assert_eq!(outcome["errors"], json!([]));
     });
@@ -220,7 +221,7 @@ async fn labels_of_many_writers_are_all_there(app: &TestApp) {
     });
     tokio::join!(join_all(by_patch), join_all(by_bulk), join_all(by_design));
     let meta = meta_of(ana, device).await;
-    let expected: serde_json::Map<_, _> = [("patch", 20), ("bulk", 20), ("design", 40)]
+    let expected: serde_json::Map<_, _> = [("patch", 20), ("bulk", 8), ("design", 40)]
         .into_iter()
         .flat_map(|(by, count)| (0..count).map(move |n| (format!("{by}{n}"), json!(n))))
         .collect();
