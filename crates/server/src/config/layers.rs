@@ -1,13 +1,15 @@
 //! Where settings come from: flags, environment, file, defaults, laid over each other.
 //! Reading collects every fault instead of stopping at the first.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use toml::{Table, Value};
 
 /// The prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ISOBAR_";
+/// Separates section and name in such a variable.
+const UNDERSCORES: &str = "__";
 /// Variables with the prefix that are no settings: secrets of the first start, what `simulate` logs in with, what tests are told.
 const NO_SETTINGS: [&str; 4] = ["ISOBAR_ADMIN_PASSWORD", "ISOBAR_USER", "ISOBAR_PASSWORD", "ISOBAR_API_KEY"];
 /// Variables that are left alone, by their first letters. SERVICE and PORT are what Kubernetes sets beside a service called `isobar`.
@@ -65,12 +67,14 @@ impl Layers {
         }
     }
 
-    /// Lays the environment over what there is. It is not only ours: a variable that is plainly no setting may be what
-    /// somebody else calls a thing of his own, and is named, but does not end the start.
+    /// Lays the environment over what there is. It is not only ours: a variable without the two underscores of a setting may
+    /// be what somebody else calls a thing of his own, and is named, but does not end the start.
     pub fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (variable, text) in variables.filter(|(variable, text)| is_setting(variable, text)) {
-            let name = variable[ENVIRONMENT_PREFIX.len()..].to_lowercase().replace("__", ".");
-            if self.defaults.contains_key(&name) || self.is_meant_as_a_setting(&name) {
+            let name = variable[ENVIRONMENT_PREFIX.len()..].to_lowercase().replace(UNDERSCORES, ".");
+            if text.contains(char::REPLACEMENT_CHARACTER) && self.defaults.contains_key(&name) {
+                self.fault(variable, "must be UTF-8".to_owned());
+            } else if self.defaults.contains_key(&name) || self.is_meant_as_a_setting(&name) {
                 self.lay(&name, Given { value: Value::String(text), place: variable, is_text: true });
             } else {
                 let hint = self.hint(&name).unwrap_or_default();
@@ -79,18 +83,10 @@ impl Layers {
         }
     }
 
-    /// Whether a name that is no setting's can only be a wrong one: it is of a section of ours, or a setting's but for
-    /// one underscore in place of two.
+    /// Returns true if a name that is no setting's can only be a wrong one: it has a section, or is a setting's but for one
+    /// underscore in place of two.
     fn is_meant_as_a_setting(&self, name: &str) -> bool {
-        match name.split_once('.') {
-            Some((section, _)) => self.sections().contains(section),
-            None => self.defaults.keys().any(|known| known.replace('.', "_") == name),
-        }
-    }
-
-    /// The sections that settings are in.
-    fn sections(&self) -> BTreeSet<&str> {
-        self.defaults.keys().filter_map(|name| name.split_once('.')).map(|(section, _)| section).collect()
+        name.contains('.') || self.defaults.keys().any(|known| known.replace('.', "_") == name)
     }
 
     /// What was probably meant by a name that is no setting's.

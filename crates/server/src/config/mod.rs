@@ -4,6 +4,7 @@ mod layers;
 #[cfg(test)]
 mod tests;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -159,9 +160,12 @@ impl Loaded {
 
 /// Reads the settings of this process: flags, environment, file, defaults.
 pub fn load(flags: &Flags) -> Result<Loaded, BadSettings> {
-    let variables =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    load_from(flags, variables)
+    load_from(flags, texts(std::env::vars_os()))
+}
+
+/// The environment as texts: what is none has a replacement character where it is not, and is no good setting then.
+fn texts(variables: impl Iterator<Item = (OsString, OsString)>) -> impl Iterator<Item = (String, String)> {
+    variables.map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
 /// The settings of a command that works on a platform's data folder, which must be there; logging begins with them.

@@ -1,3 +1,5 @@
+use std::os::unix::ffi::OsStringExt as _;
+
 use super::*;
 
 fn load_with(file: Option<&str>, environment: &[(&str, &str)], flags: Flags) -> Result<Settings, Vec<String>> {
@@ -186,21 +188,45 @@ fn a_variable_that_is_plainly_no_setting_is_named_and_ignored() {
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         load_from(&Flags::default(), variables.into_iter())
     };
-    let others = [("ISOBAR_BIN", "/opt/isobar"), ("ISOBAR_LISTN", "x"), ("ISOBAR_CI__STEP", "3"), ("ISOBAR_", "")];
+    let others = [("ISOBAR_BIN", "/opt/isobar"), ("ISOBAR_LISTN", "x"), ("ISOBAR_CI_STEP", "3"), ("ISOBAR_", "")];
     let loaded = load(&[others.as_slice(), &[("ISOBAR_QUEUE__MAX_EVENTS", "7")]].concat()).unwrap();
     assert_eq!((loaded.settings.queue_max_events, loaded.given.len()), (7, 1));
     let warnings: Vec<String> = loaded.warnings.iter().map(Fault::to_string).collect();
     insta::assert_snapshot!(warnings.join("\n"), @r"
     ISOBAR_BIN: is no setting and is ignored
     ISOBAR_LISTN: is no setting and is ignored (did you mean listen?)
-    ISOBAR_CI__STEP: is no setting and is ignored
+    ISOBAR_CI_STEP: is no setting and is ignored
     ISOBAR_: is no setting and is ignored
     ");
-    // One of a section of ours, or a setting's name but for an underscore, can only be meant for us.
-    for variable in ["ISOBAR_HTTP__TREADS", "ISOBAR_REGISTRATION_MODE", "ISOBAR_RATE_LIMIT_USER", "ISOBAR_MAIL__"] {
+    // One with a section, or a setting's name but for an underscore, can only be meant for us.
+    let meant = [
+        "ISOBAR_HTTP__TREADS",
+        "ISOBAR_RATELIMIT__USER",
+        "ISOBAR_HTPP__THREADS",
+        "ISOBAR_CI__STEP",
+        "ISOBAR_MAIL__",
+        "ISOBAR___",
+        "ISOBAR_HTTP__THREADS__MAX",
+        "ISOBAR_REGISTRATION_MODE",
+        "ISOBAR_RATE_LIMIT_USER",
+    ];
+    for variable in meant {
         let bad = load(&[(variable, "closed")]).unwrap_err();
         assert!(bad.0.len() == 1 && bad.0[0].place == variable, "{bad}");
     }
+    for (variable, near) in [("ISOBAR_RATELIMIT__USER", "rate_limit.user"), ("ISOBAR_HTPP__THREADS", "http.threads")] {
+        let bad = load(&[(variable, "5")]).unwrap_err().to_string();
+        assert!(bad.contains(&format!("(did you mean {near}?)")), "{bad}");
+    }
+}
+
+#[test]
+fn setting_that_is_no_text_is_named() {
+    let garbled = OsString::from_vec(vec![b'5', 0xff]);
+    let variables = [(OsString::from("ISOBAR_RATE_LIMIT__USER"), garbled.clone()), (OsString::from("OTHER"), garbled)];
+    let bad = load_from(&Flags::default(), texts(variables.into_iter())).unwrap_err();
+    assert_eq!(bad.0.len(), 1, "{bad}");
+    assert!(bad.to_string().contains("ISOBAR_RATE_LIMIT__USER: must be UTF-8"), "{bad}");
 }
 
 #[test]
