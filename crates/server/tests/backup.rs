@@ -12,6 +12,7 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use program_support::house::BOUND;
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, failure, isobar, text};
 use reqwest::Method;
@@ -28,6 +29,14 @@ fn command(verb: &str, folder: Option<&Path>, data: &Path) -> Output {
     let mut command = isobar(&[verb]);
     command.args(folder);
     command.arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
+}
+
+/// Runs a command that fails; what it says. One that hangs fails too, though later.
+fn tried(verb: &str, folder: &Path, data: &Path) -> String {
+    let mut command = std::process::Command::new("timeout");
+    let isobar = isobar(&[verb]);
+    command.arg(BOUND.as_secs().to_string()).arg(isobar.get_program()).arg(verb).arg(folder);
+    failure(&command.arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap())
 }
 
 fn success(output: &Output) -> String {
@@ -186,6 +195,81 @@ async fn what_is_in_the_way_is_left_alone() {
     );
     std::fs::write(copy.join("registry.db"), registry).unwrap();
     success(&command("restore", Some(&copy), &restored));
+}
+
+/// Makes a named pipe.
+fn pipe(at: &Path) {
+    rustix::fs::mkfifoat(rustix::fs::CWD, at, rustix::fs::Mode::RWXU).unwrap();
+}
+
+#[tokio::test]
+async fn backup_with_links_and_pipes_is_refused_by_name() {
+    let Folders { data, copy, restored, _all } = folders();
+    stopped(&data).await;
+    let outside = data.join("outside");
+    std::fs::create_dir_all(&outside).unwrap();
+    std::fs::create_dir_all(data.join("mail")).unwrap();
+    std::fs::write(outside.join("secret"), "not for a restored platform").unwrap();
+    success(&command("backup", Some(&copy), &data));
+    let refused = |name: &str| {
+        let told = tried("restore", &copy, &restored);
+        assert!(told.contains(&format!("{} is neither a file nor a folder", copy.join(name).display())), "{told}");
+        let left = std::fs::read_dir(&restored).into_iter().flatten().map(|entry| entry.unwrap().file_name());
+        assert_eq!(left.filter(|name| name != "isobar.lock").count(), 0, "nothing of it is left");
+    };
+    let socket = |at: &Path| drop(std::os::unix::net::UnixListener::bind(at).unwrap());
+    let link = |to: PathBuf| move |at: &Path| std::os::unix::fs::symlink(&to, at).unwrap();
+    let makers: [&dyn Fn(&Path); 4] = [&pipe, &socket, &link(outside.join("secret")), &link(outside.clone())];
+    for make in makers {
+        for name in ["telemetry/more", "mail/letter.eml", "mail"] {
+            let at = copy.join(name);
+            if name == "mail" {
+                std::fs::rename(&at, copy.join("mail-away")).unwrap();
+            } else {
+                std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            }
+            make(&at);
+            refused(name);
+            std::fs::remove_file(&at).unwrap();
+            if name == "mail" {
+                std::fs::rename(copy.join("mail-away"), &at).unwrap();
+            }
+        }
+        for name in ["registry.db", "BACKUP"] {
+            let at = copy.join(name);
+            std::fs::rename(&at, copy.join("away")).unwrap();
+            make(&at);
+            refused(name);
+            std::fs::remove_file(&at).unwrap();
+            std::fs::rename(copy.join("away"), &at).unwrap();
+        }
+    }
+    success(&command("restore", Some(&copy), &restored));
+    // Nor is anything else copied into a backup.
+    pipe(&data.join("mail/pipe.eml"));
+    let told = tried("backup", &copy.join("again"), &data);
+    assert!(told.contains("mail/pipe.eml is neither a file nor a folder"), "{told}");
+}
+
+#[tokio::test]
+async fn silent_peers_of_the_control_socket_hold_up_no_command() {
+    let Folders { data, copy, _all, .. } = folders();
+    let serving = Serving::on(&data, &ENVIRONMENT);
+    let connect = || std::os::unix::net::UnixStream::connect(data.join("isobar.sock")).unwrap();
+    // More than are heard at a time.
+    let silent: Vec<_> = (0..100).map(|_| connect()).collect();
+    for _ in 0..2 {
+        let (asked, to) = (data.clone(), copy.clone());
+        let checked = tokio::task::spawn_blocking(move || success(&command("check", None, &asked)));
+        let checked =
+            tokio::time::timeout(BOUND, checked).await.unwrap_or_else(|_| panic!("silent peers hold it up")).unwrap();
+        assert!(checked.contains("Everything is sound."));
+        let asked = data.clone();
+        tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &asked))).await.unwrap();
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+    drop(silent);
+    assert_eq!(serving.stop(), Some(0));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A copy of everything, consistent in itself, while the platform runs or not.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use isobar_model::time::Clock;
@@ -18,6 +19,8 @@ pub const TELEMETRY: &str = "telemetry";
 pub const MAIL: &str = "mail";
 /// Written last: a folder without it is no whole backup.
 const MARK: &str = "BACKUP";
+/// Bytes of it that are read: it is a few lines.
+const MARK_BYTES_MAX: u64 = 65_536;
 
 /// What a backup says of itself.
 #[derive(Clone, Debug)]
@@ -32,7 +35,9 @@ impl Mark {
     /// The mark of a backup that is whole, and that this program can read.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let name = folder.display();
-        let text = std::fs::read_to_string(folder.join(MARK))
+        let mut text = String::new();
+        files::open_file(&folder.join(MARK))
+            .and_then(|mark| Ok(mark.take(MARK_BYTES_MAX).read_to_string(&mut text)?))
             .map_err(|error| format!("{name} is no backup, or one that was not finished ({MARK}: {error})"))?;
         let mark: Value = serde_json::from_str(&text).map_err(|error| format!("{name}/{MARK} is damaged: {error}"))?;
         let layout = mark["layout"].as_u64().ok_or_else(|| format!("{name}/{MARK} is damaged: it has no layout"))?;
@@ -70,7 +75,8 @@ pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Res
     let (mail, folder) = (settings.data.join(MAIL_FOLDER), to.to_owned());
     let mark = Mark { with_registry, at: Clock::System.now().to_string() };
     let bytes = tokio::task::spawn_blocking(move || -> Result<u64, Failure> {
-        files::copy_folder(&mail, &folder.join(MAIL))?;
+        // An operator may have put the folder itself elsewhere.
+        files::copy_folder(&mail.canonicalize().unwrap_or(mail), &folder.join(MAIL))?;
         let bytes = files::sync_folder(&folder)?;
         mark.write(&folder)?;
         Ok(bytes)

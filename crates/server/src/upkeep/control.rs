@@ -16,6 +16,9 @@ use isobar_hub::{Shift, guarded};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::{Task, UpkeepReport};
 use crate::Failure;
@@ -23,8 +26,12 @@ use crate::config::Settings;
 use crate::stores::Stores;
 
 const SOCKET: &str = "isobar.sock";
-/// Whoever connects says what it wants within this time.
-const ASK_TIME: Duration = Duration::from_secs(10);
+/// Whoever connects says what it wants within this time, and takes the answer within it when there is one.
+const ASK_TIME: Duration = Duration::from_secs(2);
+/// Peers that are heard side by side. Further ones wait until one of them has gone.
+const PEERS_MAX: usize = 64;
+/// When no peer can be let in, for the want of files perhaps, it is tried again after this time.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a request or an answer: a path, or a list of faults.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// Longer paths do not fit into the address of a socket.
@@ -71,29 +78,40 @@ impl Control {
         opened().map_err(|error| tracing::warn!(%error, "no backup while this runs: {SOCKET} cannot be made")).ok()
     }
 
-    /// Does what it is asked with these stores, one thing after the other; what is under way when the server stops is not
-    /// done. The socket goes with the last who holds this.
+    /// Hears its peers side by side, and does what they ask with these stores, one thing after the other; what is under way
+    /// when the server stops is not done. The socket goes with the last who holds this.
     pub async fn serve(self: Arc<Self>, settings: Settings, stores: Stores, mut shift: Shift) {
+        let platform = Arc::new(Platform { settings, stores, turn: Mutex::default() });
+        let mut peers = JoinSet::new();
         loop {
             tokio::select! {
-                () = self.serve_one(&settings, &stores) => shift.well(),
+                stream = self.accept(), if peers.len() < PEERS_MAX => {
+                    let platform = Arc::clone(&platform);
+                    peers.spawn(async move {
+                        if let Some(Err(error)) = guarded("command", answer(stream, &platform)).await {
+                            tracing::warn!(%error, "{SOCKET}: a command was not answered");
+                        }
+                    });
+                    shift.well();
+                }
+                Some(_) = peers.join_next() => {}
                 () = shift.end() => return,
             }
         }
     }
 
-    async fn serve_one(&self, settings: &Settings, stores: &Stores) {
-        match self.listener.accept().await {
-            Ok((stream, _)) => {
-                #[cfg(test)]
-                crate::faults::reached("control");
-                if let Some(Err(error)) = guarded("command", answer(stream, settings, stores)).await {
-                    tracing::warn!(%error, "{SOCKET}: a command was not answered");
+    async fn accept(&self) -> UnixStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    #[cfg(test)]
+                    crate::faults::reached("control");
+                    return stream;
                 }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "{SOCKET}");
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                Err(error) => {
+                    tracing::warn!(%error, "{SOCKET}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
@@ -106,7 +124,15 @@ impl Drop for Control {
     }
 }
 
-async fn answer(mut stream: UnixStream, settings: &Settings, stores: &Stores) -> Result<(), Failure> {
+/// The stores that commands are about, and their turns.
+struct Platform {
+    settings: Settings,
+    stores: Stores,
+    /// Held by the command that is being carried out.
+    turn: Mutex<()>,
+}
+
+async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failure> {
     // Between the making of the socket and the change of its mode others could have come in.
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
@@ -115,19 +141,24 @@ async fn answer(mut stream: UnixStream, settings: &Settings, stores: &Stores) ->
     let (read, mut write) = stream.split();
     let mut lines = BufReader::new(read.take(LINE_BYTES_MAX));
     let mut line = String::new();
-    tokio::time::timeout(ASK_TIME, lines.read_line(&mut line)).await.map_err(|_| "nothing was asked")??;
+    timeout(ASK_TIME, lines.read_line(&mut line)).await.map_err(|_| "nothing was asked")??;
     let task = read_task(&line).ok_or("what was asked cannot be read")?;
     tracing::info!(?task, "asked for");
     let mut more = [0];
+    let done = async {
+        let _turn = platform.turn.lock().await;
+        task.run(&platform.settings, &platform.stores).await
+    };
     let done = tokio::select! {
-        done = task.run(settings, stores) => done,
+        done = done => done,
         _ = lines.read(&mut more) => return Err("the client has closed the control socket".into()),
     };
     let told = match done {
         Ok(UpkeepReport { text, sound }) => json!({"text": text, "sound": sound}),
         Err(failure) => json!({"failed": failure.to_string()}),
     };
-    Ok(write.write_all(format!("{told}\n").as_bytes()).await?)
+    let told = format!("{told}\n");
+    Ok(timeout(ASK_TIME, write.write_all(told.as_bytes())).await.map_err(|_| "the answer was not taken")??)
 }
 
 fn read_task(line: &str) -> Option<Task> {

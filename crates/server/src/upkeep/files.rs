@@ -1,9 +1,17 @@
-//! Files and folders, copied so that they outlive a crash.
+//! Files and folders, copied so that they outlive a crash. Whoever made what is copied may have left anything in it: what is
+//! neither a file nor a folder is refused by its name, and no link is followed.
 
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+
+use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use rustix::io::Errno;
+use rustix::path::Arg;
 
 use crate::Failure;
 
@@ -23,32 +31,85 @@ pub fn make_empty(folder: &Path) -> Result<(), Failure> {
 /// Removes everything in a folder; what cannot be removed is told in the log.
 pub fn clear(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
-    for path in entries.flatten().map(|entry| entry.path()) {
-        let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+    for entry in entries.flatten() {
+        let (path, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let removed = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         if let Err(error) = removed {
             tracing::warn!(%error, path = %path.display(), "what was begun cannot be removed");
         }
     }
 }
 
+/// A file or a folder that is open to be copied.
+enum Opened {
+    File(File),
+    Folder(File),
+}
+
+/// Opens a file or a folder that lies in another one; none if nothing is there. Nothing is waited for, and no link is
+/// followed: what was opened is looked at, whatever has its name a moment later.
+fn open(within: impl AsFd, name: impl Arg, path: &Path) -> Result<Option<Opened>, Failure> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let neither = || Failure::from(format!("{} is neither a file nor a folder: only those are copied", path.display()));
+    let file = match openat(within, name, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Ok(None),
+        // A link; a socket.
+        Err(Errno::LOOP | Errno::NXIO | Errno::OPNOTSUPP) => return Err(neither()),
+        opened => File::from(opened.map_err(|error| told(path, &error))?),
+    };
+    let kind = file.metadata().map_err(|error| told(path, &error))?.file_type();
+    match (kind.is_file(), kind.is_dir()) {
+        (true, _) => Ok(Some(Opened::File(file))),
+        (_, true) => Ok(Some(Opened::Folder(file))),
+        _ => Err(neither()),
+    }
+}
+
+fn told(path: &Path, error: &dyn std::error::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Opens a file to be read that must be one.
+pub fn open_file(path: &Path) -> Result<File, Failure> {
+    match open(CWD, path, path)? {
+        Some(Opened::File(file)) => Ok(file),
+        Some(Opened::Folder(_)) => Err(format!("{} is a folder", path.display()).into()),
+        None => Err(format!("{}: there is no such file", path.display()).into()),
+    }
+}
+
+/// Copies a file to where there is none.
+pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
+    copy_opened(open_file(from)?, to)
+}
+
+fn copy_opened(mut from: File, to: &Path) -> Result<(), Failure> {
+    let copied = File::options().write(true).create_new(true).open(to).and_then(|mut to| io::copy(&mut from, &mut to));
+    Ok(copied.map(drop).map_err(|error| told(to, &error))?)
+}
+
 /// Copies a folder with everything in it; nothing, if there is none. A file that goes away meanwhile is left out.
 pub fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
-    let told = |path: &Path, error: io::Error| format!("{}: {error}", path.display());
-    let entries = match fs::read_dir(from) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(|error| told(from, error))?,
-    };
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(to).map_err(|error| told(to, error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| told(from, error))?;
-        let (path, target) = (entry.path(), to.join(entry.file_name()));
-        if entry.file_type().map_err(|error| told(&path, error))?.is_dir() {
-            copy_folder(&path, &target)?;
+    match open(CWD, from, from)? {
+        Some(Opened::Folder(folder)) => copy_entries(&folder, from, to),
+        Some(Opened::File(_)) => Err(format!("{} is no folder", from.display()).into()),
+        None => Ok(()),
+    }
+}
+
+fn copy_entries(folder: &File, from: &Path, to: &Path) -> Result<(), Failure> {
+    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(to).map_err(|error| told(to, &error))?;
+    for entry in Dir::read_from(folder).map_err(|error| told(from, &error))? {
+        let entry = entry.map_err(|error| told(from, &error))?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
             continue;
         }
-        match fs::copy(&path, &target) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
-            copied => drop(copied.map_err(|error| told(&path, error))?),
+        let (path, target) = (from.join(name), to.join(name));
+        match open(folder, name, &path)? {
+            Some(Opened::File(file)) => copy_opened(file, &target)?,
+            Some(Opened::Folder(folder)) => copy_entries(&folder, &path, &target)?,
+            None => {}
         }
     }
     Ok(())
@@ -60,12 +121,13 @@ pub fn sync_folder(folder: &Path) -> Result<u64, Failure> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder).map_err(told)? {
         let path = entry.map_err(told)?.path();
-        if path.is_dir() {
-            bytes += sync_folder(&path)?;
-        } else {
-            let file = File::open(&path).map_err(told)?;
-            file.sync_all().map_err(told)?;
-            bytes += file.metadata().map_err(told)?.len();
+        match open(CWD, &path, &path)? {
+            Some(Opened::File(file)) => {
+                file.sync_all().map_err(told)?;
+                bytes += file.metadata().map_err(told)?.len();
+            }
+            Some(Opened::Folder(_)) => bytes += sync_folder(&path)?,
+            None => {}
         }
     }
     sync_name(folder).map_err(told)?;

@@ -90,11 +90,11 @@ impl Places {
             if let Some(folder) = file.parent() {
                 std::fs::create_dir_all(folder).map_err(told)?;
             }
-            std::fs::copy(from.join(REGISTRY), file).map_err(told)?;
+            files::copy_file(&from.join(REGISTRY), file)?;
             std::fs::File::open(file).and_then(|file| file.sync_all()).map_err(told)?;
         }
-        if from.join(MAIL).is_dir() {
-            files::copy_folder(&from.join(MAIL), &self.mail)?;
+        files::copy_folder(&from.join(MAIL), &self.mail)?;
+        if self.mail.is_dir() {
             files::sync_folder(&self.mail)?;
         }
         Ok(())
