@@ -13,7 +13,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::{self as suite, given};
 use sea_orm::{ConnectionTrait, Database};
-use support::OwnDatabase;
+use support::{OwnDatabase, Pooler};
 
 macro_rules! on_sqlite {
     ($($scene:ident)*) => {
@@ -134,7 +134,42 @@ macro_rules! on_both {
     };
 }
 
-on_both! { is_kept_when_reopened refuses_a_newer_schema shows_damage_as_damage opens_twice_at_once }
+on_both! {
+    is_kept_when_reopened
+    refuses_a_newer_schema
+    shows_damage_as_damage
+    opens_twice_at_once
+    numbers_come_once_though_the_registry_goes_back
+}
+
+#[tokio::test]
+async fn database_of_another_encoding_is_refused_in_words() {
+    for encoding in ["SQL_ASCII", "LATIN1"] {
+        let database = OwnDatabase::encoded(encoding).await;
+        for opened in [Registry::open(&database.address).await, Registry::open_as_it_is(&database.address).await] {
+            let Err(StoreError::Unavailable(cause)) = opened else { panic!("{encoding}: {opened:?}") };
+            let told = cause.to_string();
+            assert!(told.contains(&format!("has the encoding {encoding}")) && told.contains("needs UTF8"), "{told}");
+        }
+        database.remove().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pooler_that_shares_sessions_is_refused_in_words() {
+    let database = OwnDatabase::new().await;
+    for mode in ["transaction", "statement", "session"] {
+        let pooler = Pooler::start(mode);
+        match (mode, Registry::open(&pooler.address(&database)).await) {
+            ("session", opened) => opened.unwrap().close().await.unwrap(),
+            (_, Err(StoreError::Unavailable(cause))) => {
+                assert!(cause.to_string().contains("set pool_mode = session"), "{cause}");
+            }
+            (_, other) => panic!("{mode}: {other:?}"),
+        }
+    }
+    database.remove().await;
+}
 
 #[tokio::test]
 async fn an_address_of_neither_kind_is_refused() {

@@ -97,6 +97,17 @@ impl OwnDatabase {
         Self::made(&format!("TEMPLATE {template}")).await
     }
 
+    /// Makes a copy of it, while nobody is connected to it.
+    pub async fn copy(&self) -> Self {
+        Self::made(&format!("TEMPLATE {}", self.name)).await
+    }
+
+    /// Makes an empty one with another encoding.
+    pub async fn encoded(encoding: &str) -> Self {
+        let locale = "LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'";
+        Self::made(&format!("ENCODING '{encoding}' {locale} TEMPLATE template0")).await
+    }
+
     async fn made(how: &str) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -108,6 +119,63 @@ impl OwnDatabase {
     /// Removes it.
     pub async fn remove(self) {
         administer(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
+    }
+}
+
+/// Runs PgBouncer with the settings in a file, as the user whom PostgreSQL runs as: it refuses to run as root.
+const POOLER: &str = r#"PATH=$PATH:/usr/sbin
+[ "$(id -u)" -eq 0 ] || exec pgbouncer -q "$1"
+user=nobody
+id postgres >/dev/null 2>&1 && user=postgres
+chown -R "$user" "${1%/*}"
+exec setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups pgbouncer -q "$1""#;
+
+/// A PgBouncer before the server; it ends when it is dropped.
+pub struct Pooler {
+    own: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Pooler {
+    /// Starts one whose `pool_mode` is this.
+    pub fn start(mode: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = folder.path().display();
+        let (place, options) = server().address.split_once('?').unwrap_or((&server().address, ""));
+        let authority = place.split('@').nth(1).and_then(|rest| rest.split('/').next()).unwrap_or("localhost");
+        let (host, port) = authority.split_once(':').unwrap_or((authority, "5432"));
+        let host = options.strip_prefix("host=").unwrap_or(host);
+        let settings = format!(
+            "[databases]\n* = host={host} port={port} user=isobar\n[pgbouncer]\nauth_type = any\npool_mode = {mode}\n\
+             listen_addr =\nlisten_port = 6432\nunix_socket_dir = {at}\nignore_startup_parameters = extra_float_digits\n"
+        );
+        let file = folder.path().join("pgbouncer.ini");
+        std::fs::write(&file, settings).expect("it can be written");
+        let mut command = Command::new("sh");
+        command.args(["-c", POOLER, "sh"]).arg(&file).stdin(Stdio::null()).stderr(Stdio::null());
+        let own = command.spawn().expect("PgBouncer is not installed: scripts/prepare test installs it");
+        let pooler = Self { own, folder };
+        let socket = pooler.folder.path().join(".s.PGSQL.6432");
+        for _ in 0..600 {
+            if socket.exists() {
+                return pooler;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("PgBouncer does not come up");
+    }
+
+    /// The address of a database by way of it.
+    pub fn address(&self, database: &OwnDatabase) -> String {
+        let folder = self.folder.path().display();
+        format!("postgres://isobar@localhost/{}?host={folder}&port=6432", database.name)
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.own.kill();
+        let _ = self.own.wait();
     }
 }
 

@@ -10,7 +10,7 @@ use sea_orm::sqlx::{Connection as _, PgConnection};
 use sea_orm::{ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, TransactionTrait};
 
 use super::transaction::{self, Transaction, Writer};
-use super::{Dialect, Sql, failure, one, sqlite_file};
+use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
 
 /// Connections that read SQLite at the same time. Each has a thread of its own.
@@ -100,6 +100,14 @@ impl Connections {
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
         };
+        match tokio::time::timeout(ACQUIRE_WAIT, fitness::must_be_fit(address)).await {
+            Ok(fit) => fit?,
+            Err(_) => {
+                let why =
+                    format!("PostgreSQL, or a pooler before it, answered no further connections in {ACQUIRE_WAIT:?}");
+                return Err(StoreError::unavailable(why));
+            }
+        }
         let mut reading = postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT);
         reading.test_before_acquire_if_idle_for(SURE_FOR);
         let read = connect(reading).await?;

@@ -2,6 +2,7 @@
 
 mod advisory_locks;
 pub(crate) mod connections;
+mod fitness;
 mod gathered;
 pub(crate) mod sqlite_file;
 pub(crate) mod transaction;

@@ -1,0 +1,67 @@
+//! Decides if a PostgreSQL can hold a registry: what it could not is told at the start, not to each caller.
+
+use sea_orm::sqlx::{self, Connection as _, PgConnection, Row as _};
+
+use crate::error::{Result, StoreError};
+
+/// The only encoding that holds every text that there is.
+const ENCODING: &str = "UTF8";
+/// Gives a session a mark that no other has.
+const GIVE_MARK: &str = "SELECT set_config('isobar.session', pg_backend_pid()::text, false)";
+/// Asks for the mark of a session.
+const LOOK: &str = "SELECT coalesce(current_setting('isobar.session', true), '')";
+
+/// Refuses a database that cannot hold every text, and a pooler that gives each transaction another session: what is set
+/// for one connection would hold for others.
+pub(crate) async fn must_be_fit(address: &str) -> Result<()> {
+    let (mut first, mut second) = (connect(address).await?, connect(address).await?);
+    let encoding = told(&mut first, "SHOW server_encoding").await?;
+    let is_shared = is_session_shared(&mut first, &mut second).await?;
+    for connection in [first, second] {
+        // A pooler may have closed it already.
+        let _ = connection.close().await;
+    }
+    if is_shared {
+        return Err(StoreError::unavailable(
+            "the address of PostgreSQL leads to a pooler that gives each transaction another session (PgBouncer with \
+             pool_mode = transaction or statement), and Isobar needs a session for each connection: set pool_mode = session \
+             there, or give PostgreSQL's own address as stores.registry",
+        ));
+    }
+    if encoding != ENCODING {
+        return Err(StoreError::unavailable(format!(
+            "the database has the encoding {encoding}, and Isobar needs {ENCODING}, the only one that holds every text that \
+             devices and users send: create a database with ENCODING 'UTF8' TEMPLATE template0, and restore into it what \
+             pg_dump makes of this one, if it is in use already"
+        )));
+    }
+    Ok(())
+}
+
+/// Returns true if what one connection sets is not there for its next statement, or is there for another connection.
+async fn is_session_shared(first: &mut PgConnection, second: &mut PgConnection) -> Result<bool> {
+    let mark = told(first, GIVE_MARK).await?;
+    // A pooler may give sessions out in turn: then the next statement is another's.
+    if told(first, LOOK).await? != mark {
+        return Ok(true);
+    }
+    // Or the one that was in use last: then it is the other connection's while that is in a transaction.
+    match sqlx::raw_sql("BEGIN").execute(&mut *second).await {
+        // One that shares by statements has no transactions.
+        Err(sqlx::Error::Database(_)) => return Ok(true),
+        begun => begun.map_err(StoreError::unavailable)?,
+    };
+    let is_shared = told(second, LOOK).await? == mark || told(first, LOOK).await? != mark;
+    sqlx::raw_sql("ROLLBACK").execute(&mut *second).await.map_err(StoreError::unavailable)?;
+    Ok(is_shared)
+}
+
+async fn connect(address: &str) -> Result<PgConnection> {
+    PgConnection::connect(address).await.map_err(StoreError::unavailable)
+}
+
+/// Asks a question that is answered with a text, in one message: a statement that is prepared would be one of a session.
+async fn told(connection: &mut PgConnection, question: &'static str) -> Result<String> {
+    let row = sqlx::raw_sql(question).fetch_one(connection).await.map_err(StoreError::unavailable)?;
+    row.try_get(0).map_err(StoreError::unavailable)
+}
