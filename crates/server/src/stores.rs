@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
-use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
+use isobar_store::telemetry::{LostDevices, Telemetry as _};
 
 use crate::Failure;
 use crate::config::Settings;
@@ -22,10 +22,38 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Opens both; what is missing is made, what is older is brought up to date.
+    /// Opens both to be served; what is missing is made, what is older is brought up to date. No number of a device that
+    /// telemetry knows is given out from here on.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
-        Ok(Self { registry, telemetry: open_telemetry(settings).await? })
+        let stores = Self { registry, telemetry: open_telemetry(settings).await? };
+        stores.agree_on_numbers().await.map_err(|error| format!("the numbers of devices: {}", whole(&error)))?;
+        Ok(stores)
+    }
+
+    /// Has the registry go on behind every device that telemetry knows. A registry that is older than telemetry has forgotten
+    /// some: that is noted, and nobody reaches what they said until they are back.
+    async fn agree_on_numbers(&self) -> Result<(), StoreError> {
+        let Self { registry, telemetry } = self;
+        let mut back = Vec::new();
+        for lost in telemetry.devices_lost().await? {
+            if registry.has_device_within(lost.after, lost.up_to).await? {
+                back.push(lost);
+            }
+        }
+        telemetry.forget_lost_devices(back).await?;
+        let (given, known) = (registry.device_number_given().await?, telemetry.greatest_device().await?);
+        if given < known {
+            tracing::error!(
+                given = given.0,
+                known = known.0,
+                "the registry is older than telemetry: the devices with numbers above the one and up to the other are lost. \
+                 Their numbers are not given out again; bring the newer registry back, or see isobar check"
+            );
+            // First the note: without it nobody would know any more.
+            telemetry.note_lost_devices(LostDevices { after: given, up_to: known }).await?;
+        }
+        registry.device_numbers_raise(given.max(known)).await
     }
 
     /// Opens both as they are: nothing is made and nothing is changed.

@@ -113,6 +113,31 @@ async fn opens_twice_at_once(address: &str) {
     second.close().await.unwrap();
 }
 
+/// A database that is brought back to an earlier state beneath a process that uses it gives out no number again.
+async fn numbers_come_once_though_the_registry_goes_back(address: &str) {
+    let registry = Registry::open(address).await.unwrap();
+    let home = given::organization(&registry, None, "Home").await;
+    let project = given::project(&registry, home.id, "p").await.id;
+    let first = given::device(&registry, home.id, project, "first").await.key;
+    let raw = Database::connect(through_the_layer(address)).await.unwrap();
+    let back = match address.starts_with("sqlite:") {
+        true => "DELETE FROM devices; UPDATE sqlite_sequence SET seq = 0",
+        false => "DELETE FROM devices; ALTER TABLE devices ALTER COLUMN key RESTART WITH 1",
+    };
+    raw.execute_unprepared(back).await.unwrap();
+    raw.close().await.unwrap();
+    let again = registry.device_create(&given::may(home.id), given::new_device(project, "again"), given::at(0)).await;
+    match again {
+        Err(StoreError::Damaged(why)) => assert!(why.contains("device number 1 a second time"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    registry.close().await.unwrap();
+    let registry = Registry::open(address).await.unwrap();
+    registry.device_numbers_raise(first).await.unwrap();
+    assert!(given::device(&registry, home.id, project, "fresh").await.key > first);
+    registry.close().await.unwrap();
+}
+
 macro_rules! on_both {
     ($($test:ident)*) => {
         mod its_file {

@@ -53,25 +53,33 @@ async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -
     let mut gone = 0;
     match registry.device_numbers().await {
         Ok(numbers) => {
-            faults.extend(strangers(&telemetry.devices, &numbers));
-            gone = telemetry.devices.iter().filter(|key| numbers.present.binary_search(key).is_err()).count();
+            let (lost, deleted) = strangers(&telemetry, &numbers);
+            faults.extend(lost_devices(&lost));
+            gone = deleted;
         }
         Err(error) => faults.push(format!("the registry's devices cannot be read: {}", whole(&error))),
     }
     report(&telemetry, gone, &faults)
 }
 
-/// Numbers of devices that were never given out: the next device would find another's events in its history.
-fn strangers(devices: &[DeviceKey], numbers: &DeviceNumbers) -> Option<String> {
-    let known = devices.partition_point(|key| key.0 <= numbers.last_given);
-    let strangers = devices.get(known..).unwrap_or_default();
-    let first = strangers.first()?;
+/// Returns the devices of telemetry that the registry has lost, and how many others it does not know: they were deleted.
+fn strangers(telemetry: &Examined, numbers: &DeviceNumbers) -> (Vec<DeviceKey>, usize) {
+    let is_lost = |key: &DeviceKey| key.0 > numbers.last_given || telemetry.lost.iter().any(|lost| lost.contains(*key));
+    let strangers = telemetry.devices.iter().filter(|key| numbers.present.binary_search(key).is_err());
+    let (lost, deleted): (Vec<_>, Vec<_>) = strangers.copied().partition(is_lost);
+    (lost, deleted.len())
+}
+
+/// Returns the sentence about devices that the registry has lost, if it has lost any.
+fn lost_devices(lost: &[DeviceKey]) -> Option<String> {
+    let (first, last) = (lost.first()?, lost.last()?);
     Some(format!(
-        "telemetry knows {} devices that the registry has not made yet (the first is number {}, the last one made {}): \
-         the registry is older than telemetry",
-        strangers.len(),
+        "telemetry knows {} devices that the registry does not (the first is number {}, the last {}), and nobody can reach \
+         what they said: the registry is older than telemetry. Bring the newer one back, or take them for deleted \
+         (isobar recover, after a start)",
+        lost.len(),
         first.0,
-        numbers.last_given
+        last.0
     ))
 }
 
@@ -115,14 +123,28 @@ fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<Upkeep
 
 #[cfg(test)]
 mod tests {
+    use isobar_store::telemetry::LostDevices;
+
     use super::*;
 
     #[test]
-    fn a_device_that_the_registry_never_made_is_damage_and_one_that_was_deleted_is_not() {
-        let numbers = DeviceNumbers { present: vec![DeviceKey(1), DeviceKey(3)], last_given: 3 };
-        assert_eq!(strangers(&[DeviceKey(1), DeviceKey(2)], &numbers), None);
-        let told = strangers(&[DeviceKey(2), DeviceKey(4), DeviceKey(9)], &numbers).unwrap();
-        assert!(told.contains("2 devices") && told.contains("number 4"), "{told}");
-        assert_eq!(strangers(&[], &DeviceNumbers::default()), None);
+    fn device_that_the_registry_lost_is_told_from_a_deleted_one() {
+        let key = |numbers: &[u64]| numbers.iter().copied().map(DeviceKey).collect::<Vec<_>>();
+        let registry = DeviceNumbers { present: key(&[1, 3, 12]), last_given: 12 };
+        let telemetry = |devices: &[u64], lost: &[(u64, u64)]| Examined {
+            devices: key(devices),
+            lost: lost
+                .iter()
+                .map(|(after, to)| LostDevices { after: DeviceKey(*after), up_to: DeviceKey(*to) })
+                .collect(),
+            ..Examined::default()
+        };
+        assert_eq!(strangers(&telemetry(&[1, 2, 12], &[]), &registry), (vec![], 1));
+        // Those that were never given out, and those that an earlier start has found missing.
+        let found = strangers(&telemetry(&[2, 3, 7, 12, 14, 19], &[(5, 10)]), &registry);
+        assert_eq!(found, (key(&[7, 14, 19]), 1));
+        let told = lost_devices(&found.0).unwrap();
+        assert!(told.contains("3 devices") && told.contains("number 7, the last 19"), "{told}");
+        assert_eq!(lost_devices(&[]), None);
     }
 }

@@ -30,6 +30,9 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
     let aside = settings.data.join(format!("dropped-{}", now.to_string().replace(':', "-")));
     steps.extend(lost_telemetry(&settings, &aside)?);
     steps.extend(lost_changes(&settings, &aside)?);
+    if steps.is_empty() {
+        steps.extend(lost_devices(&settings));
+    }
     if wanted.clock {
         steps.push(clock(&settings, now));
     }
@@ -72,6 +75,26 @@ fn lost_changes(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failu
     let Some(named) = registry_loss::named(settings, aside)? else { return Ok(None) };
     let (settings, aside) = (settings.clone(), aside.to_owned());
     Ok(Some(Step { named, take: Box::new(move || registry_loss::accept(&settings, &aside)) }))
+}
+
+/// The devices that the registry has lost, as a start has found.
+fn lost_devices(settings: &Settings) -> Option<Step> {
+    let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
+    // What cannot be read without a change is for the next start, or for isobar check, to tell.
+    let lost = is_telemetry(&path).then(|| Embedded::lost_devices(&path, &options).ok())?;
+    let lost = lost.filter(|lost| !lost.is_empty())?;
+    let numbers: Vec<_> =
+        lost.iter().map(|devices| format!("{} to {}", devices.after.0 + 1, devices.up_to.0)).collect();
+    let named = format!(
+        "Registry: it is older than telemetry, and has lost the devices with the numbers {}. What they said is out of \
+         reach; if the newer registry comes back, it is not. They are taken for deleted.\n",
+        numbers.join(", ")
+    );
+    let take = move || {
+        Embedded::give_up_lost_devices(&path, &options).map_err(|error| whole(&error))?;
+        Ok("The lost devices are taken for deleted.\n".to_owned())
+    };
+    Some(Step { named, take: Box::new(take) })
 }
 
 /// The clock is right, though the telemetry store does not believe it.

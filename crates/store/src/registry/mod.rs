@@ -48,6 +48,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::error::Result;
+use maintenance::GivenNumbers;
 use sql::connections::Connections;
 
 /// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
@@ -82,6 +83,8 @@ pub struct Registry {
     /// How long ago most devices were heard when they were last counted, in [`lists`]' ages: the one that is told from the others
     /// rather than counted. Which one it is changes no figure, only how long a summary takes.
     commonest_age: Arc<AtomicUsize>,
+    /// Numbers that a database which goes back to an earlier state while it is in use would give out a second time.
+    given: GivenNumbers,
 }
 
 impl Registry {
@@ -96,7 +99,11 @@ impl Registry {
         let tx = db.begin().await?;
         migrations::migrate(&tx).await?;
         tx.commit().await?;
-        Ok(Self { db, commonest_age: Arc::default() })
+        Ok(Self::of(db))
+    }
+
+    fn of(db: Connections) -> Self {
+        Self { db, commonest_age: Arc::default(), given: GivenNumbers::default() }
     }
 
     /// Lets go of the database; what is under way ends first.

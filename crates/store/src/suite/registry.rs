@@ -138,6 +138,7 @@ macro_rules! registry_scenes {
             changes_of_one_project_at_the_same_time
             a_used_registry_is_sound
             a_copy_is_a_registry
+            device_numbers_go_on_behind_those_that_are_known
             fifty_devices_at_the_same_time
             a_limit_holds_for_the_whole_subtree
             the_last_place_is_taken_once

@@ -2,6 +2,22 @@
 
 use isobar_model::ids::DeviceKey;
 
+/// Devices that a registry gave out numbers to, and that a later one, which is older, does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LostDevices {
+    /// The greatest number that the older registry had given out.
+    pub after: DeviceKey,
+    /// The greatest number that telemetry knew by then.
+    pub up_to: DeviceKey,
+}
+
+impl LostDevices {
+    /// Returns true if a device is one of them.
+    pub fn contains(&self, device: DeviceKey) -> bool {
+        self.after < device && device <= self.up_to
+    }
+}
+
 /// What a telemetry store holds, and what is wrong with it.
 #[derive(Clone, Debug, Default)]
 pub struct Examined {
@@ -17,6 +33,8 @@ pub struct Examined {
     pub parked_found: u64,
     /// Devices that something is stored of, in the order of their numbers.
     pub devices: Vec<DeviceKey>,
+    /// Devices that registries have lost, as far as it was noted at starts.
+    pub lost: Vec<LostDevices>,
     /// What is damaged, the first of it.
     pub faults: Vec<String>,
     /// How much is damaged.

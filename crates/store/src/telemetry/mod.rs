@@ -33,7 +33,7 @@ pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
 pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketMemory, BucketQuery, BucketSeries, Buckets, PayloadTime};
 pub use commit::{Commit, Idempotency, NewCloudEvent, NewEvent, NewValue, OutboxChange, SetsOut};
 pub use durable::Durable;
-pub use examined::Examined;
+pub use examined::{Examined, LostDevices};
 pub use follow::{
     EventWriter, Followed, Following, PieceEvent, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
     StreamedEvents,

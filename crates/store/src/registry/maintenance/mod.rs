@@ -1,11 +1,12 @@
 //! What an operator does to a registry as a whole: copying it, and looking whether it is sound. No tenant hears of it.
 
+mod device_numbers;
 mod readable;
 
 use std::path::Path;
-use std::sync::Arc;
 
-use isobar_model::ids::DeviceKey;
+pub use device_numbers::DeviceNumbers;
+pub(crate) use device_numbers::{DrawnNumbers, GivenNumbers};
 
 use super::sql::connections::Connections;
 use super::sql::{Dialect, Sql, all, one, run, sqlite_file};
@@ -54,22 +55,13 @@ const KEPT_FIGURES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The numbers by which the telemetry store knows devices.
-#[derive(Clone, Debug, Default)]
-pub struct DeviceNumbers {
-    /// Of the devices that there are, in order.
-    pub present: Vec<DeviceKey>,
-    /// The greatest that was ever given out; 0: none.
-    pub last_given: u64,
-}
-
 impl Registry {
     /// Opens a registry with the schema that it has; only for copying it and looking at it. A newer one is refused, and
     /// so is one that is not there.
     pub async fn open_as_it_is(address: &str) -> Result<Self> {
         let db = Connections::open_existing(address).await?;
         migrations::version(&db.read).await?;
-        Ok(Self { db, commonest_age: Arc::default() })
+        Ok(Self::of(db))
     }
 
     /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which
@@ -133,21 +125,5 @@ impl Registry {
             faults.push(format!("{found} rows of {rows} refer to rows of {parent} that are not there"));
         }
         Ok(faults)
-    }
-
-    /// The numbers of all devices.
-    pub async fn device_numbers(&self) -> Result<DeviceNumbers> {
-        let given = match self.db.dialect {
-            Dialect::Sqlite => "SELECT coalesce(max(seq), 0) AS given FROM sqlite_sequence WHERE name = 'devices'",
-            Dialect::Postgres => {
-                "SELECT CAST(coalesce(pg_sequence_last_value(\
-                 CAST(pg_get_serial_sequence('devices', 'key') AS regclass)), 0) AS BIGINT) AS given"
-            }
-        };
-        let snapshot = self.db.snapshot().await?;
-        let rows = all(&snapshot, Sql::new("SELECT key FROM devices ORDER BY key")).await?;
-        let present = rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?;
-        let last_given = one(&snapshot, Sql::new(given)).await?.map_or(Ok(0), |row| row.count("given"))?;
-        Ok(DeviceNumbers { present, last_given })
     }
 }

@@ -14,6 +14,7 @@ use super::projects::count_in_projects;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
+use crate::registry::maintenance::DrawnNumbers;
 use crate::registry::sql::{Dialect, Sql, all, one};
 
 /// What came of a device that was to be made.
@@ -58,9 +59,10 @@ impl Registry {
         new: NewDevice,
         now: Timestamp,
     ) -> Result<Device> {
+        let mut numbers = self.given.begin();
         let tx = self.db.begin().await?;
         let (id, project) = (new.id, new.project);
-        match create(&tx, *permit.target(), &[new], now).await?.as_slice() {
+        match create(&tx, *permit.target(), &[new], &mut numbers, now).await?.as_slice() {
             [DeviceCreation::Made] => {}
             [DeviceCreation::NoRoom] => return Err(StoreError::Limit(DEVICE_LIMIT_REACHED)),
             [DeviceCreation::NoProject] => return Err(StoreError::Gone("project")),
@@ -69,6 +71,7 @@ impl Registry {
         let made = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))?;
         count_in_projects(&tx, [(project, 1)]).await?;
         tx.commit().await?;
+        self.given.end(&numbers);
         Ok(made)
     }
 
@@ -76,15 +79,17 @@ impl Registry {
     /// keeps no other, and no organization gets more than it may have, whoever else makes devices at the same time. The
     /// groups stand in the order of their organizations' lineages: whoever holds several takes them in that order.
     pub async fn devices_create(&self, groups: &[NewDevices], now: Timestamp) -> Result<Vec<Vec<DeviceCreation>>> {
+        let mut numbers = self.given.begin();
         let tx = self.db.begin().await?;
         let mut outcomes = Vec::with_capacity(groups.len());
         for group in groups {
-            outcomes.push(create(&tx, *group.permit.target(), &group.devices, now).await?);
+            outcomes.push(create(&tx, *group.permit.target(), &group.devices, &mut numbers, now).await?);
         }
         let asked = groups.iter().zip(&outcomes).flat_map(|(group, outcomes)| group.devices.iter().zip(outcomes));
         let made = asked.filter(|(_, outcome)| **outcome == DeviceCreation::Made);
         count_in_projects(&tx, made.map(|(device, _)| (device.project, 1))).await?;
         tx.commit().await?;
+        self.given.end(&numbers);
         Ok(outcomes)
     }
 
@@ -127,6 +132,7 @@ async fn create(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,
     devices: &[NewDevice],
+    numbers: &mut DrawnNumbers,
     now: Timestamp,
 ) -> Result<Vec<DeviceCreation>> {
     let lineage = match hold_organization(tx, organization, Dialect::of(tx).hold_in_place()).await {
@@ -147,7 +153,7 @@ async fn create(
             DeviceCreation::Made
         });
     }
-    put(tx, organization, &missing, now).await?;
+    put(tx, organization, &missing, numbers, now).await?;
     Ok(outcomes)
 }
 
@@ -157,12 +163,14 @@ pub(crate) async fn put(
     tx: &impl ConnectionTrait,
     organization: OrganizationId,
     devices: &[&NewDevice],
+    numbers: &mut DrawnNumbers,
     now: Timestamp,
 ) -> Result<Vec<DeviceKey>> {
     if devices.is_empty() {
         return Ok(Vec::new());
     }
     let keys = insert(tx, organization, devices, now).await?;
+    numbers.take(&keys)?;
     count_devices(tx, organization, devices.len() as i64).await?;
     Ok(keys)
 }

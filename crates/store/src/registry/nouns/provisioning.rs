@@ -53,6 +53,7 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Vec<Provisioned>> {
         let organization = *permit.target();
+        let mut numbers = self.given.begin();
         let tx = self.db.begin().await?;
         let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
         let mut left = devices_left(&tx, &lineage, &[], &[organization]).await?;
@@ -67,9 +68,10 @@ impl Registry {
                 missing.push(&new.device);
             }
         }
-        let keys = put(&tx, organization, &missing, now).await?;
+        let keys = put(&tx, organization, &missing, &mut numbers, now).await?;
         count_in_projects(&tx, missing.iter().map(|device| (device.project, 1))).await?;
         tx.commit().await?;
+        self.given.end(&numbers);
         let made: HashMap<_, _> = missing.iter().map(|device| device.id).zip(keys).collect();
         let outcome = |new: &NewTagged| match (known.get(&new.value), made.get(&new.device.id)) {
             (Some(TagCarrier::Device(known, _)), _) => Provisioned::Known(*known),

@@ -1,5 +1,10 @@
 //! Copies of a registry, and whether it is sound.
 
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use isobar_model::ids::DeviceKey;
+
 use super::given::{self, may};
 use crate::registry::{Registry, companions};
 
@@ -16,6 +21,31 @@ pub async fn a_used_registry_is_sound(r: &Registry) {
     assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
     let numbers = r.device_numbers().await.unwrap();
     assert_eq!((numbers.present, numbers.last_given), (vec![first.key], second.key.0));
+}
+
+/// Numbers of devices go on behind those that telemetry knows, and never go back, whoever draws some meanwhile.
+pub async fn device_numbers_go_on_behind_those_that_are_known(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let project = given::project(r, top.id, "p").await.id;
+    let given = async || r.device_number_given().await.unwrap().0;
+    assert_eq!(given().await, 0);
+    // Before there was any device.
+    r.device_numbers_raise(DeviceKey(10)).await.unwrap();
+    assert_eq!((given().await, given::device(r, top.id, project, "a").await.key.0), (10, 11));
+    r.device_numbers_raise(DeviceKey(5)).await.unwrap();
+    assert_eq!((given().await, given::device(r, top.id, project, "b").await.key.0), (11, 12));
+    let within = async |after, up_to| r.has_device_within(DeviceKey(after), DeviceKey(up_to)).await.unwrap();
+    assert_eq!((within(0, 10).await, within(10, 11).await, within(12, 99).await), (false, true, false));
+    let making = (0..20).map(async |n| given::device(r, top.id, project, &format!("of many {n}")).await.key);
+    let (made, ..) =
+        tokio::join!(join_all(making), async { r.device_numbers_raise(DeviceKey(13)).await.unwrap() }, async {
+            r.device_numbers_raise(DeviceKey(40)).await.unwrap()
+        },);
+    let numbers: BTreeSet<_> = made.iter().copied().collect();
+    assert_eq!(numbers.len(), 20);
+    let last = given().await;
+    assert!(last >= 40 && last >= numbers.last().unwrap().0, "{last}");
+    assert!(given::device(r, top.id, project, "c").await.key.0 > last);
 }
 
 /// A copy is the registry of that moment, where it makes copies by itself.

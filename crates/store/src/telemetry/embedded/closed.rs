@@ -6,9 +6,9 @@ use std::sync::Arc;
 use isobar_model::time::Timestamp;
 
 use super::durability::{self, LogState, Loss, Note, Noted};
-use super::{Cancel, Embedded, Options, engine, examine, retention};
+use super::{Cancel, Embedded, Options, engine, examine, numbers, retention};
 use crate::error::Result;
-use crate::telemetry::Examined;
+use crate::telemetry::{Examined, LostDevices};
 
 impl Embedded {
     /// What a start on this folder would be without, of all that was acknowledged; none if nothing. Nobody may have it open.
@@ -23,6 +23,7 @@ impl Embedded {
     pub fn recover(path: &Path, options: &Options, loss: &Loss, aside: &Path) -> Result<()> {
         durability::drop_lost(path, loss, aside)?;
         let db = engine::open_what_is_there(path, options, &Arc::default(), false)?;
+        numbers::keep_after_loss(&db)?;
         let sequence = db.latest_sequence_number();
         Note::begin(path, Noted::up_to(sequence, sequence)).map(drop)
     }
@@ -36,6 +37,18 @@ impl Embedded {
     pub fn believe(path: &Path, options: &Options, now: Timestamp) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         retention::believe(&db, now)?;
+        Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
+    }
+
+    /// Returns the devices of which a store that nobody has open holds data, and which the registry has lost.
+    pub fn lost_devices(path: &Path, options: &Options) -> Result<Vec<LostDevices>> {
+        numbers::lost(&engine::open_to_read(path, options)?)
+    }
+
+    /// Takes the devices that the registry has lost for deleted ones, in a store that nobody has open.
+    pub fn give_up_lost_devices(path: &Path, options: &Options) -> Result<()> {
+        let db = engine::open(path, options, &Arc::default())?;
+        numbers::give_up(&db, &numbers::lost(&db)?)?;
         Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 

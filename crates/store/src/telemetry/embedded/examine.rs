@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::device::SeriesState;
 use super::keys::{self, Family, TimeOrder};
 use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeline, read_value, text, trailing};
-use super::{Cancel, engine, load};
+use super::{Cancel, engine, load, numbers};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
 
@@ -113,6 +113,8 @@ impl Examination {
             self.deleted_series.insert(trailing(key)?);
         } else if key.starts_with(&keys::GARBAGE_DEVICE) {
             self.forgotten_devices.insert(trailing(key)?);
+        } else if key.starts_with(&keys::LOST_DEVICES) {
+            self.report.lost.push(numbers::read_lost(key, value)?);
         } else if key.starts_with(&keys::PARKED) {
             self.parked.insert(trailing(key)?, text(value)?.to_owned());
         }

@@ -12,6 +12,8 @@
 //! |          | `gd` device u64                          | a forgotten device: its timelines' floors, 2 x u64        |
 //! |          | `gv` series u64, sequence u64            | values below it are dropped, to be reclaimed: their bytes |
 //! |          | `op` number u64                          | a parked entry of the outbox: why                         |
+//! |          | `nd` device u64                          | the registry lost devices after it, up to this one: u64   |
+//! |          | `devices`                                | the greatest device number known when log was lost: u64   |
 //! | history  | event id 16                              | kind u8, device u64, element u16+n, errors u32+n, payload |
 //! | timeline | device u64, kind u8, sequence u64        | event id 16 [order 16]                                    |
 //! |          | device u64, 2, number u64                | a late event: its id 16, the newest before it 16          |
@@ -109,6 +111,10 @@ pub const GARBAGE_VALUES: [u8; 2] = *b"gv";
 pub const GARBAGE_DEVICE: [u8; 2] = *b"gd";
 /// Prefix of parked entries of the outbox.
 pub const PARKED: [u8; 2] = *b"op";
+/// Prefix of devices that the registry has lost.
+pub const LOST_DEVICES: [u8; 2] = *b"nd";
+/// Key of the greatest number of a device that was known when a part of the log was lost.
+pub const META_DEVICES: &[u8] = b"devices";
 
 /// Tag of a series record.
 pub const STATE_SERIES: u8 = 1;
@@ -194,6 +200,9 @@ pub fn state(device: u64, tag: u8, name: &str) -> Vec<u8> {
     key.extend_from_slice(name.as_bytes());
     key
 }
+
+/// Beyond every key of a family.
+pub const AFTER_ALL: [u8; 17] = [u8::MAX; 17];
 
 /// A row about what has a number: garbage, a parked entry.
 pub fn about(prefix: [u8; 2], number: u64) -> [u8; 10] {

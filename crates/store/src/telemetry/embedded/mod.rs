@@ -26,6 +26,7 @@ mod history;
 mod keys;
 mod live;
 mod load;
+mod numbers;
 mod outbox;
 mod page_budget;
 mod port;

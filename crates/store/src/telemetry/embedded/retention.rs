@@ -17,15 +17,13 @@ use crate::error::Result;
 
 /// The clock is believed as long as it is no more than a day ahead of what the store has seen.
 const AHEAD_SECONDS_MAX: i64 = 86_400;
-/// The key after the last event's.
-const AFTER_ALL: [u8; 17] = [0xff; 17];
 
 /// Up to when the clock is believed; before that was noted, up to the newest event. None: an empty store.
 pub fn seen(db: &DB) -> Result<Option<Timestamp>> {
     if let Some(seen) = engine::moment(db, keys::META_SEEN)? {
         return Ok(Some(seen));
     }
-    let mut events = rows(db, Family::History, &[], &AFTER_ALL)?;
+    let mut events = rows(db, Family::History, &[], &keys::AFTER_ALL)?;
     events.seek_to_last();
     let newest = current(&events)?.map(|(key, _)| <[u8; 16]>::try_from(key).map(EventId::from_bytes));
     let newest = newest.transpose().map_err(|_| damaged("an event's key is too short"))?;

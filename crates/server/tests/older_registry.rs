@@ -1,0 +1,149 @@
+//! A registry that is older than telemetry: whatever put it there (a copy, a dump, a recovery), what devices said that it
+//! does not know is handed to nobody (docs/operations.md, Backup).
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+#[path = "../../store/tests/support/mod.rs"]
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use program_support::site::{Api, Device, ENVIRONMENT, everything};
+use program_support::{Serving, isobar, text};
+use reqwest::Method;
+use sea_orm::{ConnectionTrait as _, Database, Statement};
+use serde_json::{Value, json};
+use support::OwnDatabase;
+
+const REGISTRY: &str = "ISOBAR_STORES__REGISTRY";
+
+/// A platform whose registry is the one at this address.
+struct Platform {
+    data: PathBuf,
+    registry: String,
+}
+
+impl Platform {
+    fn serve(&self) -> Serving {
+        Serving::on(&self.data, &[ENVIRONMENT.as_slice(), &[(REGISTRY, self.registry.as_str())]].concat())
+    }
+
+    fn command(&self, words: &[&str]) -> Output {
+        let mut command = isobar(words);
+        command.args(["--config", "/dev/null", "--data"]).arg(&self.data).env(REGISTRY, &self.registry);
+        command.output().unwrap()
+    }
+
+    /// Runs `isobar check`: its words, and true if it finds everything sound.
+    fn checked(&self) -> (String, bool) {
+        let output = self.command(&["check"]);
+        (text(&output.stdout), output.status.success())
+    }
+
+    /// The number of the newest device.
+    async fn newest(&self) -> i64 {
+        let layer = self.registry.strip_prefix("sqlite:").map_or_else(String::new, |file| {
+            let layer = isobar_pages::prepare(Path::new(file), isobar_pages::Open::ToUse).unwrap().unwrap();
+            format!("?vfs={layer}")
+        });
+        let database = Database::connect(format!("{}{layer}", self.registry)).await.unwrap();
+        let query = Statement::from_string(database.get_database_backend(), "SELECT max(key) AS newest FROM devices");
+        let newest = database.query_one_raw(query).await.unwrap().unwrap().try_get_by("newest").unwrap();
+        database.close().await.unwrap();
+        newest
+    }
+}
+
+/// The design of [`everything`], with a setting.
+fn design() -> Value {
+    let mut design = everything();
+    design["limit"] = json!({"type": "deviceSetting", "properties": {"inputType": "number", "default": 1}});
+    design
+}
+
+/// How many events, values and queued events are shown of a device, and its setting.
+async fn shown(api: &Api, device: &Device) -> (usize, usize, usize, Value) {
+    let Device { id, .. } = device;
+    let events = api.list(&format!("/v2/devices/{id}/events")).await.len();
+    let values = api.send_as_admin(Method::GET, &format!("/v2/devices/{id}/data/log"), None).await.unwrap();
+    let values = if values.status == 404 { 0 } else { values.json()["data"].as_array().unwrap().len() };
+    let queued = api.get(&format!("/v2/events/cloud?deviceId={id}&peek=true")).await.as_array().unwrap().len();
+    (events, values, queued, api.get(&format!("/v2/devices/{id}/settings/limit")).await["value"].clone())
+}
+
+/// A registry is copied, a tenant comes, the copy takes the registry's place and another tenant comes.
+async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: impl AsyncFnOnce() -> String) {
+    let serving = newer.serve();
+    Api::of(&serving).await.found(&design(), 1).await;
+    assert_eq!(serving.stop(), Some(0));
+    let older = Platform { data: newer.data.clone(), registry: copy().await };
+
+    let serving = newer.serve();
+    let mara = Api::registered(&serving, "mara").await;
+    let lost = mara.found(&design(), 1).await.remove(0);
+    for n in 0..3 {
+        mara.post(&lost, "reading", &json!({"n": n})).await.created();
+    }
+    let limit = format!("/v2/devices/{}/settings/limit", lost.id);
+    mara.admin(Method::PUT, &limit, Some(&json!({"value": 7}))).await;
+    let of_mara = shown(&mara, &lost).await;
+    assert_eq!(of_mara, (6, 3, 3, json!(7)));
+    // What the registry is still to learn of the device may wait in telemetry.
+    serving.kill();
+    assert_eq!(newer.newest().await, 2);
+    assert!(newer.checked().1);
+
+    let (told, is_sound) = older.checked();
+    assert!(told.contains("the registry is older than telemetry") && !is_sound, "{told}");
+    let serving = older.serve();
+    let nils = Api::registered(&serving, "nils").await;
+    let fresh = nils.found(&design(), 1).await.remove(0);
+    assert_eq!(shown(&nils, &fresh).await, (0, 0, 0, json!(1)));
+    nils.post(&fresh, "reading", &json!({"n": 9})).await.created();
+    assert_eq!(shown(&nils, &fresh).await, (2, 1, 1, json!(1)));
+    // It is named while the platform runs, and afterwards.
+    let named = "1 devices that the registry does not (the first is number 2, the last 2)";
+    assert!(older.checked().0.contains(named), "{}", older.checked().0);
+    assert_eq!(serving.stop(), Some(0));
+    assert_eq!(older.newest().await, 3);
+    let (told, is_sound) = older.checked();
+    assert!(told.contains(named) && !is_sound, "{told}");
+
+    // The newer one comes back: now it is the other device that is lost, until an operator gives it up.
+    let serving = newer.serve();
+    assert_eq!(shown(&mara.at(&serving), &lost).await, of_mara);
+    assert_eq!(serving.stop(), Some(0));
+    let (told, is_sound) = newer.checked();
+    assert!(told.contains("the first is number 3, the last 3") && !is_sound, "{told}");
+    assert!(text(&newer.command(&["recover"]).stdout).contains("has lost the devices with the numbers 3 to 3"));
+    assert!(newer.command(&["recover", "--yes"]).status.success());
+    let (told, is_sound) = newer.checked();
+    assert!(told.contains("1 devices with data were deleted") && is_sound, "{told}");
+}
+
+#[tokio::test]
+async fn older_file_hands_nobody_what_others_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, copy) = (folder.path().join("data"), folder.path().join("copy.db"));
+    let file = data.join("registry.db");
+    let newer = Platform { data, registry: format!("sqlite:{}", file.display()) };
+    let copied = async || {
+        std::fs::copy(&file, &copy).unwrap();
+        format!("sqlite:{}", copy.display())
+    };
+    older_registry_hands_nobody_what_others_said(newer, copied).await;
+}
+
+#[tokio::test]
+async fn older_database_hands_nobody_what_others_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = OwnDatabase::new().await;
+    let mut copy = None;
+    let newer = Platform { data: folder.path().join("data"), registry: database.address.clone() };
+    let copied = async || copy.insert(database.copy().await).address.clone();
+    older_registry_hands_nobody_what_others_said(newer, copied).await;
+    copy.unwrap().remove().await;
+    database.remove().await;
+}

@@ -1,0 +1,193 @@
+//! The numbers by which the store knows devices and series. The registry gives out those of devices: one that is older
+//! than this store would give some out a second time, so it is told the greatest. What it has lost by then is noted here,
+//! because it is this store that holds what those devices said.
+
+use isobar_model::ids::DeviceKey;
+use rocksdb::DB;
+
+use super::keys::{self, Family};
+use super::load::{current, each, rows};
+use super::rows::{Parts, event_device, failed, trailing};
+use super::{Embedded, engine};
+use crate::error::Result;
+use crate::telemetry::LostDevices;
+
+/// Where the tag of a row of a device's state stands in its key.
+const STATE_TAG_AT: usize = 8;
+
+impl Embedded {
+    /// Returns the greatest number of a device that anything is stored of; 0: of none.
+    pub async fn greatest_device(&self) -> Result<DeviceKey> {
+        self.reading(|core, _| greatest_device(&core.db).map(DeviceKey)).await
+    }
+
+    /// Returns the devices that registries have lost, as far as it was noted.
+    pub async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
+        self.reading(|core, _| lost(&core.db)).await
+    }
+
+    /// Notes, durably, that the registry has lost devices.
+    pub async fn note_lost_devices(&self, devices: LostDevices) -> Result<()> {
+        self.reading(move |core, _| {
+            let (row, last) = (keys::about(keys::LOST_DEVICES, devices.after.0), devices.up_to.0.to_be_bytes());
+            core.db.put_cf(engine::family(&core.db, Family::Meta)?, row, last).map_err(failed)?;
+            core.db.flush_wal(true).map_err(failed)
+        })
+        .await
+    }
+
+    /// Removes the notes of devices that are not lost any more.
+    pub async fn forget_lost_devices(&self, found: Vec<LostDevices>) -> Result<()> {
+        self.reading(move |core, _| give_up(&core.db, &found)).await
+    }
+}
+
+/// Returns the greatest number of a device that anything is stored of; 0: of none. History is not read: whatever stands in
+/// it stands in a timeline, unless a part of the log was lost, and then the number was noted.
+fn greatest_device(db: &DB) -> Result<u64> {
+    let mut greatest = engine::meta(db, keys::META_DEVICES)?.unwrap_or_default();
+    for family in [Family::Timeline, Family::State, Family::Queue] {
+        greatest = greatest.max(last_number(db, family)?);
+    }
+    let (from, to) = (keys::about(keys::GARBAGE_DEVICE, 0), keys::about(keys::GARBAGE_DEVICE, u64::MAX));
+    each(db, Family::Meta, &from, &to, |key, _| {
+        greatest = greatest.max(trailing(key)?);
+        Ok(())
+    })?;
+    each(db, Family::Outbox, &[], &keys::AFTER_ALL, |_, entry| {
+        greatest = greatest.max(Parts(entry).u64()?);
+        Ok(())
+    })?;
+    let lost = lost(db)?.iter().map(|devices| devices.up_to.0).max();
+    Ok(greatest.max(lost.unwrap_or_default()))
+}
+
+/// Returns the number that the last row of a family begins with; 0: it has no row.
+fn last_number(db: &DB, family: Family) -> Result<u64> {
+    let mut rows = rows(db, family, &[], &keys::AFTER_ALL)?;
+    rows.seek_to_last();
+    current(&rows)?.map_or(Ok(0), |(key, _)| Parts(key).u64())
+}
+
+/// Returns the devices that registries have lost.
+pub fn lost(db: &DB) -> Result<Vec<LostDevices>> {
+    let mut lost = Vec::new();
+    let (from, to) = (keys::about(keys::LOST_DEVICES, 0), keys::about(keys::LOST_DEVICES, u64::MAX));
+    each(db, Family::Meta, &from, &to, |key, value| {
+        lost.push(read_lost(key, value)?);
+        Ok(())
+    })?;
+    Ok(lost)
+}
+
+/// Reads a row that says of devices that the registry has lost them.
+pub fn read_lost(key: &[u8], value: &[u8]) -> Result<LostDevices> {
+    Ok(LostDevices { after: DeviceKey(trailing(key)?), up_to: DeviceKey(Parts(value).u64()?) })
+}
+
+/// Removes notes of devices that the registry has lost, durably.
+pub fn give_up(db: &DB, lost: &[LostDevices]) -> Result<()> {
+    let meta = engine::family(db, Family::Meta)?;
+    for devices in lost {
+        db.delete_cf(meta, keys::about(keys::LOST_DEVICES, devices.after.0)).map_err(failed)?;
+    }
+    db.flush_wal(true).map_err(failed)
+}
+
+/// Keeps numbers from coming twice after a part of the log was lost: tables of one family may reach further than those of
+/// another, so an event may stand in history whose device nothing else tells of, and values of a series that nobody has.
+pub fn keep_after_loss(db: &DB) -> Result<()> {
+    let mut device = greatest_device(db)?;
+    each(db, Family::History, &[], &keys::AFTER_ALL, |_, event| {
+        device = device.max(event_device(event)?);
+        Ok(())
+    })?;
+    let mut series =
+        engine::meta(db, keys::META_SERIES)?.unwrap_or(1).max(last_number(db, Family::Values)?.saturating_add(1));
+    each(db, Family::State, &[], &keys::AFTER_ALL, |key, record| {
+        if key.get(STATE_TAG_AT) == Some(&keys::STATE_SERIES) {
+            series = series.max(Parts(record).u64()?.saturating_add(1));
+        }
+        Ok(())
+    })?;
+    let meta = engine::family(db, Family::Meta)?;
+    db.put_cf(meta, keys::META_DEVICES, device.to_be_bytes()).map_err(failed)?;
+    db.put_cf(meta, keys::META_SERIES, series.to_be_bytes()).map_err(failed)?;
+    db.flush_wal(true).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Options;
+    use super::*;
+    use crate::suite::telemetry::given::{self, id};
+    use crate::telemetry::{Commit, Telemetry};
+
+    #[tokio::test]
+    async fn greatest_number_is_found_wherever_it_stands() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let greatest = async || store.greatest_device().await.unwrap().0;
+        assert_eq!(greatest().await, 0);
+        let device = |number| given::device_with_key(number);
+        let history = Commit { history: [given::device_event(id(0), "1")].into(), ..Commit::default() };
+        given::run(&store, &device(70_000), history).await;
+        assert_eq!(greatest().await, 70_000);
+        given::run(&store, &device(70_001), Commit { states: vec![("s".into(), "1".into())], ..Commit::default() })
+            .await;
+        assert_eq!(greatest().await, 70_001);
+        let queued = given::sending(id(1), "in", "1", None).queue;
+        given::run(&store, &device(70_002), Commit { queue: queued, ..Commit::default() }).await;
+        assert_eq!(greatest().await, 70_002);
+        let outbox = given::work(&store, ["later"]);
+        given::run(&store, &device(70_003), Commit { outbox, ..Commit::default() }).await;
+        assert_eq!(greatest().await, 70_003);
+        // What is left of a device that was deleted may not be removed yet.
+        store
+            .core
+            .db
+            .put_cf(
+                engine::family(&store.core.db, Family::Meta).unwrap(),
+                keys::about(keys::GARBAGE_DEVICE, 70_004),
+                [0; 16],
+            )
+            .unwrap();
+        assert_eq!(greatest().await, 70_004);
+        let lost = LostDevices { after: DeviceKey(5), up_to: DeviceKey(70_005) };
+        store.note_lost_devices(lost).await.unwrap();
+        assert_eq!((greatest().await, store.devices_lost().await.unwrap()), (70_005, vec![lost]));
+        assert_eq!(store.examine().await.unwrap().lost, [lost]);
+        store.close().await.unwrap();
+        drop(store);
+        assert_eq!(Embedded::lost_devices(folder.path(), &Options::default()).unwrap(), [lost]);
+        Embedded::give_up_lost_devices(folder.path(), &Options::default()).unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        assert_eq!(store.devices_lost().await.unwrap(), []);
+        store.close().await.unwrap();
+    }
+
+    /// After a part of the log was lost, tables of one family may know what those of others do not.
+    #[tokio::test]
+    async fn numbers_that_history_and_values_know_come_once_after_a_loss() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let stranger = given::device_with_key(80_000);
+        given::store(&store, &stranger, 0, "log", "\"secret\"").await;
+        let meta = engine::family(&store.core.db, Family::Meta).unwrap();
+        for family in [Family::Timeline, Family::State, Family::Queue] {
+            let rows = engine::family(&store.core.db, family).unwrap();
+            store.core.db.delete_range_cf(rows, [0].as_slice(), keys::AFTER_ALL.as_slice()).unwrap();
+        }
+        store.core.db.delete_cf(meta, keys::META_SERIES).unwrap();
+        keep_after_loss(&store.core.db).unwrap();
+        assert_eq!(store.greatest_device().await.unwrap(), DeviceKey(80_000));
+        store.close().await.unwrap();
+        drop(store);
+        let store = Embedded::open(folder.path(), Options::default()).unwrap();
+        let fresh = given::device_with_key(80_001);
+        given::store(&store, &fresh, 1, "log", "1").await;
+        let (values, total) = given::texts(&store, &fresh, "log", crate::telemetry::ValueQuery::default()).await;
+        assert_eq!((values, total), (vec!["1".to_owned()], 1));
+        store.close().await.unwrap();
+    }
+}
