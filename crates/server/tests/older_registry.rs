@@ -59,7 +59,7 @@ impl Platform {
 /// The design of [`everything`], with a setting.
 fn design() -> Value {
     let mut design = everything();
-    design["limit"] = json!({"type": "deviceSetting", "properties": {"inputType": "number", "default": 1}});
+    design["limit"] = json!({"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 1}});
     design
 }
 
@@ -87,7 +87,7 @@ async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: imp
         mara.post(&lost, "reading", &json!({"n": n})).await.created();
     }
     let limit = format!("/v2/devices/{}/settings/limit", lost.id);
-    mara.admin(Method::PUT, &limit, Some(&json!({"value": 7}))).await;
+    mara.admin(Method::PUT, &limit, Some(&json!(7))).await;
     let of_mara = shown(&mara, &lost).await;
     assert_eq!(of_mara, (6, 3, 3, json!(7)));
     // What the registry is still to learn of the device may wait in telemetry.

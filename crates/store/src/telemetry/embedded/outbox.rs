@@ -11,7 +11,7 @@ use rocksdb::DB;
 use super::keys::{self, Family};
 use super::load::{current, each, rows};
 use super::rows::{Parts, Rows, failed, text, trailing};
-use super::{Core, engine};
+use super::{Core, engine, numbers};
 use crate::error::Result;
 use crate::telemetry::OutboxEntry;
 
@@ -77,9 +77,11 @@ fn parked(db: &DB) -> Result<BTreeMap<u64, Arc<str>>> {
     Ok(parked)
 }
 
-/// Entries behind a number.
+/// Entries behind a number. Those of devices that the registry has lost wait until it is back: it would take them for
+/// done.
 pub fn entries(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
     let Some(from) = after.checked_add(1) else { return Ok(Vec::new()) };
+    let lost = numbers::lost(&core.db)?;
     let mut entries = Vec::new();
     let mut found = rows(&core.db, Family::Outbox, &from.to_be_bytes(), &u64::MAX.to_be_bytes())?;
     found.seek_to_first();
@@ -89,6 +91,10 @@ pub fn entries(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>
         let number = trailing(key)?;
         let mut parts = Parts(value);
         let device = DeviceKey(parts.u64()?);
+        if lost.iter().any(|lost| lost.contains(device)) {
+            found.next();
+            continue;
+        }
         let parked = core.outbox.parked.lock().get(&number).cloned();
         entries.push(OutboxEntry { number, device, work: bytes::Bytes::copy_from_slice(parts.0), parked });
         found.next();
