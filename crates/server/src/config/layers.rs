@@ -74,19 +74,13 @@ impl Layers {
             let name = variable[ENVIRONMENT_PREFIX.len()..].to_lowercase().replace(UNDERSCORES, ".");
             if text.contains(char::REPLACEMENT_CHARACTER) && self.defaults.contains_key(&name) {
                 self.fault(variable, "must be UTF-8".to_owned());
-            } else if self.defaults.contains_key(&name) || self.is_meant_as_a_setting(&name) {
+            } else if self.defaults.contains_key(&name) || has_section(&name) {
                 self.lay(&name, Given { value: Value::String(text), place: variable, is_text: true });
             } else {
                 let hint = self.hint(&name).unwrap_or_default();
                 self.warnings.push(Fault { place: variable, message: format!("is no setting and is ignored{hint}") });
             }
         }
-    }
-
-    /// Returns true if a name that is no setting's can only be a wrong one: it has a section, or is a setting's but for one
-    /// underscore in place of two.
-    fn is_meant_as_a_setting(&self, name: &str) -> bool {
-        name.contains('.') || self.defaults.keys().any(|known| known.replace('.', "_") == name)
     }
 
     /// What was probably meant by a name that is no setting's.
@@ -237,6 +231,11 @@ fn kind(value: &Value) -> &'static str {
         Value::Array(_) => "a list",
         Value::Table(_) => "a section",
     }
+}
+
+/// Returns true if a name has a section, so that it can only be meant for us (contract: The program).
+fn has_section(name: &str) -> bool {
+    name.contains('.')
 }
 
 /// The name that was probably meant: at most three letters away, and no more than a third of them.
