@@ -148,6 +148,9 @@ const TABLES: &[Table] = &[
         ("id", SESSION), ("user_id", USER), ("refresh", DIGEST_IF), ("created_at", TIME), ("expires_at", TIME),
     ]),
     table("nonces", 2, &[("user_id", USER), ("purpose", PURPOSE), ("digest", DIGEST), ("expires_at", TIME)]),
+    table("letter_hours", 1, &[
+        ("whose", TEXT), ("begins_at", TIME), ("links", COUNT), ("notices", COUNT), ("is_told", TRUTH),
+    ]),
     table("sign_in_addresses", 2, &[("user_id", USER), ("address", TEXT), ("last_seen", TIME)]),
     table("revoked_jwts", 1, &[("jti", TEXT), ("expires_at", TIME)]),
     table("secrets", 1, &[("name", TEXT), ("secret", DIGEST)]),
