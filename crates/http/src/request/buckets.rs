@@ -1,7 +1,7 @@
 //! The parameters of a question in buckets (contract: Beyond the specification).
 
 use isobar_hub::{BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, FilterField, PayloadTime};
-use isobar_model::buckets::{Function, Functions, Width, Zone};
+use isobar_model::buckets::{Function, Functions, Span, Width, Zone};
 use isobar_model::ids::DeviceId;
 use isobar_model::page::TimeRange;
 
@@ -174,14 +174,13 @@ impl Query<'_> {
             FilterField::Payload(path) => Some(path),
             _ => None,
         });
-        let late = self.width("late").map(Width::fixed_millis);
-        if late.is_some_and(|late| late.is_none_or(|late| late > LATE_MILLIS_MAX)) {
-            self.fault("late", "must be at most 31d, in s, m, h, d or w");
-        }
+        let late = self.read("late", "a whole number of s, m, h, d or w, from 1s to 31d", |text| {
+            text.parse().map(Span::millis).ok().filter(|late| *late <= LATE_MILLIS_MAX)
+        });
         if late.is_some() && self.get("timeField").is_none() {
             self.fault("late", "means nothing without timeField");
         }
-        path.map(|path| PayloadTime { path, late_millis: late.flatten().unwrap_or(LATE_MILLIS) })
+        path.map(|path| PayloadTime { path, late_millis: late.unwrap_or(LATE_MILLIS) })
     }
 
     fn width(&mut self, name: &str) -> Option<Width> {

@@ -1,15 +1,12 @@
 //! Where buckets begin and end.
 
-use jiff::ToSpan as _;
 use jiff::civil::Date;
 
 use super::width::{Unit, Width};
-use super::zone::Zone;
+use super::zone::{Zone, day_at, days_since_zero};
 use crate::time::Timestamp;
 
-/// The first day of the count of days.
-const DAY_ZERO: Date = Date::constant(1970, 1, 1);
-/// That day was a Thursday: so many days after a Monday.
+/// The first day of the count of days was a Thursday: so many days after a Monday.
 const DAYS_SINCE_MONDAY: i64 = 3;
 
 /// The buckets of a width in a zone, without end in both directions. Days and longer ones follow the calendar; shorter ones
@@ -128,14 +125,6 @@ impl Grid {
     }
 }
 
-fn days_since_zero(day: Date) -> i64 {
-    day.since((jiff::Unit::Day, DAY_ZERO)).map_or(0, |span| i64::from(span.get_days()))
-}
-
-fn day_at(days: i64) -> Option<Date> {
-    DAY_ZERO.checked_add(days.days()).ok()
-}
-
 fn month_at(months: i64) -> Option<Date> {
     let (year, month) = (months.div_euclid(12), months.rem_euclid(12) + 1);
     Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, 1).ok()
@@ -198,6 +187,13 @@ mod tests {
             ("1y", "UTC", "2024-06-01T00:00Z", "2024-01-01T00:00Z", 366.0 * 24.0),
             ("10y", "UTC", "2026-06-01T00:00Z", "2020-01-01T00:00Z", 3653.0 * 24.0),
             ("1y", "America/New_York", "2026-01-01T04:59Z", "2025-01-01T05:00Z", 365.0 * 24.0),
+            // The first of all days, and the last, of which nothing can be written that comes after it.
+            ("1h", "UTC", "0000-01-01T00:30Z", "0000-01-01T00:00Z", 1.0),
+            ("6h", "UTC", "9999-12-31T07:00Z", "9999-12-31T06:00Z", 6.0),
+            ("6h", "Asia/Kolkata", "9999-12-31T07:00Z", "9999-12-31T06:30Z", 6.0),
+            ("1d", "UTC", "9999-12-30T23:00Z", "9999-12-30T00:00Z", 24.0),
+            ("1d", "America/New_York", "9999-12-31T06:00Z", "9999-12-31T05:00Z", 68_399_999.0 / 3_600_000.0),
+            ("1y", "UTC", "9999-12-31T00:00Z", "9999-01-01T00:00Z", 31_535_999_999.0 / 3_600_000.0),
         ] {
             assert_eq!(bucket(width, zone, moment), (begins.to_owned(), hours), "{width} in {zone} at {moment}");
         }
@@ -253,24 +249,85 @@ mod tests {
         text.prop_map(|text| text.parse().unwrap())
     }
 
+    /// Zones with rules of many kinds, and those that are farthest ahead and behind.
+    fn any_zone() -> impl Strategy<Value = Zone> {
+        let names = vec![
+            "UTC",
+            "Europe/Paris",
+            "Asia/Kolkata",
+            "America/Sao_Paulo",
+            "Pacific/Apia",
+            "Australia/Lord_Howe",
+            "Africa/Casablanca",
+            "America/St_Johns",
+            "Antarctica/Troll",
+            "Asia/Tehran",
+            "Pacific/Kiritimati",
+            "Etc/GMT+12",
+        ];
+        prop::sample::select(names).prop_map(|name| name.parse().unwrap())
+    }
+
+    /// Moments of our time, of all time, and about both ends of it.
+    fn any_moment() -> impl Strategy<Value = Timestamp> {
+        const FIRST: i64 = Stretch::ALL.from.millis();
+        const LAST: i64 = Stretch::ALL.to.millis();
+        const ABOUT: i64 = 800 * 86_400_000;
+        let millis = prop_oneof![0..4_102_444_800_000_i64, FIRST..LAST, FIRST..FIRST + ABOUT, LAST - ABOUT..LAST];
+        millis.prop_map(Timestamp::from_millis)
+    }
+
     proptest! {
         #[test]
         fn every_moment_lies_in_one_bucket_and_they_leave_nothing_out(
             width in any_width(),
-            zone in prop::sample::select(vec![
-                "UTC", "Europe/Paris", "Asia/Kolkata", "America/Sao_Paulo", "Pacific/Apia", "Australia/Lord_Howe",
-                "Africa/Casablanca", "America/St_Johns", "Antarctica/Troll", "Asia/Tehran",
-            ]),
-            millis in prop_oneof![0..4_102_444_800_000_i64, -62_167_219_200_000..253_402_300_799_999_i64],
+            zone in any_zone(),
+            at in any_moment(),
         ) {
-            let (grid, at) = (Grid::new(width, zone.parse().unwrap()), Timestamp::from_millis(millis));
-            let bucket = grid.bucket(at);
-            let last = Timestamp::from_millis(i64::MAX);
-            prop_assert!(bucket.holds(at) || bucket.to == last, "{bucket:?}");
+            let (grid, bucket) = (Grid::new(width, zone.clone()), Grid::new(width, zone).bucket(at));
+            let (first, last) = (Stretch::ALL.from, Stretch::ALL.to);
+            prop_assert!(bucket.holds(at), "{bucket:?}");
             prop_assert_eq!(grid.bucket(bucket.from), bucket);
             if bucket.to < last {
                 prop_assert_eq!(grid.bucket(bucket.to).from, bucket.to);
                 prop_assert_eq!(grid.bucket(Timestamp::from_millis(bucket.to.millis() - 1)), bucket);
+            }
+            if bucket.from > first {
+                prop_assert_eq!(grid.bucket(Timestamp::from_millis(bucket.from.millis() - 1)).to, bucket.from);
+            }
+        }
+
+        #[test]
+        fn buckets_of_a_stretch_cover_it_and_are_as_many_as_counted(
+            width in any_width(),
+            zone in any_zone(),
+            from in any_moment(),
+            length in prop_oneof![1..7_200_000_i64, 1..63_072_000_000_i64, 1..320_000_000_000_000_i64],
+        ) {
+            const MOST: usize = 300;
+            let (grid, to) = (Grid::new(width, zone), Timestamp::from_millis(from.millis() + length));
+            let (mut walked, mut at) = (0, from);
+            while at < to && walked <= MOST {
+                let bucket = grid.bucket(at);
+                prop_assert!(bucket.holds(at) && (walked == 0 || bucket.from == at), "{bucket:?} at {at}");
+                (walked, at) = (walked + 1, bucket.to);
+            }
+            let counted = grid.count(Stretch { from, to }, MOST);
+            prop_assert_eq!(counted, (walked <= MOST).then_some(walked), "{} from {} to {}", width, from, to);
+        }
+
+        #[test]
+        fn the_narrowest_round_width_is_found_for_any_stretch(
+            zone in any_zone(),
+            from in any_moment(),
+            length in prop_oneof![1..7_200_000_i64, 1..320_000_000_000_000_i64],
+            points in 2..5_000_usize,
+        ) {
+            let stretch = Stretch { from, to: Timestamp::from_millis(from.millis() + length) };
+            if let Some(grid) = Grid::narrowest(&zone, stretch, points) {
+                prop_assert!(grid.count(stretch, points).is_some_and(|count| (1..=points).contains(&count)));
+            } else {
+                prop_assert!(points < 102, "{points} for {stretch:?}");
             }
         }
     }

@@ -7,7 +7,7 @@ mod zone;
 
 pub use grid::{Grid, Stretch};
 pub use tally::{Function, Functions, Tally, Told};
-pub use width::{NotAWidth, Unit, Width};
+pub use width::{NotAWidth, Span, Unit, Width};
 pub use zone::{NoSuchZone, Zone};
 
 /// Most buckets of an answer.

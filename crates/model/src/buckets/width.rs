@@ -91,17 +91,6 @@ impl Width {
         self.unit
     }
 
-    /// Its length in milliseconds where a day has 24 hours; none: months and years have none of their own.
-    pub fn fixed_millis(self) -> Option<i64> {
-        const DAY: i64 = 86_400_000;
-        let each = match self.unit {
-            Unit::Day => Some(DAY),
-            Unit::Week => Some(7 * DAY),
-            unit => unit.millis(),
-        };
-        each.map(|each| each * i64::from(self.count))
-    }
-
     /// Its least length in milliseconds: whatever the calendar does, no bucket but the last of a day is shorter.
     pub(super) const fn millis_min(self) -> i64 {
         const HOUR: i64 = 3_600_000;
@@ -119,6 +108,36 @@ impl Width {
     }
 }
 
+/// A length of time that is written as a width is: a whole number of units, however many, that are the same everywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(i64);
+
+impl Span {
+    /// Its length in milliseconds, as far as these can be counted.
+    pub const fn millis(self) -> i64 {
+        self.0
+    }
+}
+
+impl FromStr for Span {
+    type Err = NotAWidth;
+
+    /// Reads a whole number of s, m, h, d or w, where a day has 24 hours; months and years have no length of their own.
+    fn from_str(text: &str) -> Result<Self, NotAWidth> {
+        const DAY: i64 = 86_400_000;
+        let (count, unit) = counted(text)?;
+        let each = match unit {
+            Unit::Day => DAY,
+            Unit::Week => 7 * DAY,
+            unit => unit.millis().ok_or(NotAWidth::Malformed)?,
+        };
+        match count.parse::<i64>().unwrap_or(i64::MAX) {
+            0 => Err(NotAWidth::OutOfBounds),
+            count => Ok(Self(count.saturating_mul(each))),
+        }
+    }
+}
+
 /// A text that is no width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAWidth {
@@ -130,16 +149,19 @@ pub enum NotAWidth {
     OutOfBounds,
 }
 
+/// A whole number, in digits, and its unit.
+fn counted(text: &str) -> Result<(&str, Unit), NotAWidth> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit = UNITS.iter().find(|(name, _)| *name == unit).ok_or(NotAWidth::Malformed)?.1;
+    if count.is_empty() { Err(NotAWidth::Malformed) } else { Ok((count, unit)) }
+}
+
 impl FromStr for Width {
     type Err = NotAWidth;
 
     fn from_str(text: &str) -> Result<Self, NotAWidth> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (count, unit) = text.split_at(digits);
-        let unit = UNITS.iter().find(|(name, _)| *name == unit).ok_or(NotAWidth::Malformed)?.1;
-        if count.is_empty() {
-            return Err(NotAWidth::Malformed);
-        }
+        let (count, unit) = counted(text)?;
         match count.parse() {
             Ok(count) if (1..=unit.most()).contains(&count) => Ok(Self { count, unit }),
             _ => Err(NotAWidth::OutOfBounds),
@@ -172,10 +194,25 @@ mod tests {
     }
 
     #[test]
-    fn days_and_shorter_have_a_length_of_their_own() {
-        let millis = |text: &str| text.parse::<Width>().unwrap().fixed_millis();
-        assert_eq!([millis("90s"), millis("2h"), millis("31d")], [Some(90_000), Some(7_200_000), Some(2_678_400_000)]);
-        assert_eq!([millis("1w"), millis("1mo"), millis("1y")], [Some(604_800_000), None, None]);
+    fn spans_are_any_number_of_units_with_a_length() {
+        const DAY: i64 = 86_400_000;
+        for (text, millis) in [
+            ("90s", 90_000),
+            ("86401s", DAY + 1_000),
+            ("1441m", DAY + 60_000),
+            ("25h", 25 * 3_600_000),
+            ("0744h", 31 * DAY),
+            ("31d", 31 * DAY),
+            ("4w", 28 * DAY),
+            ("99999999999999999999s", i64::MAX),
+            ("9223372036854775807w", i64::MAX),
+        ] {
+            assert_eq!(text.parse::<Span>().map(Span::millis), Ok(millis), "{text}");
+        }
+        for text in ["", "h", "1", "1.5h", "-1h", "1mo", "1y", " 1h"] {
+            assert_eq!(text.parse::<Span>(), Err(NotAWidth::Malformed), "{text}");
+        }
+        assert_eq!("0s".parse::<Span>(), Err(NotAWidth::OutOfBounds));
     }
 
     #[test]

@@ -8,6 +8,10 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::time::Timestamp;
 
+const DAY_MILLIS: i64 = 86_400_000;
+/// The first day of the count of days.
+const DAY_ZERO: Date = Date::constant(1970, 1, 1);
+
 /// A zone of the IANA time zone database, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
@@ -38,20 +42,39 @@ impl fmt::Display for Zone {
 }
 
 impl Zone {
-    /// The day that it is there.
+    /// The day that it is there. What is a day later than can be written there belongs to the last.
     pub(super) fn day(&self, at: Timestamp) -> Date {
-        let at = jiff::Timestamp::from_millisecond(at.millis()).unwrap_or_default();
-        self.0.to_datetime(at).date()
+        match jiff::Timestamp::from_millisecond(at.millis()) {
+            Ok(at) => self.0.to_datetime(at).date(),
+            Err(_) => day_at((at.millis() + self.last_offset_millis()).div_euclid(DAY_MILLIS)).unwrap_or(Date::MAX),
+        }
     }
 
     /// When a day begins there: its midnight, or what comes right after a midnight that is left out. Days beyond what can
     /// be written begin at the end of it.
     pub(super) fn midnight(&self, day: Option<Date>) -> Timestamp {
-        let begin = day.and_then(|day| day.to_zoned(self.0.clone()).ok());
-        begin.map_or(Timestamp::from_millis(i64::MAX), |begin| {
-            Timestamp::from_millis(begin.timestamp().as_millisecond())
+        let Some(day) = day else { return Timestamp::from_millis(i64::MAX) };
+        Timestamp::from_millis(match day.to_zoned(self.0.clone()) {
+            Ok(begin) => begin.timestamp().as_millisecond(),
+            Err(_) => days_since_zero(day) * DAY_MILLIS - self.last_offset_millis(),
         })
     }
+
+    /// How far the clock there is ahead of UTC at the end of time: the library of zones ends 26 hours before ours does, and no
+    /// zone changes its clock in that time.
+    fn last_offset_millis(&self) -> i64 {
+        i64::from(self.0.to_offset(jiff::Timestamp::MAX).seconds()) * 1_000
+    }
+}
+
+/// Days from the first of 1970 to a day.
+pub(super) fn days_since_zero(day: Date) -> i64 {
+    day.since((jiff::Unit::Day, DAY_ZERO)).map_or(0, |span| i64::from(span.get_days()))
+}
+
+/// The day so many days after the first of 1970; none: it cannot be written.
+pub(super) fn day_at(days: i64) -> Option<Date> {
+    DAY_ZERO.checked_add(jiff::Span::new().try_days(days).ok()?).ok()
 }
 
 #[cfg(test)]
@@ -65,6 +88,17 @@ mod tests {
         }
         for name in ["", "Paris", "Europe/Nowhere", "../../etc/passwd", "+02:00", "CET-1CEST"] {
             assert_eq!(name.parse::<Zone>(), Err(NoSuchZone), "{name}");
+        }
+    }
+
+    #[test]
+    fn days_count_up_to_the_last_that_can_be_written() {
+        for days in [-719_528, -1, 0, 1, 2_932_895, 2_932_896] {
+            assert_eq!(day_at(days).map(days_since_zero), Some(days));
+        }
+        assert_eq!(day_at(2_932_897), None);
+        for days in [i64::MIN, i64::MAX] {
+            assert_eq!(day_at(days), None);
         }
     }
 }

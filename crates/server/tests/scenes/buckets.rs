@@ -217,6 +217,42 @@ async fn a_long_answer_comes_in_pieces_and_whole() {
 }
 
 #[tokio::test]
+async fn buckets_at_the_ends_of_time_lie_in_their_range() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = with_values(&ana, [json!(1)]).await;
+    for (query, froms, ends) in [
+        ("every=1y&from=9999-12-31", vec!["9999-01-01T00:00:00.000Z"], "9999-12-31T23:59:59.999Z"),
+        (
+            "every=12h&from=9999-12-31",
+            vec!["9999-12-31T00:00:00.000Z", "9999-12-31T12:00:00.000Z"],
+            "9999-12-31T23:59:59.999Z",
+        ),
+        ("every=1w&from=9999-12-31T23:00:00Z", vec!["9999-12-27T00:00:00.000Z"], "9999-12-31T23:59:59.999Z"),
+        (
+            "every=1d&zone=Pacific/Kiritimati&from=9999-12-31T12:00:00Z",
+            vec!["9999-12-30T10:00:00.000Z"],
+            "9999-12-31T23:59:59.999Z",
+        ),
+        (
+            "points=2&from=9999-12-31T22:00:00Z",
+            vec!["9999-12-31T22:00:00.000Z", "9999-12-31T23:00:00.000Z"],
+            "9999-12-31T23:59:59.999Z",
+        ),
+        ("every=1mo&from=0000-01-01&to=0000-02-01", vec!["0000-01-01T00:00:00.000Z"], "0000-02-01T00:00:00.000Z"),
+    ] {
+        let to = if query.contains("to=") { "" } else { "&to=9999-12-31T23:59:59.999Z" };
+        for fill in ["null", "previous"] {
+            let path = device.at(&format!("data/reading/buckets?fields=payload&fill={fill}&{query}{to}"));
+            let answer = ana.get(&path).await.ok();
+            let told = answer["data"].as_array().unwrap();
+            let begins: Vec<_> = told.iter().map(|bucket| bucket["from"].as_str().unwrap()).collect();
+            assert_eq!((begins, &told.last().unwrap()["to"]), (froms.clone(), &json!(ends)), "{query}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_payload_may_tell_the_time() {
     let app = TestApp::start().await;
     app.wait_seconds(40 * 86_400);
@@ -249,8 +285,14 @@ async fn a_payload_may_tell_the_time() {
     // A clock that is ahead counts where it says.
     let ahead = asks("&from=2027-02-24T08:00:01Z").await.ok();
     assert_eq!(told(&ahead, "sum"), [json!(64.0)]);
-    assert_eq!(asks("&late=1mo").await.faults(), ["query.late"]);
-    assert_eq!(asks("&late=32d").await.faults(), ["query.late"]);
+    // However it is written, up to 31 days.
+    for late in ["72h", "4320m", "259200s", "25h", "744h", "1441m", "86401s", "31d", "4w"] {
+        asks(&format!("&late={late}")).await.ok();
+    }
+    assert_eq!(told(&asks("&late=72h").await.ok(), "sum"), told(&late, "sum"));
+    for late in ["32d", "745h", "44641m", "2678401s", "5w", "1mo", "1y", "0s", "99999999999999999999s"] {
+        assert_eq!(asks(&format!("&late={late}")).await.faults(), ["query.late"], "{late}");
+    }
 }
 
 #[tokio::test]
