@@ -72,7 +72,7 @@ fn gives(expression: &Expression, payload: &RawJson, tree: &Json<'_>, budget: &B
         settings: Vec::new(),
     };
     let received_at = Timestamp::from_millis(1_772_600_767_089);
-    let event = EventView { id: EventId(id.0), element: "in", received_at, payload, tree };
+    let event = EventView { id: EventId(id.0), element: "in", received_at, now: received_at, payload, tree };
     let (plan, last_texts) = (Plan::default(), LastTexts::default());
     let world = World::new(&plan, &event, &device, &EmptyMemory, &last_texts);
     let changes = Changes::none(Status::Good);

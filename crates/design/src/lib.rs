@@ -90,8 +90,10 @@ pub struct EventView<'a> {
     pub id: EventId,
     /// The element that it was posted to.
     pub element: &'a str,
-    /// When it was received.
+    /// When it was received: never before the event before it, even where the clock was set back.
     pub received_at: Timestamp,
+    /// What the clock says, by which time is measured.
+    pub now: Timestamp,
     /// What the device sent.
     pub payload: &'a RawJson,
     /// The tree over `payload`.

@@ -333,8 +333,13 @@ impl<'e> Run<'e> {
     }
 
     /// When the event was received.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub(crate) fn received_at(&self) -> Timestamp {
         self.event.received_at
+    }
+
+    /// What the clock says.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.event.now
     }
 
     /// Processor time that functions may still take in this run.

@@ -178,7 +178,7 @@ fn happen(plan: &Plan, event: &Value, now: Timestamp, states: &States) -> Outcom
     };
     let payload = raw(&event["payload"].to_string());
     let tree = payload.tree();
-    let seen = EventView { received_at: now, ..stand::event(element, &payload, &tree) };
+    let seen = EventView { received_at: now, now, ..stand::event(element, &payload, &tree) };
     run(plan, trigger, &seen, &device(), states)
 }
 

@@ -88,7 +88,24 @@ impl Env {
         &self.bodies
     }
 
-    /// A new identifier, made at this moment. Identifiers grow.
+    /// Identifiers grow across restarts too: the first goes on behind the newest that the stores know.
+    pub async fn ids_go_on(&self) -> Result<()> {
+        let stored = self.telemetry.follow().from.newest;
+        let newest = self.registry.newest_id().await?.map_or(stored, |registered| stored.max(registered));
+        self.ids_go_on_behind(newest);
+        let (clock, newest) = (self.now(), newest.minted_at());
+        if newest > clock {
+            tracing::warn!(%clock, %newest, "the clock is behind the newest identifier: until it has caught up, what comes bears that moment");
+        }
+        Ok(())
+    }
+
+    /// New identifiers go on behind this one, which was made before, maybe by a clock that was ahead.
+    pub fn ids_go_on_behind(&self, newest: EventId) {
+        self.mint.go_on_behind(newest.0);
+    }
+
+    /// A new identifier, made at this moment, or right behind the newest of all. Identifiers grow.
     pub fn new_id(&self) -> EventId {
         let now = self.clock.now();
         EventId(self.chance.with(|rng| self.mint.mint(now, rng)))

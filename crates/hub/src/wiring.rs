@@ -74,6 +74,7 @@ impl Hub {
     pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
         let env = Arc::new(Env::new(registry, telemetry, clock, chance, config)?);
+        env.ids_go_on().await?;
         let code = Arc::new(CodePool::start()?);
         let outbox = Arc::new(Outbox::new());
         let meters = Arc::new(Meters::default());

@@ -40,8 +40,11 @@ pub struct EventError {
 /// A device event or a cloud event, as history keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Its identifier; its first bits are `received_at`.
+    /// Its identifier.
     pub id: EventId,
+    /// When it was received (a cloud event: when it was queued): what the first bits of its identifier say, unless a former
+    /// version has received it by a clock that was set back.
+    pub received_at: Timestamp,
     /// Which way it went.
     pub kind: EventType,
     /// The device.
@@ -55,11 +58,6 @@ pub struct Event {
 }
 
 impl Event {
-    /// When the event was received (a cloud event: when it was queued).
-    pub fn received_at(&self) -> Timestamp {
-        self.id.minted_at()
-    }
-
     /// Writes the event as the API shows it.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"id\":");
@@ -73,7 +71,7 @@ impl Event {
         out.extend_from_slice(b",\"payload\":");
         out.extend_from_slice(self.payload.bytes());
         out.extend_from_slice(b",\"receivedAt\":");
-        write_time(self.received_at(), out);
+        write_time(self.received_at, out);
         if !self.errors.is_empty() {
             out.extend_from_slice(b",\"errors\":[");
             for (index, error) in self.errors.iter().enumerate() {
@@ -95,24 +93,22 @@ impl Event {
 /// A value in a storage element.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredValue {
-    /// Its identifier; its first bits are `created_at`, the `receivedAt` of its event.
+    /// Its identifier.
     pub id: EventId,
+    /// When its event was received: what the first bits of its identifier say, unless a former version has stored it by a
+    /// clock that was set back.
+    pub created_at: Timestamp,
     /// What was stored.
     pub payload: RawJson,
 }
 
 impl StoredValue {
-    /// When its event was received.
-    pub fn created_at(&self) -> Timestamp {
-        self.id.minted_at()
-    }
-
     /// Writes the value as the API shows it.
     pub fn write_json(&self, device: DeviceId, element: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"id\":");
         write_display(&self.id, out);
         out.extend_from_slice(b",\"createdAt\":");
-        write_time(self.created_at(), out);
+        write_time(self.created_at, out);
         out.extend_from_slice(b",\"deviceId\":");
         write_display(&device, out);
         out.extend_from_slice(b",\"elementName\":");

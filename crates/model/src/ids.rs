@@ -124,7 +124,8 @@ pub struct DeviceRef {
 }
 
 /// Makes identifiers that only grow: 48 bits of milliseconds, 12 bits of a counter, 62 random bits
-/// (RFC 9562, 6.2, method 1). A clock that steps back does not make them step back.
+/// (RFC 9562, 6.2, method 1). A clock that steps back does not make them step back: until it has caught up, each is at the
+/// moment of the newest, and a millisecond later after 4,096 of them.
 #[derive(Debug, Default)]
 pub struct IdMint {
     /// Milliseconds << 12 | counter of the newest identifier.
@@ -135,6 +136,16 @@ impl IdMint {
     /// A mint that has made nothing yet.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Goes on behind an identifier that was made before, by another mint or by this one.
+    pub fn go_on_behind(&self, newest: Uuid) {
+        let (high, _) = newest.as_u64_pair();
+        let ticket = (high >> 16) << 12 | (high & 0xfff);
+        // Nearly always it is there already: then nothing is written that other threads look at.
+        if self.newest.load(Ordering::Relaxed) < ticket {
+            self.newest.fetch_max(ticket, Ordering::Relaxed);
+        }
     }
 
     /// The next identifier: at `now`, or just after the newest one made.
@@ -156,6 +167,23 @@ impl IdMint {
 mod tests {
     use super::*;
     use crate::chance::seeded;
+
+    #[test]
+    fn identifiers_go_on_behind_those_of_another_mint() {
+        let (now, ahead, mut rng) = (Timestamp::from_millis(5_000), Timestamp::from_millis(9_000), seeded(2));
+        let (former, mint) = (IdMint::new(), IdMint::new());
+        let mut newest = former.mint(ahead, &mut rng);
+        mint.go_on_behind(Uuid::nil());
+        assert_eq!(EventId(mint.mint(now, &mut rng)).minted_at(), now);
+        mint.go_on_behind(newest);
+        for _ in 0..5_000 {
+            let next = mint.mint(now, &mut rng);
+            assert!(next > newest && EventId(next).minted_at() >= EventId(newest).minted_at());
+            newest = next;
+        }
+        assert_eq!(EventId(newest).minted_at().millis(), 9_001);
+        assert_eq!(EventId(mint.mint(Timestamp::from_millis(10_000), &mut rng)).minted_at().millis(), 10_000);
+    }
 
     #[test]
     fn identifiers_grow_even_when_the_clock_steps_back() {

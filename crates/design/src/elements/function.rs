@@ -80,7 +80,7 @@ impl CodeElement {
                 return Ok(self.failed(&problem, value, run));
             }
         };
-        let uplink = Uplink { bytes: &bytes, f_port, received_at: run.now().millis() };
+        let uplink = Uplink { bytes: &bytes, f_port, received_at: run.received_at().millis() };
         let answer = code.call(&uplink, time, run.code_thread());
         run.spend_code_time(answer.took, answer.engines);
         if answer.wants_more {

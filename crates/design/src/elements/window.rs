@@ -120,12 +120,15 @@ impl Window {
 
     pub(crate) fn push<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let value = run.compute(&self.expression, incoming)?;
-        let entry = WindowEntry { at: run.now().millis(), kept: self.kept_value(&value, run)? };
+        let now = run.now().millis();
+        let entry = WindowEntry { at: now, kept: self.kept_value(&value, run)? };
         let state = run.state(link.target).unwrap_or_default();
         // Each entry was paid for by the event that brought it; going through it again is this run's expense.
         run.budget.spend_reading(state.len())?;
         let mut entries = read_state(state);
         entries.retain(|entry| self.takes(&entry.kept));
+        // What came while the clock was ahead of now came by now: else it would stay until the clock is there again.
+        entries.iter_mut().for_each(|entry| entry.at = entry.at.min(now));
         entries.push(entry);
         self.slide(&mut entries);
         let result = self.result(&entries)?;

@@ -60,6 +60,8 @@ pub(crate) struct Scene {
     pub(crate) device: DeviceView,
     pub(crate) left: Left,
     pub(crate) now: Timestamp,
+    /// When the newest event was received, if the clock was set back since.
+    pub(crate) newest: Option<Timestamp>,
 }
 
 fn id(text: &str) -> DeviceId {
@@ -81,7 +83,13 @@ impl Scene {
             status: Status::Good,
             settings: Vec::new(),
         };
-        Self { plan: compile(elements).unwrap(), device, left: Left::default(), now: RECEIVED_AT.parse().unwrap() }
+        Self {
+            plan: compile(elements).unwrap(),
+            device,
+            left: Left::default(),
+            now: RECEIVED_AT.parse().unwrap(),
+            newest: None,
+        }
     }
 
     /// `in` leads to a transform with that expression, whose result is stored in `out`.
@@ -99,9 +107,14 @@ impl Scene {
         self
     }
 
+    fn received_at(&self) -> Timestamp {
+        self.newest.map_or(self.now, |newest| newest.max(self.now))
+    }
+
     fn run(&self, trigger: Trigger<'_>, element: &str, payload: &RawJson) -> Outcome {
         let tree = payload.tree();
-        let event = EventView { id: EventId(id(EVENT).0), element, received_at: self.now, payload, tree: &tree };
+        let (id, now) = (EventId(id(EVENT).0), self.now);
+        let event = EventView { id, element, received_at: self.received_at(), now, payload, tree: &tree };
         let outcome = run(&self.plan, trigger, &event, &self.device, &self.left);
         if !self.plan.runs_code() {
             let is_short = outcome.units <= LONG_RUN_UNITS && outcome.bytes <= SHORT_RUN_BYTES_MAX;
@@ -118,7 +131,8 @@ impl Scene {
         let event = EventView {
             id: EventId(id(EVENT).0),
             element: "in",
-            received_at: self.now,
+            received_at: self.received_at(),
+            now: self.now,
             payload: &payload,
             tree: &tree,
         };
@@ -149,8 +163,8 @@ impl Scene {
     pub(crate) fn post_shared(&self, payload: impl AsRef<str>) -> Option<Outcome> {
         let payload = raw(payload);
         let tree = payload.tree();
-        let (id, received_at) = (EventId(id(EVENT).0), self.now);
-        let event = EventView { id, element: "in", received_at, payload: &payload, tree: &tree };
+        let (id, received_at, now) = (EventId(id(EVENT).0), self.received_at(), self.now);
+        let event = EventView { id, element: "in", received_at, now, payload: &payload, tree: &tree };
         run_shared(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
     }
 

@@ -48,6 +48,33 @@ fn a_window_by_time_lets_go_what_is_as_old_as_it_is_wide() {
 }
 
 #[test]
+fn windows_and_throttles_go_by_a_clock_that_was_set_back() {
+    let mut scene = scene(
+        json!([link("w", "push"), link("t", "pass")]),
+        json!({
+            "w": {"type": "window", "properties": {"minutes": 5, "aggregate": "count"}, "triggers": {"result": [link("out", "store")]}},
+            "t": {"type": "throttle", "properties": {"minutes": 5}, "triggers": {"passed": [link("passed", "store")]}},
+            "out": {"type": "storage"},
+            "passed": {"type": "storage"},
+        }),
+    );
+    scene.wait_minutes(60.0);
+    assert_eq!(done(&scene.post_and_keep("1")), ["store out 1", "store passed 1"]);
+    // The clock is right again: events bear the moment of the newest until it has caught up.
+    scene.newest = Some(scene.now);
+    for (wait, outcome) in [
+        (-60.0, vec!["store out 2", "store passed 2"]),
+        (4.0, vec!["store out 3"]),
+        // What came while the clock was ahead came before the first of these.
+        (2.0, vec!["store out 2", "store passed 2"]),
+        (5.0, vec!["store out 1", "store passed 2"]),
+    ] {
+        scene.wait_minutes(wait);
+        assert_eq!(done(&scene.post_and_keep("2")), outcome, "{wait}");
+    }
+}
+
+#[test]
 fn ints_stay_ints_and_sums_do_not_overflow() {
     assert_eq!(
         slides(json!({"size": 2, "aggregate": "sum"}), &["9223372036854775807", "1"])[1],

@@ -43,5 +43,6 @@ pub fn device() -> DeviceView {
 
 /// An event at an element.
 pub fn event<'e>(element: &'e str, payload: &'e RawJson, tree: &'e Json<'e>) -> EventView<'e> {
-    EventView { id: ID.parse::<EventId>().unwrap(), element, received_at: received_at(), payload, tree }
+    let now = received_at();
+    EventView { id: ID.parse::<EventId>().unwrap(), element, received_at: now, now, payload, tree }
 }

@@ -163,7 +163,7 @@ pub(super) fn row<C>(out: &mut Vec<u8>, columns: impl Iterator<Item = C>, mut ce
 fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
     match &column.source {
         ColumnSource::Id => out.extend_from_slice(value.id.to_string().as_bytes()),
-        ColumnSource::CreatedAt => out.extend_from_slice(&value.created_at().text()),
+        ColumnSource::CreatedAt => out.extend_from_slice(&value.created_at.text()),
         ColumnSource::Payload(path) => json_cell(value.payload.text(), path, out),
     }
 }
@@ -221,7 +221,7 @@ mod tests {
     fn csv(columns: &[&str], payload: &'static str) -> String {
         let columns: Vec<_> = columns.iter().map(|name| CsvColumn::new(name, filter::field(name).unwrap())).collect();
         let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
-        let value = StoredValue { id, payload: RawJson::check(payload.into()).unwrap() };
+        let value = StoredValue { id, created_at: id.minted_at(), payload: RawJson::check(payload.into()).unwrap() };
         let mut out = Vec::new();
         row(&mut out, columns.iter(), |column, out| cell(column, &value, out));
         String::from_utf8(out).unwrap()
@@ -261,7 +261,8 @@ mod tests {
     #[test]
     fn a_line_is_one_line() {
         let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
-        let value = StoredValue { id, payload: RawJson::check("{\"a\":\n\r1}".into()).unwrap() };
+        let value =
+            StoredValue { id, created_at: id.minted_at(), payload: RawJson::check("{\"a\":\n\r1}".into()).unwrap() };
         let mut out = Vec::new();
         line(&value, DeviceId(id.0), "e", &mut out);
         assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);

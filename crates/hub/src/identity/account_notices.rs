@@ -48,13 +48,14 @@ impl Identity {
     /// Tells a user, in the application and by e-mail as it prefers. What happened has happened: that it could not be told
     /// is no failure of the call.
     pub(crate) async fn account_notice(&self, user: UserId, what: AccountNotice) {
+        let id = self.env.new_id();
         let notice = Notice {
-            id: NotificationId(self.env.new_id().0),
+            id: NotificationId(id.0),
             kind: NotificationKind::Account,
             to: Audience::User(user),
             message: what.message(),
             device: None,
-            at: self.env.now(),
+            at: id.minted_at(),
         };
         if let Err(error) = self.delivery.notify(notice).await {
             tracing::warn!(%error, %user, ?what, "a user could not be told about its account");

@@ -107,7 +107,7 @@ impl Identity {
         if let Some(claims) = jwt {
             let ends = Timestamp::from_millis(claims.exp * 1000);
             self.env.registry().jwt_revoke(&claims.jti.to_string(), ends).await?;
-            self.tokens.revoke(claims.jti.to_string(), now);
+            self.tokens.revoke(&claims, now);
         }
         for session in sessions {
             self.env.registry().session_refresh_end(session.id).await?;

@@ -52,8 +52,14 @@ struct Failures {
 }
 
 impl Failures {
+    /// Until when they count. Those of a clock that was ahead of now have been by now, else they would count until it is there.
+    fn until(&mut self, now: Timestamp) -> Timestamp {
+        self.since = self.since.min(now);
+        self.since.plus_seconds(PERIOD_SECONDS)
+    }
+
     fn count_one(&mut self, now: Timestamp) {
-        if now >= self.since.plus_seconds(PERIOD_SECONDS) {
+        if now >= self.until(now) {
             *self = Failures { since: now, count: 0 };
         }
         self.count = self.count.saturating_add(1);
@@ -73,10 +79,10 @@ impl LoginThrottle {
     }
 
     fn until(&self, subject: Subject, address: IpAddr, now: Timestamp) -> Option<Timestamp> {
-        let (failures, address) = (self.0.lock(), counted(address));
+        let (mut failures, address) = (self.0.lock(), counted(address));
         [(Some(address), PER_ADDRESS), (None, PER_NAME)].into_iter().find_map(|(from, most)| {
-            let seen = failures.get(&(subject, from))?;
-            let until = seen.since.plus_seconds(PERIOD_SECONDS);
+            let seen = failures.get_mut(&(subject, from))?;
+            let until = seen.until(now);
             (seen.count >= most && now < until).then_some(until)
         })
     }
@@ -123,7 +129,7 @@ fn make_room<K: Hash + Eq>(remembered: &mut HashMap<K, Failures>, now: Timestamp
     if remembered.len() < REMEMBERED_MAX {
         return;
     }
-    remembered.retain(|_, seen| now < seen.since.plus_seconds(PERIOD_SECONDS));
+    remembered.retain(|_, seen| now < seen.until(now));
     let wanted = REMEMBERED_MAX - REMEMBERED_MAX / MADE_FREE;
     for least in 1..PER_NAME {
         if remembered.len() <= wanted {
@@ -151,6 +157,18 @@ mod tests {
         assert!(throttle.check("ANA", here, now.plus_seconds(899)).is_err());
         assert!(throttle.check("ana", there, now).is_ok());
         assert!(throttle.check("ana", here, now.plus_seconds(900)).is_ok());
+    }
+
+    #[test]
+    fn failures_of_a_clock_that_was_ahead_end_after_a_period() {
+        let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
+        let (quota, here, ahead) = (PeriodicAllowance::new(1), IpAddr::from([127, 0, 0, 1]), now.plus_seconds(3_600));
+        (0..10).for_each(|_| throttle.failed("ana", None, here, ahead));
+        assert!(quota.spend("ana", ahead));
+        assert!(throttle.check("ana", here, now).is_err() && !quota.spend("ana", now));
+        assert!(throttle.check("ana", here, now.plus_seconds(899)).is_err());
+        assert!(throttle.check("ana", here, now.plus_seconds(900)).is_ok());
+        assert!(quota.spend("ana", now.plus_seconds(900)));
     }
 
     #[test]

@@ -32,7 +32,8 @@ pub(crate) struct Jwts {
     encoding: EncodingKey,
     decoding: DecodingKey,
     validation: Validation,
-    /// Tokens revoked before their end, by name, and when they may be forgotten: at the latest 15 minutes later.
+    /// Tokens revoked before their end, by name, and when they may be forgotten: 15 minutes later, or where a clock that was ahead
+    /// has made them, when they end.
     revoked: RwLock<HashMap<String, Timestamp>>,
 }
 
@@ -79,8 +80,9 @@ impl Jwts {
     }
 
     /// Refuses a token from now on.
-    pub(crate) fn revoke(&self, jti: String, now: Timestamp) {
-        self.revoked.write().insert(jti, now.plus_seconds(JWT_SECONDS));
+    pub(crate) fn revoke(&self, claims: &Claims, now: Timestamp) {
+        let ends = Timestamp::from_millis(claims.exp.saturating_mul(1_000));
+        self.revoked.write().insert(claims.jti.to_string(), ends.max(now.plus_seconds(JWT_SECONDS)));
     }
 
     /// Forgets the revocations of tokens that have ended.
@@ -123,7 +125,7 @@ mod tests {
         assert!(Jwts::new(&[8; 32], Vec::new(), NOW).read(&token).is_err());
         let claims = jwts.read(&token).unwrap();
         assert!(jwts.check(&claims, now).is_ok());
-        jwts.revoke(jti.to_string(), now);
+        jwts.revoke(&claims, now);
         assert!(jwts.check(&claims, now).is_err());
         for rubbish in ["", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {
             assert!(jwts.read(rubbish).is_err());

@@ -137,7 +137,8 @@ impl DesignRuns<'_> {
     /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.
     pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
         let tree = payload.tree();
-        let seen = EventView { id, element: trigger.element(), received_at: id.minted_at(), payload, tree: &tree };
+        let (element, received_at, now) = (trigger.element(), id.minted_at(), self.ingest.env.now());
+        let seen = EventView { id, element, received_at, now, payload, tree: &tree };
         let left = RunMemory { memory: self.memory, left: Some(&self.left) };
         let (plan, view) = (self.plan(), self.view());
         let outcome = self.ingest.code.run_design(&plan, trigger, &seen, &view, &left);
@@ -178,6 +179,7 @@ impl Ingest {
         let now = self.env.now();
         let mut turn = |memory: &dyn Memory| {
             let Some((run, work)) = RunCommit::new(entry, now).zip(work.take()) else { return report.outdated() };
+            self.env.ids_go_on_behind(memory.newest());
             let left = UncommittedState::default();
             let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
             answer = Some(match is_long {

@@ -216,6 +216,7 @@ impl Ingest {
         let mut turn = |memory: &dyn Memory| {
             // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
             let Some((mut run, view)) = RunCommit::of_event(entry, event.now) else { return report.outdated() };
+            self.env.ids_go_on_behind(memory.newest());
             let id = self.env.new_id();
             if let Some(why) = event.refused {
                 run.add_refused(id, event, why);
@@ -260,8 +261,8 @@ impl Ingest {
         (view, memory): (&Arc<DeviceView>, &dyn Memory),
         run: &mut RunCommit<'_>,
     ) -> bool {
-        let (element, received_at) = (&*event.element, id.minted_at());
-        let seen = EventView { id, element, received_at, payload: &event.payload, tree };
+        let (element, received_at, now) = (&*event.element, id.minted_at(), self.env.now());
+        let seen = EventView { id, element, received_at, now, payload: &event.payload, tree };
         let before = RunMemory { memory, left: None };
         let ran = self.code.run_event(&run.plan, Trigger::DeviceEvent { element }, &seen, view, &before);
         let Some(outcome) = ran else { return false };
@@ -287,11 +288,12 @@ impl Ingest {
     ) -> Result<Option<EventId>> {
         let now = self.env.now();
         let mut report = RunReport { queued: true, ..RunReport::default() };
-        let mut turn = |_: &dyn Memory| {
+        let mut turn = |memory: &dyn Memory| {
             // The device is locked: what comes after this and before the device is forgotten goes with it.
             if !entry.is_current() {
                 return report.outdated();
             }
+            self.env.ids_go_on_behind(memory.newest());
             let mut commit = Commit::default();
             let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
             let id = cloud_event.id;

@@ -99,7 +99,7 @@ impl Ingest {
         (id, value)
     }
 
-    /// A cloud event, minted now.
+    /// A cloud event, minted now. It expires by the clock as it is, whatever moment it bears.
     pub(super) fn new_cloud_event(
         &self,
         element: Arc<str>,
@@ -107,7 +107,7 @@ impl Ingest {
         ttl_minutes: Option<u32>,
     ) -> NewCloudEvent {
         let id = self.env.new_id();
-        let expires_at = ttl_minutes.map(|minutes| id.minted_at().plus_seconds(i64::from(minutes) * 60));
+        let expires_at = ttl_minutes.map(|minutes| self.env.now().plus_seconds(i64::from(minutes) * 60));
         NewCloudEvent { id, element, payload, expires_at }
     }
 }

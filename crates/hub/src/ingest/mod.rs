@@ -10,6 +10,8 @@ pub(crate) mod event_input;
 mod queue_bells;
 mod run_commit;
 mod run_design;
+#[cfg(test)]
+mod set_back;
 
 use std::sync::Arc;
 

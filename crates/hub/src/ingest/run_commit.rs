@@ -206,6 +206,7 @@ impl Ingest {
 fn to_event(entry: &DeviceEntry, event: &NewEvent) -> Event {
     Event {
         id: event.id,
+        received_at: event.id.minted_at(),
         kind: event.kind,
         device: entry.device.id,
         element: Arc::clone(&event.element),

@@ -50,6 +50,10 @@ const CODE_SECONDS: i64 = 300;
 const PANIC_SECONDS: i64 = 60;
 /// An alarm that could not be served is put off, each time for twice as long, so many times; then for as long as before.
 const PAUSES_GROW: u32 = 6;
+/// A clock that was set back by less disturbs nothing.
+const SET_BACK_SECONDS_MIN: i64 = 1;
+/// No delivery that failed waits longer for its next try.
+const DELIVERY_AHEAD_SECONDS_MAX: i64 = 2 * 3600;
 /// Alarms of which it is remembered how often they were put off.
 const PUT_OFF_MAX: usize = 100_000;
 
@@ -71,6 +75,8 @@ pub(crate) struct SchedulerState {
 
 #[derive(Default)]
 struct AlarmStates {
+    /// When it was looked for what is due.
+    looked_at: Option<Timestamp>,
     /// Those whose code runs, or waits for its turn.
     under_way: HashSet<u64>,
     /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
@@ -164,6 +170,7 @@ impl Jobs {
     async fn serve_alarms(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.env.now();
+        self.notice_clock_set_back(now).await?;
         let mut due = self.env.registry().alarms_due(now, ALARMS_BATCH).await?;
         let (is_full, pace) = (due.len() == ALARMS_BATCH, Pace::default());
         let pace = &pace;
@@ -203,6 +210,17 @@ impl Jobs {
             spawn_guarded_in(runs, "alarm", Arc::clone(self).elapses(elapsing));
         }
         Ok(is_full)
+    }
+
+    /// Where the clock is behind the look before this one, or there was none, it may have been ahead when moments were remembered.
+    async fn notice_clock_set_back(&self, now: Timestamp) -> Result<()> {
+        let before = self.scheduler.alarms.lock().looked_at;
+        if before.is_none_or(|before| now.plus_seconds(SET_BACK_SECONDS_MIN) < before) {
+            let latest = now.plus_seconds(DELIVERY_AHEAD_SECONDS_MAX);
+            self.env.registry().clock_set_back(now, latest).await?;
+        }
+        self.scheduler.alarms.lock().looked_at = Some(now);
+        Ok(())
     }
 
     /// Writes down when alarms are due again, those whose code has ended included. Those whose code is to run are put off
@@ -255,7 +273,7 @@ impl Jobs {
             && let Some(minutes) = cached.plan().and_then(|plan| plan.missing_after_minutes())
         {
             // Nearly all devices talk, and these cost no more than this.
-            let end = end_of_silence(&cached, alarm.heard_at, minutes);
+            let end = end_of_silence(&cached, alarm.heard_at, minutes, now);
             if end > now {
                 return Ok(AlarmOutcome::At(end));
             }
@@ -297,7 +315,7 @@ impl Jobs {
         let now = self.env.now();
         let next = match guarded("alarm", self.elapse(alarm, now)).await {
             Some(Ok(())) => {
-                let next = following(self.scheduler.due_at(alarm), elapsing.minutes, now);
+                let next = following(self.scheduler.due_at(alarm), elapsing.minutes, self.env.now().min(now));
                 self.scheduler.alarms.lock().put_off.remove(&number);
                 next
             }
@@ -320,7 +338,7 @@ impl Jobs {
         let plan = self.caches.plan_of_device(entry).await?;
         let Some(minutes) = plan.missing_after_minutes() else { return Ok(AlarmOutcome::Never) };
         drop(plan);
-        let end = end_of_silence(entry, alarm.heard_at, minutes);
+        let end = end_of_silence(entry, alarm.heard_at, minutes, now);
         if end > now {
             return Ok(AlarmOutcome::At(end));
         }
@@ -334,7 +352,7 @@ impl Jobs {
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
         let silent = self.ingest.design_runs(&permit, entry, RunsEstimate::default(), |runs| {
             // In its turn: an event that came in the meantime is known here.
-            let is_silent = end_of_silence(entry, heard_at, minutes) <= now;
+            let is_silent = end_of_silence(entry, heard_at, minutes, now) <= now;
             if is_silent && runs.view().status != Status::Missing {
                 let id = runs.mint();
                 runs.effects(id, vec![Effect::SetStatus(Status::Missing)]);
@@ -344,139 +362,26 @@ impl Jobs {
         match silent.await? {
             // A missing device is looked at again after as long: when it talks in between and stops, that is its end.
             Some(true) => Ok(AlarmOutcome::At(following(alarm.due_at, minutes, now))),
-            Some(false) => Ok(AlarmOutcome::At(end_of_silence(entry, heard_at, minutes))),
+            Some(false) => Ok(AlarmOutcome::At(end_of_silence(entry, heard_at, minutes, now))),
             None => Ok(AlarmOutcome::PutOff),
         }
     }
 }
 
-/// When the silence of a device has lasted too long, as far as it is known now.
-fn end_of_silence(entry: &DeviceEntry, heard_at: Timestamp, minutes: u32) -> Timestamp {
-    let known = entry.heard.load(Ordering::Relaxed).max(entry.active.load(Ordering::Relaxed));
-    heard_at.max(Timestamp::from_millis(known)).plus_seconds(i64::from(minutes) * 60)
+/// When the silence of a device has lasted too long, as far as it is known now. What a clock that was ahead of now has heard was
+/// heard by now: else the device would not be silent before the clock is there again.
+fn end_of_silence(entry: &DeviceEntry, heard_at: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
+    let known = [&entry.heard, &entry.active].map(|known| known.fetch_min(now.millis(), Ordering::Relaxed));
+    let known = Timestamp::from_millis(known[0].max(known[1]));
+    heard_at.max(known).min(now).plus_seconds(i64::from(minutes) * 60)
 }
 
 /// The first moment after `now` in the rhythm that `due` is of.
 fn following(due: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
     let step = i64::from(minutes.max(1)) * 60_000;
-    let missed = (now.millis() - due.millis()).max(0) / step;
+    let missed = (now.millis() - due.millis()).div_euclid(step);
     Timestamp::from_millis(due.millis() + (missed + 1) * step)
 }
 
 #[cfg(test)]
-mod tests {
-    use tokio::sync::oneshot;
-
-    use super::*;
-    use crate::code::HeldByRun;
-    use crate::stage::Stage;
-
-    /// A design with an interval whose code keeps what it is told.
-    const CODED: &str = r#"{
-        "tick": {"type": "interval", "properties": {"minutes": 5},
-                 "triggers": {"elapsed": [{"element": "bytes", "ability": "evaluate"}]}},
-        "bytes": {"type": "transform", "properties": {"expression": "{'bytes': [1]}"},
-                  "triggers": {"result": [{"element": "decode", "ability": "evaluate"}]}},
-        "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"},
-                   "triggers": {"result": [{"element": "ticks", "ability": "store"}]}},
-        "ticks": {"type": "storage"}
-    }"#;
-
-    #[tokio::test]
-    async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
-        let stage = Stage::set().await;
-        let hub = &stage.hub.clone();
-        let first = stage.device(CODED).await;
-        let mut devices = vec![first.clone()];
-        for _ in 0..CODE_ALARMS_OF_ONE_MAX + 20 {
-            devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
-        }
-        stage.clock.advance_seconds(300);
-        let now = stage.clock.now();
-        // The project's line is full: nothing of its code runs, and nothing more waits.
-        let plan = Arc::clone(&stage.entry(&first).await.plan);
-        let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
-        let nothing = HeldByRun { tenant: stage.admin.lineage.top(), bytes: 0 };
-        let held = hub.0.code.run(&plan.queue, nothing, async move {
-            begins.send(()).unwrap();
-            gone.await.is_ok()
-        });
-        let mut waiting = futures::stream::FuturesUnordered::new();
-        futures::pin_mut!(held);
-        assert!(futures::poll!(&mut held).is_pending());
-        begun.await.unwrap();
-        loop {
-            let mut waits = Box::pin(hub.0.code.run(&plan.queue, nothing, async {}));
-            match futures::poll!(&mut waits) {
-                std::task::Poll::Ready(_) => break,
-                std::task::Poll::Pending => waiting.push(waits),
-            }
-        }
-        let mut runs = JoinSet::new();
-        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
-        assert!(runs.len() <= CODE_ALARMS_OF_ONE_MAX);
-        assert_eq!(hub.0.jobs.scheduler.writes.load(Ordering::Relaxed), 1, "one write for all of them");
-        while runs.join_next().await.is_some() {}
-        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
-        // All of it waits for a while: there is nothing to go round for.
-        assert_eq!(hub.0.env.registry().alarms_due(now, 1_000).await.unwrap(), []);
-        assert_eq!(hub.0.env.registry().alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
-        // When there is room again all have their turn, and go on in the rhythm that they had.
-        go.send(()).unwrap();
-        assert!(held.await.unwrap());
-        while waiting.next().await.is_some() {}
-        for _ in 0..600 {
-            stage.clock.advance_seconds(1);
-            hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
-            while runs.join_next().await.is_some() {}
-            let state = hub.0.jobs.scheduler.alarms.lock();
-            if state.put_off.is_empty() && state.under_way.is_empty() {
-                break;
-            }
-        }
-        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
-        for device in &devices {
-            assert!(stage.stored(device, "ticks").await.is_some());
-        }
-        let due = hub.0.env.registry().alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
-        assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
-        stage.over().await;
-    }
-
-    #[tokio::test]
-    async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
-        const PLAIN: &str = r#"{
-            "tick": {"type": "interval", "properties": {"minutes": 5},
-                     "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
-            "ticks": {"type": "storage"}
-        }"#;
-        let stage = Stage::set().await;
-        let (hub, mut runs) = (&stage.hub.clone(), JoinSet::new());
-        let device = stage.device(PLAIN).await;
-        stage.clock.advance_seconds(300);
-        let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
-        stage.refuses("UPDATE", "device_alarms").await;
-        for _ in 0..5 {
-            assert!(hub.0.jobs.serve_alarms(&mut runs).await.is_err());
-            assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
-            stage.clock.advance_seconds(1);
-        }
-        stage.takes_again().await;
-        assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
-        assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
-        let due = hub.0.env.registry().alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
-        assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
-        stage.over().await;
-    }
-
-    #[test]
-    fn moments_that_were_missed_are_one() {
-        let at = Timestamp::from_millis;
-        for (due, now, next) in
-            [(0, 0, 300_000), (0, 299_999, 300_000), (0, 300_000, 600_000), (7, 1_000_000, 1_200_007)]
-        {
-            assert_eq!(following(at(due), 5, at(now)), at(next), "{due} {now}");
-        }
-        assert_eq!(following(at(5), 1, at(3)), at(60_005));
-    }
-}
+mod tests;

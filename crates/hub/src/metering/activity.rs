@@ -247,10 +247,11 @@ impl Activity {
     pub(crate) async fn flush_activity(&self, is_end: bool) -> bool {
         let registry = self.env.registry();
         let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
-        let mut failed = None;
+        let (mut failed, now) = (None, self.env.now());
         let seen = self.gather_some(most).first(most);
         if !seen.is_empty() {
-            let moments: Vec<_> = seen.iter().map(|(key, _, at)| (*key, *at)).collect();
+            // What a clock that was ahead of now has noted was by now.
+            let moments: Vec<_> = seen.iter().map(|(key, _, at)| (*key, (*at).min(now))).collect();
             let written = registry.devices_touch(&moments).await;
             // Even if it failed: it may have been done.
             seen.iter().for_each(|(_, id, _)| self.caches.device_row_changed(*id));
@@ -268,7 +269,6 @@ impl Activity {
             Ok(()) => forget(&self.users, &users),
             Err(error) => failed = Some(error),
         }
-        let now = self.env.now();
         let keys = self.api_keys.due(now, is_end);
         match registry.api_keys_touch(&keys).await {
             Ok(()) => self.api_keys.written(&keys, now),

@@ -45,7 +45,7 @@ impl Usage {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);
         if fill != alert.fill {
-            alert = Alert { fill, since: self.env.now(), told: fill < alert.fill };
+            alert = Alert { fill, since: self.env.new_id().minted_at(), told: fill < alert.fill };
             self.env.registry().organization_alert_set(of.id, measured.what, alert).await?;
         }
         if alert.told {

@@ -14,6 +14,7 @@ use isobar_model::ids::{DeviceId, EventId, ProjectId};
 use isobar_model::json::RawJson;
 use isobar_model::project::empty_object;
 use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
 use isobar_store::telemetry::Commit;
 
 use crate::Hub;
@@ -89,7 +90,8 @@ impl Hub {
         let run = async move {
             let _slot = hub.0.code.slot_for_trial(&plan, tenant).await?;
             let (plan, id) = (&*plan, hub.0.env.new_id());
-            let run = PlannedRun { plan, start, element: &input.element, payload: &input.payload, id };
+            let now = hub.now();
+            let run = PlannedRun { plan, start, element: &input.element, payload: &input.payload, id, now };
             match (device, made_up) {
                 (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
                 (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
@@ -171,6 +173,7 @@ struct PlannedRun<'a> {
     element: &'a str,
     payload: &'a RawJson,
     id: EventId,
+    now: Timestamp,
 }
 
 impl PlannedRun<'_> {
@@ -181,7 +184,8 @@ impl PlannedRun<'_> {
             DryRunStart::SettingChanged => Trigger::SettingChanged { name: element },
             DryRunStart::Elapsed => Trigger::Elapsed { element },
         };
-        let event = EventView { id: self.id, element, received_at: self.id.minted_at(), payload, tree: &tree };
+        let (id, received_at, now) = (self.id, self.id.minted_at(), self.now);
+        let event = EventView { id, element, received_at, now, payload, tree: &tree };
         let (mut outcome, trace) = run_traced(self.plan, trigger, &event, device, memory);
         // What elements remember is their own.
         outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));

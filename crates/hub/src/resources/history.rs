@@ -34,6 +34,6 @@ impl Hub {
     pub async fn history_event(&self, caller: &Caller, id: DeviceId, event: EventId) -> Result<Event> {
         let (permit, _) = self.0.identity.user_device_read(caller, id).await?;
         let found = self.telemetry().history_event(&permit, event).await?;
-        found.filter(|event| event.received_at() >= self.0.jobs.history_begins()).ok_or(Error::Missing("event"))
+        found.filter(|event| event.received_at >= self.0.jobs.history_begins()).ok_or(Error::Missing("event"))
     }
 }

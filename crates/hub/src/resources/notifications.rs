@@ -15,8 +15,9 @@ impl Hub {
     /// Needs `SystemNotificationEmit`. The notice is durable when this returns; e-mails follow.
     pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
         self.0.identity.allow(caller, Action::SystemNotificationEmit).await?;
-        let (id, at) = (NotificationId(self.0.env.new_id().0), self.now());
-        let kind = NotificationKind::System;
+        let (id, kind) = (NotificationId(self.0.env.new_id().0), NotificationKind::System);
+        // No earlier than the one before it, whatever the clock says.
+        let at = id.minted_at();
         self.0.delivery.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
     }
 

@@ -10,6 +10,7 @@
 
 mod alarms;
 mod appearance;
+mod clock;
 mod credentials;
 mod devices;
 mod emails;
@@ -35,6 +36,7 @@ mod versions;
 
 pub use alarms::*;
 pub use appearance::*;
+pub use clock::*;
 pub use credentials::*;
 pub use devices::*;
 pub use emails::*;
@@ -147,6 +149,8 @@ macro_rules! registry_scenes {
             projects_count_their_devices_whoever_comes_and_goes
             a_rotated_token_ends_the_old_one
             devices_are_touched_forwards_only
+            moments_of_a_clock_that_was_ahead_come_back
+            the_newest_identifier_is_known
             a_report_changes_what_it_names
             many_devices_are_reported_of_at_once
             a_batch_is_taken_in_its_order

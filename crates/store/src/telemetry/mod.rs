@@ -60,6 +60,8 @@ pub trait Memory {
     fn states(&self) -> Vec<(Arc<str>, usize)>;
     /// How many bytes all states take, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
     fn states_bytes(&self) -> usize;
+    /// The newest identifier in the device's history and series, or what stands for it: those that the run makes are greater.
+    fn newest(&self) -> EventId;
 }
 
 /// How a run ended.

@@ -33,9 +33,10 @@ pub struct Model {
     keys: BTreeMap<String, (EventId, Timestamp)>,
 }
 
-fn keep<T>(list: &mut Vec<Kept<T>>, id: EventId, what: T) {
+/// Keeps what comes at its own moment, or at that of the one before it where it would lie before that.
+fn keep<T>(list: &mut Vec<Kept<T>>, id: EventId, what: impl FnOnce(Timestamp) -> T) {
     let time = list.last().map_or(id.minted_at(), |last| last.time.max(id.minted_at()));
-    list.push(Kept { what, time });
+    list.push(Kept { what: what(time), time });
 }
 
 fn within(time: Timestamp, range: TimeRange) -> bool {
@@ -57,7 +58,7 @@ impl Model {
         }
         self.runs += 1;
         for event in &commit.history {
-            keep(&mut self.history[usize::from(event.kind == EventType::CloudEvent)], event.id, event.id);
+            keep(&mut self.history[usize::from(event.kind == EventType::CloudEvent)], event.id, |_| event.id);
         }
         let mut nth = BTreeMap::new();
         for value in &commit.values {
@@ -65,7 +66,7 @@ impl Model {
             let id = EventId(uuid::Uuid::from_u128(value.event.0.as_u128() + *nth));
             *nth += 1;
             let series = self.series.entry(value.element.to_string()).or_default();
-            keep(series, id, StoredValue { id, payload: value.payload.clone() });
+            keep(series, id, |created_at| StoredValue { id, created_at, payload: value.payload.clone() });
         }
         let queued = |event: &NewCloudEvent| {
             (event.id, event.element.to_string(), event.expires_at.map_or(i64::MAX, Timestamp::millis))

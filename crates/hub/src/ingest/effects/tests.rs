@@ -175,6 +175,10 @@ async fn runs_of_one_commit_see_what_those_before_have_left() {
 struct Full;
 
 impl Memory for Full {
+    fn newest(&self) -> EventId {
+        EventId::from_bytes([0; 16])
+    }
+
     fn last(&self, element: &str) -> Option<LastKept> {
         (element == "known").then(|| LastKept::from_bytes(b"1"))
     }

@@ -3,6 +3,7 @@
 pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
+pub(crate) mod clock;
 pub(crate) mod credentials;
 pub(crate) mod deliveries;
 pub(crate) mod delivery_quota;

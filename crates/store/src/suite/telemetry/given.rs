@@ -246,6 +246,7 @@ pub fn ids(found: &[Told]) -> Vec<EventId> {
 pub fn streamed(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<StreamedEvents> {
     let event = |event: &NewEvent| Event {
         id: event.id,
+        received_at: event.id.minted_at(),
         kind: event.kind,
         device: device.target().id,
         element: Arc::clone(&event.element),

@@ -27,9 +27,9 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert_eq!((found.id, found.device, &*found.element), (event, device.target().id, "in"));
     assert_eq!(found.payload.text(), r#"{"raw":"0a"}"#);
     assert_eq!(found.errors, [EventError { element: "decode".into(), message: "too \"short\"".into() }]);
-    assert_eq!(found.received_at(), at(5));
+    assert_eq!(found.received_at, at(5));
     let page = t.values(&reading, "temps", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
-    assert_eq!((page.total, page.items[0].id, page.items[0].created_at()), (1, event, at(5)));
+    assert_eq!((page.total, page.items[0].id, page.items[0].created_at), (1, event, at(5)));
     let last = t.last(&reading, "temps").await.unwrap().unwrap();
     assert_eq!((last.updated_at, last.values.text()), (at(5), r#"{"temp":21.5}"#));
     let series = t.series(&reading).await.unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use isobar_model::ids::EventId;
 use isobar_model::json::LAST_BYTES_MAX;
 use isobar_model::page::TimeRange;
+use isobar_model::time::Timestamp;
 
 use super::given::{self, at, id, page, texts};
 use crate::telemetry::{Filter, FilterField, Operand, Operator, Telemetry, ValueQuery, ValueSort};
@@ -72,6 +73,17 @@ pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
     assert_eq!(some, (["5", "4", "3", "2", "1"].map(str::to_owned).to_vec(), 5));
     let history = given::history(t, &device.reading()).await;
     assert_eq!((history.total, history.items.len()), (7, 7));
+    // What is shown never runs backwards, and lies in the ranges that find it.
+    let shown = [10, 20, 20, 20, 30, 30, 40].map(at);
+    let page = t.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
+    assert!(page.items.iter().rev().map(|value| value.created_at).eq(shown));
+    assert!(history.items.iter().rev().map(|event| event.received_at).eq(shown));
+    for moment in shown {
+        let range = TimeRange { from: Some(moment), to: Some(Timestamp::from_millis(moment.millis() + 1)) };
+        let found = given::whole(t, &device.reading(), "log", &ValueQuery { range, ..ValueQuery::default() }).await;
+        let there = page.items.iter().filter(|value| value.created_at == moment).count();
+        assert!(found.is_some_and(|found| found.len() == there && found[0].created_at == moment));
+    }
     assert_eq!(t.last(&device.reading(), "log").await.unwrap().unwrap().values.text(), "6");
 }
 
@@ -252,7 +264,7 @@ pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     let of_y = t.values(&reading, "y", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert_eq!((of_x.items[2].id, of_y.items[0].id), (event, event));
     assert!(of_x.items.is_sorted_by(|newer, older| newer.id > older.id));
-    assert!(of_x.items.iter().all(|value| value.created_at() == at(7)));
+    assert!(of_x.items.iter().all(|value| value.created_at == at(7)));
     assert_eq!(of_x.items[0].payload.text(), "4");
 }
 

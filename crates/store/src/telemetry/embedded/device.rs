@@ -176,6 +176,8 @@ pub struct DeviceState {
     pub texts: Texts,
     /// The ends of its timelines: device events, cloud events.
     pub timelines: [Timeline; 2],
+    /// The last place in time that its timelines and series have reached.
+    pub newest: TimeOrder,
     /// Which sequences of its queue are taken up.
     pub queue: Live,
     /// Idempotency keys that wait to become durable.
@@ -209,6 +211,10 @@ impl Memory for DeviceState {
     fn states_bytes(&self) -> usize {
         self.texts.states
     }
+
+    fn newest(&self) -> EventId {
+        keys::id_of(self.newest)
+    }
 }
 
 impl DeviceState {
@@ -235,6 +241,13 @@ impl DeviceState {
         };
     }
 
+    /// Finds how far in time its timelines and series reach.
+    pub fn find_newest(&mut self) {
+        let series = self.series.iter().map(|series| series.order);
+        let reached = series.chain(self.timelines.iter().map(|timeline| timeline.order));
+        self.newest = reached.fold(self.newest, TimeOrder::max);
+    }
+
     /// About how many bytes it takes.
     pub fn weight(&self) -> usize {
         let Texts { last, states } = self.texts;
@@ -250,6 +263,7 @@ impl DeviceState {
             timeline.order = next_order(timeline.order, event.id);
             rows.event(device, event, timeline.next, timeline.order);
             timeline.next += 1;
+            self.newest = self.newest.max(timeline.order);
         }
         self.store(device, &commit.values, limits, rows);
         for (element, state) in &commit.states {
@@ -303,6 +317,7 @@ impl DeviceState {
             let others = self.texts.last - last_bytes;
             series.append(stored.iter().map(|(_, value)| *value), others, rows);
             self.texts.last = others + series.last.len();
+            self.newest = self.newest.max(series.order);
             let is_due = before / CHECKPOINT_EVERY != series.count / CHECKPOINT_EVERY;
             if is_due || (before == 0 && created) {
                 series.write(device, rows);

@@ -127,17 +127,18 @@ pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page
         }
         _ => Vec::new(),
     };
-    Ok(Page::new(fetch(core, device, found.into_iter().map(|event| event.2))?, total, query.page))
+    Ok(Page::new(fetch(core, device, &found)?, total, query.page))
 }
 
-fn fetch(core: &Core, device: DeviceRef, ids: impl Iterator<Item = EventId>) -> Result<Vec<Event>> {
+/// The events of a page, each at its place in time, by which it was found.
+fn fetch(core: &Core, device: DeviceRef, found: &[(TimeOrder, u8, EventId)]) -> Result<Vec<Event>> {
     let history = engine::family(&core.db, Family::History)?;
     let (mut events, mut budget) = (Vec::new(), PageBudget::default());
-    for id in ids {
+    for (order, _, id) in found.iter().copied() {
         // None if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
             budget.take(value.len())?;
-            events.push(read_event(device.id, id, &value)?);
+            events.push(Event { received_at: keys::moment(order), ..read_event(device.id, id, &value)? });
         }
     }
     Ok(events)

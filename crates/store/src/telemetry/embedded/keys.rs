@@ -36,9 +36,10 @@
 //! which they became durable, and a late one is looked for behind the newest event that was there before it. Late events
 //! are numbered through; the order of those rows grows with their numbers, but not strictly, and numbers have gaps.
 //!
-//! The *order* of a row is its place in time: its id, or the order before it plus one when ids do not grow (a clock that
-//! stepped back across a restart). It strictly grows along a timeline and a series, so time is found by bisection. It is
-//! only written where it differs from the id; no JSON text begins with a zero byte, which marks it in a value.
+//! The *order* of a row is its place in time: its id, or the order before it plus one where ids did not grow (former versions,
+//! when the clock had stepped back across a restart). It strictly grows along a timeline and a series, so time is found by
+//! bisection, and a row is shown at the moment of its order. It is only written where it differs from the id; no JSON text
+//! begins with a zero byte, which marks it in a value.
 
 use isobar_model::event::EventType;
 use isobar_model::ids::EventId;

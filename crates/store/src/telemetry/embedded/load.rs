@@ -80,6 +80,7 @@ pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
     })?;
     state.queue = Live::of(sequences);
     state.count_texts();
+    state.find_newest();
     Ok(state)
 }
 

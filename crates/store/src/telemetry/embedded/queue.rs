@@ -143,6 +143,7 @@ impl Look {
                 self.found.sequences.push(sequence);
                 self.found.events.push(Event {
                     id: event.id,
+                    received_at: event.id.minted_at(),
                     kind: EventType::CloudEvent,
                     device: self.device.id,
                     element: event.element.into(),

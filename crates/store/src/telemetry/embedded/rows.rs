@@ -280,7 +280,7 @@ pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> 
     } else {
         serde_json::from_slice(errors).map_err(|_| damaged("errors of an event cannot be read"))?
     };
-    Ok(Event { id, kind, device, element, payload: json(parts.0), errors })
+    Ok(Event { id, received_at: id.minted_at(), kind, device, element, payload: json(parts.0), errors })
 }
 
 /// A row of a timeline: the event's id and its order.

@@ -204,7 +204,11 @@ pub fn extent(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result
 }
 
 pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
-    read_value(value).map(|(id, _, payload)| StoredValue { id, payload: json(payload) })
+    read_value(value).map(|(id, order, payload)| StoredValue {
+        id,
+        created_at: keys::moment(order),
+        payload: json(payload),
+    })
 }
 
 /// The sequences of a page among dense ones.

@@ -1,0 +1,61 @@
+//! What time has left in the registry, for a clock that was ahead: the newest identifier, behind which new ones go on, and
+//! moments that lie beyond what may be remembered once the clock is right again. It is no tenant's data, and needs no permit.
+
+use isobar_model::ids::EventId;
+use isobar_model::time::Timestamp;
+
+use crate::error::Result;
+use crate::registry::Registry;
+use crate::registry::sql::{Sql, one};
+
+/// What has identifiers that grow.
+const WITH_IDS: [&str; 8] =
+    ["organizations", "users", "sessions", "api_keys", "notifications", "projects", "devices", "settings"];
+/// Rows that are changed in one transaction: others write in between.
+const SET_BACK_AT_ONCE: u64 = 5_000;
+
+impl Registry {
+    /// The newest identifier of all that there is; none: there is nothing. A look at the end of a few indexes.
+    pub async fn newest_id(&self) -> Result<Option<EventId>> {
+        let newest = WITH_IDS.map(|table| format!("SELECT max(id) AS id FROM {table}")).join(" UNION ALL ");
+        let query = Sql::new(format!("SELECT max(id) AS id FROM ({newest}) AS newest"));
+        one(&self.db.read, query).await?.map_or(Ok(None), |row| row.id_if("id"))
+    }
+
+    /// The clock may have been ahead of `now`. What was seen later than now was seen now; an interval is due within its time
+    /// from now on, in its rhythm; whether a device is silent is looked at now; and no delivery waits beyond `latest`. All of it
+    /// may be done again at any time.
+    pub async fn clock_set_back(&self, now: Timestamp, latest: Timestamp) -> Result<()> {
+        for (table, column) in [("users", "last_active"), ("api_keys", "last_used_at")] {
+            let update = Sql::new(format!("UPDATE {table} SET {column} = ? WHERE {column} > ?"));
+            self.db.write.run(update.bind(now).bind(now)).await?;
+        }
+        self.db.write.run(Sql::new("UPDATE deliveries SET due_at = ? WHERE due_at > ?").bind(now).bind(latest)).await?;
+        loop {
+            let some = "SELECT key FROM device_activity WHERE last_active > ? LIMIT ?";
+            let update = Sql::new(format!("UPDATE device_activity SET last_active = ? WHERE key IN ({some})"));
+            if self.db.write.run(update.bind(now).bind(now).bind(SET_BACK_AT_ONCE)).await? < SET_BACK_AT_ONCE {
+                return self.alarms_set_back(now).await;
+            }
+        }
+    }
+
+    async fn alarms_set_back(&self, now: Timestamp) -> Result<()> {
+        let last = one(&self.db.read, Sql::new("SELECT max(id) AS id FROM device_alarms")).await?;
+        let last = last.map_or(Ok(None), |row| row.number_if("id"))?.unwrap_or(0);
+        for from in (0..=last).step_by(SET_BACK_AT_ONCE as usize) {
+            let update = Sql::new(
+                "UPDATE device_alarms SET due_at = CASE WHEN device_alarms.element = '' THEN CAST(? AS BIGINT) ELSE \
+                 device_alarms.due_at \
+                 - (device_alarms.due_at - CAST(? AS BIGINT) - 1) / (p.minutes * 60000) * (p.minutes * 60000) END \
+                 FROM devices d, project_alarms p \
+                 WHERE d.key = device_alarms.device_key AND p.project_id = d.project_id AND p.element = device_alarms.element \
+                 AND device_alarms.id >= ? AND device_alarms.id < ? \
+                 AND device_alarms.due_at > CAST(? AS BIGINT) + p.minutes * 60000",
+            );
+            let (from, to) = (from.unsigned_abs(), from.unsigned_abs() + SET_BACK_AT_ONCE);
+            self.db.write.run(update.bind(now).bind(now).bind(from).bind(to).bind(now)).await?;
+        }
+        Ok(())
+    }
+}
