@@ -11,7 +11,7 @@ mod queue_bells;
 mod run_commit;
 mod run_design;
 #[cfg(test)]
-mod set_back;
+mod tests;
 
 use std::sync::Arc;
 

@@ -22,15 +22,19 @@ impl Registry {
         one(&self.db.read, query).await?.map_or(Ok(None), |row| row.id_if("id"))
     }
 
-    /// The clock may have been ahead of `now`. What was seen later than now was seen now; an interval is due within its time
-    /// from now on, in its rhythm; whether a device is silent is looked at now; and no delivery waits beyond `latest`. All of it
-    /// may be done again at any time.
+    /// The clock may have been ahead of `now`. What was seen or queued later than now was so now; an interval is due within its
+    /// time from now on, in its rhythm; whether a device is silent is looked at now; and no delivery that has failed waits beyond
+    /// `latest`. All of it may be done again at any time.
     pub async fn clock_set_back(&self, now: Timestamp, latest: Timestamp) -> Result<()> {
         for (table, column) in [("users", "last_active"), ("api_keys", "last_used_at")] {
             let update = Sql::new(format!("UPDATE {table} SET {column} = ? WHERE {column} > ?"));
             self.db.write.run(update.bind(now).bind(now)).await?;
         }
-        self.db.write.run(Sql::new("UPDATE deliveries SET due_at = ? WHERE due_at > ?").bind(now).bind(latest)).await?;
+        let shift = "UPDATE deliveries SET due_at = CAST(? AS BIGINT) + due_at - created_at, created_at = ? \
+                     WHERE created_at > ?";
+        self.db.write.run(Sql::new(shift).bind(now).bind(now).bind(now)).await?;
+        let retry = Sql::new("UPDATE deliveries SET due_at = ? WHERE attempts > 0 AND due_at > ?");
+        self.db.write.run(retry.bind(now).bind(latest)).await?;
         loop {
             let some = "SELECT key FROM device_activity WHERE last_active > ? LIMIT ?";
             let update = Sql::new(format!("UPDATE device_activity SET last_active = ? WHERE key IN ({some})"));

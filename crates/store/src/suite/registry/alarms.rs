@@ -10,7 +10,7 @@ use crate::registry::{
     DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewSpecification, ProjectAlarm, Registry,
 };
 
-const MINUTE: i64 = 60_000;
+pub(super) const MINUTE: i64 = 60_000;
 
 /// Gives a project's devices these alarms.
 pub(super) async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: i64) {

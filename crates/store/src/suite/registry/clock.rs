@@ -2,12 +2,13 @@
 
 use isobar_model::ids::EventId;
 
-use super::alarms::designs;
+use super::alarms::{MINUTE, designs};
 use super::given::{self, at, fetched, may};
 use crate::registry::{DeliveryKind, NewDelivery, Registry, SettingWrite};
 
-const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
+/// Where deliveries go.
+const TO: &str = "1 one.example";
 
 /// Moments that lie beyond what a clock that is right again can have left come within it, and no others.
 pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
@@ -22,10 +23,18 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
     r.alarms_set(&beyond, &[]).await.unwrap();
     r.devices_touch(&[(early.key, at(2 * MINUTE)), (late.key, at(HOUR))]).await.unwrap();
     r.users_touch(&[(user, at(HOUR))]).await.unwrap();
-    let delivery =
-        |id: &str| NewDelivery { id: id.to_owned(), kind: DeliveryKind::Mail, body: String::new(), destination: None };
-    r.deliveries_put(&[delivery("soon")], at(4 * MINUTE)).await.unwrap();
-    r.deliveries_put(&[delivery("never")], at(2 * HOUR)).await.unwrap();
+    let delivery = |id: &str| NewDelivery {
+        id: id.to_owned(),
+        kind: DeliveryKind::Call,
+        body: String::new(),
+        destination: Some(TO.to_owned()),
+    };
+    r.deliveries_put(&[delivery("later"), delivery("failed"), delivery("soon")], at(0)).await.unwrap();
+    r.deliveries_put(&[delivery("ahead")], at(2 * HOUR)).await.unwrap();
+    // One that was put off waits for its turn, one that has failed no longer than it may.
+    r.delivery_replace("later", "", at(3 * HOUR)).await.unwrap();
+    r.delivery_failed("failed", 1, at(3 * HOUR)).await.unwrap();
+    r.delivery_failed("soon", 1, at(4 * MINUTE)).await.unwrap();
     for _ in 0..2 {
         r.clock_set_back(at(3 * MINUTE), at(HOUR)).await.unwrap();
         let due = r.alarms_due(at(9 * HOUR), 9).await.unwrap();
@@ -36,8 +45,12 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
         assert_eq!(fetched(r, early.reference()).await.last_active, Some(at(2 * MINUTE)));
         assert_eq!(fetched(r, late.reference()).await.last_active, Some(at(3 * MINUTE)));
         assert_eq!(given::user_fetched(r, user).await.last_active, Some(at(3 * MINUTE)));
-        for (now, due) in [(3 * MINUTE - 1, vec![]), (3 * MINUTE, vec!["never"]), (4 * MINUTE, vec!["never", "soon"])] {
-            let found = r.deliveries_due(DeliveryKind::Mail, at(now), 9).await.unwrap();
+        let now = vec!["ahead", "failed"];
+        let soon = vec!["ahead", "failed", "soon"];
+        for (now, due) in
+            [(3 * MINUTE - 1, vec![]), (3 * MINUTE, now), (4 * MINUTE, soon.clone()), (3 * HOUR - 1, soon)]
+        {
+            let found = r.deliveries_to(DeliveryKind::Call, TO, at(now), 9).await.unwrap();
             assert_eq!(found.iter().map(|delivery| delivery.id.as_str()).collect::<Vec<_>>(), due);
         }
     }
