@@ -125,8 +125,8 @@ pub(super) struct ResetInput {
     #[schema(min_length = 6, max_length = 20)]
     password_confirmation: String,
     /// Ends the account's API keys too; left out: they stay.
-    #[schema(default = false)]
-    end_api_keys: Option<bool>,
+    #[schema(default = false, required = false)]
+    end_api_keys: bool,
 }
 
 /// Updates a user. What is left out keeps its value.
