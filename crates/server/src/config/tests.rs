@@ -144,7 +144,7 @@ fn all_that_is_wrong_is_named_at_once() {
     let environment = [
         ("ISOBAR_RATE_LIMIT__USER", "many"),
         ("ISOBAR_REGISTRATION__MODE", "ajar"),
-        ("ISOBAR_HTTP_THREADS", "2"),
+        ("ISOBAR_HTPP__THREADS", "2"),
         ("ISOBAR_STORES__REGISTRY", "mysql://x"),
     ];
     let flags = Flags { log: Some("loud=very".to_owned()), ..Flags::default() };
@@ -152,7 +152,7 @@ fn all_that_is_wrong_is_named_at_once() {
     insta::assert_snapshot!(faults.join("\n"), @r#"
     isobar.toml: colour: there is no setting colour; `isobar config` lists them all
     isobar.toml: http.treads: there is no setting http.treads (did you mean http.threads?)
-    ISOBAR_HTTP_THREADS: there is no setting http_threads (did you mean http.threads?)
+    ISOBAR_HTPP__THREADS: there is no setting htpp.threads (did you mean http.threads?)
     isobar.toml: listen: must be a text, not a whole number
     --log: "loud=very" is no level (error, warn, info, debug, trace, or target=level)
     ISOBAR_STORES__REGISTRY: must be sqlite:PATH or postgres://…
