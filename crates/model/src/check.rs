@@ -379,6 +379,20 @@ pub fn body_items<'t>(tree: &'t Json<'t>, most: usize, noun: &str) -> Result<&'t
     }
 }
 
+/// Reads a body that is an array of at most so many objects; all that is wrong with any of them is told at once.
+pub fn read_objects<T>(tree: &Json<'_>, most: usize, read: impl Fn(Input<'_>) -> Result<T>) -> Result<Vec<T>> {
+    let mut faults = Faults::new();
+    let mut items = Vec::new();
+    for (index, item) in body_items(tree, most, "items")?.iter().enumerate() {
+        let path = format!("[{index}]");
+        match item {
+            Json::Object(_) => items.extend(faults.gather(read(Input::item(item, &path)))?),
+            other => faults.add(path, format!("must be an object, not {}", other.kind())),
+        }
+    }
+    faults.unless_any(items)
+}
+
 /// What was read of one item of many, or its faults; any other error ends the reading of all.
 pub fn or_faults<T>(read: Result<T>) -> Result<std::result::Result<T, Vec<Fault>>> {
     match read {

@@ -1,6 +1,6 @@
 //! A device's metadata: an object of labels, and how many and how large they may be (contract: The project design).
 
-use crate::check::{Faults, Input, body_items};
+use crate::check::{Input, read_objects};
 use crate::error::Result;
 use crate::json::{Json, RawJson, merge_patch};
 use crate::setting::BULK_ITEMS_MAX;
@@ -79,23 +79,12 @@ pub struct MetaItem {
 impl MetaItem {
     /// Reads the body of a bulk change: an array of `{deviceId, meta}`.
     pub fn read_all(tree: &Json<'_>) -> Result<Vec<MetaItem>> {
-        let mut faults = Faults::new();
-        let mut items = Vec::new();
-        for (index, item) in body_items(tree, BULK_ITEMS_MAX, "items")?.iter().enumerate() {
-            let path = format!("[{index}]");
-            let Json::Object(_) = item else {
-                faults.add(path, format!("must be an object, not {}", item.kind()));
-                continue;
-            };
-            let mut input = Input::item(item, &path);
+        read_objects(tree, BULK_ITEMS_MAX, |mut input| {
             let device = input.required_text("deviceId", 0, usize::MAX);
             input.require("meta");
             let meta = input.object("meta").unwrap_or(&Json::Null).into();
-            if let Some(item) = faults.gather(input.unless_any(MetaItem { device, patch: MetaPatch(meta) }))? {
-                items.push(item);
-            }
-        }
-        faults.unless_any(items)
+            input.unless_any(MetaItem { device, patch: MetaPatch(meta) })
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-use crate::check::{Faults, Input, body_items};
+use crate::check::{Faults, body_items, read_objects};
 use crate::error::Result;
 use crate::ids::{DeviceId, SettingId};
 use crate::json::{Json, RawJson};
@@ -77,24 +77,13 @@ pub struct SettingItem {
 impl SettingItem {
     /// Reads the body of a bulk change: an array of `{deviceId, name, value}`.
     pub fn read_all(tree: &Json<'_>) -> Result<Vec<SettingItem>> {
-        let mut faults = Faults::new();
-        let mut items = Vec::new();
-        for (index, item) in body_items(tree, BULK_ITEMS_MAX, "items")?.iter().enumerate() {
-            let path = format!("[{index}]");
-            let Json::Object(_) = item else {
-                faults.add(path, format!("must be an object, not {}", item.kind()));
-                continue;
-            };
-            let mut input = Input::item(item, &path);
+        read_objects(tree, BULK_ITEMS_MAX, |mut input| {
             let device = input.required_text("deviceId", 0, usize::MAX);
             let name = input.required_text("name", 1, NAME_MAX);
             input.require("value");
             let value = RawJson::from(input.member("value").unwrap_or(&Json::Null));
-            if let Some(item) = faults.gather(input.unless_any(SettingItem { device, name, value }))? {
-                items.push(item);
-            }
-        }
-        faults.unless_any(items)
+            input.unless_any(SettingItem { device, name, value })
+        })
     }
 }
 
