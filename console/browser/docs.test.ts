@@ -12,7 +12,12 @@ describe('the page to browse the interface', () => {
     const operations = page.locator('details');
     await operations.first().waitFor();
     expect(await operations.count()).toBeGreaterThan(50);
-    expect(await page.locator('summary').first().evaluate((node) => getComputedStyle(node).cursor)).toBe('pointer');
+    expect(
+      await page
+        .locator('summary')
+        .first()
+        .evaluate((node) => getComputedStyle(node).cursor),
+    ).toBe('pointer');
     await page.getByLabel('Find an operation').fill('get /v2/auth/refreshtoken');
     await expect.poll(() => page.locator('details:visible').count()).toBe(1);
   });
