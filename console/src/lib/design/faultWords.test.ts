@@ -10,9 +10,9 @@ const ROOMS = ['compile', 'reference', 'setting', 'expression/parse', 'expressio
 const CODE = ['code/mod', 'code/engine', 'code/script'];
 /** What is no message: JavaScript, the beginning of another's message that is taken away, and what a run says rather than a check. */
 const NO_MESSAGE =
-  /use strict|function \(|typeof |case \{|throw null|Syntax error|is not run for a while|^the bytes are /;
+  /use strict|function \(|typeof |case \{|throw null|Syntax error|RangeError: |is not run for a while|^the bytes are /;
 /** Around what the engine of JavaScript says itself. */
-const OF_CODE = '{text} (line {line})';
+const OF_CODE = ['{text} (line {line})', 'does not run: {message}'];
 
 /** What is no test of a file of the compiler, without its comments and single signs. */
 function source(file: string): string {
@@ -45,7 +45,7 @@ function messages(): string[] {
     ].map(([, literal = '']) => literal);
   });
   const sentences = found.filter((literal) => /[a-z]{2,} [a-z({'0-9]/i.test(literal) && !NO_MESSAGE.test(literal));
-  return [...new Set(sentences)].filter((sentence) => sentence !== OF_CODE);
+  return [...new Set(sentences)].filter((sentence) => !OF_CODE.includes(sentence));
 }
 
 /** As the server sends it. */
