@@ -12,7 +12,7 @@ const CODE = ['code/mod', 'code/engine', 'code/script'];
 const NO_MESSAGE =
   /use strict|function \(|typeof |case \{|throw null|Syntax error|RangeError: |is not run for a while|^the bytes are /;
 /** Around what the engine of JavaScript says itself. */
-const OF_CODE = ['{text} (line {line})', 'does not run: {message}'];
+const OF_CODE = ['{} (line {line})', 'does not run: {message}'];
 
 /** What is no test of a file of the compiler, without its comments and single signs. */
 function source(file: string): string {
