@@ -12,6 +12,9 @@ use crate::meters::Meters;
 use crate::request::{Network, TRANSFER_TIME};
 use crate::response::RequestIds;
 
+/// Quarters of all connections that long polls and streams may take: whoever has none must find a connection to ask for a place.
+const LONG_WAITS_QUARTERS: usize = 3;
+
 /// Most bytes of bodies that are under way: several of the largest that a setting allows.
 const BODY_MEMORY_BYTES_MAX: usize = 256 << 20;
 /// Most bytes of stored payloads that are on their way to readers, who may read slowly.
@@ -67,7 +70,7 @@ pub(crate) struct ServerState {
     pub body_memory: Arc<TenantShares>,
     /// Bytes of stored payloads that are on their way out, in pages that take long to read.
     pub response_memory: Arc<TenantShares>,
-    /// Long polls and streams: as many as there may be connections.
+    /// Long polls and streams.
     pub long_waits: Arc<WaitPlaces>,
     /// Becomes true when the server stops: streams without an end then end.
     pub stopping: watch::Sender<bool>,
@@ -79,7 +82,7 @@ impl ServerState {
             request_ids: RequestIds::new(hub.clock().now()),
             body_memory: TenantShares::fair(settings.body_memory_bytes_max),
             response_memory: TenantShares::fair(settings.response_memory_bytes_max),
-            long_waits: WaitPlaces::new(settings.max_connections),
+            long_waits: WaitPlaces::new(settings.max_connections / 4 * LONG_WAITS_QUARTERS),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),
             hub,

@@ -100,8 +100,8 @@ async fn while_all_are_busy_new_ones_wait() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_tenant_waits_in_all_places() {
-    // Two thirds of them, whatever it waits for: 16 long polls and streams.
-    let app = with(|http| http.max_connections = 24).await;
+    // Two thirds of 24 places, whatever it waits for: 16 long polls and streams.
+    let app = with(|http| http.max_connections = 32).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
     let stream = Stream::open(&ana, "", None).await;

@@ -350,6 +350,10 @@ mod tests {
                 "INSERT INTO device_labels (label, value, device_key) SELECT 'eui', CASE WHEN n % 2 = 0 THEN \
                  upper(md5(CAST(n AS TEXT))) ELSE md5(CAST(n AS TEXT)) END, n FROM generate_series(1, 20000) AS n",
                 "ANALYZE device_labels",
+                // What is read whole is as soon read where there are so few.
+                "SET LOCAL enable_seqscan = off",
+                "SET LOCAL enable_hashjoin = off",
+                "SET LOCAL enable_mergejoin = off",
             ] {
                 run(&tx, Sql::new(fill)).await.unwrap();
             }
