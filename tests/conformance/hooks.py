@@ -145,6 +145,11 @@ def before_call(context, case, kwargs):
     elif is_loss or (method != "GET" and path.startswith("/v2/users/")):
         for name, value in list(path_parameters.items()):
             path_parameters[name] = SPARES.get(value, value) if isinstance(value, str) else value
+    # Nor move it to where it has no settings and no values.
+    if method == "PUT" and path == "/v2/devices/{id}" and path_parameters.get("id") in KEPT and isinstance(case.body, dict):
+        for name in ("projectUuid", "organizationId"):
+            if is_id(case.body.get(name)):
+                case.body[name] = BY_NAME[name]
     # Nobody waits for a minute here; scenes do that with a clock of their own.
     wait = str((case.query or {}).get("wait", ""))
     if wait.isdigit() and 0 < int(wait) <= 60:
