@@ -65,6 +65,7 @@ describe('the wizard', () => {
       'integration',
       'deviceTag',
       'deviceTagValueRef',
+      'deviceTagCase',
       'projectUuid',
     ]);
     // Whatever else the organization's devices send costs next to nothing while the first delivery is waited for.
