@@ -2,7 +2,7 @@
 # make check  format, lints, unit tests and the stores' suites on SQLite: what one runs all day
 # make one    one test: T=a_part_of_its_name
 # make test   every gate: format, lints, licences, tests (with a PostgreSQL of their own)
-# make torture       the long forms, for which no gate waits: power cuts, flipped bits, neighbours, scenes on PostgreSQL
+# make torture       the long forms, for which no gate waits: power cuts, flipped bits, neighbours
 # make console       the web console alone, into console/dist; CONSOLE=no builds the program without it, and without Node.js
 # make console-test  its types, lints, sizes and unit tests, and its tests in a browser
 # make dist   the program that is shipped: link-time optimisation, slower to build
