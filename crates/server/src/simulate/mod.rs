@@ -133,7 +133,7 @@ async fn set_up_and_load(
     made?;
     let (stop, stopped) = watch::channel(false);
     let stats = Arc::new(Stats::new()?);
-    let view = start_view(options, &stats, &stop)?;
+    let view = start_view(options, &stats, &stopped)?;
     let work = load::Work {
         server: options.url.clone(),
         profile: options.profile,
@@ -164,7 +164,7 @@ async fn set_up_and_load(
 fn start_view(
     options: &SimulateOptions,
     stats: &Arc<Stats>,
-    stop: &watch::Sender<bool>,
+    stop: &watch::Receiver<bool>,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     let title = format!("isobar simulate: {} x {} on {}", options.devices, options.profile.name(), options.url);
     let scene = view::Scene { title, duration: options.duration, is_json: options.json };
