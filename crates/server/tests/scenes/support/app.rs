@@ -99,19 +99,19 @@ impl TestApp {
         let mut settings = TestSettings::default();
         change(&mut settings);
         let on_postgres = std::env::var("SCENES_REGISTRY").is_ok_and(|registry| registry == "postgres");
-        let database = if on_postgres { Some(OwnDatabase::new().await) } else { None };
+        let database = if on_postgres { Some(own_database().await) } else { None };
         Self::open(settings, database).await
     }
 
     /// A server on a PostgreSQL database of its own.
     pub async fn on_postgres() -> Self {
-        let database = OwnDatabase::new().await;
+        let database = own_database().await;
         Self::open(TestSettings::default(), Some(database)).await
     }
 
     /// A server on a PostgreSQL database of its own, and the road to it.
     pub async fn on_far_postgres() -> (Self, Road) {
-        let mut database = OwnDatabase::new().await;
+        let mut database = own_database().await;
         let (road, address) = Road::to(&database.address).await;
         database.address = address;
         (Self::open(TestSettings::default(), Some(database)).await, road)
@@ -297,6 +297,15 @@ pub fn password_of(name: &str) -> String {
 /// A request with a JSON body.
 pub fn with_json(request: reqwest::RequestBuilder, body: &Value) -> reqwest::RequestBuilder {
     request.header("content-type", "application/json").body(body.to_string())
+}
+
+/// Makes a PostgreSQL database with the registry's schema: a copy of one that was migrated once for all scenes.
+async fn own_database() -> OwnDatabase {
+    OwnDatabase::with_schema(migrate).await
+}
+
+async fn migrate(address: &str) {
+    Registry::open(address).await.unwrap().close().await.unwrap();
 }
 
 async fn run(
