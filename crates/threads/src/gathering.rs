@@ -37,29 +37,17 @@ impl Gathering {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::SOON;
-    use crate::policy::linux::{number, of_this_thread};
 
     #[test]
-    fn who_gathers_much_pushes_nobody_aside() {
+    fn count_between_few_and_many_stays_what_it_was() {
         let mut gathering = Gathering::default();
-        for (count, expected) in [
-            (5, Policy::Usual),
-            (8, Policy::Batch),
-            (3, Policy::Batch),
-            (2, Policy::Usual),
-            (7, Policy::Usual),
-            (1_000, Policy::Batch),
-            (0, Policy::Usual),
-        ] {
+        let counts = [(5, false), (8, true), (3, true), (2, false), (7, false), (1_000, true), (0, false)];
+        for (count, is_much) in counts {
             gathering.works_on(count);
-            assert_eq!(of_this_thread().unwrap().sched_policy, number(expected), "{count}");
+            assert_eq!(gathering.much, Some(is_much), "{count}");
         }
-        let slice = of_this_thread().unwrap().sched_runtime;
-        // Before Linux 6.12 all slices are alike.
-        assert!(slice == 0 || u128::from(slice) == SOON.as_nanos(), "{slice}");
     }
 }

@@ -48,10 +48,11 @@ mod tests {
     use crate::policy::linux::of_this_thread;
 
     #[test]
-    fn they_give_way() {
+    fn work_is_at_least_as_nice_as_it_says() {
         let threads = GivingThreads::new("giving", 1).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         threads.spawn(move || tell.send(of_this_thread().unwrap().sched_nice).unwrap());
-        assert_eq!(told.recv().unwrap(), NICENESS);
+        // Whoever is nicer already, as what `nice` has started, stays so.
+        assert!(told.recv().unwrap() >= NICENESS);
     }
 }

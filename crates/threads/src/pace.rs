@@ -88,52 +88,40 @@ impl Pace {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use crate::give_way;
+    use crate::{give_way, serve};
 
-    /// As often as nobody does by accident.
-    const OFTEN: (u64, Duration) = (20, Duration::from_secs(30));
-    /// The system may have a thread that does not rest wait now and then, for memory or a lock: more seldom than this in a time
-    /// in which others rest so often.
-    const FEW: u64 = 5;
-    const SHORTLY: (u64, Duration) = (FEW, Duration::from_millis(50));
-
-    /// How often this thread has given its processor away by itself (proc_pid_status(5)).
-    fn rests() -> Option<u64> {
-        let status = std::fs::read_to_string("/proc/thread-self/status").ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        line.trim().parse().ok()
-    }
-
-    /// How often a thread of its own rests, which begins so and takes these steps until it has rested so often, or for so long.
-    fn rests_of(begin: fn(), mut step: impl FnMut() + Send + 'static, (enough, most): (u64, Duration)) -> Option<u64> {
+    /// Returns true if a thread that does this work is one that rests.
+    fn rests(work: impl FnOnce() + Send + 'static) -> bool {
         let work = move || {
-            begin();
-            let (before, begun) = (rests()?, Instant::now());
-            while begun.elapsed() < most && rests()? - before < enough {
-                step();
-            }
-            Some(rests()? - before)
+            work();
+            LOOKED.get().is_some()
         };
-        thread::spawn(work).join().ok()?
+        thread::spawn(work).join().unwrap()
     }
 
-    fn steps() -> impl FnMut() + Send {
+    fn long_work() {
         let mut pace = Pace::default();
-        move || (0..STEPS_A_LOOK).for_each(|_| pace.step())
+        (0..STEPS_A_LOOK).for_each(|_| pace.step());
     }
 
     #[test]
     fn long_work_rests_where_it_gives_way_and_nowhere_else() {
-        assert!(rests_of(|| give_way(3), steps(), OFTEN).unwrap() >= 20);
-        assert!(rests_of(|| (), steps(), SHORTLY).unwrap() < FEW);
+        assert!(rests(|| {
+            give_way(3);
+            long_work();
+        }));
+        assert!(!rests(long_work));
     }
 
     #[test]
-    fn who_may_block_rests_at_times_and_who_serves_never() {
-        assert!(rests_of(|| (), rest_at_times, OFTEN).unwrap() >= 20);
-        assert!(rests_of(crate::serve, rest_at_times, SHORTLY).unwrap() < FEW);
+    fn thread_that_may_block_rests_and_one_that_serves_never() {
+        assert!(rests(rest_at_times));
+        assert!(!rests(|| {
+            serve();
+            rest_at_times();
+        }));
     }
 }
