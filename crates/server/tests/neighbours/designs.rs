@@ -26,8 +26,7 @@ async fn names_in_another_order_hold_nobody_up() {
     for design in [malice::stores(), malice::changed(1)] {
         let device = street.device(&design).await;
         for body in bodies.iter().chain(&bodies) {
-            let posted = street.holds_nobody_up("an object in another order", street.posts(&device, body.clone()));
-            posted.await.created();
+            street.posts(&device, body.clone()).await.created();
             assert_eq!(street.errors(&device).await, [""; 0]);
         }
         street
@@ -50,7 +49,7 @@ async fn names_that_collide_are_like_any_others() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     let body = malice::colliding(240_000);
-    street.holds_nobody_up("names that collide", street.posts(&device, body.clone())).await.created();
+    street.posts(&device, body.clone()).await.created();
     street.beside(async || drop(street.posts(&device, body.clone()).await.created())).await;
 }
 
@@ -61,8 +60,7 @@ async fn links_to_any_element_leave_what_the_run_may_leave() {
     for kind in malice::LINKED {
         let device = street.device(&malice::links_to(kind, LINKS)).await;
         let payload = malice::laden(1, LADEN_BYTES);
-        let posted = street.holds_nobody_up(kind, street.posts(&device, payload));
-        posted.await.created();
+        street.posts(&device, payload).await.created();
         // A window takes a number each time and a throttle a moment: that is within what a run may do.
         let is_within = matches!(kind, "window" | "throttle");
         let errors = street.errors(&device).await;
@@ -86,11 +84,10 @@ async fn states_of_elements_are_bounded() {
         (street.device(&malice::changed(998)).await, street.device(&malice::windows(900, 11)).await);
     let value = malice::label("", &"x".repeat(900));
     for number in 0..3 {
-        let posted = street.posts(&changed, malice::laden(number, LADEN_BYTES));
-        street.holds_nobody_up("a thousand changed elements", posted).await.created();
+        street.posts(&changed, malice::laden(number, LADEN_BYTES)).await.created();
     }
     for _ in 0..16 {
-        street.holds_nobody_up("900 windows", street.posts(&windows, value.clone())).await.created();
+        street.posts(&windows, value.clone()).await.created();
     }
     let errors = street.errors(&windows).await;
     assert!(errors.iter().any(|error| error.contains("at most")), "{errors:?}");

@@ -56,7 +56,7 @@ async fn large_bodies_of_nobody_are_refused_at_once() {
         assert_eq!(answer.status, 413, "{}", answer.body);
         assert!(answer.body.contains(&format!("at most {OPEN_BYTES_MAX} bytes")), "{}", answer.body);
     };
-    street.holds_nobody_up("a large body of nobody", logs_in()).await;
+    logs_in().await;
     // Nor does its length have to have come.
     let mut dripping = drips(&street, LOGIN, "", 1 << 20).await;
     assert!(until(&mut dripping, "]}").await.starts_with("HTTP/1.1 413"));
@@ -69,7 +69,7 @@ async fn bodies_that_drip_take_little_and_hold_nobody_up() {
     let device = street.device(&malice::stores()).await;
     let token = format!("cloud: {}\r\n", device.token);
     let opened = (0..DRIPS).map(|_| drips(&street, LOGIN, "", OPEN_BYTES_MAX));
-    let mut open = street.holds_nobody_up("bodies that drip", join_all(opened)).await;
+    let mut open = join_all(opened).await;
     open.extend(join_all((0..DRIPS_OF_A_DEVICE).map(|_| drips(&street, EVENTS, &token, 1 << 20))).await);
     let open = Mutex::new(open);
     let drip = async || {

@@ -1,7 +1,6 @@
 //! A tenant that means no harm beside one that does, in small sizes: `make bench` has the large ones, and the times. Here
 //! is what can be counted: the hostile tenant is told which bound it has met, nothing is kept beyond that bound, the other
-//! one gets its work done meanwhile and loses nothing, one call takes little of the thread that serves everybody, and the
-//! process lives in its memory.
+//! one gets its work done meanwhile and loses nothing, and the process lives in its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 

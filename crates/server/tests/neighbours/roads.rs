@@ -51,7 +51,7 @@ async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
         let call = street.hostile.send_text(Method::POST, &path, &credential, body);
         timeout(BOUND, call).await.expect("no answer").unwrap()
     };
-    let answer = street.holds_nobody_up("a delivery", delivers()).await;
+    let answer = delivers().await;
     let (field, message) = refused(&answer);
     assert!(field == "body" && message.contains("may make"), "{field}: {message}");
     assert_eq!(street.hostile.list("/v2/devices?depth=all").await, [] as [Value; 0]);
@@ -123,7 +123,7 @@ async fn endless_code_is_ended_and_told() {
             assert!(matches!(answer.status, 201 | 503), "{} {}", answer.status, answer.body);
         }
     };
-    street.holds_nobody_up("endless code", posts()).await;
+    posts().await;
     let errors = street.errors(&devices[0]).await;
     assert!(errors.iter().any(|error| error.contains("takes longer")), "{errors:?}");
     street.beside(posts).await;
@@ -141,7 +141,7 @@ async fn questions_in_buckets_wait_for_each_other_and_for_nobody_else() {
         let path = format!("/v2/devices/{}/data/stored/buckets?{}", device.id, malice::bucket_query(number));
         street.calls(Method::GET, &path, None).await
     };
-    street.holds_nobody_up("a question in buckets", asks(0)).await;
+    asks(0).await;
     street
         .beside(async || {
             for answer in join_all((1..65).map(&asks)).await {
@@ -165,13 +165,13 @@ async fn thousands_of_devices_at_once_and_filters_on_them_are_nobody_elses_wait(
         let path = if only_checks { "/v2/devices/bulk?test=true" } else { "/v2/devices/bulk" };
         street.sends(path, malice::many_devices(project, count)).await
     };
-    let made = street.holds_nobody_up("a thousand devices", makes(1_000, false)).await;
+    let made = makes(1_000, false).await;
     assert_eq!((made.status, made.json()["errors"].clone()), (200, json!([])));
     let filtered = async |number: usize| {
         let answer = street.calls(Method::GET, &malice::filtered(number), None).await;
         assert!(matches!(answer.status, 200 | 503), "{} {}", answer.status, answer.body);
     };
-    street.holds_nobody_up("a summary with filters", filtered(0)).await;
+    filtered(0).await;
     street
         .beside(async || {
             let checks = async { assert!(matches!(makes(2_000, true).await.status, 200 | 503)) };

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
-use rustix::param::clock_ticks_per_second;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
@@ -33,11 +32,6 @@ const LONG_ROUND: Duration = Duration::from_millis(300);
 const LONG_ROUNDS_MAX: u32 = 8;
 /// Between two looks whether the good tenant has done its work.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Processor time that one hostile call may take of the thread that serves everybody; of this build, which is not
-/// optimised.
-const HELD_MAX: Duration = Duration::from_millis(500);
-/// The thread that serves everybody, where there is one.
-const SERVES: &str = "isobar-serve";
 pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
 /// Devices of the good tenant.
 const DEVICES: usize = 3;
@@ -109,29 +103,6 @@ impl Street {
         let mut texts: Vec<String> = texts.into_iter().collect();
         texts.sort();
         texts
-    }
-
-    /// A call that holds nobody up: it takes little of the thread that serves everybody.
-    pub async fn holds_nobody_up<T>(&self, what: &str, call: impl Future<Output = T>) -> T {
-        let before = self.served();
-        let outcome = call.await;
-        let taken = self.served().saturating_sub(before);
-        assert!(taken < HELD_MAX, "{what} takes {taken:?} of the thread that serves everybody");
-        outcome
-    }
-
-    /// Processor time that the thread has taken which serves everybody.
-    fn served(&self) -> Duration {
-        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.serving.id())).unwrap();
-        let stat = tasks.flatten().find_map(|task| {
-            let name = std::fs::read_to_string(task.path().join("comm")).ok()?;
-            (name.trim() == SERVES).then(|| std::fs::read_to_string(task.path().join("stat")).unwrap())
-        });
-        let stat = stat.unwrap_or_else(|| panic!("no thread is called {SERVES}"));
-        // proc(5): the name in brackets may hold anything; utime and stime are fields 14 and 15, the third comes behind it.
-        let (_, fields) = stat.rsplit_once(')').unwrap();
-        let ticks: u64 = fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum();
-        Duration::from_secs_f64(ticks as f64 / clock_ticks_per_second() as f64)
     }
 
     /// The hostile tenant does its work, again and again until the good one has done its own: all of that succeeds, and is
