@@ -29,9 +29,12 @@ fn ticking(minutes: u32) -> Value {
     })
 }
 
-/// The server has looked at what is due, twice: what was due before is served.
-async fn looks() {
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+/// Lets a minute go by, in which the server looks once more at what is due: a device that was made for that has its interval, so
+/// that what was due before is served, or never will be.
+async fn looks(ana: &Person<'_>) {
+    let witness = ana.creates_device_of(&ana.designs(ticking(1)).await, "witness").await;
+    ana.app.wait_seconds(60);
+    stored(ana, &witness, "ticks", 1).await;
 }
 
 async fn an_interval_elapses_for_every_device(app: &TestApp) {
@@ -50,10 +53,10 @@ async fn an_interval_elapses_for_every_device(app: &TestApp) {
     // Moments that were missed are one.
     app.wait_seconds(24 * 3600);
     assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
-    looks().await;
+    looks(&ana).await;
     assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
     // The rhythm stays: 08:07 of the next day is past, 08:10 is next.
-    app.wait_seconds(180);
+    app.wait_seconds(120);
     assert_eq!(stored(&ana, &first, "ticks", 3).await[0]["elapsedAt"], "2027-01-16T08:10:00.000Z");
     // An interval is no event of the device.
     assert_eq!(ana.get(&first.at("events")).await.list_of("/id"), [] as [Value; 0]);
@@ -76,7 +79,7 @@ async fn a_changed_design_begins_and_ends_intervals(app: &TestApp) {
     without.as_object_mut().unwrap().remove("tick");
     ana.redesigns(&project, without).await.ok();
     app.wait_seconds(7_200);
-    looks().await;
+    looks(&ana).await;
     assert_eq!(stored(&ana, &device, "ticks", 2).await.len(), 2);
 }
 
@@ -104,11 +107,13 @@ async fn an_interval_runs_code(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(minutes_to("return {data: {minute: input.bytes[0]}};")).await;
     let device = ana.creates_device_of(&project, "d").await;
-    for expected in [vec![json!({"minute": 5})], vec![json!({"minute": 10}), json!({"minute": 5})]] {
-        app.wait_seconds(300);
+    let (one, both) = (vec![json!({"minute": 5})], vec![json!({"minute": 10}), json!({"minute": 5})]);
+    // A look takes a minute of the five.
+    for (seconds, expected) in [(300, one), (240, both)] {
+        app.wait_seconds(seconds);
         stored(&ana, &device, "ticks", expected.len()).await;
         // Its run is not waited for, and yet it elapses once.
-        looks().await;
+        looks(&ana).await;
         assert_eq!(stored(&ana, &device, "ticks", expected.len()).await, expected);
     }
     assert_eq!(stored(&ana, &device, "failures", 0).await, [] as [Value; 0]);
@@ -121,10 +126,10 @@ async fn an_interval_whose_code_throws_elapses_again(app: &TestApp) {
     let device = ana.creates_device_of(&ana.designs(minutes_to(body)).await, "d").await;
     app.wait_seconds(300);
     stored(&ana, &device, "failures", 1).await;
-    looks().await;
+    looks(&ana).await;
     assert_eq!(stored(&ana, &device, "failures", 1).await, ["too early"]);
     assert_eq!(stored(&ana, &device, "ticks", 0).await, [] as [Value; 0]);
-    app.wait_seconds(300);
+    app.wait_seconds(240);
     assert_eq!(stored(&ana, &device, "ticks", 1).await, [json!({"minute": 10})]);
     assert_eq!(stored(&ana, &device, "failures", 1).await.len(), 1);
 }
@@ -159,9 +164,9 @@ async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
     // One that never said anything is silent since it was made.
     app.wait_seconds(200);
     becomes(&ana, &never, "missing").await;
-    looks().await;
+    looks(&ana).await;
     assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
-    app.wait_seconds(400);
+    app.wait_seconds(340);
     becomes(&ana, &talks, "missing").await;
     let home = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
     assert_eq!(text(&home, "statusText"), "missing");
@@ -172,8 +177,8 @@ async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
     assert_eq!(ana.get(&never.url()).await.ok()["statusText"], "none");
     let home = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
     assert_eq!(text(&home, "statusText"), "warning");
-    app.wait_seconds(599);
-    looks().await;
+    app.wait_seconds(539);
+    looks(&ana).await;
     assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
     app.wait_seconds(1);
     becomes(&ana, &talks, "missing").await;
