@@ -51,7 +51,6 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     const pages: Record<string, [path: string, ready: string]> = {
       overview: ['/', 'Look here first'],
       devices: ['/devices', 'Cold room A1'],
-      device: [`/devices/${device.id}`, 'battery'],
       events: [`/devices/${device.id}/events`, '1 error'],
       queue: [`/devices/${device.id}/queue`, 'target'],
       settings: [`/devices/${device.id}/settings`, 'Alarm limit'],

@@ -4,13 +4,14 @@ import { join } from 'node:path';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 import { DESK, PHONE, type Visitor } from './pages';
 
-/** Every page is seen in each of these, on a desk in light and in dark: pictures for the eye, and what axe finds. */
+/** Every page is seen in each of these, on a desk in light and in dark: what axe finds, and with `SHOTS=yes` pictures for the eye. */
 export const LOOKS: Record<string, BrowserContextOptions> = {
   desk: { ...DESK, colorScheme: 'light' },
   phone: { ...PHONE, colorScheme: 'light' },
 };
 const SCHEMES = ['light', 'dark'] as const;
 const SHOTS = join(import.meta.dirname, 'shots');
+const TAKES_PICTURES = process.env.SHOTS === 'yes';
 const AXE = readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** What axe has found, by page: told together, as one fault often stands on many. */
@@ -28,12 +29,11 @@ interface Violation {
 }
 
 /**
- * Takes pictures, and asks axe. What is called `desk-…` is seen as `light-…` and as `dark-…`, without opening it again: the second
- * time axe is asked for what colours can change.
+ * Asks axe, and takes pictures if they are asked for. What is called `desk-…` is seen as `light-…` and as `dark-…`, without opening it
+ * again: the second time axe is asked for what colours can change.
  */
 export async function see(visitor: Visitor, name: string, found: Found): Promise<void> {
   const { page } = visitor;
-  await mkdir(SHOTS, { recursive: true });
   if (!name.startsWith('desk-')) return look(page, name, found);
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
@@ -47,7 +47,10 @@ async function look(page: Page, name: string, found: Found, isSeenBefore = false
   await page.evaluate(() =>
     Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => undefined))),
   );
-  await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+  if (TAKES_PICTURES) {
+    await mkdir(SHOTS, { recursive: true });
+    await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+  }
   // Evaluated by the debugger, which the content security policy does not bind.
   if (!(await page.evaluate(() => 'axe' in window))) await page.evaluate(await AXE);
   const violations = await page.evaluate(violationsOf, isSeenBefore);
