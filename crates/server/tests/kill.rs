@@ -1,5 +1,8 @@
 //! The process is killed under load, again and again: whatever a client was told holds afterwards, and holds once.
 //! What elements of the design remember is part of it: a window counts exactly the events that are there.
+//!
+//! `KILLS=40` makes a long run of it.
+//!
 //! (What the machine itself loses when the power fails is not shown here: a killed process leaves its written pages.)
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
@@ -21,7 +24,10 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
 const SEED: u64 = 0x15_0b_a4;
-const ROUNDS: u64 = 12;
+/// Kills of a run that nobody has asked to be longer.
+const KILLS: u64 = 4;
+/// Between the chances of one kind and those of another, so that a longer run begins like a shorter one.
+const APART: u64 = 1 << 32;
 const DEVICES: usize = 20;
 const POSTERS_A_DEVICE: usize = 2;
 /// The process is killed after this many acknowledged events at most.
@@ -35,6 +41,10 @@ const BATCH: &str = "/v2/events/device/batch";
 /// One post in so many is a batch, and so many events are in it.
 const BATCHED_OF: u64 = 5;
 const BATCH_EVENTS: u64 = 4;
+
+fn kills() -> u64 {
+    std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap())
+}
 
 /// The finalizer of SplitMix64: the same numbers on every run.
 fn chance(round: u64) -> u64 {
@@ -290,11 +300,12 @@ async fn what_a_client_was_told_survives_kills_under_load() {
     let devices = api.found(&design(), DEVICES).await;
     let customers = devices.into_iter().map(|device| Customer { device, known: Mutex::default() });
     let site = Arc::new(Site { customers: customers.map(Arc::new).collect(), next_number: AtomicU64::new(0) });
-    for round in 0..ROUNDS {
+    let kills = kills();
+    for round in 0..kills {
         site.work_until_killed(&api, serving, 1 + chance(round) % ACKNOWLEDGED_MAX).await;
         if round % 3 == 0 {
             // The next one does not get far.
-            let soon = Duration::from_millis(chance(round + ROUNDS) % START_MILLIS_MAX);
+            let soon = Duration::from_millis(chance(APART + round) % START_MILLIS_MAX);
             killed_at_start(folder.path(), &ENVIRONMENT, soon);
         }
         serving = Serving::on(folder.path(), &ENVIRONMENT);
@@ -302,11 +313,10 @@ async fn what_a_client_was_told_survives_kills_under_load() {
         site.check(&api, round as usize + 1).await;
         join_all(site.customers.iter().map(|customer| customer.repeat(&api))).await;
     }
-    site.check(&api, ROUNDS as usize).await;
+    site.check(&api, kills as usize).await;
     assert_eq!(serving.stop(), Some(0));
 }
 
-const SETTING_ROUNDS: u64 = 8;
 /// The process is killed after this many acknowledged changes of settings at most.
 const CHANGES_MAX: u64 = 90;
 
@@ -419,8 +429,8 @@ async fn changed_settings_survive_kills_with_their_history() {
         Changer::new(Way::Design, several(1)),
         Changer::new(Way::Design, several(1)),
     ];
-    for round in 0..SETTING_ROUNDS {
-        let fuse = Fuse::of(1 + chance(ROUNDS + round) % CHANGES_MAX);
+    for round in 0..kills() {
+        let fuse = Fuse::of(1 + chance(2 * APART + round) % CHANGES_MAX);
         let mut clients = JoinSet::new();
         for changer in &changers {
             let (changer, api, fuse) = (changer.clone(), api.clone(), fuse.clone());
