@@ -12,6 +12,7 @@ stage(async () => {
   await fleet.project('Doors');
   const site = await organization(fleet, 'Hamburg', fleet.organizationId);
   await person(fleet, 'tech', 'technician', site);
+  await person(fleet, 'first', 'technician', await organization(fleet, 'Bremen', fleet.organizationId));
   device = await fleet.device('Fridge', project, { organizationId: site });
   for (const temperature of [4, 5]) await fleet.event(device.token, { temperature });
 });
@@ -31,11 +32,21 @@ describe('who works beneath the organization of a project', () => {
     await dialog.getByLabel('Name', { exact: true }).fill('Freezer');
     await expect
       .poll(() => dialog.getByLabel('Project', { exact: true }).locator('option').allInnerTexts())
-      .toEqual(['Cold chain']);
+      .toEqual(['Cold chain', 'Doors']);
     await dialog.getByRole('button', { name: 'Create the device' }).click();
     await page.getByRole('heading', { name: 'Freezer is ready' }).waitFor();
     const { data } = await fleet.call<{ data: { name: string; projectUuid: string }[] }>('GET', '/devices?depth=all');
     expect(data.find(({ name }) => name === 'Freezer')?.projectUuid).toBe(project);
+  });
+
+  it('makes the first device of a new organization', async () => {
+    const { page } = visitor;
+    await visitor.open('/devices?new', 'first', PASSWORD);
+    const dialog = page.getByRole('dialog');
+    await dialog.getByLabel('Name', { exact: true }).fill('First of Bremen');
+    await dialog.getByLabel('Project', { exact: true }).selectOption({ label: 'Cold chain' });
+    await dialog.getByRole('button', { name: 'Create the device' }).click();
+    await page.getByRole('heading', { name: 'First of Bremen is ready' }).waitFor();
   });
 
   it('gets from a device to its design, and tells apart values of one second', async () => {

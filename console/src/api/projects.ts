@@ -1,4 +1,4 @@
-import { type CountedProject, type NamedProject, notAmong, usable } from '../lib/usable';
+import { type CountedProject, type NamedProject, notAmong } from '../lib/usable';
 import { api, done } from './client';
 
 /** Projects that are offered to choose from. */
@@ -7,16 +7,13 @@ const OFFERED_MAX = 1_000;
 const ABOVE_MAX = 100;
 
 /**
- * The projects that devices may be made with: those beneath the caller's organization, and those of organizations above that devices
- * within reach have already. The server lists the first only, and takes both. @throws Failure
+ * The projects that devices may be made with: those beneath the caller's organization, and those of organizations above.
+ * @throws Failure
  */
 export async function usableProjects(signal: AbortSignal): Promise<NamedProject[]> {
-  const query = { depth: 'all' as const, limit: OFFERED_MAX, sortBy: ['name'] };
-  const [own, { byProject }] = await Promise.all([
-    done(api.GET('/v2/projects', { params: { query }, signal })),
-    done(api.GET('/v2/devices/summary', { params: { query: { depth: 'all' } }, signal })),
-  ]);
-  return usable(own.data, byProject);
+  const query = { depth: 'all' as const, usable: true, limit: OFFERED_MAX, sortBy: ['name'] };
+  const { data } = await done(api.GET('/v2/projects', { params: { query }, signal }));
+  return data;
 }
 
 /** Of these projects the ones that belong neither to an organization nor to one beneath it. @throws Failure */

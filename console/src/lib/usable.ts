@@ -1,4 +1,4 @@
-/** Projects that are of use to somebody: their own, and those above them that their devices already have. */
+/** Projects of organizations above that devices within reach have. */
 
 export interface NamedProject {
   id: string;
@@ -16,13 +16,4 @@ export interface CountedProject {
 export function notAmong(own: readonly NamedProject[], counted: readonly CountedProject[]): CountedProject[] {
   const ids = new Set(own.map(({ id }) => id));
   return counted.filter(({ projectUuid, projectName }) => projectName !== null && !ids.has(projectUuid));
-}
-
-/** The own ones and those that devices have, by their names. */
-export function usable(own: readonly NamedProject[], counted: readonly CountedProject[]): NamedProject[] {
-  const others = notAmong(own, counted).map(({ projectUuid, projectName }) => ({
-    id: projectUuid,
-    name: projectName ?? '',
-  }));
-  return others.length === 0 ? [...own] : [...own, ...others].sort((one, two) => one.name.localeCompare(two.name));
 }
