@@ -25,6 +25,12 @@ export function cloudEventElements(specification: unknown): string[] {
     .map(([name]) => name);
 }
 
+/** The names of the elements that store values. Null: the design has no elements, and stores whatever comes. */
+export function storageElements(specification: unknown): string[] | null {
+  const all = elements(specification);
+  return all.length === 0 ? null : all.filter(([, { type }]) => type === 'storage').map(([name]) => name);
+}
+
 /** Whether a webhook of this type sets something off: a design without elements stores whatever comes. */
 export function hears(specification: unknown, integration: string): boolean {
   const all = elements(specification);

@@ -67,7 +67,12 @@ describe('views', () => {
 });
 
 describe('clusters', () => {
-  it('bring together what is near, with the highest status of all', () => {
+  it('show what burns above what is silent', () => {
+    const near = [point('a', 13, 52, 'missing'), point('b', 13, 52, 'critical'), point('c', 13, 52, 'missing')];
+    expect(clusters(near, 20).map(({ status }) => status)).toEqual(['critical']);
+  });
+
+  it('bring together what is near, with the most urgent status of all', () => {
     const found = clusters(
       [point('a', 8, 47), point('b', 8.01, 47, 'critical'), point('c', 8.02, 47), point('far', 20, 47)],
       1,

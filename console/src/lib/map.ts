@@ -1,5 +1,5 @@
 import type { StatusText } from '../api/client';
-import { STATUSES } from './statuses';
+import { byUrgency } from './statuses';
 
 /** The world as a square of this many units, in Mercator's projection, which keeps the shapes of what one zooms into. */
 export const WORLD = 1_000;
@@ -97,7 +97,7 @@ export interface Cluster {
   x: number;
   y: number;
   points: MapPoint[];
-  /** The highest of its statuses. */
+  /** The most urgent of its statuses. */
   status: StatusText;
 }
 
@@ -115,7 +115,7 @@ export function clusters(points: readonly MapPoint[], radius: number): Cluster[]
     const near = nearest(cells, cell, x, y, radius);
     if (near) {
       near.points.push(point);
-      if (STATUSES.indexOf(point.status) > STATUSES.indexOf(near.status)) near.status = point.status;
+      if (byUrgency(point.status, near.status) < 0) near.status = point.status;
       continue;
     }
     const cluster: Cluster = { id: point.id, x, y, points: [point], status: point.status };

@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest';
+import { fleet, stage, visitor, withVisitor } from './stage';
+import { organization } from './tenants';
+
+/** Each is heard and falls silent again within the test: its project says so. */
+const SILENT = 12;
+
+const SILENCE = {
+  reading: {
+    type: 'deviceEvent',
+    triggers: { eventReceived: [{ element: 'health', ability: 'setStatus', arguments: { status: 'payload.status' } }] },
+  },
+  health: { type: 'deviceMeta' },
+};
+
+stage(async () => {
+  const project = await fleet.project('Cold chain', SILENCE);
+  const site = await organization(fleet, 'Hamburg', fleet.organizationId);
+  const burning = await fleet.device('Burning', project, {
+    organizationId: site,
+    meta: { latitude: 53.5, longitude: 10 },
+  });
+  await fleet.event(burning.token, { status: 'critical' });
+  for (let index = 0; index < SILENT; index += 1) {
+    const meta = { latitude: 53.5, longitude: 10 };
+    const { token } = await fleet.device(`Silent ${index}`, project, { organizationId: site, meta });
+    await fleet.event(token, { status: 'missing' });
+  }
+  await fleet.device('Never heard', project);
+});
+withVisitor();
+
+describe('one that burns among many that are silent', () => {
+  it('stands first, on the overview, on the map and with its organization', async () => {
+    const { page } = visitor;
+    await visitor.open('/');
+    const first = page.getByRole('region', { name: 'Look here first' }).getByRole('listitem');
+    await expect.poll(() => first.first().innerText()).toContain('Burning');
+    await page.getByRole('button', { name: /^13 devices.*Critical/ }).waitFor();
+    await page.goto('/organizations');
+    const row = page
+      .getByRole('listitem')
+      .filter({ has: page.getByRole('link', { name: 'Hamburg' }) })
+      .last();
+    await row.getByText('Critical').waitFor();
+  });
+
+  it('is told apart from those that were never heard, to which their number leads', async () => {
+    const { page } = visitor;
+    await visitor.open('/');
+    await page.getByRole('region', { name: 'Activity' }).getByRole('link', { name: 'Never heard of' }).click();
+    await page.getByText('1 device', { exact: true }).waitFor();
+    await page.getByRole('link', { name: 'Never heard' }).waitFor();
+  });
+});
