@@ -1,3 +1,4 @@
+import { m } from '../paraglide/messages';
 import { getLocale } from '../paraglide/runtime';
 import { ExactNumber, isNumber, writeExact } from './exact';
 
@@ -112,6 +113,17 @@ export function brief(value: unknown): string {
   if (isNumber(value)) return number(value);
   if (typeof value === 'string') return value;
   return value === undefined ? '' : writeExact(value);
+}
+
+/** A moment as devices and the interface write it. */
+const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)$/;
+
+/** A value as people read it: a moment in their zone, yes and no, and a dash for nothing. */
+export function shown(value: unknown): string {
+  if (value === undefined || value === null) return '–';
+  if (typeof value === 'boolean') return value ? m.yes() : m.no();
+  if (typeof value === 'string' && MOMENT.test(value) && !Number.isNaN(Date.parse(value))) return moment(value);
+  return brief(value);
 }
 
 /** A text that a design may give by locale: `"Text"` or `{"en": "Text"}`. Empty when it gives none. */
