@@ -275,7 +275,10 @@ describe('many devices at once', () => {
     };
     await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
     const all = await saved();
-    expect(all[0]).toBe('id,name,statusText,lastActive,projectUuid,organizationName,createdAt');
+    const names =
+      'id,name,statusText,lastActive,projectUuid,projectName,organizationName,createdAt,meta.floor,meta.site';
+    expect(all[0]).toBe(`\ufeff${names}`);
+    expect(all[1]).toMatch(/,Cold chain,.*,8,Nord$/);
     expect(all).toHaveLength(101);
     await page.getByRole('checkbox', { name: `Select ${nameOf(8)}` }).uncheck();
     await page.getByText('99 devices selected').waitFor();

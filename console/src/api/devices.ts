@@ -1,7 +1,12 @@
+import { labelColumn } from '../lib/columns';
+import { joinCsv, readCsv, withColumnAfter } from '../lib/csv';
+import { readExact } from '../lib/exact';
 import { type Condition, asQuery } from '../lib/filters';
 import { BY_URGENCY, STATUSES } from '../lib/statuses';
+import { labelPaths } from '../lib/table';
 import { type Device, type Page, type StatusText, api, authorizedFetch, done } from './client';
 import { failureOf } from './failure';
+import { fleetSummary } from './fleet';
 
 /** Which devices, and in which order. */
 export interface DeviceQuery {
@@ -99,19 +104,61 @@ export async function allDevices(
 /** Identifiers that fit into one address. */
 const IDS_AT_ONCE = 300;
 
-/** Devices as the server's CSV: all that a question finds, or these of them. @throws Failure */
+/** Marks a text as UTF-8 for spreadsheets, which take it for another encoding otherwise. */
+const BYTE_ORDER_MARK = '\ufeff';
+/** Labels that get a column of their own in a CSV. */
+const LABELS_MAX = 100;
+
+/**
+ * Devices as a table for spreadsheets, all that a question finds or these of them: the server's columns, the names of projects
+ * beside their identifiers, and a column for each label. @throws Failure
+ */
 export async function devicesCsv(
   wanted: DeviceQuery,
   columns: readonly string[],
   ids: readonly string[] | null,
 ): Promise<Blob> {
-  const parts: string[] = [];
+  const [labels, { byProject }] = await Promise.all([
+    csvRows(wanted, ['meta'], ids),
+    fleetSummary(wanted.organizationId, new AbortController().signal),
+  ]);
+  const paths = new Set(labels.slice(1).flatMap(([cell = '']) => labelPaths(labelsOf(cell)).map(labelColumn)));
+  const all = new Set([...columns, ...[...paths].sort().slice(0, LABELS_MAX)]);
+  const names = new Map(byProject.map(({ projectUuid, projectName }) => [projectUuid, projectName ?? '']));
+  const rows = await csvRows(wanted, [...all], ids);
+  const named = withColumnAfter(rows, 'projectUuid', 'projectName', (id) => names.get(id) ?? '');
+  return new Blob([BYTE_ORDER_MARK, joinCsv(named)], { type: 'text/csv;charset=utf-8' });
+}
+
+function labelsOf(cell: string): unknown {
+  return cell === '' ? {} : readExact(cell);
+}
+
+/** The rows of the server's CSV, of which the first has the columns' names. */
+async function csvRows(
+  wanted: DeviceQuery,
+  columns: readonly string[],
+  ids: readonly string[] | null,
+): Promise<string[][]> {
+  const rows: string[][] = [];
   for (let first = 0; first === 0 || first < (ids?.length ?? 0); first += IDS_AT_ONCE) {
-    const csv = await csvPart(wanted, columns, ids?.slice(first, first + IDS_AT_ONCE));
+    const part = readCsv(await csvPart(wanted, columns, ids?.slice(first, first + IDS_AT_ONCE)));
     // Each part begins with the line of the columns' names.
-    parts.push(first === 0 ? csv : csv.slice(csv.indexOf('\n') + 1));
+    rows.push(...part.slice(first === 0 ? 0 : 1).map(({ cells }) => cells));
   }
-  return new Blob(parts, { type: 'text/csv' });
+  return rows;
+}
+
+/** Which of these devices are still there. @throws Failure */
+export async function devicesThere(organizationId: string, ids: readonly string[]): Promise<Set<string>> {
+  const there = new Set<string>();
+  for (let first = 0; first < ids.length; first += IDS_AT_ONCE) {
+    const entityList = ids.slice(first, first + IDS_AT_ONCE);
+    const query = { organizationId, depth: 'all' as const, entityList, limit: IDS_AT_ONCE };
+    const { data } = await done(api.GET('/v2/devices', { params: { query } }));
+    for (const { id } of data) there.add(id);
+  }
+  return there;
 }
 
 async function csvPart(wanted: DeviceQuery, columns: readonly string[], ids?: readonly string[]): Promise<string> {

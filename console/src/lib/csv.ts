@@ -81,10 +81,30 @@ function separatorOf(text: string): string {
 
 /** Rows as CSV. A text that a spreadsheet would run gets an apostrophe before it. */
 export function writeCsv(rows: readonly (readonly string[])[]): string {
-  return rows.map((row) => row.map(written).join(',')).join('\r\n') + '\r\n';
+  return joinCsv(rows.map((row) => row.map(guarded)));
 }
 
-function written(value: string): string {
-  const safe = /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : value;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+/** Cells that were read of a CSV, as CSV again: whoever wrote them has seen to it that none is run. */
+export function joinCsv(rows: readonly (readonly string[])[]): string {
+  return rows.map((row) => row.map(quoted).join(',')).join('\r\n') + '\r\n';
+}
+
+function guarded(value: string): string {
+  return /^[=+\-@\t\r\n]/.test(value) ? `'${value}` : value;
+}
+
+function quoted(value: string): string {
+  return /[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+
+/** A column beside another, made of its cells. Without that column nothing is added. */
+export function withColumnAfter(
+  rows: readonly (readonly string[])[],
+  column: string,
+  name: string,
+  cell: (value: string) => string,
+): string[][] {
+  const at = rows[0]?.indexOf(column) ?? -1;
+  if (at < 0) return rows.map((row) => [...row]);
+  return rows.map((row, index) => row.toSpliced(at + 1, 0, index === 0 ? name : cell(row[at] ?? '')));
 }

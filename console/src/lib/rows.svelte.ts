@@ -1,3 +1,4 @@
+import { untrack } from 'svelte';
 import type { Page } from '../api/client';
 import { connection } from '../api/connection.svelte';
 import { type Failure, asFailure, isAbort } from '../api/failure';
@@ -27,7 +28,11 @@ export class Rows<T> {
   /** Counts the lists: another order or search is another list, which begins at its top. */
   generation = $state(0);
 
-  constructor(private readonly read: (page: number, limit: number, signal: AbortSignal) => Promise<Page<T>>) {
+  /** @param start the row at which a list that begins anew is looked at first */
+  constructor(
+    private readonly read: (page: number, limit: number, signal: AbortSignal) => Promise<Page<T>>,
+    start: () => number = () => 0,
+  ) {
     $effect(() => {
       void this.#turn;
       this.#stop = new AbortController();
@@ -35,7 +40,10 @@ export class Rows<T> {
       this.loading = true;
       const isRefresh = this.#isRefresh;
       this.#isRefresh = false;
-      if (!isRefresh) this.#view = { first: 1, last: 1 };
+      if (!isRefresh) {
+        const page = Math.floor(untrack(start) / PAGE_ROWS) + 1;
+        this.#view = { first: page, last: page };
+      }
       const { first, last } = this.#view;
       for (let page = first; page <= last; page += 1) void this.#load(page, isRefresh ? 'refresh' : 'anew');
       return () => this.#stop.abort();

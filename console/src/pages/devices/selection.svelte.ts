@@ -45,6 +45,19 @@ export class Selection {
     this.#except = new Set();
   }
 
+  /** Those that were picked one by one, or left out so. */
+  ids(): string[] {
+    return this.isAll ? [...this.#except] : [...this.#picked.keys()];
+  }
+
+  /** Forgets devices that are gone. */
+  forget(ids: readonly string[]): void {
+    if (ids.length === 0) return;
+    const gone = new Set(ids);
+    this.#picked = new Map([...this.#picked].filter(([id]) => !gone.has(id)));
+    this.#except = new Set([...this.#except].filter((id) => !gone.has(id)));
+  }
+
   /** The devices themselves; `read` reads all that are found. */
   async devices(read: () => Promise<readonly Device[]>): Promise<Device[]> {
     if (!this.isAll) return [...this.#picked.values()];
