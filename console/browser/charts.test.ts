@@ -105,6 +105,24 @@ describe('a chart', () => {
     await page.getByText(/points of 6 values/).waitFor();
   });
 
+  it('stands still under the mouse', async () => {
+    const { page } = visitor;
+    for (const width of [360, 800, 1360]) {
+      await page.setViewportSize({ width, height: 850 });
+      await visitor.open(`/devices/${long.id}/charts?range=month`);
+      const plots = page.locator('.plots');
+      await page.locator('.legend').getByText('Newest').waitFor();
+      const before = await plots.boundingBox();
+      if (!before) throw new Error('no chart');
+      for (const part of [0.3, 0.6, 0.9]) {
+        await page.mouse.move(before.x + before.width * part, before.y + 60);
+        await expect.poll(() => page.locator('.legend').innerText()).not.toContain('Newest');
+        expect((await plots.boundingBox())?.y, `${width}`).toBe(before.y);
+      }
+      await page.mouse.move(0, 0);
+    }
+  });
+
   it('is read by keys, moment by moment, in words', async () => {
     const { page } = visitor;
     await visitor.open(`/devices/${long.id}/charts?keys=climate%2Ftemperature&range=month&time=at`);
