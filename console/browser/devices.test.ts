@@ -175,6 +175,10 @@ describe('a device', () => {
     await page.getByRole('button', { name: 'Send to the device' }).click();
     await page.getByText('"hello"').waitFor();
     await page.getByRole('button', { name: 'Remove greeting from the queue' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+    await page.getByText('greeting').first().waitFor();
+    await page.getByRole('button', { name: 'Remove greeting from the queue' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
     await page.getByText('"hello"').waitFor({ state: 'detached' });
   });
 
