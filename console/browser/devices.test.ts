@@ -180,6 +180,14 @@ describe('a device', () => {
     await page.getByRole('button', { name: 'Remove greeting from the queue' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
     await page.getByText('"hello"').waitFor({ state: 'detached' });
+    for (const say of ['one', 'two']) {
+      await page.getByLabel('Payload (JSON)').fill(`{"say":"${say}"}`);
+      await page.getByRole('button', { name: 'Send to the device' }).click();
+      await page.getByText(`"${say}"`).waitFor();
+    }
+    await page.getByRole('button', { name: 'Remove all' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
+    await page.getByText('Nothing waits').waitFor();
   });
 
   it('has settings, each changed by itself and set back', async () => {

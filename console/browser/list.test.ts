@@ -71,6 +71,19 @@ describe('the list of devices', () => {
     expect(row).toMatch(/,Kühlraum,.*,Cold chain,Hamburg,.*,-2\.5$/);
   });
 
+  it('offers labels to filter by that only the last device has', async () => {
+    const { page } = visitor;
+    await visitor.open('/devices?sort=-name');
+    await page.getByText('601 devices').waitFor();
+    await page.getByRole('button', { name: 'Add a filter' }).click();
+    const editor = page.getByRole('dialog', { name: 'Add a filter' });
+    await editor.getByLabel('What').selectOption({ label: 'Label …' });
+    await editor.getByLabel('Name of the label').fill('depth');
+    const offered = () =>
+      editor.locator('datalist option').evaluateAll((all) => all.map((one) => one.getAttribute('value')));
+    await expect.poll(offered).toEqual(['depth', 'floor', '-2.5']);
+  });
+
   it('does not count what is selected and gone', async () => {
     const { page } = visitor;
     const ids: string[] = [];

@@ -83,4 +83,9 @@ describe('numbers', () => {
     const value = { id: '1', createdAt: '1', deviceId: 'd', elementName: 'e', payload };
     expect(tableOf([value]).columns.every(({ isNumeric }) => isNumeric)).toBe(true);
   });
+
+  it('stay in what other programs keep with an organization', () => {
+    const text = '{"domainPublicConfiguration":{"limit":1.0,"id":9007199254740993},"id":"o"}';
+    expect(writeExact(readAnswer(text))).toBe(text);
+  });
 });

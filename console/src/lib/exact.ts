@@ -59,7 +59,10 @@ export function readExact(text: string): unknown {
 }
 
 /** Members of answers that hold JSON of devices and people. All others are the interface's own: their numbers are doubles. */
-const FREE = new Set(['payload', 'values', 'value', 'defaultValue', 'meta', 'received', 'first']);
+const FREE = new Set([
+  ...['payload', 'values', 'value', 'defaultValue', 'meta', 'received', 'first'],
+  ...['domainPublicConfiguration', 'domainHTTPFileOverrides', 'options', 'preferences'],
+]);
 /** Members that the console calculates with throughout: designs, which have a reader of their own, and dashboards. */
 const CALCULATED = new Set(['planes', 'configuration']);
 

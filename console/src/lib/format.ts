@@ -119,10 +119,10 @@ export function brief(value: unknown): string {
 const MOMENT = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)$/;
 
 /** A value as people read it: a moment in their zone, yes and no, and a dash for nothing. */
-export function shown(value: unknown): string {
+export function shown(value: unknown, locale?: string): string {
   if (value === undefined || value === null) return '–';
   if (typeof value === 'boolean') return value ? m.yes() : m.no();
-  if (typeof value === 'string' && MOMENT.test(value) && !Number.isNaN(Date.parse(value))) return moment(value);
+  if (typeof value === 'string' && MOMENT.test(value) && !Number.isNaN(Date.parse(value))) return moment(value, locale);
   return brief(value);
 }
 
