@@ -16,7 +16,12 @@ export function devicesAddress(): string {
 
 /** How far the list of this search was scrolled; another list begins at its top. */
 export function topOf(search: string): number {
-  return left.search === search ? left.top : 0;
+  return normal(left.search) === normal(search) ? left.top : 0;
+}
+
+/** One search may be written in several ways: with brackets as they are, or by their numbers. */
+function normal(search: string): string {
+  return new URLSearchParams(search).toString();
 }
 
 export function leaveAt(search: string, top: number): void {
