@@ -1,12 +1,24 @@
 import { paraglideVitePlugin } from '@inlang/paraglide-js';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
-import { defineConfig } from 'vite';
+import { type Plugin, defineConfig } from 'vite';
 
 // `light-dark()` is written out as it stands: these are the first versions that know it.
 const BROWSERS = ['chrome123', 'edge123', 'firefox121', 'safari17.5'];
 
 /** A server to develop against. */
 const SERVER = process.env.ISOBAR_URL ?? 'http://127.0.0.1:8080';
+
+/** The styles of the console hold up its pages, and not what the page itself shows before them. */
+const stylesLast: Plugin = {
+  name: 'styles-last',
+  transformIndexHtml: {
+    order: 'post',
+    handler: (html) => {
+      const link = /\n\s*<link rel="stylesheet" crossorigin [^>]*>/.exec(html)?.[0] ?? '';
+      return html.replace(link, '').replace(/\n\s*<\/body>/, (end) => link + end);
+    },
+  },
+};
 
 export default defineConfig({
   plugins: [
@@ -17,6 +29,7 @@ export default defineConfig({
       emitTsDeclarations: true,
     }),
     svelte(),
+    stylesLast,
   ],
   build: {
     target: BROWSERS,

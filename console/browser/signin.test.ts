@@ -19,6 +19,17 @@ describe('sign-in', () => {
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
   });
 
+  it('tells of the first user until somebody has signed in', async () => {
+    const { page } = visitor;
+    await page.goto('/');
+    await page.getByText('Its first user is admin').waitFor();
+    await visitor.signIn();
+    await page.getByRole('button', { name: /account of/ }).click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByLabel('Username or e-mail').waitFor();
+    expect(await page.getByText('Its first user is admin').count()).toBe(0);
+  });
+
   it('with a wrong password says so, and does not say which part is wrong', async () => {
     const { page } = visitor;
     await page.goto('/');

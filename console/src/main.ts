@@ -5,7 +5,7 @@ import { connection } from './api/connection.svelte';
 import { session } from './api/session.svelte';
 import { showHiddenSigns } from './lib/hiddenSigns';
 import { takeLinks } from './lib/links';
-import { isUnfetched, wantedPlace } from './lib/wanted';
+import { isUnfetched, wantedPlace } from './lib/wanted.svelte';
 import { getLocale } from './paraglide/runtime';
 import App from './App.svelte';
 

@@ -1,10 +1,10 @@
 import { createRouter } from 'sv-router';
-import { arrived, want } from './lib/wanted';
+import { session } from './api/session.svelte';
+import { arrived, want } from './lib/wanted.svelte';
 import Frame from './pages/Frame.svelte';
 import NotFound from './pages/NotFound.svelte';
-import Overview from './pages/Overview.svelte';
 
-/** Pages that need no session. `Frame` shows the sign-in page at every other address while nobody is signed in. */
+/** Pages that need no session. `App` shows the sign-in page at every other address while nobody is signed in. */
 export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/verified'];
 
 /** Every page of the console, and its address. What is not needed for the first one is fetched when it is opened. */
@@ -15,7 +15,8 @@ export const { navigate, route } = createRouter({
     beforeLoad: ({ pathname, search }) => want(pathname, search),
     afterLoad: arrived,
   },
-  '/': Overview,
+  // Not before somebody is signed in: the sign-in page has no use of it.
+  '/': () => session.expected.then(() => import('./pages/Overview.svelte')),
   '/devices': () => import('./pages/Devices.svelte'),
   '/devices/import': () => import('./pages/DeviceImport.svelte'),
   '/devices/:id': () => import('./pages/Device.svelte'),

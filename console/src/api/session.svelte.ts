@@ -2,6 +2,7 @@ import { type User, api, done, hooks, open, tokens } from './client';
 import { connection } from './connection.svelte';
 import { ownerOf } from './tokens';
 import { asFailure, type Failure } from './failure';
+import { hasVisited, keepVisit } from '../lib/visits';
 
 /** Other tabs hear of a sign-out here. */
 const channel = typeof BroadcastChannel === 'undefined' ? null : new BroadcastChannel('isobar-session');
@@ -16,8 +17,13 @@ class Session {
   failure = $state.raw<Failure | null>(null);
   /** Whether the session ended by itself, so that the sign-in page can say so. */
   hasExpired = $state(false);
+  /** Resolves when somebody is signed in; at once in a browser where somebody was before, for then it is likely. */
+  readonly expected: Promise<void>;
+  #expect: () => void = () => undefined;
 
   constructor() {
+    this.expected = new Promise((resolve) => (this.#expect = resolve));
+    if (hasVisited()) this.#expect();
     hooks.ended = () => this.#end(true);
     hooks.renewed = (token) => {
       // Somebody else has signed in in another tab, and the browser has one session: nothing of the other user stays here.
@@ -69,6 +75,8 @@ class Session {
     this.user = await done(api.GET('/v2/auth/user'));
     this.hasExpired = false;
     this.state = 'in';
+    this.#expect();
+    keepVisit();
   }
 
   #end(byItself: boolean): void {

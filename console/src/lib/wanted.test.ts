@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { arrived, isUnfetched, want, wantedPlace } from './wanted';
+import { arrived, isUnfetched, want, wantedPlace } from './wanted.svelte';
 
 describe('a page that is to be opened', () => {
   it('is remembered with what stands in its address, until one was opened', () => {

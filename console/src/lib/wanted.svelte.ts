@@ -1,6 +1,6 @@
 /** Where somebody wants to go: they get there when the server is back, should the page not be fetched. */
 
-let place = '';
+let place = $state('');
 
 /** Whether an error says that a part of the console could not be fetched. */
 export function isUnfetched(error: unknown): boolean {
