@@ -28,7 +28,7 @@ describe('where addresses must be confirmed first', () => {
     expect(await page.getByText('This is needed.').count()).toBe(0);
     await page.getByRole('button', { name: 'Create the account' }).click();
     await page.getByText('We have sent a link to nora@example.com').waitFor();
-    await page.getByRole('button', { name: 'Send that link again' }).click();
+    await page.getByRole('button', { name: 'Send the link again' }).click();
     await page.getByText('a link is on its way to it').waitFor();
     await expect.poll(async () => (await links()).length).toBe(2);
   });
@@ -43,7 +43,7 @@ describe('where addresses must be confirmed first', () => {
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByText('its e-mail address may have to be confirmed first').waitFor();
     const before = await links();
-    await page.getByRole('button', { name: 'Send that link again' }).click();
+    await page.getByRole('button', { name: 'Send the link again' }).click();
     await page.getByText('a link is on its way to it').waitFor();
     await expect.poll(async () => (await links()).length).toBeGreaterThan(before.length);
     const fresh = (await links()).filter((link) => !before.includes(link));

@@ -192,6 +192,17 @@ describe('accounts', () => {
     expect(new URL(page.url()).pathname).toBe('/verified');
   });
 
+  it('hear of a link that was opened before, and get another', async () => {
+    const { page } = visitor;
+    await fleet.user('late', 'basicUser');
+    await page.goto('/?verified=0');
+    await page.getByRole('heading', { name: 'This link was used already' }).waitFor();
+    await page.reload();
+    await page.getByLabel('Username or e-mail').fill('late');
+    await page.getByRole('button', { name: 'Send the link again' }).click();
+    await page.getByText('a link is on its way').waitFor();
+  });
+
   /** Asks for a link to set a new password, and finds it. */
   async function forgets(name: string): Promise<string> {
     const { page } = visitor;

@@ -1,4 +1,4 @@
-/** What the links in e-mails carry: `/?resetToken=…` and `/?verified=1`. */
+/** What the links in e-mails carry: `/?resetToken=…`, and `/?verified=1`, or 0 where the link held no more. */
 
 let token = '';
 
@@ -10,7 +10,7 @@ export function takeLinks(): void {
     token = reset;
     history.replaceState(null, '', '/reset');
   } else if (query.has('verified') && location.pathname === '/') {
-    history.replaceState(null, '', '/verified');
+    history.replaceState(null, '', query.get('verified') === '0' ? '/verified?used' : '/verified');
   }
 }
 

@@ -344,6 +344,11 @@ impl Hub {
         self.0.identity.verification_look(nonce).await
     }
 
+    /// Returns where somebody is led whose link to verify an address holds no more.
+    pub fn unverified_place(&self) -> String {
+        self.0.identity.unverified_place()
+    }
+
     /// Sends another link to verify an account's address; the older one ends. It is durable that the e-mail will be sent.
     /// Nothing is done where the address is verified.
     ///

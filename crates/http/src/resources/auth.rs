@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::users::UserJson;
 use super::values::Time;
 use crate::problem::Problem;
-use crate::request::{Call, REFRESH_COOKIE, after};
+use crate::request::{Call, REFRESH_COOKIE, after, negotiation};
 use crate::response::{self, Answer, Response};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
@@ -44,8 +44,17 @@ pub(crate) async fn session_logout(call: &mut Call) -> Answer {
 
 pub(crate) async fn user_verify(call: &mut Call) -> Answer {
     let (hub, nonce) = (call.hub(), call.name("nonce"));
-    let place = if call.is_head() { hub.verification_look(nonce).await? } else { hub.user_verify(nonce).await? };
-    response::found(&place)
+    let place = if call.is_head() { hub.verification_look(nonce).await } else { hub.user_verify(nonce).await };
+    match place {
+        // A browser would show its reader the refusal as it is: the console has words for it.
+        Err(Error::Missing(_)) if prefers_page(call) => response::found(&hub.unverified_place()),
+        place => response::found(&place?),
+    }
+}
+
+/// Returns true if the client would rather have a page than JSON, as browsers would.
+fn prefers_page(call: &Call) -> bool {
+    negotiation::preferred(&call.head.headers, &["application/json", "text/html"]) == 1
 }
 
 pub(crate) async fn verification_send(call: &mut Call) -> Answer {

@@ -29,6 +29,11 @@ impl Identity {
         if is_open { Ok(self.verified_place()) } else { Err(Error::Missing(VERIFICATION)) }
     }
 
+    /// Returns where somebody is led whose link holds no more.
+    pub(crate) fn unverified_place(&self) -> String {
+        format!("{}/?verified=0", self.env.config().public_url)
+    }
+
     fn verified_place(&self) -> String {
         format!("{}/?verified=1", self.env.config().public_url)
     }

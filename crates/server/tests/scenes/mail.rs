@@ -38,6 +38,12 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     assert_eq!(verified.header("location"), "http://127.0.0.1:8080/?verified=1");
     app.get(&email.path()).await.not_found();
     app.get("/v2/auth/verify/rubbish").await.not_found();
+    // In a browser the console says so.
+    for path in [email.path().as_str(), "/v2/auth/verify/rubbish"] {
+        let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+        let browser = app.request(Method::GET, path).header("accept", accept);
+        assert_eq!(app.send(browser).await.is(302).header("location"), "http://127.0.0.1:8080/?verified=0");
+    }
     // Verified is verified: there is nothing to send again.
     app.get("/v2/auth/verify?emailOrUsername=ana").await.no_content();
     assert_eq!(app.emails_to(ANA, 1).await.len(), 1);
