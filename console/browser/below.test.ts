@@ -72,6 +72,41 @@ describe('who works beneath the organization of a project', () => {
   });
 });
 
+describe('a board that is inherited', () => {
+  it('says once, and quietly, that a widget shows what is out of reach', async () => {
+    const above = await fleet.device('Head office', project);
+    await fleet.event(above.token, { temperature: 21 });
+    const key = { deviceId: above.id, deviceName: 'Head office', elementName: 'climate', path: 'temperature' };
+    const widget = { x: 0, y: 0, w: 4, h: 3, settings: { keys: [key] } };
+    const widgets = ['value', 'gauge', 'line'].map((type, place) => ({
+      ...widget,
+      id: type,
+      type,
+      title: type,
+      x: 4 * place,
+    }));
+    await fleet.call('PUT', `/organizations/${fleet.organizationId}/dashboard`, {
+      name: 'Board',
+      options: { organizationId: fleet.organizationId, organizationName: 'Root' },
+      configuration: { widgets },
+    });
+    await fleet.call('PUT', `/organizations/${fleet.organizationId}`, { name: 'Root', childrenInheritDashboard: true });
+    const { page } = visitor;
+    await page.clock.install();
+    let asked = 0;
+    page.on('request', (request) => (asked += Number(request.url().includes(above.id))));
+    await visitor.open('/dashboards', 'tech', PASSWORD);
+    const told = page.getByText('a device that was deleted or that you have no access to');
+    await expect.poll(() => told.count()).toBe(widgets.length);
+    expect(await page.getByRole('main').getByRole('alert').count()).toBe(0);
+    const before = asked;
+    await page.clock.runFor(60_000);
+    await page.waitForLoadState('networkidle');
+    expect(asked).toBe(before);
+    await fleet.call('PUT', `/organizations/${fleet.organizationId}/dashboard`, { configuration: { widgets: [] } });
+  });
+});
+
 describe('in German', () => {
   it('an address that asks for what is not there is told in German', async () => {
     const other = await german(DESK, '/projects?sort=odd');

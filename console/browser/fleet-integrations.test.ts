@@ -10,6 +10,8 @@ let noisy: { token: string };
 stage(async () => {
   const deaf = await fleet.project('Deaf', { reading: { type: 'deviceEvent' } });
   noisy = await fleet.device('Noisy', deaf);
+  const properties = { integration: 'custom' };
+  await fleet.project('Forgetful', { reading: { type: 'deviceEvent', properties } });
 });
 withVisitor();
 
@@ -124,6 +126,17 @@ describe('the wizard', () => {
       .getByRole('link', { name: /^sample-/ })
       .waitFor();
     await page.getByRole('article').getByText('21.5', { exact: true }).first().waitFor();
+  });
+
+  it('calls nothing done of which the design stores nothing', async () => {
+    const { page } = visitor;
+    await visitor.open('/integrations/new?kind=custom');
+    await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Forgetful' });
+    await page.getByRole('button', { name: 'Make the key' }).click();
+    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page.getByText('Messages arrive, but the design stores nothing of them yet.').waitFor();
+    expect(await page.getByText('It works').count()).toBe(0);
+    await page.getByRole('link', { name: 'Open the design' }).waitFor();
   });
 
   it('loses no key unasked: it asks before one leaves, and whoever comes back makes another in its place', async () => {

@@ -33,6 +33,11 @@ export class Failure extends Error {
     return found && faultWords(found.message);
   }
 
+  /** Whether it is gone or not for this user: asking again, nothing else comes. */
+  get isRefusal(): boolean {
+    return this.status === 403 || this.status === 404;
+  }
+
   /** Whether the same call may succeed later without a change. */
   get mayPass(): boolean {
     return this.status === 0 || this.status === 429 || this.status >= 500;
