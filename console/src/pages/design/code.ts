@@ -286,6 +286,10 @@ export class CodeView {
     this.#view.focus();
   }
 
+  focus(): void {
+    this.#view.focus();
+  }
+
   destroy(): void {
     this.#view.destroy();
   }

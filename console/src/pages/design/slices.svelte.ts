@@ -44,7 +44,7 @@ export class Slices {
 }
 
 /** What stands next to the upper left corner comes first. */
-function fromTheStart(entries: readonly [string, Point][]): [string, Point][] {
+export function fromTheStart(entries: readonly [string, Point][]): [string, Point][] {
   const left = Math.min(...entries.map(([, { x }]) => x));
   const top = Math.min(...entries.map(([, { y }]) => y));
   const distance = ({ x, y }: Point): number => Math.max(x - left, y - top);
