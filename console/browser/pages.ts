@@ -71,6 +71,11 @@ export async function clear(browser: Browser): Promise<void> {
   await Promise.all(browser.contexts().map((context) => context.close()));
 }
 
+/** As in a browser in which somebody has signed in: the server is asked whether the session goes on. */
+function knowSession(): void {
+  if (location.protocol !== 'about:') localStorage.setItem('visit', 'open');
+}
+
 /** A visitor, and what went wrong on the pages that it opened. */
 export class Visitor {
   /** Requests that would have left this machine. They found nobody. */
@@ -148,6 +153,7 @@ export class Visitor {
     const data = { usernameOrEmail: name, password };
     const answer = await this.context.request.post('/v2/auth/login', { data });
     if (!answer.ok()) throw new Error(`${name} is not let in: ${answer.status()} ${await answer.text()}`);
+    await this.page.addInitScript(knowSession);
     await this.page.goto(path);
     await this.page.getByRole('navigation').first().waitFor();
   }

@@ -89,7 +89,7 @@ describe('on a slow network', () => {
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();
     // The page of the overview is fetched while it is asked who is signed in.
     const again = await Visitor.comeFirst(browser, server.url);
-    await again.page.addInitScript(() => localStorage.setItem('visited', 'true'));
+    await again.page.addInitScript(() => localStorage.setItem('visit', 'open'));
     await again.page.route('**/v2/auth/refreshToken', () => undefined);
     const isFetched = again.page.waitForResponse(/assets\/Overview/);
     await again.page.goto('/');

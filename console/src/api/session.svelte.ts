@@ -2,7 +2,7 @@ import { type User, api, done, hooks, open, tokens } from './client';
 import { connection } from './connection.svelte';
 import { ownerOf } from './tokens';
 import { asFailure, type Failure } from './failure';
-import { hasVisited, keepVisit } from '../lib/visits';
+import { hasVisited, keepVisit, mayGoOn } from '../lib/visits';
 
 /** Other tabs hear of a sign-out here. */
 const channel = typeof BroadcastChannel === 'undefined' ? null : new BroadcastChannel('isobar-session');
@@ -40,12 +40,17 @@ class Session {
   /** Looks whether a session of an earlier visit goes on. */
   async resume(): Promise<void> {
     this.failure = null;
+    if (!mayGoOn()) {
+      this.state = 'out';
+      return;
+    }
     try {
-      if ((await tokens.current()) === null) this.state = 'out';
+      if ((await tokens.current()) === null) this.#leave();
       else await this.#enter();
     } catch (error) {
       this.failure = asFailure(error);
-      this.state = this.failure.status === 401 ? 'out' : 'unreachable';
+      if (this.failure.status === 401) this.#leave();
+      else this.state = 'unreachable';
     }
   }
 
@@ -53,6 +58,11 @@ class Session {
   async signIn(usernameOrEmail: string, password: string): Promise<void> {
     tokens.set(await done(open.POST('/v2/auth/login', { body: { usernameOrEmail, password } })));
     await this.#enter();
+  }
+
+  /** Has what comes after the sign-in page fetched: somebody is about to sign in. */
+  foresee(): void {
+    this.#expect();
   }
 
   /** Ends the session here, at the server and in other tabs. It ends here even when the server cannot be asked. */
@@ -76,14 +86,20 @@ class Session {
     this.hasExpired = false;
     this.state = 'in';
     this.#expect();
-    keepVisit();
+    keepVisit('open');
+  }
+
+  /** There is no session any more: the next visit begins with signing in. */
+  #leave(): void {
+    keepVisit('ended');
+    this.state = 'out';
   }
 
   #end(byItself: boolean): void {
     tokens.set(null);
     this.user = null;
     this.hasExpired = byItself;
-    this.state = 'out';
+    this.#leave();
   }
 }
 
