@@ -33,7 +33,7 @@ describe('the profile', () => {
     const id = await person(fleet, 'lena', 'basicUser', known.company);
     await visitor.open('/profile', 'lena', PASSWORD);
     await page.getByLabel('Language', { exact: true }).selectOption('Deutsch');
-    await page.getByText('Sprache und Farben').waitFor();
+    await page.getByText('Sprache und Darstellung').waitFor();
     expect(await fleet.call('GET', `/users/${id}`)).toMatchObject({ language: 'de' });
   });
 
@@ -46,10 +46,10 @@ describe('the profile', () => {
     await other.page.route(/\/v2\/(?!auth\/|devices)/, () => undefined);
     await visitor.open('/profile/security', 'peter', PASSWORD);
     await page.getByLabel('New password').fill('deep-frost-9');
-    await page.getByLabel('Once more').fill('deep-frost-8');
-    await page.getByText('The two differ').waitFor();
+    await page.getByLabel('Repeat the password').fill('deep-frost-8');
+    await page.getByText('The passwords do not match').waitFor();
     expect(await page.getByRole('button', { name: 'Set the password' }).isDisabled()).toBe(true);
-    await page.getByLabel('Once more').fill('deep-frost-9');
+    await page.getByLabel('Repeat the password').fill('deep-frost-9');
     await page.getByRole('button', { name: 'Set the password' }).click();
     await page.getByText('The new password is set').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
@@ -92,10 +92,10 @@ describe('notifications', () => {
   it('to everybody stand above each page until they are read', async () => {
     const { page } = visitor;
     await visitor.open('/notifications');
-    await page.getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByRole('button', { name: 'Notify everyone' }).click();
     await page.getByLabel('Message').fill('Maintenance on Sunday.');
-    await page.getByRole('dialog').getByRole('button', { name: 'Tell everybody' }).click();
-    await page.getByText('Every user is told').waitFor();
+    await page.getByRole('dialog').getByRole('button', { name: 'Notify everyone' }).click();
+    await page.getByText('All users are notified').waitFor();
     const other = await Visitor.come(browser, server.url);
     await other.open('/devices', 'basicUser', PASSWORD);
     const notice = other.page.getByRole('region', { name: 'Notice to everybody' });
@@ -105,7 +105,7 @@ describe('notifications', () => {
     await notice.getByText('Maintenance on Sunday.').waitFor({ state: 'hidden' });
     await other.page.getByRole('link', { name: 'Notifications', exact: true }).click();
     await other.page.getByRole('listitem').getByText('Maintenance on Sunday.').waitFor();
-    expect(await other.page.getByRole('button', { name: 'Tell everybody' }).count()).toBe(0);
+    expect(await other.page.getByRole('button', { name: 'Notify everyone' }).count()).toBe(0);
     await other.leave();
     expect(other.faults).toEqual([]);
   });
@@ -155,13 +155,13 @@ describe('notifications', () => {
     await row('Second word').waitFor({ state: 'hidden' });
     await row('First word').waitFor();
     await page.getByRole('button', { name: 'Mark all as read' }).click();
-    await page.getByText('Nothing is unread').waitFor();
+    await page.getByText('No unread notifications').waitFor();
     await page.getByRole('main').getByRole('button', { name: 'All notifications' }).click();
     await row('First word').waitFor();
     await page.getByRole('button', { name: 'Delete notifications' }).click();
     await page.getByRole('dialog').getByLabel('Which notifications').selectOption('All of them');
     await page.getByRole('button', { name: 'Delete', exact: true }).click();
-    await page.getByText('Nothing was reported').waitFor();
+    await page.getByText('No notifications').waitFor();
   });
 });
 
@@ -170,7 +170,7 @@ describe('about the server', () => {
     const { page } = visitor;
     await visitor.open('/about', 'basicUser', PASSWORD);
     await page.getByText(/^Isobar \d/).waitFor();
-    await page.getByText('its stores answer').waitFor();
+    await page.getByText('its databases respond').waitFor();
     expect(await page.getByText('Open connections').count()).toBe(0);
     const operator = await Visitor.come(browser, server.url);
     await operator.open('/about');

@@ -56,7 +56,7 @@ describe('organizations', () => {
     await page.getByLabel('Name', { exact: true }).fill('Lyon');
     await page.getByRole('searchbox', { name: 'Beneath' }).fill('Cold Ch');
     await page.getByRole('dialog').getByText('Cold Chain', { exact: true }).click();
-    await page.getByLabel('Devices at most').fill('20');
+    await page.getByLabel('Maximum devices').fill('20');
     await page.getByRole('button', { name: 'Create the organization' }).click();
     await page.getByRole('heading', { level: 1, name: 'Lyon' }).waitFor();
     await page.getByText('0 of 20').waitFor();
@@ -69,7 +69,7 @@ describe('organizations', () => {
     });
     await page.getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Description (optional)').fill('South');
-    await page.getByLabel('Stored data at most (MB)').fill('1.5');
+    await page.getByLabel('Maximum stored data (MB)').fill('1.5');
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('0 bytes of 1.5 MB').waitFor();
     await page.getByText('South').waitFor();
@@ -115,7 +115,7 @@ describe('organizations', () => {
     await dialog.getByRole('searchbox').fill('small');
     await dialog.getByText('Small', { exact: true }).click();
     await dialog.getByRole('button', { name: 'Move beneath Small' }).click();
-    await dialog.getByText('See the marked fields').waitFor();
+    await dialog.getByText('correct the marked fields').waitFor();
     expect(await dialog.getByRole('searchbox').getAttribute('aria-invalid')).toBe('true');
     expect(await fleet.call('GET', `/organizations/${big}`)).toMatchObject({ parentId: known.company });
   });
@@ -151,12 +151,12 @@ describe('users', () => {
     const roles = page.getByLabel('Role', { exact: true });
     await expect.poll(() => roles.getByRole('option').allTextContents()).toEqual(['Viewer', 'Technician', 'Manager']);
     await roles.selectOption('Technician');
-    await page.getByText('Makes and changes devices').waitFor();
+    await page.getByText('create and change devices').waitFor();
     await page.getByLabel('First name').fill('Ivo');
     await page.getByLabel('Last name').fill('Brandt');
     await page.getByLabel('E-mail', { exact: true }).fill('ivo@example.com');
     await page.getByRole('button', { name: 'Create the user' }).click();
-    await page.getByText('is on its way to ivo@example.com').waitFor();
+    await page.getByText('was sent to ivo@example.com').waitFor();
     await page.getByRole('link', { name: 'Open the user' }).click();
     await page.getByRole('heading', { level: 1, name: 'Ivo Brandt' }).waitFor();
     const link = await mailed(/\/\?resetToken=[\w-]+/, 'ivo@example.com');
@@ -180,7 +180,7 @@ describe('users', () => {
     await page.getByLabel('I set one').check();
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
     await page.getByRole('button', { name: 'Create the user' }).click();
-    await page.getByRole('alert').getByText('See the marked fields').waitFor();
+    await page.getByRole('alert').getByText('correct the marked fields').waitFor();
     expect(await page.getByLabel('Username (optional)').getAttribute('aria-invalid')).toBe('true');
   });
 
@@ -193,7 +193,7 @@ describe('users', () => {
     await expect.poll(() => new URL(page.url()).searchParams.get('sort')).toBe('lastName');
     await expect.poll(() => names.first().textContent()).toContain('administrator');
     await page.getByLabel('Organizations beneath too').uncheck();
-    await page.getByText('No user fits this search').waitFor();
+    await page.getByText('No user matches this search').waitFor();
   });
 
   it('are disabled and refused, enabled and let in again', async () => {
@@ -265,7 +265,7 @@ describe('API keys', () => {
       (await fetch(`${server.url}/v2${path}`, { method, headers: { api_auth_token: key } })).status;
     expect(await ask('GET', '/devices')).toBe(200);
     expect(await ask('DELETE', `/organizations/${known.site}`), 'a viewer').toBe(403);
-    await page.getByRole('button', { name: 'I have kept it' }).click();
+    await page.getByRole('button', { name: 'I have saved it' }).click();
     expect(await page.content()).not.toContain(key);
     await page.getByRole('cell', { name: 'Line 4', exact: true }).waitFor();
     await page.getByRole('cell', { name: 'Viewer', exact: true }).waitFor();
@@ -333,7 +333,7 @@ describe('branding', () => {
     await page.getByLabel('Colour as a code').fill('#0a0');
     await page.getByLabel('Domain').fill('no domain');
     await page.getByRole('button', { name: 'Save the branding' }).click();
-    await page.getByRole('alert').getByText('See the marked fields').waitFor();
+    await page.getByRole('alert').getByText('correct the marked fields').waitFor();
     expect(await page.getByLabel('Domain').getAttribute('aria-invalid')).toBe('true');
     await page.getByLabel('Domain').fill('devices.example.com');
     await page.getByRole('button', { name: 'Save the branding' }).click();

@@ -89,7 +89,7 @@ describe('a chart', () => {
     expect(await page.getByRole('checkbox', { name: 'label' }).count()).toBe(0);
     await page.keyboard.press('Escape');
     await page.getByRole('combobox', { name: 'Range' }).selectOption('hour');
-    await page.getByRole('button', { name: 'One each' }).click();
+    await page.getByRole('button', { name: 'Separate charts' }).click();
     await expect
       .poll(() => Object.fromEntries(address()))
       .toEqual({
@@ -269,7 +269,7 @@ describe('a chart', () => {
     await page.getByText('Nothing in this range').waitFor();
     // Keys that are not there are told where they stand.
     await page.goto(`/devices/${room.id}/charts?keys=none%2Fx,climate%2Ftemperature&range=hour`);
-    await page.getByText('This is not there, or out of your reach.').waitFor();
+    await page.getByText('This was not found, or you have no access to it.').waitFor();
     await page.getByText(/points? of 3 values/).waitFor();
   });
 });
@@ -344,7 +344,7 @@ describe('a dashboard', () => {
     await widget('Temperatures').locator('.uplot').waitFor();
     for (const kind of ['Value', 'Gauge']) {
       await page.getByRole('button', { name: 'Add a widget' }).click();
-      await form.getByLabel('Kind of widget').selectOption({ label: kind });
+      await form.getByLabel('Widget type').selectOption({ label: kind });
       await form.getByLabel('Title (optional)').fill(`${kind} now`);
       await form.getByRole('button', { name: 'Cold room' }).click();
       await form.getByRole('radio', { name: 'temperature' }).check();
@@ -352,7 +352,7 @@ describe('a dashboard', () => {
       await widget(`${kind} now`).getByText('Cold room').waitFor();
     }
     await page.getByRole('button', { name: 'Add a widget' }).click();
-    await form.getByLabel('Kind of widget').selectOption({ label: 'Table of devices' });
+    await form.getByLabel('Widget type').selectOption({ label: 'Table of devices' });
     await form.getByRole('checkbox', { name: 'temperature' }).check();
     await form.getByRole('button', { name: 'Add', exact: true }).click();
     await widget('Table of devices').first().getByRole('link', { name: 'Cold room' }).waitFor();
@@ -418,8 +418,8 @@ describe('a dashboard', () => {
       route.request().method() === 'PUT' ? route.abort('connectionfailed') : route.fallback(),
     );
     await page.getByRole('button', { name: 'Save' }).click();
-    await page.getByText('Your changes are still here.').waitFor();
-    await page.getByText('The server does not answer.').waitFor();
+    await page.getByText('Your unsaved changes are still here.').waitFor();
+    await page.getByText('The server does not respond.').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.getByRole('link', { name: 'Dashboard' }).click();
@@ -441,7 +441,7 @@ describe('a dashboard', () => {
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByText('Somebody else has changed this dashboard').waitFor();
     expect((await kept()).name).toBe('Theirs');
-    await page.getByRole('button', { name: 'Show theirs, discard mine' }).click();
+    await page.getByRole('button', { name: 'Load theirs, discard mine' }).click();
     await page.getByRole('heading', { level: 1, name: 'Theirs' }).waitFor();
     await widget('Gauge now').waitFor();
   });
@@ -478,7 +478,7 @@ describe('a dashboard', () => {
     await page.getByRole('button', { name: /Organization:/ }).click();
     await page.getByRole('button', { name: /Hall 2/ }).click();
     await page.getByText('Inherited from Root').waitFor();
-    await page.getByRole('button', { name: 'Make an own one of it' }).click();
+    await page.getByRole('button', { name: 'Customize a copy' }).click();
     await page.getByRole('button', { name: 'Remove Gauge now' }).click();
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('button', { name: 'Arrange' }).waitFor();

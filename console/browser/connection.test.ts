@@ -19,14 +19,14 @@ describe('a lost connection', () => {
     await context.setOffline(true);
     await page.getByText('No connection to the server').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
-    await page.getByText('The server does not answer').waitFor();
+    await page.getByText('The server does not respond').waitFor();
     // It is said for seconds only.
     const told = page.getByText('Connected again').waitFor();
     await context.setOffline(false);
     await page.getByText('No device yet').waitFor();
     await told;
     expect(await page.getByText('No connection to the server').count()).toBe(0);
-    expect(await page.getByText('The server does not answer').count()).toBe(0);
+    expect(await page.getByText('The server does not respond').count()).toBe(0);
   });
 
   it('outlives a server that is started again', async () => {
@@ -123,7 +123,7 @@ describe('a lost connection', () => {
     await visitor.open();
     await page.route('**/v2/**', (route) => route.abort());
     await page.goto('/devices');
-    await page.getByText('The server does not answer').waitFor();
+    await page.getByText('The server does not respond').waitFor();
     await page.unroute('**/v2/**');
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
   });
@@ -145,7 +145,7 @@ describe('one call that fails', () => {
     await visitor.open();
     await page.route('**/v2/devices?**', (route) => route.abort());
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
-    await page.getByText('The server does not answer').waitFor();
+    await page.getByText('The server does not respond').waitFor();
     const looked = page.waitForResponse('**/v2/about');
     await page.getByRole('button', { name: 'Try again' }).click();
     await looked;

@@ -24,11 +24,11 @@ describe('unsaved work', () => {
       route.request().method() === 'PUT' ? route.abort() : route.fallback(),
     );
     await save(page).click();
-    await page.getByText('The server does not answer').waitFor();
+    await page.getByText('The server does not respond').waitFor();
     await page.getByText('Nothing is lost').waitFor();
     await page.unroute('**/specification');
     await page.reload();
-    await page.getByText('These changes were not saved yet').waitFor();
+    await page.getByText('These changes were not saved').waitFor();
     await node(page, 'reading').waitFor();
     // The session ends: whoever signs in again is back at the work.
     // What the page asks by itself is not refused: it would hear of the end before the save does.
@@ -47,7 +47,7 @@ describe('unsaved work', () => {
     expect(Object.keys(await elements(project))).toEqual(['values', 'reading']);
     await page.reload();
     await page.getByText('Saved', { exact: true }).waitFor();
-    expect(await page.getByText('These changes were not saved yet').count()).toBe(0);
+    expect(await page.getByText('These changes were not saved').count()).toBe(0);
   });
 
   it('is not seen by another user of the same browser', async () => {
@@ -101,12 +101,12 @@ describe('two people on one design', () => {
     await node(second, 'warm').click();
     await write(second, 'Expression', 'payload.b > 1');
     await save(second).click();
-    const dialog = second.getByRole('dialog', { name: 'Somebody else has saved meanwhile' });
+    const dialog = second.getByRole('dialog', { name: 'Somebody else has saved in the meantime' });
     await dialog.getByText('System Administrator has saved version 3').waitFor();
     await dialog.getByRole('region', { name: 'What they have changed' }).getByText('reading').first().waitFor();
     await dialog.getByRole('region', { name: 'What you have changed' }).getByText('every').first().waitFor();
     await dialog.getByRole('combobox', { name: 'Whose warm' }).selectOption('theirs');
-    await dialog.getByRole('button', { name: 'Bring both together' }).click();
+    await dialog.getByRole('button', { name: 'Merge both' }).click();
     await node(second, 'reading').waitFor();
     await node(second, 'every').waitFor();
     await save(second).click();
@@ -155,7 +155,7 @@ describe('a dry run', () => {
     const { data: before } = await fleet.call<{ data: unknown[] }>('GET', `/devices/${device.id}/events`);
     await open(page, project);
     await page.getByRole('button', { name: 'Try it out' }).click();
-    await page.getByLabel('As if of the device').selectOption({ label: 'Cold room' });
+    await page.getByLabel('Run as device').selectOption({ label: 'Cold room' });
     const recorded = page.getByLabel('Recorded event');
     await recorded.locator('option').nth(1).waitFor({ state: 'attached' });
     await recorded.selectOption({ index: 1 });
@@ -163,7 +163,7 @@ describe('a dry run', () => {
     await page.getByRole('button', { name: 'Run' }).click();
     const steps = page.getByRole('list', { name: 'Steps' });
     await steps.getByRole('button', { name: /warm.*evaluate/ }).waitFor();
-    await page.getByRole('list', { name: 'What would have come of it' }).getByText('climate stores').waitFor();
+    await page.getByRole('list', { name: 'Effects of a real run' }).getByText('climate stores').waitFor();
     await node(page, 'warm').locator('[data-shown="passed"]').waitFor({ state: 'attached' });
     await node(page, 'broken').locator('[data-shown="failed"]').waitFor({ state: 'attached' });
     expect(await node(page, 'limit').locator('[data-shown]').count()).toBe(0);
@@ -209,7 +209,7 @@ describe('versions', () => {
     await dialog.getByText('Somebody has saved meanwhile').waitFor();
     await dialog.getByText('other').first().waitFor();
     await dialog.getByRole('button', { name: 'Restore' }).click();
-    await page.getByRole('button', { name: /^5/ }).getByText('In force').waitFor();
+    await page.getByRole('button', { name: /^5/ }).getByText('Active').waitFor();
     expect(Object.keys(await elements(project))).toEqual(['values']);
   });
 });

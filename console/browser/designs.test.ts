@@ -23,7 +23,7 @@ describe('projects', () => {
 
     await page.getByRole('link', { name: 'Projects' }).first().click();
     await page.getByLabel('Search projects').fill('nothing like it');
-    await page.getByText('No project fits this search').waitFor();
+    await page.getByText('No project matches this search').waitFor();
     await page.getByLabel('Search projects').fill('storage');
     await page.getByText('One project').waitFor();
     expect(await page.getByRole('link', { name: 'One device' }).getAttribute('href')).toBe(
@@ -46,7 +46,7 @@ describe('projects', () => {
     await page.keyboard.press('Escape');
     await fleet.call('DELETE', `/devices/${device.id}`);
     await remove();
-    await page.getByText('No project fits this search').waitFor();
+    await page.getByText('No project matches this search').waitFor();
   });
 
   it('each template is taken by the server as it is', async () => {
@@ -69,7 +69,7 @@ describe('a design', () => {
     const project = await fleet.project('By mouse', {});
     await open(page, project);
     const canvas = page.getByRole('region', { name: 'Canvas' });
-    await page.getByText('Nothing is designed yet').waitFor();
+    await page.getByText('The design is empty').waitFor();
     await page.getByRole('button', { name: 'Add Device event' }).dragTo(canvas, { targetPosition: { x: 130, y: 150 } });
     await node(page, 'reading').waitFor();
     await page.getByRole('button', { name: 'Add Condition' }).dragTo(canvas, { targetPosition: { x: 400, y: 150 } });
@@ -238,11 +238,11 @@ describe('a design', () => {
     expect(await save(page).isDisabled()).toBe(true);
     // Closed and opened again, and even after a reload, it stands as it was typed.
     await page.getByRole('button', { name: 'JSON', exact: true }).click();
-    await page.getByText('the canvas waits for it').waitFor();
+    await page.getByText('the canvas is locked').waitFor();
     await page.reload();
     await page.getByRole('button', { name: 'Open the JSON' }).click();
     await text.getByText('"reading": 1').waitFor();
-    await page.getByRole('button', { name: 'Back to the canvas’s JSON' }).click();
+    await page.getByRole('button', { name: 'Discard this JSON' }).click();
     await save(page).click();
     await saved(page);
     expect(Object.keys(await elements(project))).toEqual(['values', 'reading']);

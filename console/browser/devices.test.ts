@@ -54,7 +54,7 @@ describe('the table of devices', () => {
     await page.reload();
     await page.getByText('One device').waitFor();
     await page.getByLabel('Search name, description, labels').fill('nothing like it');
-    await page.getByText('No device fits this search').waitFor();
+    await page.getByText('No device matches this search').waitFor();
     await page.getByRole('button', { name: 'Clear the search' }).click();
     await page.getByText(`${DEVICES} devices`).waitFor();
   });
@@ -169,7 +169,7 @@ describe('a device', () => {
     await visitor.open(`/devices/${device.id}/queue`);
     await page.getByLabel('Element').fill('greeting');
     await page.getByLabel('Payload (JSON)').fill('{"say":');
-    await page.getByText('This is no JSON').waitFor();
+    await page.getByText('This is not valid JSON').waitFor();
     expect(await page.getByRole('button', { name: 'Send to the device' }).isDisabled()).toBe(true);
     await page.getByLabel('Payload (JSON)').fill('{"say":"hello"}');
     await page.getByRole('button', { name: 'Send to the device' }).click();
@@ -258,7 +258,7 @@ describe('a device', () => {
     await remove.click();
     await page.getByRole('heading', { level: 1, name: 'Devices' }).waitFor();
     await page.goto(`/devices/${doomed.id}`);
-    await page.getByText('No such device').first().waitFor();
+    await page.getByText('Device not found').first().waitFor();
   });
 });
 

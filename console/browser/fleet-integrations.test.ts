@@ -23,7 +23,7 @@ async function setUp(page: Page, platform: string, project: string): Promise<voi
   await page.getByLabel('Name of the project').fill(project);
   // What is delivered before somebody listens is not shown: no platform is as quick as a test.
   const listening = page.waitForResponse('**/v2/events/stream?**');
-  await page.getByRole('button', { name: 'Make the key' }).click();
+  await page.getByRole('button', { name: 'Create the key' }).click();
   await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
   await listening;
 }
@@ -120,7 +120,7 @@ describe('the wizard', () => {
     expect((await deliver(page, { without: 'a device' })).status).toBe(200);
     await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();
     await page.getByText('The message must name the device at $.device.id.').waitFor();
-    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page.getByRole('button', { name: 'Send a sample message' }).click();
     await page
       .getByRole('article')
       .getByRole('link', { name: /^sample-/ })
@@ -132,8 +132,8 @@ describe('the wizard', () => {
     const { page } = visitor;
     await visitor.open('/integrations/new?kind=custom');
     await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Forgetful' });
-    await page.getByRole('button', { name: 'Make the key' }).click();
-    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page.getByRole('button', { name: 'Create the key' }).click();
+    await page.getByRole('button', { name: 'Send a sample message' }).click();
     await page.getByText('Messages arrive, but the design stores nothing of them yet.').waitFor();
     expect(await page.getByText('It works').count()).toBe(0);
     await page.getByRole('link', { name: 'Open the design' }).waitFor();
@@ -160,7 +160,7 @@ describe('the wizard', () => {
     await page.getByText('Nothing has come with it yet.').waitFor();
     const project = page.getByLabel('Project', { exact: true }).locator('option:checked');
     await expect.poll(() => project.innerText()).toBe('Returned');
-    await page.getByRole('button', { name: 'Make a new key' }).click();
+    await page.getByRole('button', { name: 'Create a new key' }).click();
     await page.getByRole('heading', { name: 'What to paste where' }).waitFor();
     const second = await pasted(page);
     expect(second.headers.authorization).not.toBe(first.headers.authorization);
@@ -187,9 +187,9 @@ describe('the wizard', () => {
     const { page } = visitor;
     await visitor.open('/integrations/new?kind=sigfox');
     await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Deaf' });
-    await page.getByText('has no element that hears messages of the type “sigfox”').waitFor();
-    await page.getByRole('button', { name: 'Make the key' }).click();
-    await page.getByRole('button', { name: 'Send a sample from here' }).click();
+    await page.getByText('has no element that receives messages of the type “sigfox”').waitFor();
+    await page.getByRole('button', { name: 'Create the key' }).click();
+    await page.getByRole('button', { name: 'Send a sample message' }).click();
     await page.getByText('The server took the sample, and says:').waitFor();
   });
 });

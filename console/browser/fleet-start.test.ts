@@ -62,7 +62,7 @@ describe('the guided start', () => {
       const [, password = ''] = /the password is (\S+)/.exec(first.said) ?? [];
       const { page } = newcomer;
       await page.goto('/');
-      await page.getByText('Its first user is admin').waitFor();
+      await page.getByText('Sign in as admin').waitFor();
       await newcomer.signIn('admin', password);
       await page.getByRole('link', { name: 'Guided start' }).click();
       await page.getByRole('button', { name: 'Begin' }).click();
@@ -100,9 +100,9 @@ describe('the guided start', () => {
       .first()
       .waitFor();
     await server.halt();
-    await page.getByText('The server does not answer. Check the connection.').first().waitFor();
+    await page.getByText('The server does not respond. Check your connection.').first().waitFor();
     await server.resume();
-    await page.getByText('The server does not answer. Check the connection.').first().waitFor({ state: 'detached' });
+    await page.getByText('The server does not respond. Check your connection.').first().waitFor({ state: 'detached' });
     await page.getByText('Live', { exact: true }).waitFor();
   });
 

@@ -78,10 +78,10 @@ describe('filters', () => {
     await filterByLabel(page, 'floor', '3');
     await page.getByText('100 devices').waitFor();
     await filterByLabel(page, 'site', 'Nord');
-    await page.getByText('No device fits this search').waitFor();
+    await page.getByText('No device matches this search').waitFor();
     expect(search(page)).toEqual({ 'filter[meta.floor][eq]': '3', 'filter[meta.site][eq]': 'Nord' });
     await page.reload();
-    await page.getByText('No device fits this search').waitFor();
+    await page.getByText('No device matches this search').waitFor();
     await page.getByRole('button', { name: 'Remove the filter site is Nord' }).click();
     await page.getByText('100 devices').waitFor();
     // A chip is changed where it stands.
@@ -120,14 +120,14 @@ describe('filters', () => {
     const { page } = visitor;
     await visitor.open('/devices?filter[meta.floor][eq]=5&sort=-name');
     await page.getByText('100 devices').waitFor();
-    await page.getByRole('button', { name: 'Kept filters' }).click();
-    const kept = page.getByRole('dialog', { name: 'Kept filters' });
-    await kept.getByLabel('Keep what is filtered now as').fill('Fifth floor');
-    await kept.getByRole('button', { name: 'Keep', exact: true }).click();
+    await page.getByRole('button', { name: 'Saved filters' }).click();
+    const kept = page.getByRole('dialog', { name: 'Saved filters' });
+    await kept.getByLabel('Save the active filters as').fill('Fifth floor');
+    await kept.getByRole('button', { name: 'Save', exact: true }).click();
     await kept.getByRole('button', { name: 'Fifth floor', exact: true }).waitFor();
     await page.goto('/devices');
     await page.getByText('10,000 devices').waitFor();
-    await page.getByRole('button', { name: 'Kept filters' }).click();
+    await page.getByRole('button', { name: 'Saved filters' }).click();
     await kept.getByRole('button', { name: 'Fifth floor', exact: true }).click();
     await page.getByText('100 devices').waitFor();
     await page.getByRole('link', { name: nameOf(DEVICES - FLOORS + 5) }).waitFor();
@@ -135,8 +135,8 @@ describe('filters', () => {
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
     await visitor.signIn('viewer', 'cold-rooms-7');
-    await page.getByRole('button', { name: 'Kept filters' }).click();
-    await kept.getByText('No filter is kept yet').waitFor();
+    await page.getByRole('button', { name: 'Saved filters' }).click();
+    await kept.getByText('No saved filters yet').waitFor();
   });
 });
 
@@ -256,10 +256,10 @@ describe('many devices at once', () => {
     await dialog.getByText('Done: 2 of 3.').waitFor();
     // However few are found when the list is read again, these were meant.
     await page.clock.runFor(30_000);
-    await page.getByText('No device fits this search').waitFor();
-    await dialog.getByText('This is not there, or out of your reach.').waitFor();
+    await page.getByText('No device matches this search').waitFor();
+    await dialog.getByText('This was not found, or you have no access to it.').waitFor();
     await dialog.getByRole('button', { name: 'Close' }).click();
-    await page.getByText('No device fits this search').waitFor();
+    await page.getByText('No device matches this search').waitFor();
   });
 
   it('are exported as the server writes them: all that are found, or those that were picked', async () => {
@@ -299,9 +299,9 @@ describe('many devices at once', () => {
     await server.halt();
     await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
     await dialog.getByText('Stopped: 0 of 3 are done.').waitFor();
-    await dialog.getByText('The server does not answer').waitFor();
+    await dialog.getByText('The server does not respond').waitFor();
     await server.resume();
-    await dialog.getByRole('button', { name: 'Go on' }).click();
+    await dialog.getByRole('button', { name: 'Continue' }).click();
     await dialog.getByText('Done: 3 of 3.').waitFor();
   });
 });
@@ -343,7 +343,7 @@ describe('the limit of requests', () => {
       await dialog.getByText(/Too many requests for this minute\. It goes on by itself in \d+ s\./).waitFor();
       await dialog.getByRole('button', { name: 'Stop' }).click();
       await dialog.getByText(/Stopped: \d+ of 400 are done\./).waitFor();
-      await dialog.getByRole('button', { name: 'Go on' }).waitFor();
+      await dialog.getByRole('button', { name: 'Continue' }).waitFor();
       expect(patient.faults).toEqual([]);
     } finally {
       await patient.leave();

@@ -48,14 +48,14 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
       'organizations-none': ['/organizations?q=zzz', 'Nothing found'],
       organization: [`/organizations/${known.company}`, '9 of 10'],
       'organization-users': [`/organizations/${known.company}/users`, 'manager@example.com'],
-      'organization-gone': ['/organizations/none', 'No such organization'],
+      'organization-gone': ['/organizations/none', 'Organization not found'],
       users: ['/users', 'manager@example.com'],
       user: [`/users/${known.users.manager}`, 'Line 4, until the audit'],
-      'user-gone': ['/users/none', 'No such user'],
-      profile: ['/profile', 'Language and colours'],
+      'user-gone': ['/users/none', 'User not found'],
+      profile: ['/profile', 'Language and appearance'],
       'profile-security': ['/profile/security', 'Change the password'],
-      'profile-notifications': ['/profile/notifications', 'What you are told of'],
-      about: ['/about', 'its stores answer'],
+      'profile-notifications': ['/profile/notifications', 'Notify me about'],
+      about: ['/about', 'its databases respond'],
     };
     for (const [name, [path, ready]] of Object.entries(pages)) {
       await page.goto(path);
@@ -83,12 +83,12 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Move' }).click();
     await page.getByRole('radio', { name: /^Rotterdam/ }).check({ force: true });
-    await page.getByText('All that hangs on it').waitFor();
+    await page.getByText('Everything in it moves along').waitFor();
     await see(visitor, `${look}-organization-move`, found);
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
-    await page.getByText('Something still hangs on it').waitFor();
+    await page.getByText('It is not empty').waitFor();
     await see(visitor, `${look}-organization-full`, found);
     await page.goto('/users?new');
     await page.getByRole('radio', { name: 'Hamburg Root / Cold Chain' }).waitFor({ state: 'attached' });
@@ -101,10 +101,10 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByTestId('key').waitFor();
     await see(visitor, `${look}-key`, found);
     await page.goto('/notifications');
-    await page.getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByRole('button', { name: 'Notify everyone' }).click();
     await page.getByLabel('Message').fill('Maintenance on Sunday from 06:00 to 06:15 UTC.');
     await see(visitor, `${look}-tell`, found);
-    await page.getByRole('dialog').getByRole('button', { name: 'Tell everybody' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Notify everyone' }).click();
     await page.getByRole('button', { name: 'Got it' }).waitFor();
     await see(visitor, `${look}-notice`, found);
     await page.getByRole('button', { name: 'Got it' }).click();
@@ -134,7 +134,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByRole('heading', { name: 'Nothing needs attention' }).waitFor();
     await see(visitor, `${look}-branded`, found);
     await page.goto('/about');
-    await page.getByText('its stores answer').waitFor();
+    await page.getByText('its databases respond').waitFor();
     await visitor.leave();
     expect([visitor.strays, visitor.faults, [...found]]).toEqual([[], [], []]);
   }, 120_000);
@@ -143,7 +143,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     const visitor = await Visitor.come(browser, server.url, options);
     const { page } = visitor;
     await visitor.open('/users', 'basicUser', PASSWORD);
-    await page.getByText('Not for your role').first().waitFor();
+    await page.getByText('Not available for your role').first().waitFor();
     await see(visitor, `${look}-needs`, found);
     await page.goto('/notifications');
     await page.getByRole('heading', { level: 1 }).waitFor();

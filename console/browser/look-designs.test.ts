@@ -27,7 +27,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.getByRole('button', { name: 'Create the project' }).waitFor();
     await see(visitor, `${look}-project-new`, found);
     await page.goto(`/projects/${empty}/design`);
-    await page.getByText('Nothing is designed yet').waitFor();
+    await page.getByText('The design is empty').waitFor();
     await see(visitor, `${look}-design-empty`, found);
 
     await page.goto(`/projects/${project}/design`);
@@ -57,7 +57,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await see(visitor, `${look}-design-json`, found);
     await page.getByRole('button', { name: 'JSON', exact: true }).first().click();
     await page.getByRole('button', { name: 'Try it out' }).click();
-    await page.getByLabel('As if of the device').selectOption({ label: 'Cold room A1' });
+    await page.getByLabel('Run as device').selectOption({ label: 'Cold room A1' });
     await page.getByLabel('Recorded event').locator('option').nth(1).waitFor({ state: 'attached' });
     await page.getByLabel('Recorded event').selectOption({ index: 1 });
     await page.getByRole('button', { name: 'Run' }).click();

@@ -73,8 +73,8 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByLabel('How long').waitFor();
         await shot('filter');
         await page.keyboard.press('Escape');
-        await page.getByRole('button', { name: 'Kept filters' }).click();
-        await page.getByLabel('Keep what is filtered now as').waitFor();
+        await page.getByRole('button', { name: 'Saved filters' }).click();
+        await page.getByLabel('Save the active filters as').waitFor();
         await shot('kept');
         await page.keyboard.press('Escape');
         await page.getByRole('button', { name: 'Columns' }).click();
@@ -173,13 +173,13 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await shot('integration-platforms');
         await page.goto('/integrations/new?kind=sigfox');
         await page.getByLabel('Project', { exact: true }).selectOption({ label: 'Doors' });
-        await page.getByText('has no element that hears').waitFor();
+        await page.getByText('has no element that receives').waitFor();
         await shot('integration-project');
-        await page.getByRole('button', { name: 'Make the key' }).click();
+        await page.getByRole('button', { name: 'Create the key' }).click();
         await page.getByText('As soon as the platform posts').waitFor();
         await page.getByText('Try it from a terminal').click();
         await shot('integration-setup');
-        await page.getByRole('button', { name: 'Send a sample from here' }).click();
+        await page.getByRole('button', { name: 'Send a sample message' }).click();
         await page.getByText('The server took the sample, and says:').scrollIntoViewIfNeeded();
         await shot('integration-problem');
       }),

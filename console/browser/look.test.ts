@@ -61,8 +61,8 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
       'settings-empty': [`/devices/${quiet.id}/settings`, 'No settings'],
       'device-gone': ['/devices/none', 'It was deleted'],
       notifications: ['/notifications', 'Maintenance'],
-      'nothing-found': ['/devices?q=zzz', 'No device fits'],
-      'no-page': ['/nowhere', 'The address is mistyped'],
+      'nothing-found': ['/devices?q=zzz', 'No device matches'],
+      'no-page': ['/nowhere', 'The address may be mistyped'],
     };
     for (const [name, [path, ready]] of Object.entries(pages)) {
       await page.goto(path);

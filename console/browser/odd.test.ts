@@ -75,7 +75,7 @@ describe('a device', () => {
   it('whose address is broken is missing, as any other that is not there', async () => {
     const { page } = visitor;
     await visitor.open('/devices/%E0%A4%A');
-    await page.getByRole('heading', { name: 'No such device' }).first().waitFor();
+    await page.getByRole('heading', { name: 'Device not found' }).first().waitFor();
   });
 });
 
@@ -164,7 +164,7 @@ describe('a design', () => {
     await fleet.event(device.token, { bytes: '/84=' }, 'uplink');
     await visitor.open(`/projects/${warning}/design`);
     await page.getByRole('button', { name: 'Try it out' }).click();
-    await page.getByLabel('As if of the device').selectOption({ label: 'Battery' });
+    await page.getByLabel('Run as device').selectOption({ label: 'Battery' });
     const recorded = page.getByLabel('Recorded event');
     await recorded.locator('option').nth(1).waitFor({ state: 'attached' });
     await recorded.selectOption({ index: 1 });
@@ -186,7 +186,7 @@ describe('pages', () => {
     const { page } = visitor;
     await page.route('**/v2/devices?*', (route) => route.fulfill({ status: 500, json: {} }));
     await visitor.open('/devices');
-    await page.getByText('The server has failed at this.').waitFor();
+    await page.getByText('The server could not do this because of an internal error.').waitFor();
     expect(await page.locator('main .card').count()).toBe(0);
   });
 

@@ -16,8 +16,8 @@ describe('where addresses must be confirmed first', () => {
     await page.getByLabel('E-mail').fill('nora at example.com');
     await page.getByLabel('Password', { exact: true }).fill('north');
     await page.getByRole('button', { name: 'Create the account' }).click();
-    await page.getByText('This is no e-mail address.').waitFor();
-    expect(await page.getByText('This is needed.').count()).toBe(3);
+    await page.getByText('This is not a valid e-mail address.').waitFor();
+    expect(await page.getByText('This is required.').count()).toBe(3);
     await page.getByText('At least 6 characters.').waitFor();
     expect(await focused()).toBe(await page.getByLabel('First name').getAttribute('id'));
     await page.getByLabel('First name').fill('Nora');
@@ -25,11 +25,11 @@ describe('where addresses must be confirmed first', () => {
     await page.getByLabel('E-mail').fill('nora@example.com');
     await page.getByLabel('Username').fill('nora');
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
-    expect(await page.getByText('This is needed.').count()).toBe(0);
+    expect(await page.getByText('This is required.').count()).toBe(0);
     await page.getByRole('button', { name: 'Create the account' }).click();
     await page.getByText('We have sent a link to nora@example.com').waitFor();
     await page.getByRole('button', { name: 'Send the link again' }).click();
-    await page.getByText('a link is on its way to it').waitFor();
+    await page.getByText('a link was sent to it').waitFor();
     await expect.poll(async () => (await links()).length).toBe(2);
   });
 
@@ -41,10 +41,10 @@ describe('where addresses must be confirmed first', () => {
     await page.getByLabel('Username or e-mail').fill('nora');
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByText('its e-mail address may have to be confirmed first').waitFor();
+    await page.getByText('You may have to confirm its e-mail address first').waitFor();
     const before = await links();
     await page.getByRole('button', { name: 'Send the link again' }).click();
-    await page.getByText('a link is on its way to it').waitFor();
+    await page.getByText('a link was sent to it').waitFor();
     await expect.poll(async () => (await links()).length).toBeGreaterThan(before.length);
     const fresh = (await links()).filter((link) => !before.includes(link));
     await page.goto(fresh[0] ?? '');
@@ -59,7 +59,7 @@ describe('where addresses must be confirmed first', () => {
     await page.goto('/forgot');
     await page.getByLabel('Username or e-mail').fill('nobody');
     await page.getByRole('button', { name: 'Send the link' }).click();
-    await page.getByText('If there is such an account, a link is on its way').waitFor();
+    await page.getByText('If the account exists, a link was sent').waitFor();
   });
 
   it('an account that could not be signed in for another reason is not said to wait for a link', async () => {
@@ -73,7 +73,7 @@ describe('where addresses must be confirmed first', () => {
     await page.getByLabel('Username').fill('frei');
     await page.getByLabel('Password', { exact: true }).fill(PASSWORD);
     await page.getByRole('button', { name: 'Create the account' }).click();
-    await page.getByText('The account is made, but you could not be signed in.').waitFor();
+    await page.getByText('Your account was created, but signing in failed.').waitFor();
     await page.getByText('The server is busy').waitFor();
     expect(await page.getByText('We have sent a link').count()).toBe(0);
   });

@@ -41,7 +41,7 @@ describe.each(ROLES)('a user with the role %s', (role) => {
     ];
     for (const [path, needed, heading] of pages) {
       await page.goto(path);
-      const name = reaches(needed) ? heading : 'Not for your role';
+      const name = reaches(needed) ? heading : 'Not available for your role';
       await page.getByRole('heading', { level: 1, name, exact: true }).waitFor();
       if (!reaches(needed)) await page.getByText('Ask an administrator of your organization').waitFor();
     }
@@ -70,7 +70,7 @@ describe.each(ROLES)('a user with the role %s', (role) => {
     expect(await shows('Delete the user')).toBe(reaches('administrator'));
     await page.goto('/notifications');
     await page.getByRole('heading', { level: 1 }).waitFor();
-    expect(await shows('Tell everybody')).toBe(false);
+    expect(await shows('Notify everyone')).toBe(false);
     await visitor.leave();
     expect([visitor.strays, visitor.faults]).toEqual([[], []]);
   });
@@ -84,7 +84,7 @@ describe('limits of the own organization', () => {
     await page.getByText('The limits are set from an organization above').waitFor();
     await page.getByRole('button', { name: 'Edit' }).click();
     await page.getByLabel('Name', { exact: true }).waitFor();
-    expect(await page.getByLabel('Devices at most').count()).toBe(0);
+    expect(await page.getByLabel('Maximum devices').count()).toBe(0);
     await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'New organization beneath' }).waitFor();

@@ -22,12 +22,12 @@ describe('sign-in', () => {
   it('tells of the first user until somebody has signed in', async () => {
     const { page } = visitor;
     await page.goto('/');
-    await page.getByText('Its first user is admin').waitFor();
+    await page.getByText('Sign in as admin').waitFor();
     await visitor.signIn();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitem', { name: 'Sign out' }).click();
     await page.getByLabel('Username or e-mail').waitFor();
-    expect(await page.getByText('Its first user is admin').count()).toBe(0);
+    expect(await page.getByText('Sign in as admin').count()).toBe(0);
   });
 
   it('with a wrong password says so, and does not say which part is wrong', async () => {
@@ -36,7 +36,7 @@ describe('sign-in', () => {
     await page.getByLabel('Username or e-mail').fill(ADMIN.name);
     await page.getByLabel('Password', { exact: true }).fill('wrong-one');
     await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('alert').getByText('do not belong together').waitFor();
+    await page.getByRole('alert').getByText('Wrong username or password').waitFor();
     expect(await page.getByLabel('Password', { exact: true }).inputValue()).toBe('');
   });
 
@@ -134,7 +134,7 @@ describe('accounts', () => {
     await page.getByLabel('Password', { exact: true }).fill('north-wind-3');
     await page.getByRole('button', { name: 'Create the account' }).click();
     await page.getByRole('heading', { level: 1, name: 'Frei Storage' }).waitFor();
-    await page.getByText('A link is on its way to nora@example.com').waitFor();
+    await page.getByText('A link was sent to nora@example.com').waitFor();
   });
 
   it('that exist already are refused at the field', async () => {
@@ -200,7 +200,7 @@ describe('accounts', () => {
     await page.reload();
     await page.getByLabel('Username or e-mail').fill('late');
     await page.getByRole('button', { name: 'Send the link again' }).click();
-    await page.getByText('a link is on its way').waitFor();
+    await page.getByText('a link was sent to it').waitFor();
   });
 
   /** Asks for a link to set a new password, and finds it. */
@@ -209,7 +209,7 @@ describe('accounts', () => {
     await page.goto('/forgot');
     await page.getByLabel('Username or e-mail').fill(name);
     await page.getByRole('button', { name: 'Send the link' }).click();
-    await page.getByText('a link is on its way').waitFor();
+    await page.getByText('a link was sent to it').waitFor();
     return linkIn(/\/\?resetToken=[\w-]+/, `${name}@example.com`);
   }
 

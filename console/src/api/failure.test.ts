@@ -8,7 +8,7 @@ describe('a failure', () => {
     const failure = await failureOf(new Response(body, { status: 429, headers }));
     expect(failure).toMatchObject({ status: 429, message: 'wrong', retryAfter: 7, requestId: 'r1', mayPass: true });
     expect(failure.faults).toHaveLength(1);
-    expect(failure.fault('name')).toBe('This is needed.');
+    expect(failure.fault('name')).toBe('This is required.');
     expect(failure.fault('other')).toBeUndefined();
   });
 

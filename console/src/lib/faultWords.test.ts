@@ -13,17 +13,17 @@ describe('what the server refuses', () => {
 
   it('is told in the language of the console', () => {
     overwriteGetLocale(() => 'de');
-    expect(faultWords('is required')).toBe('Das wird gebraucht.');
+    expect(faultWords('is required')).toBe('Das ist erforderlich.');
     expect(faultWords('must be 1 to 80 characters long')).toBe('1 bis 80 Zeichen.');
-    expect(faultWords('is already taken')).toBe('Das ist schon vergeben.');
+    expect(faultWords('is already taken')).toBe('Das ist bereits vergeben.');
     // What a setting may not be.
     expect(faultWords('must be at most 40')).toBe('Höchstens 40.');
     expect(faultWords('must be at least -3.5')).toBe('Mindestens -3.5.');
     expect(faultWords('must be a boolean')).toBe('Hier wird wahr oder falsch gebraucht.');
     expect(faultWords('must be {latitude, longitude}, within -90..90 and -180..180 degrees')).toMatch(/^Ein Ort/);
     expect(inputWord('description')).toBe('Beschreibung');
-    expect(refusal('name', 'is required').fault('name')).toBe('Das wird gebraucht.');
-    expect(failureText(refusal('name', 'is required'))).toBe('Name: Das wird gebraucht.');
+    expect(refusal('name', 'is required').fault('name')).toBe('Das ist erforderlich.');
+    expect(failureText(refusal('name', 'is required'))).toBe('Name: Das ist erforderlich.');
   });
 
   it('is a sentence, and what has no words here is marked as the server’s', () => {
@@ -37,7 +37,7 @@ describe('what the server refuses', () => {
     const failure = refusal('query.sortBy', 'must be one of name, createdAt');
     expect(isOfAddress(failure.faults)).toBe(true);
     expect(isOfAddress([...failure.faults, { field: 'name', message: 'is required' }])).toBe(false);
-    expect(failureWords(failure)).toBe('The address of this page asks for something that there is not.');
+    expect(failureWords(failure)).toBe('The address of this page asks for something that does not exist.');
   });
 
   it('of a row within many is told with its field', () => {
