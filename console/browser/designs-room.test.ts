@@ -1,6 +1,6 @@
 import type { Locator } from 'playwright-core';
 import { describe, expect, it } from 'vitest';
-import { designers, node, open, panel } from './canvas';
+import { designers, elements, node, open, panel, save, saved } from './canvas';
 import { fleet, visitor } from './stage';
 
 /** What the canvas, the code and a dry run have of the window. */
@@ -80,13 +80,13 @@ describe('on a small screen', () => {
     const { page } = visitor;
     await page.setViewportSize(SMALL);
     // From the lower left to the upper right, and far apart.
-    const elements = Object.fromEntries(
+    const scattered = Object.fromEntries(
       Array.from({ length: 30 }, (_, step) => [
         `step ${step}`,
         { type: 'storage', position: { x: step * 900, y: (30 - step) * 900 } },
       ]),
     );
-    await open(page, await fleet.project('Diagonal', elements));
+    await open(page, await fleet.project('Diagonal', scattered));
     await expect.poll(() => page.locator('.svelte-flow__node').count()).toBe(30);
     const { x, y, width, height } = await boxOf(page.getByRole('region', { name: 'Canvas' }));
     const inView = (): Promise<number> =>
@@ -99,5 +99,35 @@ describe('on a small screen', () => {
         [x, y, x + width, y + height],
       );
     await expect.poll(inView).toBeGreaterThan(0);
+  });
+});
+
+describe('a design as a file', () => {
+  it('is exported, and imported into another project, where it waits to be saved', async () => {
+    const { page } = visitor;
+    await open(page, await fleet.project('First'));
+    await page.getByRole('button', { name: 'Export or import' }).click();
+    const coming = page.waitForEvent('download');
+    await page.getByRole('menuitem', { name: 'Export as a file' }).click();
+    const file = await coming;
+    expect(file.suggestedFilename()).toBe('First.json');
+    const path = await file.path();
+    const second = await fleet.project('Second', {});
+    await open(page, second);
+    const pick = async (content: string | { name: string; mimeType: string; buffer: Buffer }): Promise<void> => {
+      await page.getByRole('button', { name: 'Export or import' }).click();
+      const asked = page.waitForEvent('filechooser');
+      await page.getByRole('menuitem', { name: 'Import from a file' }).click();
+      await (await asked).setFiles(content);
+    };
+    await pick({ name: 'table.csv', mimeType: 'text/csv', buffer: Buffer.from('a,b') });
+    await page.getByText('table.csv holds no design').waitFor();
+    await pick(path);
+    await node(page, 'warm').waitFor();
+    await page.getByText('Unsaved changes').waitFor();
+    expect(await elements(second)).toEqual({});
+    await save(page).click();
+    await saved(page);
+    expect(Object.keys(await elements(second))).toContain('warm');
   });
 });
