@@ -10,6 +10,7 @@ const TYPES: Record<string, string> = {
   js: 'text/javascript; charset=utf-8',
   json: 'application/json',
   svg: 'image/svg+xml',
+  webmanifest: 'application/manifest+json',
 };
 
 /**

@@ -59,6 +59,18 @@ describe('the program', () => {
     expect(brotli.body.length).toBeLessThan(gzip.body.length);
   });
 
+  it('can be installed: its page leads to a manifest, whose icons are there', async () => {
+    const page = (await ask('/')).body.toString();
+    const [, path = ''] = /<link rel="manifest" href="([^"]+)"/.exec(page) ?? [];
+    const { message, body } = await ask(path);
+    expect(message.headers['content-type']).toBe('application/manifest+json');
+    const manifest = JSON.parse(body.toString()) as { display: string; icons: { src: string; type: string }[] };
+    expect(manifest.display).toBe('standalone');
+    for (const { src, type } of manifest.icons) {
+      expect((await ask(src)).message.headers['content-type'], src).toBe(type);
+    }
+  });
+
   it('keeps refusing what is no part of the console', async () => {
     for (const path of ['/v2', '/v2/nothing', '/health/nothing', '/assets/index-gone.js']) {
       const { message, body } = await ask(path);
