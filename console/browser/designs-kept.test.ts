@@ -139,7 +139,7 @@ describe('two people on one design', () => {
     await second.getByRole('radio', { name: /Overwrite with mine/ }).check();
     const overwrite = second.getByRole('button', { name: 'Overwrite with mine' });
     expect(await overwrite.isDisabled()).toBe(true);
-    await second.getByRole('checkbox', { name: /I have seen/ }).check();
+    await second.getByRole('checkbox', { name: /I have reviewed/ }).check();
     await overwrite.click();
     await saved(second);
     expect(Object.keys(await elements(project)).sort()).toEqual(['every', 'values', 'warm']);

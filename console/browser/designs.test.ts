@@ -188,7 +188,7 @@ describe('a design', () => {
     await fault.getByText(/temperature/).waitFor();
     await node(page, 'warm').getByRole('img').waitFor();
     await save(page).click();
-    await page.getByText('The server does not take this design').waitFor();
+    await page.getByText('The server refused this design').waitFor();
     expect((await elements(project)).warm?.properties?.expression).toBe('true');
     await page.getByRole('button', { name: 'Show the faults' }).click();
     await panel(page).getByRole('button', { name: /warm/ }).click();
