@@ -12,7 +12,7 @@ const SHOWN_WITHIN_MS = 100;
 stage(async () => {
   const project = await fleet.project('Cold rooms');
   await fleet.device('North', project, { meta: { latitude: 53.5, longitude: 9.9 } });
-  await fleet.device('South', project, { meta: { latitude: 53.6, longitude: 9.9 } });
+  await fleet.device('South', project, { meta: { latitude: 48.1, longitude: 11.6 } });
 });
 withVisitor((of, url) => Visitor.comeFirst(of, url));
 
