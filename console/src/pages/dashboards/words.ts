@@ -27,3 +27,18 @@ export function widgetTitle({ title, type, settings }: Pick<Widget, 'title' | 't
   const [key] = settings.keys ?? [];
   return key ? `${key.deviceName}: ${key.path || key.elementName}` : typeWord(type);
 }
+
+/** The titles of widgets by their id. Those that are called the same are told apart by a number, for who hears them. */
+export function distinctTitles(
+  widgets: readonly Pick<Widget, 'id' | 'title' | 'type' | 'settings'>[],
+): Map<string, string> {
+  const taken = new Map<string, number>();
+  return new Map(
+    widgets.map((widget) => {
+      const title = widgetTitle(widget);
+      const count = (taken.get(title) ?? 0) + 1;
+      taken.set(title, count);
+      return [widget.id, count === 1 ? title : `${title} (${count})`];
+    }),
+  );
+}
