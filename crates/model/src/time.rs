@@ -1,14 +1,16 @@
-//! Moments: RFC 3339, UTC, milliseconds (contract: Conventions), and the clock that tells them.
+//! Moments: RFC 3339, UTC, milliseconds (contract: Conventions), and the clock that tells them and waits.
 //!
 //! Ours reads and writes them, not a library: what is accepted (a date alone, a comma, a 60th second) and the 24 characters that
 //! are written without allocating would each need as much code around one.
 
+mod clock;
+
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+pub use clock::{Clock, Late, ManualTime};
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
 /// 9999-12-31T23:59:59.999Z, the last moment RFC 3339 can write.
@@ -174,41 +176,6 @@ fn days_of_month(year: i64, month: i64) -> i64 {
         2 => 28,
         4 | 6 | 9 | 11 => 30,
         _ => 31,
-    }
-}
-
-/// Tells the time. It enters by the door, so that a test may set it.
-#[derive(Clone, Debug)]
-pub enum Clock {
-    /// The machine's clock.
-    System,
-    /// A clock that a test moves: milliseconds since the epoch.
-    Manual(Arc<AtomicI64>),
-}
-
-impl Clock {
-    /// A clock that stands at `start` until it is moved.
-    pub fn manual(start: Timestamp) -> Self {
-        Self::Manual(Arc::new(AtomicI64::new(start.millis())))
-    }
-
-    /// The present moment.
-    #[allow(clippy::disallowed_methods, reason = "the one place where the machine's clock is read")]
-    pub fn now(&self) -> Timestamp {
-        match self {
-            Self::System => {
-                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-                Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
-            }
-            Self::Manual(millis) => Timestamp::from_millis(millis.load(Ordering::Relaxed)),
-        }
-    }
-
-    /// Moves a manual clock; the machine's clock stays as it is.
-    pub fn advance_seconds(&self, seconds: i64) {
-        if let Self::Manual(millis) = self {
-            millis.fetch_add(seconds * 1000, Ordering::Relaxed);
-        }
     }
 }
 

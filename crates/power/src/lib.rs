@@ -7,6 +7,7 @@
 mod chance;
 mod disk;
 mod journal;
+mod settled;
 
 use std::fs::File;
 use std::io;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 pub use chance::Chance;
 pub use disk::{Disk, Names, Outage};
+pub use settled::{PATIENCE, becomes, settled, within_patience};
 
 /// The library that is loaded into the program.
 const LIBRARY: &str = env!("LAYER");
