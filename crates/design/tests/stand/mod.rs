@@ -2,17 +2,26 @@
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each program uses a part of this, and fails where it fails")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use isobar_design::{DeviceView, EventView};
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 pub fn raw(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
+}
+
+/// What this thread has taken, whoever else wants a processor.
+pub fn processor_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// When events were received.
