@@ -127,7 +127,7 @@ describe('organizations', () => {
     await visitor.open(`/organizations/${doomed}`);
     await page.getByRole('button', { name: 'More actions' }).click();
     await page.getByRole('menuitem', { name: 'Delete the organization' }).click();
-    await page.getByText('Doomed cannot go yet').waitFor();
+    await page.getByText('Doomed cannot be deleted yet').waitFor();
     await page.getByRole('dialog').getByRole('link', { name: 'One user' }).click();
     await page.getByRole('link', { name: 'Kim dora' }).waitFor();
     await fleet.call('DELETE', `/users/${user}`);
