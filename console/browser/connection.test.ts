@@ -174,7 +174,7 @@ describe('too many requests', () => {
     await page.getByRole('link', { name: 'Organizations' }).click();
     await page.getByRole('link', { name: 'Root' }).click();
     await page.getByText('Too many requests in a short time').waitFor();
-    await page.getByText(/tried again by itself in \d s/).waitFor();
+    await page.getByText(/Trying again in \d s/).waitFor();
     expect(await page.getByRole('button', { name: 'Try again' }).isDisabled()).toBe(true);
     await page.clock.setFixedTime(Date.now() + RETRY_AFTER_S * 1_000);
     await page.getByRole('heading', { level: 1, name: 'Root' }).waitFor();

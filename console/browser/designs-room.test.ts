@@ -5,7 +5,7 @@ import { fleet, visitor } from './stage';
 
 /** What the canvas, the code and a dry run have of the window. */
 const SMALL = { width: 1366, height: 768 };
-const CODE = 'export default (input) => ({ first: input.bytes[0] });';
+const CODE = 'function decodeUplink(input) { return { data: { first: input.bytes[0] } }; }';
 
 designers();
 
@@ -39,7 +39,7 @@ describe('on a small screen', () => {
     await node(page, 'decode').click();
     const editor = panel(page).getByRole('textbox', { name: /^Code/ });
     await editor.waitFor();
-    const before = await boxOf(panel(page).locator('dialog'));
+    const before = await boxOf(panel(page).locator('.code'));
     await panel(page).getByRole('button', { name: 'Enlarge the editor' }).click();
     const large = page.getByRole('dialog', { name: /^Code/ });
     const { width, height } = await boxOf(large);
@@ -49,7 +49,7 @@ describe('on a small screen', () => {
     await page.keyboard.insertText('// mine\n');
     await page.keyboard.press('Escape');
     await large.waitFor({ state: 'detached' });
-    expect(await boxOf(panel(page).locator('dialog'))).toMatchObject({ x: before.x, width: before.width });
+    expect(await boxOf(panel(page).locator('.code'))).toMatchObject({ x: before.x, width: before.width });
     await editor.getByText('// mine').waitFor();
     // What was typed there is taken back here.
     await editor.press('Control+z');

@@ -187,7 +187,7 @@ describe('a device', () => {
     }
     await page.getByRole('button', { name: 'Remove all' }).click();
     await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
-    await page.getByText('Nothing waits').waitFor();
+    await page.getByText('The queue is empty').waitFor();
   });
 
   it('has settings, each changed by itself and set back', async () => {

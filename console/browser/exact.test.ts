@@ -44,9 +44,9 @@ describe('numbers', () => {
     const values = page.getByRole('region', { name: 'Last values' });
     await values.getByText(ENERGY, { exact: true }).waitFor();
     await values.getByText('1.0', { exact: true }).waitFor();
-    const about = page.getByRole('region', { name: 'About this device' });
-    await about.getByText(SERIAL, { exact: true }).waitFor();
-    await about.getByText('1.0', { exact: true }).waitFor();
+    const labels = page.getByRole('region', { name: 'Labels' });
+    await labels.getByText(SERIAL, { exact: true }).waitFor();
+    await labels.getByText('1.0', { exact: true }).waitFor();
     const event = page.locator('[data-event]').first();
     expect(await event.locator('summary').first().innerText()).toContain(READING);
     await event.locator('summary').first().click();

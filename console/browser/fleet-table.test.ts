@@ -271,7 +271,7 @@ describe('many devices at once', () => {
         page.waitForEvent('download'),
         page.getByRole('button', { name: 'CSV' }).click(),
       ]);
-      return (await readFile(await file.path(), 'utf8')).trim().split(/\r?\n/);
+      return (await readFile(await file.path(), 'utf8')).trimEnd().split(/\r?\n/);
     };
     await page.getByRole('checkbox', { name: 'Select all that are found' }).check();
     const all = await saved();
@@ -340,7 +340,7 @@ describe('the limit of requests', () => {
       const dialog = page.getByRole('dialog', { name: 'Delete 400 devices' });
       await dialog.getByLabel(/Type 400/).fill('400');
       await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
-      await dialog.getByText(/Too many requests for this minute\. It goes on by itself in \d+ s\./).waitFor();
+      await dialog.getByText(/Request limit reached\. It continues by itself in \d+ s\./).waitFor();
       await dialog.getByRole('button', { name: 'Stop' }).click();
       await dialog.getByText(/Stopped: \d+ of 400 are done\./).waitFor();
       await dialog.getByRole('button', { name: 'Continue' }).waitFor();

@@ -69,7 +69,9 @@ describe('labels of a device', () => {
 
   it('stay as they are when a place is set on the map', async () => {
     const { page } = visitor;
-    const { id } = await fleet.device('Placed', project);
+    // One whose design has no setting for places.
+    const plain = await fleet.project('Plain', { reading: { type: 'deviceEvent' } });
+    const { id } = await fleet.device('Placed', plain);
     await fleet.text('PATCH', `/devices/${id}/meta`, `{"serial":${SERIAL},"latitude":1.0,"longitude":2.00}`);
     await visitor.open(`/devices/${id}`);
     const card = page.getByRole('region', { name: 'Place', exact: true });

@@ -50,11 +50,11 @@ describe('the list of devices', () => {
   it('names the organization that is looked at in its address, for others too', async () => {
     const { page } = visitor;
     await visitor.open(`/devices?organization=${site}`);
-    await page.getByText('1 device', { exact: true }).waitFor();
+    await page.getByText('One device', { exact: true }).waitFor();
     await page.getByRole('link', { name: 'Kühlraum' }).waitFor();
     await page.goto('/devices');
     await expect.poll(() => new URL(page.url()).searchParams.get('organization')).toBe(site);
-    await page.getByText('1 device', { exact: true }).waitFor();
+    await page.getByText('One device', { exact: true }).waitFor();
   });
 
   it('is exported without a selection, as spreadsheets read it', async () => {

@@ -64,7 +64,7 @@ describe('one that burns among many that are silent', () => {
   it('is told apart from those that were never heard, to which their number leads', async () => {
     const { page } = visitor;
     await visitor.open('/');
-    await page.getByRole('region', { name: 'Activity' }).getByRole('link', { name: 'Never heard of' }).click();
+    await page.getByRole('region', { name: 'Activity' }).getByRole('link', { name: 'Never active' }).click();
     await page.getByRole('link', { name: 'Never heard' }).waitFor();
   });
 });
