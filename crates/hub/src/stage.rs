@@ -18,7 +18,8 @@ use isobar_outlets::mail::Mailer;
 use isobar_store::registry::{DeliveryKind, Registry};
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use sea_orm::{ConnectionTrait as _, Database, DatabaseConnection};
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqlitePool;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -166,19 +167,19 @@ impl Stage {
     }
 
     /// The registry's file, for whoever wants to spoil it.
-    pub async fn sql(&self) -> DatabaseConnection {
-        Database::connect(registry_of(&self.folder)).await.unwrap()
+    pub async fn sql(&self) -> SqlitePool {
+        SqlitePool::connect(&registry_of(&self.folder)).await.unwrap()
     }
 
     /// No `event` of this table is taken by the registry from here on.
     pub async fn refuses(&self, event: &str, table: &str) {
         let trigger = format!("CREATE TRIGGER no BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END");
-        self.sql().await.execute_unprepared(&trigger).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(trigger)).execute(&self.sql().await).await.unwrap();
     }
 
     /// It is again.
     pub async fn takes_again(&self) {
-        self.sql().await.execute_unprepared("DROP TRIGGER no").await.unwrap();
+        sqlx::raw_sql("DROP TRIGGER no").execute(&self.sql().await).await.unwrap();
     }
 
     /// Ends the hub; the stores stay open.

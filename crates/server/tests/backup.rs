@@ -16,7 +16,6 @@ use program_support::house::BOUND;
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, failure, isobar, text};
 use reqwest::Method;
-use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -303,9 +302,9 @@ async fn damage_is_found_and_named() {
         "DELETE FROM devices",
         "UPDATE sqlite_sequence SET seq = 0",
     ] {
-        registry.execute_unprepared(spoil).await.unwrap();
+        sqlx::raw_sql(spoil).execute(&registry).await.unwrap();
     }
-    registry.close().await.unwrap();
+    registry.close().await;
     let found = command("check", None, &restored);
     assert_eq!(found.status.code(), Some(1));
     let told = text(&found.stdout);

@@ -12,16 +12,16 @@ use program_support::house::BOUND;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
 use program_support::{Serving, isobar, registry, serve, text};
 use reqwest::Method;
-use sea_orm::ConnectionTrait as _;
 use serde_json::json;
+use sqlx::AssertSqlSafe;
 
 /// A bound for a stop, whatever waits. What is being written waits as long as SQLite does for a lock.
 const STOP_TIME: Duration = Duration::from_secs(10);
 
 async fn in_registry(data: &Path, statement: &str) {
     let registry = registry(data).await;
-    registry.execute_unprepared(statement).await.unwrap();
-    registry.close().await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(statement)).execute(&registry).await.unwrap();
+    registry.close().await;
 }
 
 async fn until(api: &Api, metric: &str, value: f64) {
@@ -83,14 +83,14 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
     let api = Api::of(&serving).await;
     let devices = api.found(&everything(), 20).await;
     let other = registry(data).await;
-    other.execute_unprepared("BEGIN IMMEDIATE").await.unwrap();
+    sqlx::raw_sql("BEGIN IMMEDIATE").execute(&other).await.unwrap();
     for device in &devices {
         api.post(device, "reading", &json!({"n": 2})).await.created();
     }
     // The lock is held until it has ended.
     assert_eq!(serving.stops_within(STOP_TIME), Some(0));
-    other.execute_unprepared("ROLLBACK").await.unwrap();
-    other.close().await.unwrap();
+    sqlx::raw_sql("ROLLBACK").execute(&other).await.unwrap();
+    other.close().await;
     let serving = Serving::on(data, &ENVIRONMENT);
     let api = api.at(&serving);
     for device in &devices {

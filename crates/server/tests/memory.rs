@@ -11,7 +11,6 @@ use std::path::Path;
 use program_support::site::{Api, ENVIRONMENT};
 use program_support::{Serving, registry};
 use reqwest::Method;
-use sea_orm::ConnectionTrait as _;
 use serde_json::{Value, json};
 
 /// Items of each list: as many as a page can have.
@@ -73,8 +72,8 @@ async fn users(folder: &Path) {
         'user' || n || '@example.com', role, first_name, last_name, \
         printf('%.*c', 2000, 'c'), job_title, preferences, '', created_at, updated_at \
         FROM numbers JOIN users ON username = 'admin'";
-    registry.execute_unprepared(insert).await.unwrap();
-    registry.close().await.unwrap();
+    sqlx::raw_sql(insert).execute(&registry).await.unwrap();
+    registry.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,8 @@ use std::process::Output;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
 use program_support::{Serving, isobar, text};
 use reqwest::Method;
-use sea_orm::{ConnectionTrait as _, Database, Statement};
 use serde_json::{Value, json};
-use support::OwnDatabase;
+use support::{OwnDatabase, Raw};
 
 const REGISTRY: &str = "ISOBAR_STORES__REGISTRY";
 
@@ -48,10 +47,9 @@ impl Platform {
             let layer = isobar_pages::prepare(Path::new(file), isobar_pages::Open::ToUse).unwrap().unwrap();
             format!("?vfs={layer}")
         });
-        let database = Database::connect(format!("{}{layer}", self.registry)).await.unwrap();
-        let query = Statement::from_string(database.get_database_backend(), "SELECT max(key) AS newest FROM devices");
-        let newest = database.query_one_raw(query).await.unwrap().unwrap().try_get_by("newest").unwrap();
-        database.close().await.unwrap();
+        let database = Raw::open(&format!("{}{layer}", self.registry)).await;
+        let newest = database.number("SELECT max(key) FROM devices").await;
+        database.close().await;
         newest
     }
 }

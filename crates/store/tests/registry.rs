@@ -12,8 +12,7 @@ mod support;
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::{self as suite, given};
-use sea_orm::{ConnectionTrait, Database};
-use support::{OwnDatabase, Pooler};
+use support::{OwnDatabase, Pooler, Raw};
 
 macro_rules! on_sqlite {
     ($($scene:ident)*) => {
@@ -73,9 +72,9 @@ async fn is_kept_when_reopened(address: &str) {
 
 async fn refuses_a_newer_schema(address: &str) {
     Registry::open(address).await.unwrap().close().await.unwrap();
-    let raw = Database::connect(through_the_layer(address)).await.unwrap();
-    raw.execute_unprepared("INSERT INTO schema_version (version) VALUES (1000)").await.unwrap();
-    raw.close().await.unwrap();
+    let raw = Raw::open(&through_the_layer(address)).await;
+    raw.run("INSERT INTO schema_version (version) VALUES (1000)").await.unwrap();
+    raw.close().await;
     match Registry::open(address).await {
         Err(StoreError::Damaged(why)) => assert!(why.contains("version 1000"), "{why}"),
         other => panic!("{other:?}"),
@@ -87,7 +86,7 @@ async fn shows_damage_as_damage(address: &str) {
     let home = given::organization(&registry, None, "Home").await;
     let project = given::project(&registry, home.id, "p").await.id;
     let device = given::device(&registry, home.id, project, "d").await.reference();
-    let raw = Database::connect(through_the_layer(address)).await.unwrap();
+    let raw = Raw::open(&through_the_layer(address)).await;
     for damage in [
         "UPDATE devices SET status = 77",
         "UPDATE devices SET status = 0, protocols = '{'",
@@ -95,11 +94,11 @@ async fn shows_damage_as_damage(address: &str) {
         "UPDATE devices SET street_address = NULL, created_by = 'nobody'",
         "UPDATE devices SET created_by = NULL; UPDATE organizations SET lineage = '/x/'",
     ] {
-        raw.execute_unprepared(damage).await.unwrap();
+        raw.run(damage).await.unwrap();
         let fetched = registry.device_fetch(&given::sees(device)).await;
         assert!(matches!(fetched, Err(StoreError::Damaged(_))), "{damage}: {fetched:?}");
     }
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
 }
 
@@ -119,13 +118,13 @@ async fn numbers_come_once_though_the_registry_goes_back(address: &str) {
     let home = given::organization(&registry, None, "Home").await;
     let project = given::project(&registry, home.id, "p").await.id;
     let first = given::device(&registry, home.id, project, "first").await.key;
-    let raw = Database::connect(through_the_layer(address)).await.unwrap();
+    let raw = Raw::open(&through_the_layer(address)).await;
     let back = match address.starts_with("sqlite:") {
         true => "DELETE FROM devices; UPDATE sqlite_sequence SET seq = 0",
         false => "DELETE FROM devices; ALTER TABLE devices ALTER COLUMN key RESTART WITH 1",
     };
-    raw.execute_unprepared(back).await.unwrap();
-    raw.close().await.unwrap();
+    raw.run(back).await.unwrap();
+    raw.close().await;
     let again = registry.device_create(&given::may(home.id), given::new_device(project, "again"), given::at(0)).await;
     match again {
         Err(StoreError::Damaged(why)) => assert!(why.contains("device number 1 a second time"), "{why}"),

@@ -14,7 +14,8 @@ use isobar_model::ids::DeviceRef;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Registry, companions};
 use isobar_store::suite::registry::given;
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, DatabaseConnection, DbErr, Statement};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _};
 
 /// Bits that are flipped, one in each round.
 const ROUNDS: u64 = 60;
@@ -38,18 +39,16 @@ fn address(file: &Path) -> String {
 }
 
 /// A connection beside the registry's.
-async fn beside(file: &Path) -> DatabaseConnection {
-    let mut options = ConnectOptions::new(format!("{}?vfs={}", address(file), isobar_pages::VFS));
-    options.max_connections(1).sqlx_logging(false);
-    Database::connect(options).await.unwrap()
+async fn beside(file: &Path) -> SqlitePool {
+    let options = SqliteConnectOptions::new().filename(file).vfs(isobar_pages::VFS).disable_statement_logging();
+    SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }
 
-async fn texts(raw: &DatabaseConnection, question: String) -> Result<Vec<String>, DbErr> {
-    let rows = raw.query_all_raw(Statement::from_string(raw.get_database_backend(), question)).await?;
-    rows.iter().map(|row| row.try_get_by_index(0)).collect()
+async fn texts(raw: &SqlitePool, question: String) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar(AssertSqlSafe(question)).fetch_all(raw).await
 }
 
-async fn tables(raw: &DatabaseConnection) -> Result<Vec<(String, Vec<(String, String)>)>, DbErr> {
+async fn tables(raw: &SqlitePool) -> Result<Vec<(String, Vec<(String, String)>)>, sqlx::Error> {
     let mut found = Vec::new();
     let names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name";
     for table in texts(raw, names.to_owned()).await? {
@@ -62,8 +61,8 @@ async fn tables(raw: &DatabaseConnection) -> Result<Vec<(String, Vec<(String, St
 }
 
 /// Rows in every table, whether they mean anything or not.
-async fn fill(raw: &DatabaseConnection) {
-    raw.execute_unprepared("PRAGMA foreign_keys = OFF").await.unwrap();
+async fn fill(raw: &SqlitePool) {
+    sqlx::raw_sql("PRAGMA foreign_keys = OFF").execute(raw).await.unwrap();
     for (table, columns) in tables(raw).await.unwrap() {
         if table == "schema_version" {
             continue;
@@ -81,12 +80,12 @@ async fn fill(raw: &DatabaseConnection) {
             names.join(", "),
             values.join(", ")
         );
-        raw.execute_unprepared(&insert).await.unwrap();
+        sqlx::raw_sql(AssertSqlSafe(insert)).execute(raw).await.unwrap();
     }
 }
 
 /// Every value of every row.
-async fn everything(raw: &DatabaseConnection) -> Result<Vec<String>, DbErr> {
+async fn everything(raw: &SqlitePool) -> Result<Vec<String>, sqlx::Error> {
     let mut rows = Vec::new();
     for (table, columns) in tables(raw).await? {
         let quoted: Vec<String> = columns.iter().map(|(name, _)| format!("quote({name})")).collect();
@@ -115,7 +114,7 @@ impl Killed {
         let mut devices = Vec::new();
         for number in 0..30 {
             if number == 15 {
-                raw.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+                sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&raw).await.unwrap();
             }
             let device = given::device(&registry, home.id, project, &format!("device {number}")).await;
             devices.push(device.reference());
@@ -126,7 +125,7 @@ impl Killed {
         for (from, to) in companions(&open).zip(companions(&file)).filter(|(from, _)| from.exists()) {
             fs::copy(from, to).unwrap();
         }
-        raw.close().await.unwrap();
+        raw.close().await;
         registry.close().await.unwrap();
         Self { file, truth, devices }
     }
@@ -167,7 +166,7 @@ impl Killed {
         }
         let checked = registry.check().await;
         assert!(!named || checked.as_ref().is_ok_and(|faults| !faults.is_empty()) || checked.is_err(), "{flipped}");
-        raw.close().await.unwrap();
+        raw.close().await;
         registry.close().await.unwrap();
         named
     }
@@ -202,7 +201,7 @@ async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
     let mut kept = Vec::new();
     for number in 0..20 {
         if number == 19 {
-            raw.execute_unprepared("PRAGMA wal_checkpoint(TRUNCATE)").await.unwrap();
+            sqlx::raw_sql("PRAGMA wal_checkpoint(TRUNCATE)").execute(&raw).await.unwrap();
         }
         kept.push(given::organization(&registry, None, &format!("organization {number}")).await);
     }
@@ -216,7 +215,7 @@ async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
     };
     flip();
     // As SQLite does by itself after so many pages, and tells nobody what came of it.
-    let checkpoint = raw.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)").await;
+    let checkpoint = sqlx::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&raw).await;
     assert!(checkpoint.is_err(), "{checkpoint:?}");
     for name in ["late", "later"] {
         let made = registry.organization_create(&given::may(None), given::new_organization(name), given::at(0)).await;
@@ -225,7 +224,7 @@ async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
     }
     let named = registry.check().await.unwrap();
     assert!(named.iter().any(|fault| fault.contains("does not fit to its checksum")), "{named:?}");
-    raw.close().await.unwrap();
+    raw.close().await;
     let _ = registry.close().await;
     let refused = Registry::open(&address(&file)).await;
     match refused {

@@ -18,30 +18,29 @@ use isobar_model::page::ListRequest;
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given::{self, may, sees};
-use sea_orm::{ConnectionTrait, Database, DatabaseConnection, DbBackend};
-use support::OwnDatabase;
+use support::{OwnDatabase, Raw};
 
 /// Between two cuts of all connections, at least.
 const CUT_EVERY: Duration = Duration::from_millis(15);
 
 /// A connection beside the registry's own: it sees what is committed, and nothing else.
-async fn beside(address: &str) -> DatabaseConnection {
+async fn beside(address: &str) -> Raw {
     // What it writes has checksums too.
     let address = match address.starts_with("sqlite:") {
         true => format!("{address}?vfs={}", isobar_pages::VFS),
         false => address.to_owned(),
     };
-    Database::connect(address).await.unwrap()
+    Raw::open(&address).await
 }
 
-async fn tell(raw: &DatabaseConnection, sqlite: &str, postgres: &str) {
-    let text = if raw.get_database_backend() == DbBackend::Postgres { postgres } else { sqlite };
-    raw.execute_unprepared(text).await.unwrap();
+async fn tell(raw: &Raw, sqlite: &str, postgres: &str) {
+    let text = if matches!(raw, Raw::Postgres(_)) { postgres } else { sqlite };
+    raw.run(text).await.unwrap();
 }
 
 /// From here on the database fails whatever adds an organization called `full` as a full disk does: SQLite ends the whole
 /// transaction by itself. One called `late` fails at the commit.
-async fn fails_some_writes(raw: &DatabaseConnection) {
+async fn fails_some_writes(raw: &Raw) {
     tell(
         raw,
         "CREATE TRIGGER full BEFORE INSERT ON organizations WHEN NEW.name = 'full' \
@@ -92,7 +91,7 @@ async fn a_failed_write_costs_no_later_one(address: &str) {
         let seen = reader.jwts_revoked(given::at(0)).await.unwrap();
         assert_eq!(seen.len(), round + 1, "an acknowledged change was not kept");
     }
-    raw.close().await.unwrap();
+    raw.close().await;
     reader.close().await.unwrap();
     registry.close().await.unwrap();
 }
@@ -139,8 +138,7 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     let (mut before, mut pause) = (0, CUT_EVERY);
     while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
-        // The look's own connection may be another one of its pool, which is cut too.
-        let _ = raw.execute_unprepared(cut).await;
+        raw.run(cut).await.unwrap();
         tokio::time::sleep(pause).await;
         // However long a connection and a change take here: something is acknowledged between some of the cuts.
         let now = acknowledged.load(Ordering::Relaxed);
@@ -154,7 +152,7 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     }
     assert!(acknowledged.load(Ordering::Relaxed) > 0);
     create(&registry, "kept").await.unwrap();
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
     database.remove().await;
 }
@@ -165,9 +163,7 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     create(&registry, "listed").await.unwrap();
-    let mut options = sea_orm::ConnectOptions::new(&database.address);
-    options.max_connections(1);
-    let raw = Database::connect(options).await.unwrap();
+    let raw = Raw::open(&database.address).await;
     let cut = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity \
                WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let (permit, request) = (given::lists_all(), ListRequest::default());
@@ -178,9 +174,9 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
             let list = list.unwrap_or_else(|error| panic!("round {round}: {error:?}"));
             assert_eq!(list.items.len(), 1);
         }
-        raw.execute_unprepared(cut).await.unwrap();
+        raw.run(cut).await.unwrap();
     }
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
     database.remove().await;
 }
@@ -190,14 +186,12 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
 async fn notices_and_the_tree_have_locks_of_their_own() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
-    let mut options = sea_orm::ConnectOptions::new(&database.address);
-    options.max_connections(1);
-    let raw = Database::connect(options).await.unwrap();
+    let raw = Raw::open(&database.address).await;
     // The one that gives notices for everybody their numbers.
-    raw.execute_unprepared(&format!("SELECT pg_advisory_lock({})", 0x0069_736f_6261_7202_i64)).await.unwrap();
+    raw.run(&format!("SELECT pg_advisory_lock({})", 0x0069_736f_6261_7202_i64)).await.unwrap();
     let made = tokio::time::timeout(Duration::from_secs(20), create(&registry, "kept")).await;
     made.expect("the tree waits for a notice").unwrap();
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
     database.remove().await;
 }

@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use isobar_model::time::Clock;
 use reqwest::Method;
-use sea_orm::{ConnectionTrait as _, DbBackend, Statement};
 use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -209,12 +209,11 @@ async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
     // An interval is a minute at least: its moment is moved, as if that had gone by.
     let registry = registry(street.folder.path()).await;
     let count = async |condition: &str| {
-        let text = format!("SELECT count(*) AS found FROM device_alarms WHERE {condition}");
-        let row = registry.query_one_raw(Statement::from_string(DbBackend::Sqlite, text)).await.unwrap().unwrap();
-        row.try_get::<i64>("", "found").unwrap()
+        let text = format!("SELECT count(*) FROM device_alarms WHERE {condition}");
+        sqlx::query_scalar::<_, i64>(AssertSqlSafe(text)).fetch_one(&registry).await.unwrap()
     };
     let all_elapse = async || {
-        registry.execute_unprepared("UPDATE device_alarms SET due_at = 1").await.unwrap();
+        sqlx::raw_sql("UPDATE device_alarms SET due_at = 1").execute(&registry).await.unwrap();
         while count("due_at = 1").await > 0 {
             sleep(LOOK_EVERY).await;
         }
@@ -224,5 +223,5 @@ async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
     let wait = count(&format!("due_at > {}", Clock::System.now().millis() + WAITS_FOR_CODE)).await;
     assert!((1..=INTERVALS_AT_ONCE).contains(&wait), "{wait} wait for their code");
     street.beside(all_elapse).await;
-    registry.close().await.unwrap();
+    registry.close().await;
 }

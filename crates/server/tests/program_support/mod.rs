@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 /// Between two looks whether a program has ended.
 const ENDED_LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -45,11 +45,11 @@ pub fn serve(folder: &Path, environment: &[(&str, &str)]) -> Command {
 }
 
 /// A connection of the test's own to the registry in a folder, served or not.
-pub async fn registry(folder: &Path) -> DatabaseConnection {
+pub async fn registry(folder: &Path) -> SqlitePool {
     let file = folder.join("registry.db");
     let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
-    let address = format!("sqlite:{}?vfs={layer}", file.display());
-    Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap()
+    let options = SqliteConnectOptions::new().filename(&file).vfs(layer);
+    SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }
 
 /// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.

@@ -9,7 +9,56 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
+use sqlx::{AssertSqlSafe, Row as _};
+
+/// A single connection beside the registry's own, to a file of SQLite or to PostgreSQL. It is made anew if it is lost.
+pub enum Raw {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+impl Raw {
+    /// Connects to an address.
+    pub async fn open(address: &str) -> Self {
+        if address.starts_with("sqlite:") {
+            let options: SqliteConnectOptions = address.parse().expect("an address of SQLite");
+            let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await;
+            return Self::Sqlite(pool.expect("the file can be opened"));
+        }
+        let options: PgConnectOptions = address.parse().expect("an address of PostgreSQL");
+        let pool = PgPoolOptions::new().max_connections(1).connect_with(options).await;
+        Self::Postgres(pool.expect("PostgreSQL can be reached"))
+    }
+
+    /// Runs statements that have no values.
+    pub async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
+        let statements = sqlx::raw_sql(AssertSqlSafe(sql));
+        match self {
+            Self::Sqlite(pool) => statements.execute(pool).await.map(drop),
+            Self::Postgres(pool) => statements.execute(pool).await.map(drop),
+        }
+    }
+
+    /// Asks for one number.
+    pub async fn number(&self, query: &str) -> i64 {
+        let query = AssertSqlSafe(query);
+        let number = match self {
+            Self::Sqlite(pool) => sqlx::query(query).fetch_one(pool).await.and_then(|row| row.try_get(0)),
+            Self::Postgres(pool) => sqlx::query(query).fetch_one(pool).await.and_then(|row| row.try_get(0)),
+        };
+        number.expect("a number")
+    }
+
+    /// Closes it.
+    pub async fn close(self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
 
 /// A server that tests may make databases on.
 struct Server {
@@ -197,27 +246,24 @@ async fn administer(sql: &str) {
 }
 
 /// A single connection to the server.
-struct Administrator(DatabaseConnection);
+struct Administrator(Raw);
 
 impl Administrator {
     async fn new() -> Self {
-        let mut options = ConnectOptions::new(&server().address);
-        options.max_connections(1);
-        Self(Database::connect(options).await.expect("PostgreSQL can be reached"))
+        Self(Raw::open(&server().address).await)
     }
 
     async fn run(&self, sql: &str) {
-        self.0.execute_unprepared(sql).await.expect("the test may make and remove databases");
+        self.0.run(sql).await.expect("the test may make and remove databases");
     }
 
     async fn has(&self, database: &str) -> bool {
-        let query = format!("SELECT 1 AS present FROM pg_database WHERE datname = '{database}'");
-        let found = self.0.query_one_raw(Statement::from_string(DbBackend::Postgres, query)).await;
-        found.expect("the databases can be listed").is_some()
+        let query = format!("SELECT count(*) FROM pg_database WHERE datname = '{database}'");
+        self.0.number(&query).await > 0
     }
 
     async fn close(self) {
-        self.0.close().await.expect("it closes");
+        self.0.close().await;
     }
 }
 

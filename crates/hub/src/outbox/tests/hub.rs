@@ -7,7 +7,7 @@ use isobar_model::device::Device;
 use isobar_model::page::ListRequest;
 use isobar_store::registry::DeliveryKind;
 use isobar_store::telemetry::Commit;
-use sea_orm::ConnectionTrait as _;
+use sqlx::AssertSqlSafe;
 
 use super::super::device_queue::PARKED_AFTER;
 use super::super::*;
@@ -46,7 +46,7 @@ fn label(device: &Device) -> Option<String> {
 }
 
 async fn sql(stage: &Stage, statements: &str) {
-    stage.sql().await.execute_unprepared(statements).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(statements)).execute(&stage.sql().await).await.unwrap();
 }
 
 /// No change of this device is taken by the registry from here on.
@@ -71,9 +71,8 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
     stage.hub.0.delivery.work_off_now().await.unwrap();
     assert_eq!(label(&in_registry(&stage, &device).await).as_deref(), Some("7"));
     let registry = stage.sql().await;
-    let written =
-        registry.query_all_raw(sea_orm::Statement::from_string(sea_orm::DbBackend::Sqlite, "SELECT n FROM seen"));
-    assert_eq!(written.await.unwrap().len(), 1);
+    let written = sqlx::query("SELECT n FROM seen").fetch_all(&registry).await.unwrap();
+    assert_eq!(written.len(), 1);
     let history = stage.hub.setting_history(&stage.admin, device.id, ListRequest::default()).await.unwrap();
     assert_eq!((history.total as usize, stage.waiting(DeliveryKind::Notice).await), (EVENTS - 1, EVENTS));
     assert!(stage.hub.0.env.telemetry().outbox(0, 10).await.unwrap().is_empty());

@@ -13,13 +13,13 @@ use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
-use sea_orm::{ConnectOptions, ConnectionTrait as _, Database, Statement};
 use serde_json::{Value, json};
+use sqlx::{Connection as _, PgConnection};
 use tempfile::TempDir;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
-use super::postgres::OwnDatabase;
+use super::postgres::{OwnDatabase, Raw};
 use super::road::Road;
 use super::{Answer, Person};
 
@@ -184,20 +184,17 @@ impl TestApp {
             Some(database) => (&database.address, "BEGIN; LOCK TABLE devices IN EXCLUSIVE MODE"),
             None => (&file, "BEGIN IMMEDIATE"),
         };
-        let holder = Database::connect(ConnectOptions::new(address).max_connections(1).to_owned()).await.unwrap();
-        holder.execute_unprepared(hold).await.unwrap();
+        let holder = Raw::open(address).await;
+        holder.run(hold).await.unwrap();
         holder
     }
 
     /// Every row of the registry, where that is no file of the data folder.
     pub async fn rows_elsewhere(&self) -> String {
         let Some(database) = &self.database else { return String::new() };
-        let reader = Database::connect(&database.address).await.unwrap();
-        let rows = Statement::from_string(
-            reader.get_database_backend(),
-            "SELECT schema_to_xml('public', true, false, '')::text",
-        );
-        reader.query_one_raw(rows).await.unwrap().unwrap().try_get_by_index(0).unwrap()
+        let mut reader = PgConnection::connect(&database.address).await.unwrap();
+        let rows = "SELECT schema_to_xml('public', true, false, '')::text";
+        sqlx::query_scalar(rows).fetch_one(&mut reader).await.unwrap()
     }
 
     /// What no operation shows, because it is nobody's but the operator's.

@@ -1,6 +1,6 @@
 //! The road between a server and its PostgreSQL, which can be closed: nothing is lost on it, and nothing gets through.
 
-use sea_orm::sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::PgConnectOptions;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;

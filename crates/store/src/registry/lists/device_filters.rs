@@ -15,13 +15,12 @@ use isobar_model::device::{Device, LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_
 use isobar_model::ids::{DeviceId, DeviceKey};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::devices::read_within;
 use super::listings::{DEVICE_FIELDS, DEVICE_LAST_ACTIVE, DeviceListField};
 use super::order::TableAlias;
 use crate::error::Result;
-use crate::registry::sql::{Dialect, Sql};
+use crate::registry::sql::{Connection, Dialect, Sql};
 use crate::telemetry::embedded::FilterTest;
 use crate::telemetry::{Filter, FilterField, Operand, Operator};
 
@@ -135,7 +134,7 @@ pub(super) struct DecidedDevice {
 impl<'s> ReadyFilters<'s> {
     /// Makes a selection ready; devices of that part of the tree of which something waits are read and decided.
     pub(super) async fn of(
-        connection: &impl ConnectionTrait,
+        connection: &impl Connection,
         scope: &Scope,
         selection: &'s DeviceSelection,
     ) -> Result<Self> {
@@ -271,7 +270,7 @@ fn heard(selection: &DeviceSelection) -> [Vec<i64>; 2] {
 
 /// What becomes of the devices of which something waits.
 async fn decided(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     selection: &DeviceSelection,
 ) -> Result<Vec<DecidedDevice>> {

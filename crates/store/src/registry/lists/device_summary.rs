@@ -12,7 +12,6 @@ use isobar_model::access::{CanList, Lineage, Scope};
 use isobar_model::ids::ProjectId;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::device_filters::{DecidedDevice, DeviceSelection, Lookup, ReadyFilters};
 use super::devices::extent;
@@ -20,7 +19,7 @@ use super::selected_devices::{from, look_at_metadata, lookup_of_all};
 use super::{Extent, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Row, Sql, all, one};
+use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one};
 
 const HOUR_MILLIS: i64 = 3_600_000;
 const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
@@ -202,7 +201,7 @@ impl Counts {
 
 /// Counts everything, by ranges of indexes.
 async fn count_all(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     ages: &Ages,
@@ -230,7 +229,7 @@ async fn count_all(
 
 /// The projects of all devices, counted and named by one question. Projects know how many devices they have, though not in
 /// which organizations.
-async fn projects(tx: &impl ConnectionTrait, scope: &Scope, extent: &Extent) -> Result<Vec<ProjectDevices>> {
+async fn projects(tx: &impl Connection, scope: &Scope, extent: &Extent) -> Result<Vec<ProjectDevices>> {
     let query = if extent.within == 0 {
         return Ok(Vec::new());
     } else if extent.within == extent.everywhere {
@@ -285,7 +284,7 @@ pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages, uncounted:
 
 /// Counts what passes filters, without the devices that are decided apart.
 async fn count_passing(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     filters: &ReadyFilters<'_>,
@@ -343,7 +342,7 @@ fn place<'c>(counts: &'c mut [i64], row: &Row, column: &str) -> Result<&'c mut i
 
 /// Puts devices where they belong that were heard later than the registry knows.
 async fn count_heard(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     filters: &ReadyFilters<'_>,
@@ -381,7 +380,7 @@ async fn count_heard(
 }
 
 /// The projects that have any, with their names.
-async fn named(tx: &impl ConnectionTrait, counts: &HashMap<ProjectId, i64>) -> Result<Vec<ProjectDevices>> {
+async fn named(tx: &impl Connection, counts: &HashMap<ProjectId, i64>) -> Result<Vec<ProjectDevices>> {
     let present = counts.iter().filter(|(_, count)| **count > 0).map(|(project, _)| *project);
     let query = Sql::new(
         "SELECT p.id, p.name, o.lineage FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id",

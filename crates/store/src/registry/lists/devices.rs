@@ -5,7 +5,6 @@ use isobar_model::access::{CanList, Scope};
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
-use sea_orm::ConnectionTrait;
 
 use super::device_filters::DeviceSelection;
 use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
@@ -15,7 +14,7 @@ use super::{Extent, count, found, ids, limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
-use crate::registry::sql::{Dialect, Sql, all};
+use crate::registry::sql::{Connection, Dialect, Sql, all};
 
 /// A search that finds no more devices than this takes them all at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
@@ -32,7 +31,7 @@ impl Registry {
 }
 
 pub(super) async fn page(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     request: &ListRequest,
 ) -> Result<(Vec<DeviceId>, u64)> {
@@ -52,7 +51,7 @@ pub(super) async fn page(
 
 /// A page of all devices of the part of the tree.
 pub(super) async fn all_within(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     order: &Order,
@@ -70,7 +69,7 @@ pub(super) async fn all_within(
 }
 
 /// Organizations know how many devices they have: nothing is counted but them.
-pub(super) async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> Result<Extent> {
+pub(super) async fn extent(connection: &impl Connection, scope: &Scope) -> Result<Extent> {
     let query = Sql::new(
         "SELECT CAST(coalesce(sum(o.device_count), 0) AS BIGINT) AS within, \
          (SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) FROM organizations) AS everywhere \
@@ -82,7 +81,7 @@ pub(super) async fn extent(connection: &impl ConnectionTrait, scope: &Scope) -> 
 
 /// Those of the devices that lie within the scope.
 pub(super) async fn read_within(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     wanted: &[DeviceId],
 ) -> Result<Vec<Device>> {
@@ -116,7 +115,7 @@ pub(super) fn gathered(dialect: Dialect, order: Option<&Order>, scope: &Scope, s
 }
 
 async fn search(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     order: &Order,

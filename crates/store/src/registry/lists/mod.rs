@@ -24,7 +24,6 @@ use std::str::FromStr;
 use isobar_model::access::{Lineage, Scope};
 use isobar_model::ids::OrganizationId;
 use isobar_model::page::{ListRequest, PageRequest};
-use sea_orm::ConnectionTrait;
 
 pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
 pub use device_summary::{ActiveDevices, DeviceSummary, ProjectDevices};
@@ -34,7 +33,7 @@ use order::{Order, TableAlias};
 pub(crate) use page_bytes::{METADATA_AND_SETTINGS, SETTING_VALUES, is_a_page};
 use page_window::PageWindow;
 
-use super::sql::{Dialect, Row, Sql, all, one};
+use super::sql::{Connection, Dialect, Row, Sql, all, one};
 use crate::error::Result;
 
 /// Rows that are read at a time, where what they make stays in memory.
@@ -52,7 +51,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    async fn read(connection: &impl ConnectionTrait, query: Sql) -> Result<Self> {
+    async fn read(connection: &impl Connection, query: Sql) -> Result<Self> {
         let Some(row) = one(connection, query).await? else { return Ok(Self { within: 0, everywhere: 0 }) };
         Ok(Self { within: row.count("within")?, everywhere: row.count("everywhere")? })
     }
@@ -82,7 +81,7 @@ impl Listing {
     /// The ids of a page, in order, and how many there are in the whole list.
     pub(crate) async fn page<T: FromStr>(
         &self,
-        connection: &impl ConnectionTrait,
+        connection: &impl Connection,
         condition: Sql,
         request: &ListRequest,
     ) -> Result<(Vec<T>, u64)> {
@@ -98,7 +97,7 @@ impl Listing {
     /// elsewhere, or from the organizations of that part, sorting at the end.
     pub(crate) async fn page_within<T: FromStr>(
         &self,
-        connection: &impl ConnectionTrait,
+        connection: &impl Connection,
         scope: &Scope,
         condition: Sql,
         request: &ListRequest,
@@ -137,7 +136,7 @@ impl Listing {
         ))
     }
 
-    async fn extent(&self, connection: &impl ConnectionTrait, gathered: Sql) -> Result<Extent> {
+    async fn extent(&self, connection: &impl Connection, gathered: Sql) -> Result<Extent> {
         let everywhere = format!("(SELECT count(*) FROM {})", self.relation.table);
         let query = Sql::new(format!("SELECT count(*) AS within, {everywhere} AS everywhere")).then(gathered);
         Extent::read(connection, query).await
@@ -158,7 +157,7 @@ impl Listing {
 }
 
 /// How many rows there are of `FROM` and so on.
-pub(crate) async fn count(connection: &impl ConnectionTrait, from: Sql) -> Result<u64> {
+pub(crate) async fn count(connection: &impl Connection, from: Sql) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT count(*) AS total").then(from)).await?;
     row.map_or(Ok(0), |row| row.count("total"))
 }
@@ -193,7 +192,7 @@ pub(crate) fn ids<T: FromStr>(rows: &[Row]) -> Result<Vec<T>> {
 /// The things of these ids, in no order: `select` ends where the ids go. Row by row and some at a time, so that a long
 /// list never lies in memory as rows and as things.
 pub(crate) async fn read_by_id<K: Display, T>(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     select: &str,
     ids: &[K],
     read: impl Fn(&Row) -> Result<T>,
@@ -256,7 +255,7 @@ pub(crate) fn end_of(lineage: &str) -> String {
 
 /// The names of organizations, asked for once for a whole page.
 pub(crate) async fn names_of(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     wanted: impl IntoIterator<Item = OrganizationId>,
 ) -> Result<HashMap<OrganizationId, String>> {
     let mut wanted: Vec<_> = wanted.into_iter().collect();

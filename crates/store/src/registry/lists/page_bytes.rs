@@ -6,10 +6,8 @@ use std::fmt::Display;
 use std::hash::Hash;
 use std::str::FromStr;
 
-use sea_orm::ConnectionTrait;
-
 use crate::error::{Result, StoreError};
-use crate::registry::sql::{Dialect, Sql, all, one};
+use crate::registry::sql::{Connection, Dialect, Sql, all, one};
 use crate::telemetry::PAGE_BYTES_MAX;
 
 /// Rows that are found by their ids, and how long their texts are.
@@ -42,7 +40,7 @@ pub(crate) const SETTING_VALUES: LongTexts =
 impl LongTexts {
     /// Whether these rows are a page that may be read: [`StoreError::TooMuch`] where their texts take more together than
     /// [`PAGE_BYTES_MAX`]. A single row always may.
-    pub async fn are_a_page<K: Display>(&self, connection: &impl ConnectionTrait, ids: &[K]) -> Result<()> {
+    pub async fn are_a_page<K: Display>(&self, connection: &impl Connection, ids: &[K]) -> Result<()> {
         if ids.len() <= self.few {
             return Ok(());
         }
@@ -54,7 +52,7 @@ impl LongTexts {
     /// As many of the rows, from the first on, as take no more than `bytes_max` together; at least one, if there is any.
     pub async fn first_of<K: Display + FromStr + Hash + Eq>(
         &self,
-        connection: &impl ConnectionTrait,
+        connection: &impl Connection,
         ids: &[K],
         bytes_max: usize,
     ) -> Result<usize> {
@@ -77,7 +75,7 @@ impl LongTexts {
 }
 
 /// Whether rows whose texts have this length together are a page that may be read; or [`StoreError::TooMuch`].
-pub(crate) async fn is_a_page(connection: &impl ConnectionTrait, sum: Sql) -> Result<()> {
+pub(crate) async fn is_a_page(connection: &impl Connection, sum: Sql) -> Result<()> {
     let bytes = one(connection, sum).await?.map_or(Ok(0), |row| row.count("bytes"))?;
     if bytes > PAGE_BYTES_MAX as u64 { Err(StoreError::TooMuch) } else { Ok(()) }
 }

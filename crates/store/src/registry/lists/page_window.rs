@@ -3,12 +3,11 @@
 use std::str::FromStr;
 
 use isobar_model::page::PageRequest;
-use sea_orm::ConnectionTrait;
 
 use super::order::{Order, TableAlias};
 use super::{ids, limit_offset};
 use crate::error::Result;
-use crate::registry::sql::{Dialect, Sql, all};
+use crate::registry::sql::{Connection, Dialect, Sql, all};
 
 /// Where a page lies in its list, counted from the end that is nearer to it.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl PageWindow {
     /// The ids of the page, in the order of the list.
     pub(crate) async fn ids<T: FromStr>(
         &self,
-        connection: &impl ConnectionTrait,
+        connection: &impl Connection,
         relation: TableAlias,
         from: Sql,
         order: &Order,

@@ -6,7 +6,6 @@ use isobar_model::access::{CanList, Scope};
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, Page, PageRequest};
-use sea_orm::ConnectionTrait;
 
 use super::device_filters::{DeviceSelection, Lookup, ReadyFilters};
 use super::devices::{SMALL_SHARE, all_within, extent, read_within};
@@ -18,7 +17,7 @@ use super::{Extent, count, devices, in_order, limit_offset, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
-use crate::registry::sql::{Dialect, Sql, one};
+use crate::registry::sql::{Connection, Dialect, Sql, one};
 use crate::telemetry::embedded::FilterTest;
 
 /// Bytes of metadata of devices that are written out together.
@@ -85,7 +84,7 @@ impl Registry {
 }
 
 async fn page(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     request: &ListRequest,
     selection: &DeviceSelection,
@@ -205,7 +204,7 @@ fn lookup_of(extent: &Extent, total: u64) -> Lookup<'static> {
 
 /// How all that pass are found; whether they are many is found out by counting them up to there.
 pub(super) async fn lookup_of_all(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     filters: &ReadyFilters<'_>,
     scope: &Scope,
     extent: &Extent,
@@ -239,7 +238,7 @@ pub(super) fn from(dialect: Dialect, scope: &Scope, extent: &Extent, activity: b
 
 /// Finds the devices that pass the filters on metadata too, and holds the condition to them.
 pub(super) async fn look_at_metadata(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     extent: &Extent,
     filters: &mut ReadyFilters<'_>,

@@ -2,13 +2,12 @@
 
 use isobar_model::access::{CanList, Lineage};
 use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
-use sea_orm::ConnectionTrait;
 
 use super::devices::gathered;
 use super::{limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all};
+use crate::registry::sql::{Connection, Dialect, Sql, all};
 
 /// Devices that are read at a time, about: whoever is served by the same thread has its turn in between.
 const READ_AT_ONCE: u64 = 1_000;
@@ -86,7 +85,7 @@ fn so_many(owners: &[Owner]) -> usize {
 }
 
 /// Reads the devices of a few small organizations, or of a large one in pieces.
-async fn read(tx: &impl ConnectionTrait, owners: &mut [Owner]) -> Result<()> {
+async fn read(tx: &impl Connection, owners: &mut [Owner]) -> Result<()> {
     let mut after: Option<(String, String)> = None;
     loop {
         let query = Sql::new("SELECT d.id, d.key, d.name, d.organization_id FROM devices d WHERE d.organization_id");

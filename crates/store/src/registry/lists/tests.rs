@@ -83,7 +83,7 @@ fn orders(listing: &Listing) -> Vec<Vec<SortKey>> {
 }
 
 /// How the planner carries a statement out.
-async fn plan(connection: &impl ConnectionTrait, statement: Sql) -> Vec<String> {
+async fn plan(connection: &impl Connection, statement: Sql) -> Vec<String> {
     let (explain, column) = match Dialect::of(connection) {
         Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", "detail"),
         Dialect::Postgres => ("EXPLAIN (COSTS OFF) ", "QUERY PLAN"),

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_model::ids::DeviceKey;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, one, run};
+use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 /// PostgreSQL's sequence of these numbers.
 const SEQUENCE: &str = "CAST(pg_get_serial_sequence('devices', 'key') AS regclass)";
@@ -120,7 +119,7 @@ fn drawn_last(dialect: Dialect) -> String {
 }
 
 /// Raises what numbers are drawn from; never lowers it.
-async fn raise(tx: &impl ConnectionTrait, given: DeviceKey) -> Result<()> {
+async fn raise(tx: &impl Connection, given: DeviceKey) -> Result<()> {
     if Dialect::of(tx) == Dialect::Postgres {
         // Nobody draws a number meanwhile, in whatever process: setval would take it back.
         run(tx, Sql::new("LOCK TABLE devices IN SHARE ROW EXCLUSIVE MODE")).await?;

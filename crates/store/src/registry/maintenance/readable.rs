@@ -5,11 +5,10 @@ use isobar_model::ids::{ApiKeyId, DeviceId, NotificationId, OrganizationId, Proj
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
 use isobar_model::status::Status;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::nouns::{devices, nonces, notices, specification_versions, users};
-use crate::registry::sql::{Dialect, Row, Sql, all, one, thirty_two};
+use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, thirty_two};
 
 /// Rows that are looked at in one piece.
 const CHECKED_ROWS_AT_ONCE: i64 = 200;
@@ -212,7 +211,7 @@ const TABLES: &[Table] = &[
 ];
 
 /// What cannot be read of the rows of every table.
-pub(super) async fn unreadable(connection: &impl ConnectionTrait) -> Vec<String> {
+pub(super) async fn unreadable(connection: &impl Connection) -> Vec<String> {
     let mut faults = Vec::new();
     for table in TABLES {
         let mut found = 0;
@@ -226,12 +225,7 @@ pub(super) async fn unreadable(connection: &impl ConnectionTrait) -> Vec<String>
     faults
 }
 
-async fn look_at(
-    connection: &impl ConnectionTrait,
-    table: &Table,
-    found: &mut u64,
-    faults: &mut Vec<String>,
-) -> Result<()> {
+async fn look_at(connection: &impl Connection, table: &Table, found: &mut u64, faults: &mut Vec<String>) -> Result<()> {
     let mut pieces = Pieces::of(connection, table).await?;
     while let Some(rows) = pieces.next(connection).await? {
         for row in &rows {
@@ -258,7 +252,7 @@ enum Pieces {
 }
 
 impl Pieces {
-    async fn of(connection: &impl ConnectionTrait, table: &Table) -> Result<Self> {
+    async fn of(connection: &impl Connection, table: &Table) -> Result<Self> {
         let columns: Vec<&str> = table.columns.iter().map(|(column, _)| *column).collect();
         let select = |place| format!("SELECT {}, {place} AS row_place FROM {}", columns.join(", "), table.name);
         let at_once = table.at_once;
@@ -273,7 +267,7 @@ impl Pieces {
     }
 
     /// The next rows; none: there are no more.
-    async fn next(&mut self, connection: &impl ConnectionTrait) -> Result<Option<Vec<Row>>> {
+    async fn next(&mut self, connection: &impl Connection) -> Result<Option<Vec<Row>>> {
         match self {
             Self::Numbered { select, at_once, from } => {
                 let Some(first) = *from else { return Ok(None) };

@@ -1,12 +1,10 @@
 //! The schema's history: steps of SQL, applied in order, never changed once released.
 //!
-//! The runner is ours, and short: those of sqlx and of sea-orm-migration note versions in tables of their own, which the
-//! registries that there are lack, and neither writes one step for both dialects. A test holds released steps to their digests.
-
-use sea_orm::ConnectionTrait;
+//! The runner is ours, and short: that of sqlx notes versions in a table of its own, which the registries that there are
+//! lack, and does not write one step for both dialects. A test holds released steps to their digests.
 
 use super::nouns::specification_versions;
-use super::sql::{AdvisoryLock, Dialect, Sql, failure, one, run};
+use super::sql::{AdvisoryLock, Connection, Dialect, Sql, one, run, run_script};
 use crate::error::{Result, StoreError};
 
 /// Every step; a step's version is its place in the list, from 1.
@@ -27,7 +25,7 @@ const STEPS: &[&str] = &[
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
-pub(super) async fn migrate(tx: &impl ConnectionTrait) -> Result<()> {
+pub(super) async fn migrate(tx: &impl Connection) -> Result<()> {
     if advance(tx, STEPS).await? {
         specification_versions::begin_where_missing(tx).await?;
     }
@@ -35,20 +33,20 @@ pub(super) async fn migrate(tx: &impl ConnectionTrait) -> Result<()> {
 }
 
 /// Takes those of these steps that were not taken yet; whether there were any.
-async fn advance(tx: &impl ConnectionTrait, steps: &[&str]) -> Result<bool> {
+async fn advance(tx: &impl Connection, steps: &[&str]) -> Result<bool> {
     let dialect = Dialect::of(tx);
     AdvisoryLock::Schema.hold(tx).await?;
     run(tx, Sql::new("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)")).await?;
     let found = version(tx).await?;
     for (version, step) in (1..).zip(steps).filter(|(version, _)| *version > found) {
-        tx.execute_unprepared(&spelled(step, dialect)).await.map_err(failure)?;
+        run_script(tx, spelled(step, dialect)).await?;
         run(tx, Sql::new("INSERT INTO schema_version (version) VALUES (?)").bind(version)).await?;
     }
     Ok(found < steps.len() as u64)
 }
 
 /// The version of the schema that is there. A newer one is refused.
-pub(super) async fn version(connection: &impl ConnectionTrait) -> Result<u64> {
+pub(super) async fn version(connection: &impl Connection) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
     let found = row.map_or(Ok(0), |row| row.count("version"))?;
     let known = STEPS.len() as u64;

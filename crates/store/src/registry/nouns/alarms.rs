@@ -3,11 +3,10 @@
 
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, run};
+use crate::registry::sql::{Connection, Dialect, Sql, all, run};
 
 /// An alarm that every device of a project has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +77,7 @@ impl Registry {
 }
 
 /// Gives devices the alarms of their projects, as new ones have them.
-pub(crate) async fn begin(tx: &impl ConnectionTrait, devices: &[DeviceKey], now: Timestamp) -> Result<()> {
+pub(crate) async fn begin(tx: &impl Connection, devices: &[DeviceKey], now: Timestamp) -> Result<()> {
     let keys: Vec<i64> = devices.iter().map(|key| key.0 as i64).collect();
     // In this order: a project may have many devices.
     let insert = Sql::new(
@@ -90,7 +89,7 @@ pub(crate) async fn begin(tx: &impl ConnectionTrait, devices: &[DeviceKey], now:
 }
 
 /// Takes a device's alarms away.
-pub(crate) async fn end(tx: &impl ConnectionTrait, device: DeviceKey) -> Result<()> {
+pub(crate) async fn end(tx: &impl Connection, device: DeviceKey) -> Result<()> {
     run(tx, Sql::new("DELETE FROM device_alarms WHERE device_key = ?").bind(device)).await.map(|_| ())
 }
 
@@ -98,7 +97,7 @@ pub(crate) async fn end(tx: &impl ConnectionTrait, device: DeviceKey) -> Result<
 /// begins now. The caller holds the project alone: a device that is being made has the alarms of before, and must be there
 /// before they are changed.
 pub(crate) async fn replace(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     project: ProjectId,
     alarms: &[ProjectAlarm],
     now: Timestamp,
@@ -130,7 +129,7 @@ pub(crate) async fn replace(
     Ok(())
 }
 
-async fn of_project(tx: &impl ConnectionTrait, project: ProjectId) -> Result<Vec<ProjectAlarm>> {
+async fn of_project(tx: &impl Connection, project: ProjectId) -> Result<Vec<ProjectAlarm>> {
     let query = Sql::new("SELECT element, minutes FROM project_alarms WHERE project_id = ?").bind(project);
     let rows = all(tx, query).await?;
     rows.iter()

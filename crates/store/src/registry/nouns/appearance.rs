@@ -5,12 +5,11 @@ use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInpu
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::organizations::hold_organization;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, one, run};
+use crate::registry::sql::{Connection, Row, Sql, one, run};
 
 impl Registry {
     /// An organization's branding; what was never set is none.
@@ -130,7 +129,7 @@ impl Registry {
     }
 }
 
-async fn branding(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Branding> {
+async fn branding(connection: &impl Connection, id: OrganizationId) -> Result<Branding> {
     let query = Sql::new(
         "SELECT company_name, address_line_1, address_line_2, domain, domain_http_file_overrides, \
          domain_public_configuration, email, email_sender_name FROM organization_brandings WHERE organization_id = ?",
@@ -148,7 +147,7 @@ async fn branding(connection: &impl ConnectionTrait, id: OrganizationId) -> Resu
     })
 }
 
-async fn own_dashboard(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Option<Dashboard>> {
+async fn own_dashboard(connection: &impl Connection, id: OrganizationId) -> Result<Option<Dashboard>> {
     let query =
         Sql::new("SELECT name, options, configuration FROM organization_dashboards WHERE organization_id = ?").bind(id);
     one(connection, query).await?.as_ref().map(dashboard).transpose()
@@ -162,7 +161,7 @@ fn dashboard(row: &Row) -> Result<Dashboard> {
     })
 }
 
-async fn device_table(connection: &impl ConnectionTrait, id: OrganizationId) -> Result<Option<RawJson>> {
+async fn device_table(connection: &impl Connection, id: OrganizationId) -> Result<Option<RawJson>> {
     let query = Sql::new("SELECT device_table FROM organizations WHERE id = ?").bind(id);
     one(connection, query).await?.ok_or(StoreError::Gone("organization"))?.json_if("device_table")
 }

@@ -6,7 +6,6 @@ use isobar_model::ids::{ApiKeyId, DeviceId, UserId};
 use isobar_model::role::Role;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::nonces::{self, Purpose};
 use super::sessions;
@@ -14,7 +13,7 @@ use super::users::{role, role_if};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::folded;
-use crate::registry::sql::{Sql, one, run, thirty_two};
+use crate::registry::sql::{Connection, Sql, one, run, thirty_two};
 
 /// What a caller is made from.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,7 +134,7 @@ impl Registry {
 }
 
 /// Gives a user a new password. The nonce of a link that would set another ends.
-pub(crate) async fn set_password(tx: &impl ConnectionTrait, user: UserId, hash: &str, now: Timestamp) -> Result<()> {
+pub(crate) async fn set_password(tx: &impl Connection, user: UserId, hash: &str, now: Timestamp) -> Result<()> {
     let update = Sql::new("UPDATE users SET password_hash = ?, updated_at = ? WHERE id = ?");
     match run(tx, update.bind(hash).bind(now).bind(user)).await? {
         0 => Err(StoreError::Gone("user")),

@@ -4,11 +4,10 @@
 use std::borrow::Borrow;
 
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Column, Row, Sql, all, one, run};
+use crate::registry::sql::{Column, Connection, Row, Sql, all, one, run};
 
 /// Deliveries that one statement adds.
 const DELIVERIES_INSERTED_AT_ONCE: usize = 100;
@@ -185,17 +184,13 @@ impl Registry {
 }
 
 /// Keeps deliveries together with whatever else the transaction does, due at once.
-pub(crate) async fn put<D: Borrow<NewDelivery>>(
-    tx: &impl ConnectionTrait,
-    deliveries: &[D],
-    now: Timestamp,
-) -> Result<()> {
+pub(crate) async fn put<D: Borrow<NewDelivery>>(tx: &impl Connection, deliveries: &[D], now: Timestamp) -> Result<()> {
     put_due(tx, deliveries.iter().map(|delivery| (delivery.borrow(), now)), now).await
 }
 
 /// Keeps deliveries together with whatever else the transaction does, each with the moment that it is due.
 pub(crate) async fn put_due<'a>(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     deliveries: impl Iterator<Item = (&'a NewDelivery, Timestamp)>,
     now: Timestamp,
 ) -> Result<()> {

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 use serde_json::json;
 
 use super::deliveries::{NewDelivery, put};
 use crate::error::Result;
-use crate::registry::sql::{Column, Dialect, Sql, all};
+use crate::registry::sql::{Column, Connection, Dialect, Sql, all};
 
 /// A delivery that somebody asks for who may ask for much.
 #[derive(Clone, Debug)]
@@ -22,11 +21,7 @@ pub struct LimitedDelivery {
 }
 
 /// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.
-pub(crate) async fn put_within(
-    tx: &impl ConnectionTrait,
-    asked: &[LimitedDelivery],
-    now: Timestamp,
-) -> Result<Vec<usize>> {
+pub(crate) async fn put_within(tx: &impl Connection, asked: &[LimitedDelivery], now: Timestamp) -> Result<Vec<usize>> {
     if asked.is_empty() {
         return Ok(Vec::new());
     }
@@ -46,7 +41,7 @@ pub(crate) async fn put_within(
 }
 
 /// How many more of each source may wait.
-async fn places_left<'a>(tx: &impl ConnectionTrait, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
+async fn places_left<'a>(tx: &impl Connection, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
     let mut left: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
     // No identifier has a character beyond this one.
     let sources = left.keys().map(|source| json!([source, format!("{source}\u{10ffff}")]));

@@ -6,7 +6,6 @@ use isobar_model::device::{Device, StreetAddress};
 use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::device_creation::hold_projects;
 use super::devices::{hold_device, read, search_of, written};
@@ -15,7 +14,7 @@ use super::projects::count_in_projects;
 use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, run};
+use crate::registry::sql::{Connection, Dialect, Sql, run};
 
 /// What a body says of a device. What it does not name keeps the value that it has when the change is made.
 #[derive(Clone, Debug)]
@@ -112,7 +111,7 @@ impl Registry {
 }
 
 /// Writes what a person may say of a device that is held.
-async fn write_profile(tx: &impl ConnectionTrait, device: &Device, now: Timestamp) -> Result<()> {
+async fn write_profile(tx: &impl Connection, device: &Device, now: Timestamp) -> Result<()> {
     let place = device.coordinates();
     let update = Sql::new(
         "UPDATE devices SET name = ?, project_id = ?, organization_id = ?, version = ?, protocol = ?, \
@@ -136,7 +135,7 @@ async fn write_profile(tx: &impl ConnectionTrait, device: &Device, now: Timestam
 }
 
 /// Counts a device in another organization; its own row is the caller's to change.
-async fn move_device(tx: &impl ConnectionTrait, device: &Device, to: OrganizationId) -> Result<()> {
+async fn move_device(tx: &impl Connection, device: &Device, to: OrganizationId) -> Result<()> {
     let lineage = hold_organization(tx, to, Dialect::of(tx).hold_in_place()).await?;
     room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
     count_devices(tx, device.organization, -1).await?;

@@ -6,7 +6,6 @@ use isobar_model::access::{CanWrite, Lineage};
 use isobar_model::device::Device;
 use isobar_model::ids::{DeviceKey, OrganizationId, ProjectId};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::devices::{NewDevice, insert, read};
 use super::organizations::{DEVICE_LIMIT_REACHED, count_devices, devices_left, hold_organization};
@@ -15,7 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
 use crate::registry::maintenance::DrawnNumbers;
-use crate::registry::sql::{Dialect, Sql, all, one};
+use crate::registry::sql::{Connection, Dialect, Sql, all, one};
 
 /// What came of a device that was to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,13 +110,13 @@ impl Registry {
 }
 
 /// How many devices more may hang beneath an organization with this limit.
-pub(crate) async fn left_beneath(tx: &impl ConnectionTrait, lineage: &str, limit: f64) -> Result<u64> {
+pub(crate) async fn left_beneath(tx: &impl Connection, lineage: &str, limit: f64) -> Result<u64> {
     // Half a device is none; a count beyond the limit leaves no room.
     Ok((limit.floor() as u64).saturating_sub(device_count_beneath(tx, lineage).await?))
 }
 
 /// How many devices hang beneath an organization.
-pub(crate) async fn device_count_beneath(tx: &impl ConnectionTrait, lineage: &str) -> Result<u64> {
+pub(crate) async fn device_count_beneath(tx: &impl Connection, lineage: &str) -> Result<u64> {
     let counted = Sql::new(
         "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
          WHERE lineage >= ? AND lineage < ?",
@@ -129,7 +128,7 @@ pub(crate) async fn device_count_beneath(tx: &impl ConnectionTrait, lineage: &st
 
 /// Makes those of the devices that can be made in an organization; what came of each. The caller counts them in their projects.
 async fn create(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     organization: OrganizationId,
     devices: &[NewDevice],
     numbers: &mut DrawnNumbers,
@@ -160,7 +159,7 @@ async fn create(
 /// Adds devices for which there is room, and counts them in their organization; their numbers, in their order. The caller
 /// counts them in their projects.
 pub(crate) async fn put(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     organization: OrganizationId,
     devices: &[&NewDevice],
     numbers: &mut DrawnNumbers,
@@ -177,7 +176,7 @@ pub(crate) async fn put(
 
 /// Those of the projects that are there, held so that nobody deletes them meanwhile.
 pub(crate) async fn hold_projects(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     projects: impl Iterator<Item = ProjectId>,
 ) -> Result<HashSet<ProjectId>> {
     let dialect = Dialect::of(tx);

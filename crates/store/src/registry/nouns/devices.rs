@@ -9,7 +9,6 @@ use isobar_model::json::{Json, RawJson, with_members};
 use isobar_model::secret::Digest;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +19,7 @@ use super::{alarms, labels, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{METADATA_AND_SETTINGS, read_by_id, searched};
-use crate::registry::sql::{Column, Dialect, Row, Sql, all, one, run, without_nul};
+use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
 const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
     d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
@@ -163,7 +162,7 @@ impl Registry {
 /// Adds devices of one organization, with the rows that lie beside each; their numbers, in their order. The caller
 /// counts them.
 pub(crate) async fn insert(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     organization: OrganizationId,
     devices: &[&NewDevice],
     now: Timestamp,
@@ -179,7 +178,7 @@ pub(crate) async fn insert(
 }
 
 async fn insert_rows(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     organization: OrganizationId,
     devices: &[&NewDevice],
     now: Timestamp,
@@ -219,7 +218,7 @@ async fn insert_rows(
 
 /// The rows that lie beside devices.
 async fn insert_beside(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     organization: OrganizationId,
     devices: &[&NewDevice],
     keys: &[DeviceKey],
@@ -239,12 +238,7 @@ async fn insert_beside(
 }
 
 /// Gives a device other metadata.
-pub(crate) async fn write_meta(
-    tx: &impl ConnectionTrait,
-    device: &Device,
-    meta: &RawJson,
-    now: Timestamp,
-) -> Result<()> {
+pub(crate) async fn write_meta(tx: &impl Connection, device: &Device, meta: &RawJson, now: Timestamp) -> Result<()> {
     let place = device.location.or_else(|| Location::in_meta(meta));
     let update =
         Sql::new("UPDATE devices SET meta = ?, place_latitude = ?, place_longitude = ?, updated_at = ? WHERE key = ?")
@@ -258,7 +252,7 @@ pub(crate) async fn write_meta(
 }
 
 /// Brings what lies beside devices after their new metadata, and is made of it.
-pub(crate) async fn follow_metas(tx: &impl ConnectionTrait, changed: &[(&Device, &RawJson)]) -> Result<()> {
+pub(crate) async fn follow_metas(tx: &impl Connection, changed: &[(&Device, &RawJson)]) -> Result<()> {
     let found_by = changed.iter().map(|(device, meta)| {
         let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
         serde_json::json!([device.key.0, without_nul(search)])
@@ -272,7 +266,7 @@ pub(crate) async fn follow_metas(tx: &impl ConnectionTrait, changed: &[(&Device,
 }
 
 /// A device that must be there, held until the transaction ends.
-pub(crate) async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Result<Device> {
+pub(crate) async fn hold_device(tx: &impl Connection, id: DeviceId) -> Result<Device> {
     let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
     one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
     read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
@@ -280,7 +274,7 @@ pub(crate) async fn hold_device(tx: &impl ConnectionTrait, id: DeviceId) -> Resu
 
 /// Those of the devices that are there, held until the transaction ends: in the order of their numbers, so that nobody
 /// waits in a ring.
-pub(crate) async fn hold_devices(tx: &impl ConnectionTrait, ids: HashSet<DeviceId>) -> Result<HashSet<DeviceRef>> {
+pub(crate) async fn hold_devices(tx: &impl Connection, ids: HashSet<DeviceId>) -> Result<HashSet<DeviceRef>> {
     if ids.is_empty() {
         return Ok(HashSet::new());
     }
@@ -291,7 +285,7 @@ pub(crate) async fn hold_devices(tx: &impl ConnectionTrait, ids: HashSet<DeviceI
 }
 
 /// Keeps a project that must be there from being removed.
-pub(crate) async fn hold_project(tx: &impl ConnectionTrait, id: ProjectId) -> Result<()> {
+pub(crate) async fn hold_project(tx: &impl Connection, id: ProjectId) -> Result<()> {
     let query = Sql::new("SELECT id FROM projects WHERE id = ?").bind(id).text(Dialect::of(tx).hold_in_place());
     one(tx, query).await?.map(|_| ()).ok_or(StoreError::Gone("project"))
 }
@@ -328,7 +322,7 @@ pub(crate) fn read_json<T: DeserializeOwned>(column: &str, text: &str) -> Result
     serde_json::from_str(text).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
 }
 
-pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[DeviceId]) -> Result<Vec<Device>> {
+pub(crate) async fn read(connection: &impl Connection, ids: &[DeviceId]) -> Result<Vec<Device>> {
     read_by_id(connection, SELECT_DEVICES, ids, device).await
 }
 

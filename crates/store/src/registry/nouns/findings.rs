@@ -8,7 +8,6 @@ use isobar_model::ids::{DeviceId, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 use serde_json::json;
 
 use super::delivery_quota::{self, LimitedDelivery};
@@ -16,7 +15,7 @@ use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Column, Dialect, Sql, run};
+use crate::registry::sql::{Column, Connection, Dialect, Sql, run};
 
 /// Bytes of metadata that one statement carries, beyond one device's.
 const STATEMENT_BYTES: usize = 1 << 20;
@@ -129,7 +128,7 @@ impl Registry {
     }
 }
 
-async fn report(tx: &impl ConnectionTrait, there: &HashSet<DeviceRef>, findings: &Findings<'_>) -> Result<()> {
+async fn report(tx: &impl Connection, there: &HashSet<DeviceRef>, findings: &Findings<'_>) -> Result<()> {
     let reports = || findings.reports.iter().filter(|(permit, ..)| there.contains(permit.target()));
     let ids: HashSet<DeviceId> = reports().map(|(permit, ..)| permit.target().id).collect();
     if ids.is_empty() {
@@ -150,7 +149,7 @@ async fn report(tx: &impl ConnectionTrait, there: &HashSet<DeviceRef>, findings:
 }
 
 /// Writes devices that are held: what they were, and what they have become.
-pub(crate) async fn write_changed(tx: &impl ConnectionTrait, changed: &[(&Device, Device)]) -> Result<()> {
+pub(crate) async fn write_changed(tx: &impl Connection, changed: &[(&Device, Device)]) -> Result<()> {
     let mut rest = changed;
     while !rest.is_empty() {
         let (together, later) = rest.split_at(few(rest));
@@ -179,7 +178,7 @@ fn stands(device: &Device) -> (Option<Location>, Option<Location>) {
     (device.location, device.coordinates())
 }
 
-async fn write(tx: &impl ConnectionTrait, changed: &[(&Device, Device)]) -> Result<()> {
+async fn write(tx: &impl Connection, changed: &[(&Device, Device)]) -> Result<()> {
     let columns = [
         Column::Number("device"),
         Column::Number("present"),
@@ -203,7 +202,7 @@ async fn write(tx: &impl ConnectionTrait, changed: &[(&Device, Device)]) -> Resu
 }
 
 /// Degrees are bound as what they are: as text they might come back as others.
-async fn place<'d>(tx: &impl ConnectionTrait, moved: impl ExactSizeIterator<Item = &'d Device>) -> Result<()> {
+async fn place<'d>(tx: &impl Connection, moved: impl ExactSizeIterator<Item = &'d Device>) -> Result<()> {
     // The first row tells PostgreSQL what the columns are.
     let typed = "(CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION), \
                  CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION))";

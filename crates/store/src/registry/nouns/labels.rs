@@ -8,7 +8,6 @@ use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectI
 use isobar_model::json::{Json, RawJson, with_members};
 use isobar_model::meta::{MetaPatch, MetaSize};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 use serde_json::json;
 
 use super::devices::{hold_devices, read, write_meta};
@@ -16,7 +15,7 @@ use super::findings::write_changed;
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::lists::within;
-use crate::registry::sql::{Column, Dialect, Sql, all, run};
+use crate::registry::sql::{Column, Connection, Dialect, Sql, all, run};
 
 /// Most labels by which one device is found: the first ones of its metadata.
 const LABELS_MAX: usize = 1_000;
@@ -207,7 +206,7 @@ impl Registry {
 
 /// The devices of a part of the tree that carry a label with one of these values, by value; the oldest of each.
 pub(crate) async fn find(
-    connection: &impl ConnectionTrait,
+    connection: &impl Connection,
     scope: &Scope,
     tag: Tag<'_>,
     values: &[&str],
@@ -262,13 +261,13 @@ fn labelled(dialect: Dialect, tag: Tag<'_>, values: &[&str]) -> Sql {
 }
 
 /// Adds the labels of devices that have none yet.
-pub(crate) async fn insert(tx: &impl ConnectionTrait, metas: &[(DeviceKey, &RawJson)]) -> Result<()> {
+pub(crate) async fn insert(tx: &impl Connection, metas: &[(DeviceKey, &RawJson)]) -> Result<()> {
     let labels: Vec<_> =
         metas.iter().flat_map(|(key, meta)| labels_of(meta).into_iter().map(|label| (*key, label))).collect();
     add(tx, &labels).await
 }
 
-async fn add(tx: &impl ConnectionTrait, labels: &[(DeviceKey, (String, String))]) -> Result<()> {
+async fn add(tx: &impl Connection, labels: &[(DeviceKey, (String, String))]) -> Result<()> {
     for labels in labels.chunks(LABELS_INSERTED_AT_ONCE) {
         let mut insert = Sql::new("INSERT INTO device_labels (device_key, label, value)").values(labels.len(), 3);
         for (key, (label, value)) in labels {
@@ -280,7 +279,7 @@ async fn add(tx: &impl ConnectionTrait, labels: &[(DeviceKey, (String, String))]
 }
 
 /// Brings the labels of devices from their metadata before to that after.
-pub(crate) async fn follow(tx: &impl ConnectionTrait, changed: &[(DeviceKey, &RawJson, &RawJson)]) -> Result<()> {
+pub(crate) async fn follow(tx: &impl Connection, changed: &[(DeviceKey, &RawJson, &RawJson)]) -> Result<()> {
     let (mut values, mut added, mut anew) = (Vec::new(), Vec::new(), Vec::new());
     for (key, before, after) in changed {
         let mut had: HashMap<String, String> = labels_of(before).into_iter().collect();

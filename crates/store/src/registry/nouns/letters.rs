@@ -5,13 +5,12 @@ use std::collections::HashMap;
 
 use isobar_model::ids::UserId;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::deliveries::{DeliveryKind, NewDelivery, put_due};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::lists::folded;
-use crate::registry::sql::{AdvisoryLock, Dialect, Row, Sql, all, run};
+use crate::registry::sql::{AdvisoryLock, Connection, Dialect, Row, Sql, all, run};
 
 /// The hour that is counted in, in milliseconds.
 const LETTER_HOUR_MILLIS: i64 = 3_600_000;
@@ -131,7 +130,7 @@ fn judge_notice(account: &mut Count, tenant: &mut Count, bounds: LetterBounds) -
 
 /// Stores letters, as far as their accounts and tenants have room. It is the last that a transaction does: whoever stores
 /// others waits for its end.
-pub(crate) async fn put(tx: &impl ConnectionTrait, letters: &[NewLetter], now: Timestamp) -> Result<()> {
+pub(crate) async fn put(tx: &impl Connection, letters: &[NewLetter], now: Timestamp) -> Result<()> {
     if letters.is_empty() {
         return Ok(());
     }
@@ -184,7 +183,7 @@ fn admit<'l>(
 }
 
 /// Finds users, the tenants that they belong to, and their addresses.
-async fn addressees(tx: &impl ConnectionTrait, letters: &[NewLetter]) -> Result<HashMap<UserId, Addressee>> {
+async fn addressees(tx: &impl Connection, letters: &[NewLetter]) -> Result<HashMap<UserId, Addressee>> {
     let users = letters.iter().map(|letter| letter.user);
     let query = Sql::new(
         "SELECT u.id, u.email, o.lineage FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id",
@@ -201,7 +200,7 @@ async fn addressees(tx: &impl ConnectionTrait, letters: &[NewLetter]) -> Result<
 
 /// Reads what is counted.
 async fn counts_of(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     addressees: impl Iterator<Item = &Addressee>,
 ) -> Result<HashMap<String, Count>> {
     let whose = addressees.flat_map(|to| [&to.user, &to.tenant, &to.address]);
@@ -219,7 +218,7 @@ async fn counts_of(
     all(tx, query).await?.iter().map(count).collect()
 }
 
-async fn write(tx: &impl ConnectionTrait, counts: &HashMap<String, Count>) -> Result<()> {
+async fn write(tx: &impl Connection, counts: &HashMap<String, Count>) -> Result<()> {
     let counts: Vec<_> = counts.iter().collect();
     for counts in counts.chunks(COUNTS_WRITTEN_AT_ONCE) {
         let insert =

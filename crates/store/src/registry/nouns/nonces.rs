@@ -5,13 +5,12 @@ use isobar_model::access::CanWrite;
 use isobar_model::ids::UserId;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::letters::{self, NewLetter};
 use super::{credentials, sessions};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Sql, one, run};
+use crate::registry::sql::{Connection, Sql, one, run};
 
 /// What a nonce is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -113,13 +112,13 @@ impl Registry {
 }
 
 /// Ends the user's open nonce of a purpose.
-pub(crate) async fn end(tx: &impl ConnectionTrait, user: UserId, purpose: Purpose) -> Result<()> {
+pub(crate) async fn end(tx: &impl Connection, user: UserId, purpose: Purpose) -> Result<()> {
     let delete = Sql::new("DELETE FROM nonces WHERE user_id = ? AND purpose = ?").bind(user).bind(purpose.name());
     run(tx, delete).await.map(|_| ())
 }
 
 /// Uses a nonce up. Of two transactions that try, one deletes it.
-async fn take(tx: &impl ConnectionTrait, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
+async fn take(tx: &impl Connection, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
     let delete = Sql::new("DELETE FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ? RETURNING user_id")
         .bind(*digest)
         .bind(purpose.name())

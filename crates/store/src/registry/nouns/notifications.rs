@@ -7,12 +7,11 @@ use isobar_model::ids::{NotificationId, UserId};
 use isobar_model::notification::Notification;
 use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{count, is_a_page, limit_offset};
-use crate::registry::sql::{Row, Sql, all, one, run};
+use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
 /// Whether a user has read a notice for everybody, and whether it has deleted it.
 const READ: &str = "coalesce(s.read, CASE WHEN n.number <= coalesce(m.read_to, 0) THEN 1 ELSE 0 END)";
@@ -157,7 +156,7 @@ fn within(range: TimeRange, column: &str) -> Sql {
 }
 
 /// The number and state of the user's notification with this identifier, and whether it is the user's own.
-async fn located(connection: &impl ConnectionTrait, user: UserId, id: NotificationId) -> Result<Option<(Row, bool)>> {
+async fn located(connection: &impl Connection, user: UserId, id: NotificationId) -> Result<Option<(Row, bool)>> {
     let query = Sql::new(
         "SELECT n.number, r.read FROM notifications n JOIN notification_recipients r ON r.number = n.number \
          WHERE n.id = ? AND r.user_id = ?",
@@ -170,7 +169,7 @@ async fn located(connection: &impl ConnectionTrait, user: UserId, id: Notificati
 }
 
 /// The notifications of these numbers and states, in their order.
-async fn notifications_of(connection: &impl ConnectionTrait, marks: &[Row]) -> Result<Vec<Notification>> {
+async fn notifications_of(connection: &impl Connection, marks: &[Row]) -> Result<Vec<Notification>> {
     let numbers = marks.iter().map(|mark| mark.number("number")).collect::<Result<Vec<_>>>()?;
     let query = Sql::new("SELECT number, id, kind, message, created_at FROM notifications WHERE number")
         .among_numbers(crate::registry::sql::Dialect::of(connection), &numbers);
@@ -193,7 +192,7 @@ async fn notifications_of(connection: &impl ConnectionTrait, marks: &[Row]) -> R
 }
 
 /// The number of the newest notice for everybody, if the range takes in all that the user has of them.
-async fn all_of_everybody(tx: &impl ConnectionTrait, user: UserId, range: TimeRange) -> Result<Option<i64>> {
+async fn all_of_everybody(tx: &impl Connection, user: UserId, range: TimeRange) -> Result<Option<i64>> {
     let query = Sql::new(
         "SELECT u.created_at AS since, (SELECT coalesce(max(number), 0) FROM notifications WHERE everybody = 1) AS \
          newest, (SELECT coalesce(max(created_at), 0) FROM notifications WHERE everybody = 1) AS until \
@@ -207,7 +206,7 @@ async fn all_of_everybody(tx: &impl ConnectionTrait, user: UserId, range: TimeRa
 }
 
 /// Marks every notice for everybody that there is so far.
-async fn mark_all(tx: &impl ConnectionTrait, user: UserId, mark: NotificationMark, newest: i64) -> Result<()> {
+async fn mark_all(tx: &impl Connection, user: UserId, mark: NotificationMark, newest: i64) -> Result<()> {
     let (columns, read_to, deleted_to, forget) = match mark {
         NotificationMark::Read(read) => {
             ("read_to = excluded.read_to", if read { newest } else { 0 }, 0, " AND deleted = 0")
@@ -224,7 +223,7 @@ async fn mark_all(tx: &impl ConnectionTrait, user: UserId, mark: NotificationMar
 }
 
 /// Marks the notices for everybody within a range, one by one.
-async fn mark_each(tx: &impl ConnectionTrait, user: UserId, mark: NotificationMark, range: TimeRange) -> Result<()> {
+async fn mark_each(tx: &impl Connection, user: UserId, mark: NotificationMark, range: TimeRange) -> Result<()> {
     let (read, deleted, column) = match mark {
         NotificationMark::Read(read) => (read, false, "read"),
         NotificationMark::Delete => (true, true, "deleted"),

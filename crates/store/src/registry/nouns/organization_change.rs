@@ -4,14 +4,13 @@ use isobar_model::access::{CanWrite, Lineage};
 use isobar_model::ids::OrganizationId;
 use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::device_creation::device_count_beneath;
 use super::organizations::{TOO_DEEP, hold_organization, hold_tree, read, search_of};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::end_of;
-use crate::registry::sql::{Dialect, Sql, all, one, run};
+use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 impl Registry {
     /// Changes an organization: what is left out stays as it is. With `to`, and not for the parent that the change names,
@@ -83,7 +82,7 @@ impl Registry {
 }
 
 /// Hangs an organization, with all that hangs on it, beneath another, or at the top.
-async fn relocate(tx: &impl ConnectionTrait, id: OrganizationId, parent: Option<OrganizationId>) -> Result<()> {
+async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<OrganizationId>) -> Result<()> {
     let dialect = Dialect::of(tx);
     hold_tree(tx).await?;
     let old = hold_organization(tx, id, dialect.hold_alone()).await?;
@@ -126,7 +125,7 @@ async fn relocate(tx: &impl ConnectionTrait, id: OrganizationId, parent: Option<
 }
 
 /// Refuses a branch with so many devices where an organization that comes to stand above it has no room for them.
-async fn room_for_devices(tx: &impl ConnectionTrait, old: &Lineage, new: &Lineage, devices: u64) -> Result<()> {
+async fn room_for_devices(tx: &impl Connection, old: &Lineage, new: &Lineage, devices: u64) -> Result<()> {
     let dialect = Dialect::of(tx);
     let above = new.ids().iter().filter(|id| !old.contains(**id));
     let query = Sql::new("SELECT lineage, device_count_limit FROM organizations WHERE device_count_limit > 0 AND id")

@@ -7,14 +7,13 @@ use isobar_model::organization::{LEVELS_MAX, Organization};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::device_creation::left_beneath;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, searched};
 use crate::registry::sql::AdvisoryLock;
-use crate::registry::sql::{Dialect, Row, Sql, all, one, run};
+use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, run};
 
 /// An organization with what is summed up over its subtree.
 const SELECT_ORGANIZATIONS: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
@@ -97,7 +96,7 @@ impl Registry {
 
 /// Adds an organization and answers its lineage.
 pub(crate) async fn insert(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     parent: Option<OrganizationId>,
     new: &NewOrganization,
     now: Timestamp,
@@ -130,7 +129,7 @@ pub(crate) async fn insert(
 }
 
 /// Keeps the tree in its shape until the transaction ends: a branch that moves takes all that hangs on it along.
-pub(crate) async fn hold_tree(tx: &impl ConnectionTrait) -> Result<()> {
+pub(crate) async fn hold_tree(tx: &impl Connection) -> Result<()> {
     AdvisoryLock::Tree.hold(tx).await
 }
 
@@ -139,14 +138,14 @@ pub(crate) fn search_of(name: &str, description: Option<&str>) -> String {
 }
 
 /// The lineage of an organization that must be there, held until the transaction ends.
-pub(crate) async fn hold_organization(tx: &impl ConnectionTrait, id: OrganizationId, hold: &str) -> Result<Lineage> {
+pub(crate) async fn hold_organization(tx: &impl Connection, id: OrganizationId, hold: &str) -> Result<Lineage> {
     let query = Sql::new("SELECT lineage FROM organizations WHERE id = ?").bind(id).text(hold);
     one(tx, query).await?.ok_or(StoreError::Gone("organization"))?.lineage("lineage")
 }
 
 /// Refuses one more device where an organization on the lineage has all that it may have; see [`devices_left`].
 pub(crate) async fn room_for_a_device(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     lineage: &Lineage,
     having: &[OrganizationId],
     touched: &[OrganizationId],
@@ -161,7 +160,7 @@ pub(crate) async fn room_for_a_device(
 /// already; `touched` are those whose count will change. All are held, from the top down: two devices never take the same
 /// last place, and two transactions never wait for each other.
 pub(crate) async fn devices_left(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     lineage: &Lineage,
     having: &[OrganizationId],
     touched: &[OrganizationId],
@@ -186,12 +185,12 @@ pub(crate) async fn devices_left(
 }
 
 /// Notes that an organization has more or fewer devices of its own.
-pub(crate) async fn count_devices(tx: &impl ConnectionTrait, id: OrganizationId, more: i64) -> Result<()> {
+pub(crate) async fn count_devices(tx: &impl Connection, id: OrganizationId, more: i64) -> Result<()> {
     let update = Sql::new("UPDATE organizations SET device_count = device_count + ? WHERE id = ?").bind(more).bind(id);
     run(tx, update).await.map(|_| ())
 }
 
-pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
+pub(crate) async fn read(connection: &impl Connection, ids: &[OrganizationId]) -> Result<Vec<Organization>> {
     let mut organizations = read_by_id(connection, SELECT_ORGANIZATIONS, ids, organization).await?;
     let lineages = organizations.iter().flat_map(|organization| organization.lineage.ids().iter().copied());
     let names = names_of(connection, lineages).await?;

@@ -7,7 +7,6 @@ use isobar_model::ids::{OrganizationId, ProjectId, UserId};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::project::{PROJECT_TYPE, Project, SpecificationInput, empty_object};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use super::organizations::hold_organization;
 use super::specification_versions::NewSpecification;
@@ -15,7 +14,7 @@ use super::specifications;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{PROJECTS, in_order, read_by_id, searched};
-use crate::registry::sql::{Row, Sql, one, run};
+use crate::registry::sql::{Connection, Row, Sql, one, run};
 
 const SELECT_PROJECTS: &str = "SELECT p.id, p.name, p.organization_id, o.lineage, o.name AS organization, p.created_by, \
     p.created_at, p.updated_at FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id";
@@ -26,7 +25,7 @@ const CREATE_VERSION: &str = "2";
 /// Notes that projects have more or fewer devices. It is the last that a transaction does, in the order of the projects' ids:
 /// who holds one of their rows waits for nothing but another that comes later.
 pub(crate) async fn count_in_projects(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     changes: impl IntoIterator<Item = (ProjectId, i64)>,
 ) -> Result<()> {
     let mut sums = BTreeMap::<_, i64>::new();
@@ -172,7 +171,7 @@ fn search_of(id: ProjectId, name: &str) -> String {
     searched([name, &id.to_string()])
 }
 
-async fn read(connection: &impl ConnectionTrait, ids: &[ProjectId]) -> Result<Vec<Project>> {
+async fn read(connection: &impl Connection, ids: &[ProjectId]) -> Result<Vec<Project>> {
     read_by_id(connection, SELECT_PROJECTS, ids, project).await
 }
 

@@ -4,11 +4,10 @@ use isobar_model::access::CanRead;
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::retention::{DesignRetention, ProjectRetention};
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, one, run};
+use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 impl Registry {
     /// What is kept of the values of a project's devices.
@@ -64,7 +63,7 @@ impl Registry {
 /// # Errors
 /// [`StoreError::Busy`] where more former bounds would have to be remembered than can be.
 pub(crate) async fn replace(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     project: ProjectId,
     design: &DesignRetention,
     now: Timestamp,

@@ -4,11 +4,10 @@ use isobar_model::ids::{SessionId, UserId};
 use isobar_model::secret::Digest;
 use isobar_model::session::Session;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, all, one, run};
+use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
 const SELECT_SESSIONS: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
 
@@ -89,7 +88,7 @@ impl Registry {
 }
 
 /// Ends a user's sessions, all but one.
-pub(crate) async fn end(connection: &impl ConnectionTrait, user: UserId, except: Option<SessionId>) -> Result<()> {
+pub(crate) async fn end(connection: &impl Connection, user: UserId, except: Option<SessionId>) -> Result<()> {
     run(connection, ending(user, except)).await.map(|_| ())
 }
 

@@ -8,13 +8,12 @@ use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 use serde_json::json;
 
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::lists::{SETTING_HISTORY, SETTING_VALUES, in_order, read_by_id};
-use crate::registry::sql::{Column, Dialect, Row, Sql, all, run, without_nul};
+use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, run, without_nul};
 
 const SELECT_SETTINGS: &str = "SELECT s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
     FROM settings s WHERE ";
@@ -95,7 +94,7 @@ impl Registry {
 /// Changes settings of devices that are held, in this order: each makes a record, and notes in the one before it what
 /// replaced it. Those of other devices are left out.
 pub(crate) async fn write(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     devices: &HashSet<DeviceRef>,
     changes: &[(CanWrite<DeviceRef>, SettingWrite)],
 ) -> Result<()> {
@@ -129,10 +128,7 @@ fn changer(actor: Actor) -> Option<String> {
 }
 
 /// Those of the records that are there already.
-async fn written(
-    tx: &impl ConnectionTrait,
-    changes: &[(CanWrite<DeviceRef>, SettingWrite)],
-) -> Result<HashSet<SettingId>> {
+async fn written(tx: &impl Connection, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) -> Result<HashSet<SettingId>> {
     let ids = changes.iter().map(|(_, write)| write.id);
     let rows = all(tx, Sql::new("SELECT id FROM settings WHERE id").among(Dialect::of(tx), ids)).await?;
     rows.iter().map(|row| row.id("id")).collect()
@@ -152,7 +148,7 @@ fn chain(records: &mut [NewRecord<'_>]) -> Vec<usize> {
 }
 
 /// Notes in the records in force what replaces them.
-async fn replace(tx: &impl ConnectionTrait, records: &[NewRecord<'_>], first: &[usize]) -> Result<()> {
+async fn replace(tx: &impl Connection, records: &[NewRecord<'_>], first: &[usize]) -> Result<()> {
     let columns = [
         Column::Number("device"),
         Column::Text("setting"),
@@ -172,7 +168,7 @@ async fn replace(tx: &impl ConnectionTrait, records: &[NewRecord<'_>], first: &[
     run(tx, update).await.map(|_| ())
 }
 
-async fn insert(tx: &impl ConnectionTrait, records: &[NewRecord<'_>]) -> Result<()> {
+async fn insert(tx: &impl Connection, records: &[NewRecord<'_>]) -> Result<()> {
     let columns = [
         Column::Text("id"),
         Column::Number("device_key"),

@@ -6,13 +6,12 @@ use isobar_model::json::RawJson;
 use isobar_model::project::{Specification, SpecificationInput};
 use isobar_model::time::Timestamp;
 use isobar_model::version::{SpecificationVersion, VersionNumber, WholeVersion, element_count};
-use sea_orm::ConnectionTrait;
 
 use super::packed_design::PackedDesign;
 use super::specifications;
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, all, one, run};
+use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
 /// Versions that are kept of a project.
 pub const VERSIONS_MAX: u64 = 100;
@@ -119,7 +118,7 @@ pub(crate) fn writer<T>(permit: &CanWrite<T>) -> Option<UserId> {
 
 /// Keeps what was written as a version, and lets go of the oldest beyond [`VERSIONS_MAX`].
 pub(crate) async fn keep(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     project: ProjectId,
     number: VersionNumber,
     new: &NewSpecification,
@@ -146,7 +145,7 @@ pub(crate) async fn keep(
 }
 
 /// Keeps the designs that are older than versions are as the version that they are: the first of their project.
-pub(crate) async fn begin_where_missing(tx: &impl ConnectionTrait) -> Result<()> {
+pub(crate) async fn begin_where_missing(tx: &impl Connection) -> Result<()> {
     let without = Sql::new(
         "SELECT s.project_id FROM specifications s WHERE NOT EXISTS \
          (SELECT 1 FROM specification_versions v WHERE v.project_id = s.project_id) ORDER BY s.project_id",

@@ -6,14 +6,13 @@ use isobar_model::project::Specification;
 use isobar_model::retention::DesignRetention;
 use isobar_model::time::Timestamp;
 use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber};
-use sea_orm::ConnectionTrait;
 
 use super::alarms::{self, ProjectAlarm};
 use super::retention;
 use super::specification_versions::{NewSpecification, keep, writer};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, one, run};
+use crate::registry::sql::{Connection, Row, Sql, one, run};
 
 impl Registry {
     /// The specification of a project.
@@ -68,7 +67,7 @@ impl Registry {
 
 /// Gives a new project its first specification.
 pub(crate) async fn begin(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     project: ProjectId,
     new: &NewSpecification,
     (created_by, now): (Option<UserId>, Timestamp),
@@ -91,7 +90,7 @@ pub(crate) async fn begin(
 }
 
 async fn overwrite(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     project: ProjectId,
     number: VersionNumber,
     new: &NewSpecification,
@@ -112,7 +111,7 @@ async fn overwrite(
     run(tx, update).await.map(|_| ())
 }
 
-async fn tag(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<SpecificationTag>> {
+async fn tag(connection: &impl Connection, project: ProjectId) -> Result<Option<SpecificationTag>> {
     let query = Sql::new("SELECT version, last_modified FROM specifications WHERE project_id = ?").bind(project);
     let tag = |row: Row| {
         Ok(SpecificationTag { version: VersionNumber(row.count("version")?), written: row.time("last_modified")? })
@@ -120,7 +119,7 @@ async fn tag(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Op
     one(connection, query).await?.map(tag).transpose()
 }
 
-pub(crate) async fn read(connection: &impl ConnectionTrait, project: ProjectId) -> Result<Option<Specification>> {
+pub(crate) async fn read(connection: &impl Connection, project: ProjectId) -> Result<Option<Specification>> {
     let query = Sql::new(
         "SELECT name, create_version, description, created, last_modified, meta, planes, version \
          FROM specifications WHERE project_id = ?",

@@ -9,11 +9,10 @@ use isobar_model::access::Lineage;
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::limits::Fill;
 use isobar_model::time::Timestamp;
-use sea_orm::ConnectionTrait;
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, all, one, run};
+use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
 /// What a limit of an organization counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,7 +193,7 @@ fn limited(row: &Row) -> Result<LimitedOrganization> {
 
 /// What a device that leaves an organization takes along; its figure stays. For a device that is held.
 pub(crate) async fn hand_over(
-    tx: &impl ConnectionTrait,
+    tx: &impl Connection,
     device: DeviceKey,
     from: OrganizationId,
     to: Option<OrganizationId>,
@@ -211,7 +210,7 @@ pub(crate) async fn hand_over(
     }
 }
 
-async fn add(tx: &impl ConnectionTrait, id: OrganizationId, more: i64) -> Result<()> {
+async fn add(tx: &impl Connection, id: OrganizationId, more: i64) -> Result<()> {
     let update = Sql::new("UPDATE organizations SET bytes_stored = bytes_stored + ? WHERE id = ?").bind(more).bind(id);
     run(tx, update).await.map(|_| ())
 }

@@ -9,7 +9,6 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
 use isobar_model::user::User;
-use sea_orm::ConnectionTrait;
 
 use super::letters::{self, NewLetter};
 use super::organizations::{self, NewOrganization, hold_organization};
@@ -18,7 +17,7 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{USERS, folded, in_order, read_by_id, searched};
 use crate::registry::sql::AdvisoryLock;
-use crate::registry::sql::{Dialect, Row, Sql, one, run};
+use crate::registry::sql::{Connection, Dialect, Row, Sql, one, run};
 
 const SELECT_USERS: &str = "SELECT u.id, u.username, u.email, u.role, u.organization_id, o.lineage, o.name AS organization, \
     u.tos_hash, u.first_name, u.last_name, u.company, u.job_title, u.language, u.preferences, u.disabled, u.verified, \
@@ -268,14 +267,14 @@ pub(crate) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator
 }
 
 /// A user that must be there, held until the transaction ends.
-async fn hold_user(tx: &impl ConnectionTrait, id: UserId) -> Result<Row> {
+async fn hold_user(tx: &impl Connection, id: UserId) -> Result<Row> {
     let query = Sql::new("SELECT role, disabled FROM users WHERE id = ?").bind(id);
     one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
 }
 
 /// Refuses when no other user is an enabled system administrator: nobody could make another one. Whoever ends one, held by
 /// then, waits here for whoever ends another, and then sees it gone.
-async fn another_administers(tx: &impl ConnectionTrait, user: UserId) -> Result<()> {
+async fn another_administers(tx: &impl Connection, user: UserId) -> Result<()> {
     AdvisoryLock::Administrators.hold(tx).await?;
     let other = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 AND id <> ? LIMIT 1");
     match one(tx, other.bind(Role::SystemAdmin as i64).bind(user)).await? {
@@ -284,12 +283,7 @@ async fn another_administers(tx: &impl ConnectionTrait, user: UserId) -> Result<
     }
 }
 
-async fn insert(
-    tx: &impl ConnectionTrait,
-    organization: OrganizationId,
-    new: &NewUserRow,
-    now: Timestamp,
-) -> Result<User> {
+async fn insert(tx: &impl Connection, organization: OrganizationId, new: &NewUserRow, now: Timestamp) -> Result<User> {
     let insert = Sql::new(
         "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, tos_hash, \
          language, verified, password_hash, search, created_at, updated_at) \
@@ -326,14 +320,14 @@ async fn insert(
 }
 
 /// Takes a login name; false when somebody has it. Of two transactions that claim one name, the second waits and loses.
-async fn claim(tx: &impl ConnectionTrait, user: UserId, name: &str) -> Result<bool> {
+async fn claim(tx: &impl Connection, user: UserId, name: &str) -> Result<bool> {
     let insert = Sql::new("INSERT INTO login_names (name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(folded(name))
         .bind(user);
     Ok(run(tx, insert).await? > 0)
 }
 
-pub(crate) async fn read(connection: &impl ConnectionTrait, ids: &[UserId]) -> Result<Vec<User>> {
+pub(crate) async fn read(connection: &impl Connection, ids: &[UserId]) -> Result<Vec<User>> {
     read_by_id(connection, SELECT_USERS, ids, user).await
 }
 

@@ -1,8 +1,6 @@
 //! What PostgreSQL has us lock that is no row. SQLite has one writer: it holds everything.
 
-use sea_orm::ConnectionTrait;
-
-use super::{Dialect, Sql, one};
+use super::{Connection, Dialect, Sql, one};
 use crate::error::Result;
 
 /// Numbers that only Isobar locks. No two are alike: the compiler refuses that.
@@ -23,7 +21,7 @@ pub(crate) enum AdvisoryLock {
 
 impl AdvisoryLock {
     /// Waits for whoever holds it, and holds it until the transaction ends.
-    pub(crate) async fn hold(self, tx: &impl ConnectionTrait) -> Result<()> {
+    pub(crate) async fn hold(self, tx: &impl Connection) -> Result<()> {
         if Dialect::of(tx) == Dialect::Postgres {
             one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(self as i64)).await?;
         }

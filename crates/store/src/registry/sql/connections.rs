@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_pages::Open;
-use sea_orm::sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
-use sea_orm::sqlx::{Connection as _, PgConnection};
-use sea_orm::{ConnectOptions, Database, DatabaseConnection, DatabaseTransaction, TransactionTrait};
+use sqlx::pool::PoolOptions;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
+use super::driver::{DriverError, OpenTransaction, Pool};
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
@@ -40,7 +42,7 @@ const SQLITE_ROWS: usize = 256;
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
     /// For what only reads.
-    pub(crate) read: DatabaseConnection,
+    pub(crate) read: Pool,
     /// For what writes.
     pub(crate) write: Writer,
     pub(crate) dialect: Dialect,
@@ -89,13 +91,13 @@ impl Connections {
         }
         let layer = sqlite_file::prepare(plain(path), how).await?;
         // The writer first: it turns the write-ahead log on.
-        let write = connect(sqlite(path, layer, 1)).await?;
-        let read = connect(sqlite(path, layer, SQLITE_READERS_MAX)).await?;
+        let write = open_sqlite_pool(path, layer, 1).await?;
+        let read = open_sqlite_pool(path, layer, SQLITE_READERS_MAX).await?;
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite, server: None })
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
-        let write = match connect(postgres(address, POSTGRES_WRITERS_MAX, transaction::DURABLE)).await {
+        let write = match open_postgres_pool(address, POSTGRES_WRITERS_MAX, transaction::DURABLE, None).await {
             // The pool has tried for a while and does not tell what was in its way.
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
@@ -108,9 +110,8 @@ impl Connections {
                 return Err(StoreError::unavailable(why));
             }
         }
-        let mut reading = postgres(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT);
-        reading.test_before_acquire_if_idle_for(SURE_FOR);
-        let read = connect(reading).await?;
+        let read =
+            open_postgres_pool(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT, Some(SURE_FOR)).await?;
         let server = Some(ServerAddress(address.into()));
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres, server })
     }
@@ -133,7 +134,7 @@ impl Connections {
 
     /// A transaction that reads: every question of it is answered as of the same moment. It ends when it is dropped, and
     /// nobody waits for that.
-    pub(crate) async fn snapshot(&self) -> Result<DatabaseTransaction> {
+    pub(crate) async fn snapshot(&self) -> Result<OpenTransaction> {
         // Connections that were lost a moment ago are found out here, where nothing has been asked yet.
         for _ in 0..POSTGRES_READERS_MAX {
             match self.read.begin().await.map_err(failure) {
@@ -146,13 +147,10 @@ impl Connections {
 
     pub(crate) async fn close(&self) -> Result<()> {
         // Readers first: the last connection of SQLite folds the write-ahead log into the file.
-        self.read.close_by_ref().await.map_err(failure)?;
-        self.write.close().await
+        self.read.close().await;
+        self.write.close().await;
+        Ok(())
     }
-}
-
-async fn connect(options: ConnectOptions) -> Result<DatabaseConnection> {
-    Database::connect(options).await.map_err(failure)
 }
 
 /// Why PostgreSQL gives no connection: what a single one meets. [`StoreError::Busy`]: it is let in, so all of the pool are in use.
@@ -165,19 +163,20 @@ async fn no_postgres(address: &str, within: Duration) -> StoreError {
     }
 }
 
-/// Without a log line for every statement.
-fn quiet(address: &str) -> ConnectOptions {
-    let mut options = ConnectOptions::new(address);
-    options.sqlx_logging(false).record_stmt_in_spans(false).acquire_timeout(ACQUIRE_WAIT);
-    transaction::guard(&mut options);
-    options
+fn pool_options<DB: sqlx::Database>(connections: u32) -> PoolOptions<DB> {
+    PoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_WAIT)
 }
 
-fn postgres(address: &str, connections: u32, begin: &'static str) -> ConnectOptions {
-    let mut options = quiet(address);
-    options.max_connections(connections);
-    transaction::begin_with(&mut options, begin);
-    options
+/// Opens connections without a log line for every statement.
+async fn open_postgres_pool(
+    address: &str,
+    connections: u32,
+    begin: &'static str,
+    sure_for: Option<Duration>,
+) -> Result<Pool> {
+    let options = address.parse::<PgConnectOptions>().map_err(DriverError::connection).map_err(failure)?;
+    let pool = transaction::guard_postgres(pool_options(connections), begin, sure_for);
+    Pool::open_postgres(pool, options.disable_statement_logging()).await.map_err(failure)
 }
 
 /// The path of a SQLite file, which may be written as in a URL.
@@ -185,27 +184,24 @@ pub(crate) fn plain(path: &str) -> &str {
     path.strip_prefix("//").unwrap_or(path)
 }
 
-fn sqlite(path: &str, layer: Option<&'static str>, connections: u32) -> ConnectOptions {
-    let path = plain(path).to_owned();
-    // The path goes in beside the address, so that no character of it means anything.
-    let mut options = quiet("sqlite:registry");
-    options.max_connections(connections).map_sqlx_sqlite_opts(move |sqlite| {
-        let sqlite = match layer {
-            Some(layer) => sqlite.vfs(layer),
-            None => sqlite,
-        };
-        sqlite
-            .filename(&path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(SQLITE_BUSY_WAIT)
-            .pragma("cache_size", SQLITE_CACHE)
-            .row_buffer_size(SQLITE_ROWS)
-            .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
-    });
-    options
+async fn open_sqlite_pool(path: &str, layer: Option<&'static str>, connections: u32) -> Result<Pool> {
+    // The path goes in as it is, so that no character of it means anything.
+    let options = SqliteConnectOptions::new()
+        .filename(plain(path))
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(SQLITE_BUSY_WAIT)
+        .pragma("cache_size", SQLITE_CACHE)
+        .row_buffer_size(SQLITE_ROWS)
+        .pragma("wal_autocheckpoint", SQLITE_CHECKPOINT_PAGES)
+        .disable_statement_logging();
+    let options = match layer {
+        Some(layer) => options.vfs(layer),
+        None => options,
+    };
+    Pool::open_sqlite(transaction::guard_sqlite(pool_options(connections)), options).await.map_err(failure)
 }
 
 #[cfg(test)]
@@ -221,7 +217,7 @@ mod tests {
     const NOWHERE: &str = "postgres://somebody:secret@127.0.0.1:1/nothing";
 
     /// The connections for what reads, each of them in use.
-    async fn all_readers(connections: &Connections, count: u32) -> Vec<DatabaseTransaction> {
+    async fn all_readers(connections: &Connections, count: u32) -> Vec<OpenTransaction> {
         let mut held = Vec::new();
         for _ in 0..count {
             held.push(connections.snapshot().await.unwrap());

@@ -1,6 +1,6 @@
 //! Decides if a PostgreSQL can hold a registry: what it could not is told at the start, not to each caller.
 
-use sea_orm::sqlx::{self, Connection as _, PgConnection, Row as _};
+use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::error::{Result, StoreError};
 

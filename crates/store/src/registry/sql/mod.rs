@@ -2,6 +2,7 @@
 
 mod advisory_locks;
 pub(crate) mod connections;
+mod driver;
 mod fitness;
 mod gathered;
 pub(crate) mod sqlite_file;
@@ -17,9 +18,10 @@ use isobar_model::ids::{
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, RuntimeErr, Statement, TryGetable, Value, sqlx};
 
 pub(crate) use advisory_locks::AdvisoryLock;
+use driver::{AnswerKind, RawRow, Readable, Statement, Value};
+pub(crate) use driver::{Connection, DriverError};
 
 use crate::error::{Result, StoreError};
 
@@ -31,11 +33,8 @@ pub(crate) enum Dialect {
 }
 
 impl Dialect {
-    pub(crate) fn of(connection: &impl ConnectionTrait) -> Self {
-        match connection.get_database_backend() {
-            DbBackend::Postgres => Self::Postgres,
-            _ => Self::Sqlite,
-        }
+    pub(crate) fn of(connection: &impl Connection) -> Self {
+        connection.dialect()
     }
 
     /// What is spelled differently, as each spells it.
@@ -201,12 +200,12 @@ impl Sql {
         &self.text
     }
 
-    fn statement(self, backend: DbBackend) -> Statement {
-        let text = match backend {
-            DbBackend::Postgres => numbered(&self.text),
-            _ => self.text,
+    fn statement(self, dialect: Dialect, kind: AnswerKind) -> Statement {
+        let text = match dialect {
+            Dialect::Postgres => numbered(&self.text),
+            Dialect::Sqlite => self.text,
         };
-        Statement::from_sql_and_values(backend, text, self.values)
+        Statement { text, values: self.values, kind }
     }
 }
 
@@ -224,39 +223,38 @@ fn numbered(text: &str) -> String {
 }
 
 /// The first row, if there is one.
-pub(crate) async fn one(connection: &impl ConnectionTrait, sql: Sql) -> Result<Option<Row>> {
-    let statement = sql.statement(connection.get_database_backend());
-    Ok(connection.query_one_raw(statement).await.map_err(failure)?.map(Row))
+pub(crate) async fn one(connection: &impl Connection, sql: Sql) -> Result<Option<Row>> {
+    let statement = sql.statement(connection.dialect(), AnswerKind::FirstRow);
+    Ok(connection.ask(statement).await.map_err(failure)?.rows.pop().map(Row))
 }
 
 /// All rows.
-pub(crate) async fn all(connection: &impl ConnectionTrait, sql: Sql) -> Result<Vec<Row>> {
-    let statement = sql.statement(connection.get_database_backend());
-    let reading = connection.query_all_raw(statement);
-    let rows = match Dialect::of(connection) {
+pub(crate) async fn all(connection: &impl Connection, sql: Sql) -> Result<Vec<Row>> {
+    let reading = connection.ask(sql.statement(connection.dialect(), AnswerKind::AllRows));
+    let answer = match connection.dialect() {
         Dialect::Sqlite => gathered::gathered(reading).await,
         Dialect::Postgres => reading.await,
     };
-    Ok(rows.map_err(failure)?.into_iter().map(Row).collect())
+    Ok(answer.map_err(failure)?.rows.into_iter().map(Row).collect())
 }
 
 /// Carries a change out and says how many rows it touched.
-pub(crate) async fn run(connection: &impl ConnectionTrait, sql: Sql) -> Result<u64> {
-    let statement = sql.statement(connection.get_database_backend());
-    Ok(connection.execute_raw(statement).await.map_err(failure)?.rows_affected())
+pub(crate) async fn run(connection: &impl Connection, sql: Sql) -> Result<u64> {
+    let statement = sql.statement(connection.dialect(), AnswerKind::Count);
+    Ok(connection.ask(statement).await.map_err(failure)?.touched)
+}
+
+/// Carries out statements that have no values, in the words of the dialect.
+pub(crate) async fn run_script(connection: &impl Connection, text: String) -> Result<()> {
+    let statement = Statement { text, values: Vec::new(), kind: AnswerKind::Success };
+    connection.ask(statement).await.map(drop).map_err(failure)
 }
 
 /// A failure of the database in this crate's words. Unique names are claimed with `ON CONFLICT` and never fail here; a
 /// foreign key that fails refers to what is gone.
-pub(crate) fn failure(error: DbErr) -> StoreError {
-    let (DbErr::Exec(RuntimeErr::SqlxError(cause))
-    | DbErr::Query(RuntimeErr::SqlxError(cause))
-    | DbErr::Conn(RuntimeErr::SqlxError(cause))) = &error
-    else {
-        return match error {
-            DbErr::ConnectionAcquire(sea_orm::ConnAcquireErr::Timeout) => StoreError::Busy,
-            other => StoreError::unavailable(other),
-        };
+pub(crate) fn failure(error: DriverError) -> StoreError {
+    let (DriverError::Connection(cause) | DriverError::Statement(cause)) = &error else {
+        return StoreError::unavailable(error);
     };
     let Some(database) = cause.as_database_error() else {
         return match **cause {
@@ -278,11 +276,7 @@ pub(crate) fn failure(error: DbErr) -> StoreError {
 /// Whether the database refused a statement for what it says: a constraint, a value that is too large or of another type,
 /// a trigger.
 pub(crate) fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let Some(DbErr::Exec(RuntimeErr::SqlxError(cause)) | DbErr::Query(RuntimeErr::SqlxError(cause))) =
-        cause.downcast_ref::<DbErr>()
-    else {
-        return false;
-    };
+    let Some(DriverError::Statement(cause)) = cause.downcast_ref::<DriverError>() else { return false };
     let Some(code) = cause.as_database_error().and_then(|error| error.code()) else { return false };
     match code.parse::<u32>() {
         // SQLSTATE has five characters; the first two are its class: data, integrity, program limits.
@@ -317,34 +311,34 @@ macro_rules! bound {
 }
 
 bound! {
-    String => String, without_nul;
-    i64 => BigInt, |number| number;
-    u64 => BigInt, |number| i64::try_from(number).unwrap_or(i64::MAX);
-    f64 => Double, |number| number;
+    String => Text, without_nul;
+    i64 => Number, |number| number;
+    u64 => Number, |number| i64::try_from(number).unwrap_or(i64::MAX);
+    f64 => Float, |number| number;
     // Truth is stored as a number: SQLite has no boolean, and one way serves both.
-    bool => BigInt, i64::from;
-    Timestamp => BigInt, Timestamp::millis;
-    DeviceKey => BigInt, |key| i64::try_from(key.0).unwrap_or(i64::MAX);
+    bool => Number, i64::from;
+    Timestamp => Number, Timestamp::millis;
+    DeviceKey => Number, |key| i64::try_from(key.0).unwrap_or(i64::MAX);
     Digest => Bytes, |digest| digest.0.to_vec();
     Vec<u8> => Bytes, |bytes| bytes;
-    RawJson => String, |json| json.text().to_owned();
-    OrganizationId => String, |id| id.to_string();
-    UserId => String, |id| id.to_string();
-    ProjectId => String, |id| id.to_string();
-    DeviceId => String, |id| id.to_string();
-    SessionId => String, |id| id.to_string();
-    ApiKeyId => String, |id| id.to_string();
-    SettingId => String, |id| id.to_string();
-    NotificationId => String, |id| id.to_string();
+    RawJson => Text, |json| json.text().to_owned();
+    OrganizationId => Text, |id| id.to_string();
+    UserId => Text, |id| id.to_string();
+    ProjectId => Text, |id| id.to_string();
+    DeviceId => Text, |id| id.to_string();
+    SessionId => Text, |id| id.to_string();
+    ApiKeyId => Text, |id| id.to_string();
+    SettingId => Text, |id| id.to_string();
+    NotificationId => Text, |id| id.to_string();
 }
 
 impl Bound for &str {
     fn bound(self) -> Value {
-        Value::String(Some(without_nul(self.to_owned())))
+        Value::Text(Some(without_nul(self.to_owned())))
     }
 
     fn absent() -> Value {
-        Value::String(None)
+        Value::Text(None)
     }
 }
 
@@ -367,11 +361,11 @@ pub(crate) fn without_nul(mut text: String) -> String {
 }
 
 /// A row of an answer; what cannot be read is damage, never a panic.
-pub(crate) struct Row(QueryResult);
+pub(crate) struct Row(RawRow);
 
 impl Row {
-    fn get<T: TryGetable>(&self, column: &str) -> Result<T> {
-        self.0.try_get_by(column).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
+    fn get<T: Readable>(&self, column: &str) -> Result<T> {
+        self.0.get(column).map_err(|error| StoreError::Damaged(format!("column {column}: {error}")))
     }
 
     pub(crate) fn text(&self, column: &str) -> Result<String> {

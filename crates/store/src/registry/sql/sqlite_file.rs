@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use isobar_pages::{Loss, Open, PagesError};
 
+use super::DriverError;
 use crate::error::{Result, StoreError};
 
 /// What SQLite answers when what it has read makes no sense: `SQLITE_CORRUPT` and its extended forms, `SQLITE_NOTADB`.
@@ -49,7 +50,7 @@ pub(crate) fn tells_of_damage(code: &str) -> bool {
 }
 
 /// The damage that SQLite has met, by its name if it is known.
-pub(crate) fn damage(error: &sea_orm::DbErr) -> StoreError {
+pub(crate) fn damage(error: &DriverError) -> StoreError {
     match isobar_pages::last_damage() {
         Some(place) => StoreError::Damaged(format!("{error} ({place})")),
         None => StoreError::Damaged(error.to_string()),

@@ -10,14 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use sea_orm::sqlx::sqlite::SqliteConnection;
-use sea_orm::sqlx::{self, Connection as _};
-use sea_orm::{
-    ConnectOptions, ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, DbErr, ExecResult,
-    QueryResult, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
-};
+use sqlx::Connection as _;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 
-use super::{Sql, failure, run};
+use super::driver::{Answer, OpenTransaction, Pool, Statement};
+use super::{Connection, Dialect, DriverError, Sql, failure, run};
 use crate::error::{Result, StoreError};
 
 /// A registry that committed a change so long ago, or less, is healthy; beyond that a change is tried.
@@ -30,22 +28,18 @@ const SQLITE_STEPS_A_LOOK: i32 = 2_000;
 /// The connections that write. In SQLite it is a single one, so writers queue here and never meet a locked database.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
-    pool: DatabaseConnection,
+    pool: Pool,
     health: Arc<Health>,
 }
 
 impl Writer {
-    pub(crate) fn new(pool: DatabaseConnection) -> Self {
+    pub(crate) fn new(pool: Pool) -> Self {
         Self { pool, health: Arc::default() }
     }
 
     /// A transaction that writes. In SQLite it is the only one; in PostgreSQL rows are held one by one.
     pub(crate) async fn begin(&self) -> Result<Transaction> {
-        let options = TransactionOptions {
-            sqlite_transaction_mode: Some(SqliteTransactionMode::Immediate),
-            ..TransactionOptions::default()
-        };
-        let begun = self.pool.begin_with_options(options).await.map_err(failure);
+        let begun = self.pool.begin_to_write().await.map_err(failure);
         self.health.failed_if(&begun);
         Ok(Transaction {
             inner: begun?,
@@ -78,14 +72,14 @@ impl Writer {
         }
     }
 
-    pub(crate) async fn close(&self) -> Result<()> {
-        self.pool.close_by_ref().await.map_err(failure)
+    pub(crate) async fn close(&self) {
+        self.pool.close().await;
     }
 }
 
 /// A transaction that writes. It is rolled back when it is dropped.
 pub(crate) struct Transaction {
-    inner: DatabaseTransaction,
+    inner: OpenTransaction,
     /// A statement failed, or nobody waited for its end: what the database made of the transaction is not known.
     is_broken: AtomicBool,
     has_changed: AtomicBool,
@@ -97,7 +91,7 @@ impl Transaction {
     pub(crate) async fn commit(self) -> Result<()> {
         if self.is_broken.load(Ordering::Acquire) {
             // PostgreSQL would answer COMMIT with a rollback, and call that a success.
-            return Err(StoreError::unavailable(broken()));
+            return Err(StoreError::unavailable(DriverError::Broken));
         }
         let committed = self.inner.commit().await.map_err(failure);
         self.health.failed_if(&committed);
@@ -106,31 +100,6 @@ impl Transaction {
         }
         committed
     }
-
-    /// Carries a statement out, unless an earlier one failed.
-    async fn watched<T>(
-        &self,
-        statement: impl Future<Output = std::result::Result<T, DbErr>> + Send,
-    ) -> std::result::Result<T, DbErr> {
-        if self.is_broken.load(Ordering::Acquire) {
-            return Err(broken());
-        }
-        let mut underway = Underway { breaks: Some(&self.is_broken) };
-        match statement.await {
-            Ok(done) => {
-                underway.breaks = None;
-                Ok(done)
-            }
-            Err(error) => {
-                self.health.failed_if::<()>(&Err(failure(error.clone())));
-                Err(error)
-            }
-        }
-    }
-}
-
-fn broken() -> DbErr {
-    DbErr::Custom("an earlier statement of the transaction failed".to_owned())
 }
 
 /// Marks a transaction as broken, unless its statement came to a good end.
@@ -147,29 +116,30 @@ impl Drop for Underway<'_> {
 }
 
 #[async_trait::async_trait]
-impl ConnectionTrait for Transaction {
-    fn get_database_backend(&self) -> DbBackend {
-        self.inner.get_database_backend()
+impl Connection for Transaction {
+    fn dialect(&self) -> Dialect {
+        self.inner.dialect()
     }
 
-    async fn execute_raw(&self, statement: Statement) -> std::result::Result<ExecResult, DbErr> {
-        let done = self.watched(self.inner.execute_raw(statement)).await?;
-        if done.rows_affected() > 0 {
-            self.has_changed.store(true, Ordering::Release);
+    /// Carries a statement out, unless an earlier one failed.
+    async fn ask(&self, statement: Statement) -> std::result::Result<Answer, DriverError> {
+        if self.is_broken.load(Ordering::Acquire) {
+            return Err(DriverError::Broken);
         }
-        Ok(done)
-    }
-
-    async fn execute_unprepared(&self, sql: &str) -> std::result::Result<ExecResult, DbErr> {
-        self.watched(self.inner.execute_unprepared(sql)).await
-    }
-
-    async fn query_one_raw(&self, statement: Statement) -> std::result::Result<Option<QueryResult>, DbErr> {
-        self.watched(self.inner.query_one_raw(statement)).await
-    }
-
-    async fn query_all_raw(&self, statement: Statement) -> std::result::Result<Vec<QueryResult>, DbErr> {
-        self.watched(self.inner.query_all_raw(statement)).await
+        let mut underway = Underway { breaks: Some(&self.is_broken) };
+        match self.inner.ask(statement).await {
+            Ok(answer) => {
+                underway.breaks = None;
+                if answer.touched > 0 {
+                    self.has_changed.store(true, Ordering::Release);
+                }
+                Ok(answer)
+            }
+            Err(error) => {
+                self.health.failed_if::<()>(&Err(failure(error.clone())));
+                Err(error)
+            }
+        }
     }
 }
 
@@ -212,40 +182,44 @@ impl Health {
     }
 }
 
-/// Has every connection of a pool looked at when it comes back and before it is given out again.
-pub(crate) fn guard(options: &mut ConnectOptions) {
-    options
-        .map_sqlx_sqlite_before_acquire(|connection, _| Box::pin(is_at_rest(connection)))
-        .map_sqlx_sqlite_pool_opts(|pool| {
-            let pool = pool.after_connect(|connection, _| {
-                Box::pin(async move {
-                    // The driver gives each connection a thread of its own, and what one asks may take long.
-                    connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
-                        isobar_threads::rest_at_times();
-                        true
-                    });
-                    Ok(())
-                })
-            });
-            pool.after_release(|connection, _| {
-                Box::pin(async move {
-                    // A rollback that was begun by dropping a transaction has ended after this.
-                    connection.ping().await?;
-                    Ok(is_outside(connection))
-                })
+/// Has every connection of a pool to SQLite looked at when it comes back and before it is given out again.
+pub(crate) fn guard_sqlite(pool: SqlitePoolOptions) -> SqlitePoolOptions {
+    pool.before_acquire(|connection, _| Box::pin(is_at_rest(connection)))
+        .after_connect(|connection, _| {
+            Box::pin(async move {
+                // The driver gives each connection a thread of its own, and what one asks may take long.
+                connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
+                    isobar_threads::rest_at_times();
+                    true
+                });
+                Ok(())
             })
         })
-        // PostgreSQL tells with every answer whether a transaction is open, and the driver begins none within another.
-        .map_sqlx_postgres_before_acquire(|connection, _| Box::pin(async { Ok(is_outside(connection)) }));
+        .after_release(|connection, _| {
+            Box::pin(async move {
+                // A rollback that was begun by dropping a transaction has ended after this.
+                connection.ping().await?;
+                Ok(is_outside(connection))
+            })
+        })
 }
 
-/// Has every connection to PostgreSQL of a pool begin with a statement.
-pub(crate) fn begin_with(options: &mut ConnectOptions, statement: &'static str) {
-    options.map_sqlx_postgres_pool_opts(move |pool| {
-        pool.after_connect(move |connection, _| {
-            Box::pin(async move { sqlx::raw_sql(statement).execute(connection).await.map(|_| ()) })
+/// Has every connection of a pool to PostgreSQL begin with a statement, and looked at before it is given out. One that was
+/// used within the time `sure_for` is not asked whether it is there.
+pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for: Option<Duration>) -> PgPoolOptions {
+    pool.test_before_acquire(sure_for.is_none())
+        .before_acquire(move |connection, last| {
+            Box::pin(async move {
+                if sure_for.is_some_and(|time| last.idle_for >= time) {
+                    connection.ping().await?;
+                }
+                // PostgreSQL tells with every answer whether a transaction is open, and the driver begins none within another.
+                Ok(is_outside(connection))
+            })
         })
-    });
+        .after_connect(move |connection, _| {
+            Box::pin(async move { sqlx::raw_sql(begin).execute(connection).await.map(drop) })
+        })
 }
 
 /// A commit is acknowledged when it is durable, whatever the server or the role is set to by default. What is stricter stays.

@@ -1,9 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use sea_orm::{ConnectOptions, Database};
-
 use super::*;
-use crate::registry::{Registry, support};
+use crate::registry::Registry;
+use crate::registry::support::{self, Raw};
 
 fn file(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("registry.db").display())
@@ -51,24 +50,22 @@ async fn every_column_of_every_table_is_looked_at() {
 }
 
 /// A connection that may write what no server would.
-async fn damager(address: &str, freely: &str) -> sea_orm::DatabaseConnection {
+async fn damager(address: &str, freely: &str) -> Raw {
     // What it writes has checksums: it is not damage of pages that is looked for.
     let layer = if address.starts_with("sqlite:") { format!("?vfs={}", isobar_pages::VFS) } else { String::new() };
-    let mut options = ConnectOptions::new(format!("{address}{layer}"));
-    options.max_connections(1);
-    let raw = Database::connect(options).await.unwrap();
-    raw.execute_unprepared(freely).await.unwrap();
+    let raw = Raw::open(&format!("{address}{layer}")).await;
+    raw.run(freely).await.unwrap();
     raw
 }
 
 /// Adds to each table a row of nothing but damage.
-async fn damage(registry: &Registry, raw: &sea_orm::DatabaseConnection, value: fn(&str) -> &'static str) {
+async fn damage(registry: &Registry, raw: &Raw, value: fn(&str) -> &'static str) {
     for (table, columns) in columns(registry).await {
         let columns: Vec<_> = columns.iter().filter(|(_, kind)| kind != "key").collect();
         let names: Vec<_> = columns.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let values: Vec<_> = columns.iter().map(|(_, kind)| value(kind)).collect();
         let insert = format!("INSERT INTO {table} ({}) VALUES ({})", names.join(", "), values.join(", "));
-        raw.execute_unprepared(&insert).await.unwrap();
+        raw.run(&insert).await.unwrap();
     }
 }
 
@@ -90,7 +87,7 @@ async fn damage_of_each_column_is_named_in_sqlite() {
         }
     }
     assert!(faults.iter().any(|fault| fault.contains("refer to rows")), "{faults:?}");
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
 }
 
@@ -113,7 +110,7 @@ async fn damage_of_each_table_is_named_in_postgresql() {
         let means_anything = ["pulse", "revoked_jwts"].contains(&&*table);
         assert_eq!(is_named, !means_anything, "{table}: {faults:#?}");
     }
-    raw.close().await.unwrap();
+    raw.close().await;
     registry.close().await.unwrap();
     database.remove().await;
 }

@@ -14,7 +14,7 @@ async fn rows(db: &Connections) -> i64 {
     rows_in(&db.read).await
 }
 
-async fn rows_in(connection: &impl ConnectionTrait) -> i64 {
+async fn rows_in(connection: &impl Connection) -> i64 {
     let row = one(connection, Sql::new("SELECT count(*) AS found FROM filling")).await.unwrap().unwrap();
     row.number("found").unwrap()
 }
@@ -130,7 +130,7 @@ async fn a_commit_waits_until_postgresql_has_written_it() {
 }
 
 /// What PostgreSQL goes by in a transaction.
-async fn setting(tx: &impl ConnectionTrait, name: &str) -> String {
+async fn setting(tx: &impl Connection, name: &str) -> String {
     let query = Sql::new("SELECT current_setting(?) AS it").bind(name);
     one(tx, query).await.unwrap().unwrap().text("it").unwrap()
 }

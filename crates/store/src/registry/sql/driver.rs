@@ -1,0 +1,248 @@
+//! The driver: SQLite and PostgreSQL behind one trait, whether a pool of connections or an open transaction answers.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::lock::Mutex;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
+use sqlx::{AssertSqlSafe, Decode, Postgres, Row as _, Sqlite, Type};
+
+use super::Dialect;
+
+type Outcome<T> = Result<T, DriverError>;
+
+/// A failure below the registry's own words. The driver's errors are shared, because they are looked at in two places.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// There is no connection, or none on which a transaction could be begun.
+    #[error(transparent)]
+    Connection(Arc<sqlx::Error>),
+    /// A statement failed, or a commit.
+    #[error(transparent)]
+    Statement(Arc<sqlx::Error>),
+    #[error("an earlier statement of the transaction failed")]
+    Broken,
+}
+
+impl DriverError {
+    pub(super) fn connection(cause: sqlx::Error) -> Self {
+        Self::Connection(Arc::new(cause))
+    }
+
+    fn statement(cause: sqlx::Error) -> Self {
+        Self::Statement(Arc::new(cause))
+    }
+}
+
+/// A value as it is bound. Each has its type even if it is null, because PostgreSQL asks for the type of every parameter.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    Number(Option<i64>),
+    Float(Option<f64>),
+    Text(Option<String>),
+    Bytes(Option<Vec<u8>>),
+}
+
+/// What a statement is answered with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AnswerKind {
+    /// The number of rows that it changed.
+    Count,
+    FirstRow,
+    AllRows,
+    /// Nothing but its success. It may be several statements, unprepared and without values.
+    Success,
+}
+
+/// A statement in the words of the dialect that it is for.
+#[derive(Debug)]
+pub(crate) struct Statement {
+    pub(super) text: String,
+    pub(super) values: Vec<Value>,
+    pub(super) kind: AnswerKind,
+}
+
+/// The answer to a statement. What its kind does not have is empty.
+#[derive(Default)]
+pub(crate) struct Answer {
+    pub(super) rows: Vec<RawRow>,
+    /// The number of rows that were changed.
+    pub(super) touched: u64,
+}
+
+/// A row as the driver gives it.
+pub(crate) enum RawRow {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+/// A type that both databases know.
+pub(crate) trait Readable:
+    for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{
+}
+
+impl<T> Readable for T where T: for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
+{}
+
+impl RawRow {
+    pub(super) fn get<T: Readable>(&self, column: &str) -> Result<T, sqlx::Error> {
+        match self {
+            Self::Sqlite(row) => row.try_get(column),
+            Self::Postgres(row) => row.try_get(column),
+        }
+    }
+}
+
+/// Makes the function that has a connection of one database answer a statement.
+macro_rules! answer {
+    ($name:ident, $database:ty, $connection:ty, $row:path) => {
+        async fn $name(connection: &mut $connection, statement: Statement) -> Result<Answer, sqlx::Error> {
+            let Statement { text, values, kind } = statement;
+            let text = AssertSqlSafe(text);
+            let mut answer = Answer::default();
+            if matches!(kind, AnswerKind::Success) {
+                sqlx::raw_sql(text).execute(connection).await?;
+                return Ok(answer);
+            }
+            let mut query = sqlx::query::<$database>(text);
+            for value in values {
+                query = match value {
+                    Value::Number(number) => query.bind(number),
+                    Value::Float(number) => query.bind(number),
+                    Value::Text(text) => query.bind(text),
+                    Value::Bytes(bytes) => query.bind(bytes),
+                };
+            }
+            match kind {
+                AnswerKind::FirstRow => answer.rows.extend(query.fetch_optional(connection).await?.map($row)),
+                AnswerKind::AllRows => {
+                    answer.rows = query.fetch_all(connection).await?.into_iter().map($row).collect();
+                }
+                AnswerKind::Count | AnswerKind::Success => {
+                    answer.touched = query.execute(connection).await?.rows_affected();
+                }
+            }
+            Ok(answer)
+        }
+    };
+}
+
+answer!(answer_of_sqlite, Sqlite, SqliteConnection, RawRow::Sqlite);
+answer!(answer_of_postgres, Postgres, PgConnection, RawRow::Postgres);
+
+/// Whatever answers statements.
+#[async_trait]
+pub(crate) trait Connection: Sync {
+    fn dialect(&self) -> Dialect;
+
+    async fn ask(&self, statement: Statement) -> Outcome<Answer>;
+}
+
+/// Connections to one database. Cloning shares them.
+#[derive(Clone, Debug)]
+pub(crate) enum Pool {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+impl Pool {
+    pub(super) async fn open_sqlite(pool: SqlitePoolOptions, options: SqliteConnectOptions) -> Outcome<Self> {
+        pool.connect_with(options).await.map(Self::Sqlite).map_err(DriverError::connection)
+    }
+
+    pub(super) async fn open_postgres(pool: PgPoolOptions, options: PgConnectOptions) -> Outcome<Self> {
+        pool.connect_with(options).await.map(Self::Postgres).map_err(DriverError::connection)
+    }
+
+    /// Begins a transaction, which SQLite makes one that reads until it writes.
+    pub(super) async fn begin(&self) -> Outcome<OpenTransaction> {
+        let begun = match self {
+            Self::Sqlite(pool) => pool.begin().await.map(Session::Sqlite),
+            Self::Postgres(pool) => pool.begin().await.map(Session::Postgres),
+        };
+        self.opened(begun)
+    }
+
+    /// Begins a transaction that writes: SQLite lets no other write from here on.
+    pub(super) async fn begin_to_write(&self) -> Outcome<OpenTransaction> {
+        let begun = match self {
+            Self::Sqlite(pool) => pool.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
+            Self::Postgres(pool) => pool.begin().await.map(Session::Postgres),
+        };
+        self.opened(begun)
+    }
+
+    fn opened(&self, begun: Result<Session, sqlx::Error>) -> Outcome<OpenTransaction> {
+        let session = Mutex::new(begun.map_err(DriverError::connection)?);
+        Ok(OpenTransaction { dialect: self.dialect(), session })
+    }
+
+    pub(super) async fn close(&self) {
+        match self {
+            Self::Sqlite(pool) => pool.close().await,
+            Self::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+#[async_trait]
+impl Connection for Pool {
+    fn dialect(&self) -> Dialect {
+        match self {
+            Self::Sqlite(_) => Dialect::Sqlite,
+            Self::Postgres(_) => Dialect::Postgres,
+        }
+    }
+
+    async fn ask(&self, statement: Statement) -> Outcome<Answer> {
+        let answer = match self {
+            Self::Sqlite(pool) => {
+                let mut connection = pool.acquire().await.map_err(DriverError::connection)?;
+                answer_of_sqlite(&mut connection, statement).await
+            }
+            Self::Postgres(pool) => {
+                let mut connection = pool.acquire().await.map_err(DriverError::connection)?;
+                answer_of_postgres(&mut connection, statement).await
+            }
+        };
+        answer.map_err(DriverError::statement)
+    }
+}
+
+enum Session {
+    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    Postgres(sqlx::Transaction<'static, Postgres>),
+}
+
+/// A transaction. It is rolled back when it is dropped, by the time its connection is used again.
+pub(crate) struct OpenTransaction {
+    dialect: Dialect,
+    session: Mutex<Session>,
+}
+
+impl OpenTransaction {
+    pub(super) async fn commit(self) -> Outcome<()> {
+        let committed = match self.session.into_inner() {
+            Session::Sqlite(transaction) => transaction.commit().await,
+            Session::Postgres(transaction) => transaction.commit().await,
+        };
+        committed.map_err(DriverError::statement)
+    }
+}
+
+#[async_trait]
+impl Connection for OpenTransaction {
+    fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    async fn ask(&self, statement: Statement) -> Outcome<Answer> {
+        let answer = match &mut *self.session.lock().await {
+            Session::Sqlite(transaction) => answer_of_sqlite(transaction, statement).await,
+            Session::Postgres(transaction) => answer_of_postgres(transaction, statement).await,
+        };
+        answer.map_err(DriverError::statement)
+    }
+}
