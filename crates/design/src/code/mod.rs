@@ -413,8 +413,8 @@ mod tests {
             assert_eq!(answer.result.unwrap().text(), "1");
             engines += answer.engines;
         }
-        // A thread of its own has no engine yet. How many there are depends on what the machine leaves them.
-        assert!((1..=CALLS_TO_BE_LIGHT).contains(&engines), "{engines}");
+        // A thread of its own has no engine yet; where nothing is left for one for long, this thread makes its own, once.
+        assert!((CALLS_TO_BE_LIGHT / 2 + 1..=CALLS_TO_BE_LIGHT).contains(&engines), "{engines}");
         assert!(is_light());
         assert_eq!(call(None, CodeThread::Own).engines, 0);
     }

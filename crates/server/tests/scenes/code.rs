@@ -33,6 +33,7 @@ async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
     for number in 0..24 {
         devices.push(ana.creates_device_of(&project, &format!("device {number}")).await);
     }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2) as u64;
     for number in [2, 3] {
         let before = app.hub().code_runs();
         ana.redesigns(&project, answering(number)).await.ok();
@@ -46,8 +47,8 @@ async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
         }
         let after = app.hub().code_runs();
         assert_eq!(after.runs - before.runs, devices.len() as u64);
-        // A call that was taken for one that takes long, on a machine that is slow, has an engine of its own.
-        assert!(after.engines - before.engines < devices.len() as u64, "{after:?} after {before:?}");
+        // A call that was taken for one that takes long, on a machine that is slow, has another.
+        assert!(after.engines - before.engines <= threads + 1, "{after:?} after {before:?}");
     }
 }
 
