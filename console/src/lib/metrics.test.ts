@@ -9,7 +9,7 @@ describe('figures of the server', () => {
         '# TYPE isobar_events_accepted_total counter',
         'isobar_events_accepted_total 12',
         '',
-        'isobar_worker_restarts_total{worker="alarms"} 1',
+        'isobar_worker_restarts_total{worker="timers"} 1',
         'isobar_worker_restarts_total{worker="calls",why="a b"} 2',
         'isobar_http_request_duration_seconds_bucket{le="+Inf"} 7',
         'isobar_http_request_duration_seconds_sum{route="/v2/devices"} 0.5',

@@ -138,7 +138,7 @@ impl Hub {
             "usage": usage.run_usage,
             "registry_watch": jobs.run_registry_watch,
             "retention": jobs.run_retention,
-            "alarms": jobs.run_scheduler,
+            "timers": jobs.run_scheduler,
             "device_notices": delivery.run_device_notices,
             "notices": delivery.run_notices,
             "deliveries_mail": delivery.run_mail,

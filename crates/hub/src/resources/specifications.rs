@@ -11,7 +11,7 @@ use isobar_model::project::{Specification, SpecificationInput};
 use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber, WholeVersion};
 
 use crate::Hub;
-use crate::jobs::scheduler::alarms_of;
+use crate::jobs::scheduler::timers_of;
 use crate::support::sorting::by_fields;
 
 const VERSION: &str = "version";
@@ -149,8 +149,8 @@ impl Hub {
         let compiled = faults.gather(compiled.map_err(Error::Invalid))?;
         let Some((plan, new)) = compiled.filter(|_| !faults.any()) else { return Err(faults.into_error()) };
         let changing = self.0.jobs.retention_changes().await;
-        let (alarms, kept, now) = (alarms_of(&plan), plan.retention(), self.now());
-        let written = self.registry().specification_write(permit, &new, required, &alarms, &kept, now).await?;
+        let (timers, kept, now) = (timers_of(&plan), plan.retention(), self.now());
+        let written = self.registry().specification_write(permit, &new, required, &timers, &kept, now).await?;
         self.0.caches.design_changed(*permit.target());
         drop(changing);
         self.0.jobs.retention_changed();

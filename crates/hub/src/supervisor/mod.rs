@@ -2,7 +2,7 @@
 //!
 //! A worker that panics is logged, counted and started again after a pause: it begins with what the stores say and with what
 //! stands in the hub, where no panic leaves it half-changed. One that panics again before it has come through once is named
-//! by readiness. A panic in one piece of work (a delivery, an alarm, a connection) is the end of that piece alone.
+//! by readiness. A panic in one piece of work (a delivery, a timer, a connection) is the end of that piece alone.
 
 #[cfg(test)]
 pub(crate) mod faults;

@@ -19,7 +19,7 @@ const WORKERS: [(&str, &str); 10] = [
     ("usage", "usage"),
     ("registry_watch", "registry_watch"),
     ("retention", "retention"),
-    ("alarms", "alarms"),
+    ("timers", "timers"),
     ("calls", "calls"),
     ("device_notices", "device_notices"),
     ("notices", "notices"),
@@ -248,12 +248,12 @@ fn a_call_and_a_notice_that_panic_are_tried_again() {
 }
 
 #[test]
-fn an_alarm_that_panics_comes_later_and_the_others_in_time() {
+fn a_timer_that_panics_comes_later_and_the_others_in_time() {
     played(async |measured| {
         let stage = Stage::set().await;
         let first = stage.device(&busy(1)).await;
         let second = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project)).await;
-        stage.hub.0.env.faults.panic_at("alarm", 1);
+        stage.hub.0.env.faults.panic_at("timer", 1);
         stage.clock.advance_seconds(300);
         stage.hub.employ_all();
         let ticks = async || {
@@ -261,10 +261,10 @@ fn an_alarm_that_panics_comes_later_and_the_others_in_time() {
             usize::from(one.is_some()) + usize::from(other.is_some())
         };
         until("one elapses", async || ticks().await == 1).await;
-        assert_eq!(measured.panics("alarm"), 1);
+        assert_eq!(measured.panics("timer"), 1);
         stage.clock.advance_seconds(60);
         until("the other one elapses", async || ticks().await == 2).await;
-        assert_eq!(measured.restarts("alarms"), 0);
+        assert_eq!(measured.restarts("timers"), 0);
         stage.over().await;
     });
 }

@@ -209,11 +209,11 @@ async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
     // An interval is a minute at least: its moment is moved, as if that had gone by.
     let registry = registry(street.folder.path()).await;
     let count = async |condition: &str| {
-        let text = format!("SELECT count(*) FROM device_alarms WHERE {condition}");
+        let text = format!("SELECT count(*) FROM device_timers WHERE {condition}");
         sqlx::query_scalar::<_, i64>(AssertSqlSafe(text)).fetch_one(&registry).await.unwrap()
     };
     let all_elapse = async || {
-        sqlx::raw_sql("UPDATE device_alarms SET due_at = 1").execute(&registry).await.unwrap();
+        sqlx::raw_sql("UPDATE device_timers SET due_at = 1").execute(&registry).await.unwrap();
         while count("due_at = 1").await > 0 {
             sleep(LOOK_EVERY).await;
         }

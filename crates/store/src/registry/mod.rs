@@ -18,7 +18,6 @@ pub use lists::{
     sortable,
 };
 pub use maintenance::DeviceNumbers;
-pub use nouns::alarms::{DueAlarm, ProjectAlarm};
 pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
 pub use nouns::deliveries::{DeliveryKind, Destination, NewDelivery, QueuedDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;
@@ -38,6 +37,7 @@ pub use nouns::provisioning::{NewTagged, Provisioned};
 pub use nouns::settings::SettingWrite;
 pub use nouns::sign_ins::ADDRESSES_MAX;
 pub use nouns::specification_versions::{NewSpecification, StoredVersion, VERSIONS_MAX};
+pub use nouns::timers::{DueTimer, ProjectTimer};
 pub use nouns::usage::{Alert, LimitedOrganization, Used};
 pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;

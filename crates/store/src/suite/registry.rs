@@ -8,7 +8,6 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
-mod alarms;
 mod appearance;
 mod clock;
 mod credentials;
@@ -29,12 +28,12 @@ mod projects;
 mod puts;
 mod selections;
 mod settings;
+mod timers;
 mod tree;
 mod upkeep;
 mod usage;
 mod versions;
 
-pub use alarms::*;
 pub use appearance::*;
 pub use clock::*;
 pub use credentials::*;
@@ -54,6 +53,7 @@ pub use projects::*;
 pub use puts::*;
 pub use selections::*;
 pub use settings::*;
+pub use timers::*;
 pub use tree::*;
 pub use upkeep::*;
 pub use usage::*;
@@ -116,8 +116,8 @@ macro_rules! registry_scenes {
             a_mark_of_everything_and_single_ones_go_together
             a_user_and_its_notifications_go_together
             old_notices_go_and_a_user_keeps_so_many
-            devices_have_the_alarms_of_their_project
-            an_alarm_is_set_and_removed
+            devices_have_the_timers_of_their_project
+            a_timer_is_set_and_removed
             a_missing_device_keeps_the_status_before
             a_source_of_deliveries_has_a_bound
             deliveries_wait_apart_for_each_destination

@@ -24,7 +24,7 @@ async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
     let hub = &stage.hub.clone();
     let first = stage.device(CODED).await;
     let mut devices = vec![first.clone()];
-    for _ in 0..CODE_ALARMS_OF_ONE_MAX + 20 {
+    for _ in 0..CODE_TIMERS_OF_ONE_MAX + 20 {
         devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
     }
     stage.clock.advance_seconds(300);
@@ -49,33 +49,33 @@ async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
         }
     }
     let mut runs = JoinSet::new();
-    assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
-    assert!(runs.len() <= CODE_ALARMS_OF_ONE_MAX);
+    assert!(!hub.0.jobs.serve_timers(&mut runs).await.unwrap());
+    assert!(runs.len() <= CODE_TIMERS_OF_ONE_MAX);
     assert_eq!(hub.0.jobs.scheduler.writes.load(Ordering::Relaxed), 1, "one write for all of them");
     while runs.join_next().await.is_some() {}
-    hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+    hub.0.jobs.serve_timers(&mut runs).await.unwrap();
     // All of it waits for a while: there is nothing to go round for.
-    assert_eq!(hub.0.env.registry().alarms_due(now, 1_000).await.unwrap(), []);
-    assert_eq!(hub.0.env.registry().alarms_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
+    assert_eq!(hub.0.env.registry().timers_due(now, 1_000).await.unwrap(), []);
+    assert_eq!(hub.0.env.registry().timers_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
     // When there is room again all have their turn, and go on in the rhythm that they had.
     go.send(()).unwrap();
     assert!(held.await.unwrap());
     while waiting.next().await.is_some() {}
     for _ in 0..600 {
         stage.clock.advance_seconds(1);
-        hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+        hub.0.jobs.serve_timers(&mut runs).await.unwrap();
         while runs.join_next().await.is_some() {}
-        let state = hub.0.jobs.scheduler.alarms.lock();
+        let state = hub.0.jobs.scheduler.timers.lock();
         if state.put_off.is_empty() && state.under_way.is_empty() {
             break;
         }
     }
-    hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+    hub.0.jobs.serve_timers(&mut runs).await.unwrap();
     for device in &devices {
         assert!(stage.stored(device, "ticks").await.is_some());
     }
-    let due = hub.0.env.registry().alarms_due(now.plus_seconds(300), 1_000).await.unwrap();
-    assert_eq!(due.iter().filter(|alarm| alarm.due_at == now.plus_seconds(300)).count(), devices.len());
+    let due = hub.0.env.registry().timers_due(now.plus_seconds(300), 1_000).await.unwrap();
+    assert_eq!(due.iter().filter(|timer| timer.due_at == now.plus_seconds(300)).count(), devices.len());
     stage.over().await;
 }
 
@@ -91,17 +91,17 @@ async fn an_interval_elapses_once_though_the_registry_takes_nothing() {
     let device = stage.device(PLAIN).await;
     stage.clock.advance_seconds(300);
     let first = format!(r#"{{"elapsedAt":"{}"}}"#, stage.clock.now());
-    stage.refuses("UPDATE", "device_alarms").await;
+    stage.refuses("UPDATE", "device_timers").await;
     for _ in 0..5 {
-        assert!(hub.0.jobs.serve_alarms(&mut runs).await.is_err());
+        assert!(hub.0.jobs.serve_timers(&mut runs).await.is_err());
         assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
         stage.clock.advance_seconds(1);
     }
     stage.takes_again().await;
-    assert!(!hub.0.jobs.serve_alarms(&mut runs).await.unwrap());
+    assert!(!hub.0.jobs.serve_timers(&mut runs).await.unwrap());
     assert_eq!(stage.stored(&device, "ticks").await.as_deref(), Some(&*first));
-    let due = hub.0.env.registry().alarms_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
-    assert_eq!(due.iter().map(|alarm| alarm.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
+    let due = hub.0.env.registry().timers_due(stage.clock.now().plus_seconds(300), 9).await.unwrap();
+    assert_eq!(due.iter().map(|timer| timer.due_at).collect::<Vec<_>>(), [stage.clock.now().plus_seconds(295)]);
     stage.over().await;
 }
 
@@ -136,13 +136,13 @@ async fn minutes_pass(stage: &Stage, minutes: u32) {
     let mut runs = JoinSet::new();
     for _ in 0..minutes {
         stage.clock.advance_seconds(60);
-        stage.hub.0.jobs.serve_alarms(&mut runs).await.unwrap();
+        stage.hub.0.jobs.serve_timers(&mut runs).await.unwrap();
         stage.hub.0.activity.flush_activity(false).await;
     }
 }
 
 #[tokio::test]
-async fn alarms_go_on_once_a_clock_that_was_ahead_is_right() {
+async fn timers_go_on_once_a_clock_that_was_ahead_is_right() {
     for restarts in [false, true] {
         let mut stage = Stage::set().await;
         let (quiet, device) = (stage.device(WATCHED).await, stage.device(WATCHED).await);

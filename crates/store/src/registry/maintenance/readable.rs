@@ -180,7 +180,7 @@ const TABLES: &[Table] = &[
         ("created_by", USER_IF), ("create_version", TEXT), ("description", TEXT), ("design", DESIGN),
     ]),
     table("project_retention", 1, &[("project_id", PROJECT), ("bounds", TEXT)]),
-    table("project_alarms", 2, &[("project_id", PROJECT), ("element", TEXT), ("minutes", COUNT)]),
+    table("project_timers", 2, &[("project_id", PROJECT), ("element", TEXT), ("minutes", COUNT)]),
     table("devices", 1, &[
         ("id", DEVICE), ("key", COUNT), ("organization_id", ORGANIZATION), ("project_id", PROJECT), ("token", DIGEST),
         ("name", TEXT), ("version", TEXT_IF), ("protocol", TEXT_IF), ("protocols", TEXTS), ("meta", OBJECT),
@@ -191,7 +191,7 @@ const TABLES: &[Table] = &[
     table("device_activity", 1, &[
         ("id", DEVICE), ("key", COUNT), ("organization_id", ORGANIZATION), ("last_active", TIME),
     ]),
-    table("device_alarms", 2, &[("device_key", COUNT), ("element", TEXT), ("id", COUNT), ("due_at", TIME)]),
+    table("device_timers", 2, &[("device_key", COUNT), ("element", TEXT), ("id", COUNT), ("due_at", TIME)]),
     table("device_search", 1, &[("key", COUNT), ("organization_id", ORGANIZATION), ("search", TEXT)]),
     table("device_labels", 3, &[("device_key", COUNT), ("label", TEXT), ("value", TEXT)]),
     table("device_usage", 1, &[("key", COUNT), ("bytes", COUNT)]),

@@ -22,6 +22,7 @@ const STEPS: &[&str] = &[
     include_str!("0011_devices_of_projects.sql"),
     include_str!("0012_letters.sql"),
     include_str!("0013_labels_in_any_case.sql"),
+    include_str!("0014_timers.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -159,6 +160,7 @@ mod tests {
         "7b3415a97ebb67a6dd6fa0362c8c88663051b328b5f1be15c08790b23f3b4992",
         "195dee7bce1184d5a4c6b5f1b9cc2ad934da1dd0b8eaea427e60ee75e3fca9dc",
         "0e4d63fcc30b767b05229a864394c716c5b0db888e1e6556811ec6f3cf731aae",
+        "9161624d85b668fea4714f9d9a97f4692fa3f7c9cea17502e675f69ade7015a7",
     ];
 
     #[test]

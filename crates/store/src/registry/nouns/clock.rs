@@ -39,23 +39,23 @@ impl Registry {
             let some = "SELECT key FROM device_activity WHERE last_active > ? LIMIT ?";
             let update = Sql::new(format!("UPDATE device_activity SET last_active = ? WHERE key IN ({some})"));
             if self.db.write.run(update.bind(now).bind(now).bind(SET_BACK_AT_ONCE)).await? < SET_BACK_AT_ONCE {
-                return self.alarms_set_back(now).await;
+                return self.timers_set_back(now).await;
             }
         }
     }
 
-    async fn alarms_set_back(&self, now: Timestamp) -> Result<()> {
-        let last = one(&self.db.read, Sql::new("SELECT max(id) AS id FROM device_alarms")).await?;
+    async fn timers_set_back(&self, now: Timestamp) -> Result<()> {
+        let last = one(&self.db.read, Sql::new("SELECT max(id) AS id FROM device_timers")).await?;
         let last = last.map_or(Ok(None), |row| row.number_if("id"))?.unwrap_or(0);
         for from in (0..=last).step_by(SET_BACK_AT_ONCE as usize) {
             let update = Sql::new(
-                "UPDATE device_alarms SET due_at = CASE WHEN device_alarms.element = '' THEN CAST(? AS BIGINT) ELSE \
-                 device_alarms.due_at \
-                 - (device_alarms.due_at - CAST(? AS BIGINT) - 1) / (p.minutes * 60000) * (p.minutes * 60000) END \
-                 FROM devices d, project_alarms p \
-                 WHERE d.key = device_alarms.device_key AND p.project_id = d.project_id AND p.element = device_alarms.element \
-                 AND device_alarms.id >= ? AND device_alarms.id < ? \
-                 AND device_alarms.due_at > CAST(? AS BIGINT) + p.minutes * 60000",
+                "UPDATE device_timers SET due_at = CASE WHEN device_timers.element = '' THEN CAST(? AS BIGINT) ELSE \
+                 device_timers.due_at \
+                 - (device_timers.due_at - CAST(? AS BIGINT) - 1) / (p.minutes * 60000) * (p.minutes * 60000) END \
+                 FROM devices d, project_timers p \
+                 WHERE d.key = device_timers.device_key AND p.project_id = d.project_id AND p.element = device_timers.element \
+                 AND device_timers.id >= ? AND device_timers.id < ? \
+                 AND device_timers.due_at > CAST(? AS BIGINT) + p.minutes * 60000",
             );
             let (from, to) = (from.unsigned_abs(), from.unsigned_abs() + SET_BACK_AT_ONCE);
             self.db.write.run(update.bind(now).bind(now).bind(from).bind(to).bind(now)).await?;

@@ -11,7 +11,7 @@ use super::device_creation::hold_projects;
 use super::devices::{hold_device, read, search_of, written};
 use super::organizations::{count_devices, hold_organization, room_for_a_device};
 use super::projects::count_in_projects;
-use super::{alarms, labels, usage};
+use super::{labels, timers, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, run};
@@ -89,11 +89,11 @@ impl Registry {
             if !held.contains(&after.project) {
                 return Err(StoreError::Gone("project"));
             }
-            alarms::end(&tx, before.key).await?;
+            timers::end(&tx, before.key).await?;
         }
         write_profile(&tx, &after, now).await?;
         if before.project != after.project {
-            alarms::begin(&tx, &[before.key], now).await?;
+            timers::begin(&tx, &[before.key], now).await?;
         }
         if after.meta != before.meta {
             labels::follow(&tx, &[(before.key, &before.meta, &after.meta)]).await?;

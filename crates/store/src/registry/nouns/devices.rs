@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use super::organizations::count_devices;
 use super::projects::count_in_projects;
 use super::users::latest;
-use super::{alarms, labels, usage};
+use super::{labels, timers, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::{METADATA_AND_SETTINGS, read_by_id, searched};
@@ -171,7 +171,7 @@ pub(crate) async fn insert(
     for devices in devices.chunks(DEVICES_INSERTED_AT_ONCE) {
         let found = insert_rows(tx, organization, devices, now).await?;
         insert_beside(tx, organization, devices, &found).await?;
-        alarms::begin(tx, &found, now).await?;
+        timers::begin(tx, &found, now).await?;
         keys.extend(found);
     }
     Ok(keys)

@@ -1,6 +1,5 @@
 //! What the registry remembers, a file per noun.
 
-pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
 pub(crate) mod clock;
@@ -28,5 +27,6 @@ pub(crate) mod settings;
 pub(crate) mod sign_ins;
 pub(crate) mod specification_versions;
 pub(crate) mod specifications;
+pub(crate) mod timers;
 pub(crate) mod usage;
 pub(crate) mod users;

@@ -7,9 +7,9 @@ use isobar_model::retention::DesignRetention;
 use isobar_model::time::Timestamp;
 use isobar_model::version::{IfMatch, SpecificationTag, SpecificationVersion, VersionNumber};
 
-use super::alarms::{self, ProjectAlarm};
 use super::retention;
 use super::specification_versions::{NewSpecification, keep, writer};
+use super::timers::{self, ProjectTimer};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, one, run};
@@ -25,7 +25,7 @@ impl Registry {
         tag(&self.db.read, *permit.target()).await
     }
 
-    /// Overwrites the specification of a project, if its entity tag is as `required`, and the alarms of its devices and what is
+    /// Overwrites the specification of a project, if its entity tag is as `required`, and the timers of its devices and what is
     /// kept of their values with it.
     /// It becomes the project's newest version, and the oldest goes where there are more than
     /// [`VERSIONS_MAX`](super::specification_versions::VERSIONS_MAX). Its `created` stays.
@@ -40,12 +40,12 @@ impl Registry {
         permit: &CanWrite<ProjectId>,
         new: &NewSpecification,
         required: Option<&IfMatch>,
-        alarms: &[ProjectAlarm],
+        timers: &[ProjectTimer],
         kept: &DesignRetention,
         now: Timestamp,
     ) -> Result<(Specification, SpecificationVersion)> {
         let (tx, project) = (self.db.begin().await?, *permit.target());
-        // Whoever writes another one waits here, and whoever makes devices that would begin its alarms; held less at first, they
+        // Whoever writes another one waits here, and whoever makes devices that would begin its timers; held less at first, they
         // would wait for this, to be counted, while this waits for them. The project is held and then looked at: what was read
         // together with it might be older than what it waited for.
         let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project);
@@ -57,7 +57,7 @@ impl Registry {
         let number = present.version.next();
         overwrite(&tx, project, number, new, now).await?;
         let version = keep(&tx, project, number, new, (writer(permit), now)).await?;
-        alarms::replace(&tx, project, alarms, now).await?;
+        timers::replace(&tx, project, timers, now).await?;
         retention::replace(&tx, project, kept, now).await?;
         let written = read(&tx, project).await?.ok_or(StoreError::Gone("project"))?;
         tx.commit().await?;

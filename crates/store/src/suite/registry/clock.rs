@@ -2,8 +2,8 @@
 
 use isobar_model::ids::EventId;
 
-use super::alarms::{MINUTE, designs};
 use super::given::{self, at, fetched, may};
+use super::timers::{MINUTE, designs};
 use crate::registry::{DeliveryKind, NewDelivery, Registry, SettingWrite};
 
 const HOUR: i64 = 60 * MINUTE;
@@ -17,10 +17,10 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
     let (early, late) = (given::device(r, home, project, "early").await, given::device(r, home, project, "late").await);
     let user = given::user(r, home, "ana").await.id;
     designs(r, project, &[("tick", 5), ("", 90)], 0).await;
-    let first = r.alarms_due(at(5 * MINUTE), 9).await.unwrap();
-    let silent = r.alarms_due(at(90 * MINUTE), 9).await.unwrap()[2].number;
+    let first = r.timers_due(at(5 * MINUTE), 9).await.unwrap();
+    let silent = r.timers_due(at(90 * MINUTE), 9).await.unwrap()[2].number;
     let beyond = [(first[0].number, at(HOUR + 7)), (first[1].number, at(7 * MINUTE)), (silent, at(94 * MINUTE))];
-    r.alarms_set(&beyond, &[]).await.unwrap();
+    r.timers_set(&beyond, &[]).await.unwrap();
     r.devices_touch(&[(early.key, at(2 * MINUTE)), (late.key, at(HOUR))]).await.unwrap();
     r.users_touch(&[(user, at(HOUR))]).await.unwrap();
     let delivery = |id: &str| NewDelivery {
@@ -37,8 +37,8 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
     r.delivery_failed("soon", 1, at(4 * MINUTE)).await.unwrap();
     for _ in 0..2 {
         r.clock_set_back(at(3 * MINUTE), at(HOUR)).await.unwrap();
-        let due = r.alarms_due(at(9 * HOUR), 9).await.unwrap();
-        let due: Vec<_> = due.iter().map(|alarm| (alarm.element.as_str(), alarm.due_at)).collect();
+        let due = r.timers_due(at(9 * HOUR), 9).await.unwrap();
+        let due: Vec<_> = due.iter().map(|timer| (timer.element.as_str(), timer.due_at)).collect();
         // In its rhythm, and no later than its minutes from now on.
         let expected = [("", 3 * MINUTE), ("tick", 5 * MINUTE + 7), ("tick", 7 * MINUTE), ("", 90 * MINUTE)];
         assert_eq!(due, expected.map(|(element, due)| (element, at(due))));

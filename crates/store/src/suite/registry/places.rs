@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use futures::future::join_all;
 use isobar_model::organization::{Organization, OrganizationInput};
 
-use super::alarms::designs;
 use super::given::{self, at, fetched, json, lists, lists_all, may, refetched, search, sorted};
+use super::timers::designs;
 use crate::error::StoreError;
 use crate::registry::{DeviceChange, DeviceSelection, NewDevices, NewTagged, Registry};
 

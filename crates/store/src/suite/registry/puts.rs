@@ -7,8 +7,8 @@ use isobar_model::organization::OrganizationInput;
 use isobar_model::role::Role;
 use isobar_model::user::User;
 
-use super::alarms::designs;
 use super::given::{self, at, fetched, json, may, refetched, sees};
+use super::timers::designs;
 use crate::error::StoreError;
 use crate::registry::{DeviceChange, DeviceReport, NewLabels, Registry, UserChange};
 

@@ -7,13 +7,13 @@ use isobar_model::status::Status;
 
 use super::given::{self, at, fetched, may};
 use crate::registry::{
-    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewSpecification, ProjectAlarm, Registry,
+    DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewSpecification, ProjectTimer, Registry,
 };
 
 pub(super) const MINUTE: i64 = 60_000;
 
-/// Gives a project's devices these alarms.
-pub(super) async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u32)], now: i64) {
+/// Gives a project's devices these timers.
+pub(super) async fn designs(r: &Registry, project: ProjectId, timers: &[(&str, u32)], now: i64) {
     let input = SpecificationInput {
         name: "designed".to_owned(),
         create_version: "2".to_owned(),
@@ -21,29 +21,29 @@ pub(super) async fn designs(r: &Registry, project: ProjectId, alarms: &[(&str, u
         meta: empty_object(),
         planes: empty_object(),
     };
-    let alarm = |(element, minutes): &(&str, u32)| ProjectAlarm { element: (*element).to_owned(), minutes: *minutes };
-    let alarms: Vec<_> = alarms.iter().map(alarm).collect();
+    let timer = |(element, minutes): &(&str, u32)| ProjectTimer { element: (*element).to_owned(), minutes: *minutes };
+    let timers: Vec<_> = timers.iter().map(timer).collect();
     let (new, kept) = (NewSpecification::new(input), DesignRetention::new());
-    r.specification_write(&may(project), &new, None, &alarms, &kept, at(now)).await.unwrap();
+    r.specification_write(&may(project), &new, None, &timers, &kept, at(now)).await.unwrap();
 }
 
-/// The alarms that are due by then: whose, for what, since when in minutes.
+/// The timers that are due by then: whose, for what, since when in minutes.
 async fn due(r: &Registry, now: i64) -> Vec<(String, String, i64)> {
-    let due = r.alarms_due(at(now), 100).await.unwrap();
+    let due = r.timers_due(at(now), 100).await.unwrap();
     let mut named = Vec::new();
-    for alarm in due {
-        let name = fetched(r, alarm.device).await.name;
-        named.push((name, alarm.element, (alarm.due_at.millis() - at(0).millis()) / MINUTE));
+    for timer in due {
+        let name = fetched(r, timer.device).await.name;
+        named.push((name, timer.element, (timer.due_at.millis() - at(0).millis()) / MINUTE));
     }
     named
 }
 
-fn expected(alarms: &[(&str, &str, i64)]) -> Vec<(String, String, i64)> {
-    alarms.iter().map(|(name, element, minute)| ((*name).to_owned(), (*element).to_owned(), *minute)).collect()
+fn expected(timers: &[(&str, &str, i64)]) -> Vec<(String, String, i64)> {
+    timers.iter().map(|(name, element, minute)| ((*name).to_owned(), (*element).to_owned(), *minute)).collect()
 }
 
-/// Every device of a project has the project's alarms, from when it is made or the design came.
-pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
+/// Every device of a project has the project's timers, from when it is made or the design came.
+pub async fn devices_have_the_timers_of_their_project(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (first, second) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
     given::device(r, home, first, "old").await;
@@ -53,7 +53,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     assert_eq!(due(r, 6 * MINUTE - 1).await, []);
     let all = expected(&[("old", "tick", 6), ("new", "tick", 7), ("old", "", 31), ("new", "", 32)]);
     assert_eq!(due(r, 99 * MINUTE).await, all);
-    assert_eq!(r.alarms_due(at(99 * MINUTE), 1).await.unwrap().len(), 1);
+    assert_eq!(r.timers_due(at(99 * MINUTE), 1).await.unwrap().len(), 1);
 
     // What stays as it is keeps its moments; what is new or other begins; what is gone is gone.
     designs(r, first, &[("tick", 5), ("tock", 10)], 3 * MINUTE).await;
@@ -62,7 +62,7 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     designs(r, first, &[("tick", 8)], 4 * MINUTE).await;
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 
-    // A device that moves to another project has that one's alarms, and goes with them.
+    // A device that moves to another project has that one's timers, and goes with them.
     let mut change = given::unchanged(&other);
     change.project = first;
     r.device_update(&may(other.reference()), &change, at(5 * MINUTE)).await.unwrap();
@@ -75,29 +75,29 @@ pub async fn devices_have_the_alarms_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 }
 
-/// An alarm is due again when it was set to be; it knows when its device was heard.
-pub async fn an_alarm_is_set_and_removed(r: &Registry) {
+/// A timer is due again when it was set to be; it knows when its device was heard.
+pub async fn a_timer_is_set_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     designs(r, project, &[("a", 1), ("b", 1)], 0).await;
     let device = given::device(r, home, project, "d").await;
-    let found = r.alarms_due(at(MINUTE), 10).await.unwrap();
+    let found = r.timers_due(at(MINUTE), 10).await.unwrap();
     assert_eq!((found.len(), found[0].device, found[0].heard_at), (2, device.reference(), device.created_at));
     r.devices_touch(&[(device.key, at(7))]).await.unwrap();
-    r.alarms_set(&[], &[]).await.unwrap();
+    r.timers_set(&[], &[]).await.unwrap();
     let moments = [(found[0].number, at(5 * MINUTE)), (found[1].number, at(2 * MINUTE)), (u64::MAX / 2, at(0))];
-    r.alarms_set(&moments, &[u64::MAX, u64::MAX / 2]).await.unwrap();
-    assert_eq!(r.alarms_due(at(2 * MINUTE - 1), 10).await.unwrap(), []);
-    let later = r.alarms_due(at(5 * MINUTE), 10).await.unwrap();
-    assert_eq!(later.iter().map(|alarm| alarm.number).collect::<Vec<_>>(), [found[1].number, found[0].number]);
+    r.timers_set(&moments, &[u64::MAX, u64::MAX / 2]).await.unwrap();
+    assert_eq!(r.timers_due(at(2 * MINUTE - 1), 10).await.unwrap(), []);
+    let later = r.timers_due(at(5 * MINUTE), 10).await.unwrap();
+    assert_eq!(later.iter().map(|timer| timer.number).collect::<Vec<_>>(), [found[1].number, found[0].number]);
     assert_eq!(later[0].heard_at, at(7));
     for _ in 0..2 {
-        r.alarms_set(&[(found[0].number, at(6 * MINUTE))], &[found[1].number]).await.unwrap();
-        assert_eq!(r.alarms_due(at(6 * MINUTE - 1), 10).await.unwrap(), []);
-        assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap().len(), 1);
+        r.timers_set(&[(found[0].number, at(6 * MINUTE))], &[found[1].number]).await.unwrap();
+        assert_eq!(r.timers_due(at(6 * MINUTE - 1), 10).await.unwrap(), []);
+        assert_eq!(r.timers_due(at(9 * MINUTE), 10).await.unwrap().len(), 1);
     }
     r.device_delete(&may(device.reference())).await.unwrap();
-    assert_eq!(r.alarms_due(at(9 * MINUTE), 10).await.unwrap(), []);
+    assert_eq!(r.timers_due(at(9 * MINUTE), 10).await.unwrap(), []);
 }
 
 /// A missing device keeps the status before, whatever is reported meanwhile.

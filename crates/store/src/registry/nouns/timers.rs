@@ -8,18 +8,18 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, run};
 
-/// An alarm that every device of a project has.
+/// A timer that every device of a project has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProjectAlarm {
+pub struct ProjectTimer {
     /// The element that it is for; empty: the look whether the device is silent.
     pub element: String,
     /// After how many minutes it is due.
     pub minutes: u32,
 }
 
-/// An alarm of a device that is due.
+/// A timer of a device that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DueAlarm {
+pub struct DueTimer {
     /// Its number.
     pub number: u64,
     /// The device.
@@ -33,18 +33,18 @@ pub struct DueAlarm {
 }
 
 impl Registry {
-    /// At most `limit` alarms that are due, the longest due first.
-    pub async fn alarms_due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueAlarm>> {
+    /// At most `limit` timers that are due, the longest due first.
+    pub async fn timers_due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueTimer>> {
         let query = Sql::new(
             "SELECT l.id, l.device_key, d.id AS device, l.element, l.due_at, \
              CASE WHEN a.last_active > d.created_at THEN a.last_active ELSE d.created_at END AS heard_at \
-             FROM device_alarms l JOIN devices d ON d.key = l.device_key JOIN device_activity a ON a.key = l.device_key \
+             FROM device_timers l JOIN devices d ON d.key = l.device_key JOIN device_activity a ON a.key = l.device_key \
              WHERE l.due_at <= ? ORDER BY l.due_at, l.id LIMIT ?",
         );
         let rows = all(&self.db.read, query.bind(now).bind(limit as u64)).await?;
         rows.iter()
             .map(|row| {
-                Ok(DueAlarm {
+                Ok(DueTimer {
                     number: row.count("id")?,
                     device: DeviceRef { id: row.id("device")?, key: row.key("device_key")? },
                     element: row.text("element")?,
@@ -55,87 +55,87 @@ impl Registry {
             .collect()
     }
 
-    /// Says when alarms are due next, and removes those that their devices no longer have; all or none of it. Those that
+    /// Says when timers are due next, and removes those that their devices no longer have; all or none of it. Those that
     /// are gone stay gone.
-    pub async fn alarms_set(&self, due: &[(u64, Timestamp)], gone: &[u64]) -> Result<()> {
+    pub async fn timers_set(&self, due: &[(u64, Timestamp)], gone: &[u64]) -> Result<()> {
         if due.is_empty() && gone.is_empty() {
             return Ok(());
         }
         let tx = self.db.begin().await?;
         if !due.is_empty() {
-            let update = Sql::new("UPDATE device_alarms SET due_at = t.moment FROM ")
+            let update = Sql::new("UPDATE device_timers SET due_at = t.moment FROM ")
                 .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
-                .text(" AS t WHERE device_alarms.id = CAST(t.item AS BIGINT)");
+                .text(" AS t WHERE device_timers.id = CAST(t.item AS BIGINT)");
             run(&tx, update).await?;
         }
         if !gone.is_empty() {
             let gone: Vec<i64> = gone.iter().filter_map(|number| i64::try_from(*number).ok()).collect();
-            run(&tx, Sql::new("DELETE FROM device_alarms WHERE id").among_numbers(self.db.dialect, &gone)).await?;
+            run(&tx, Sql::new("DELETE FROM device_timers WHERE id").among_numbers(self.db.dialect, &gone)).await?;
         }
         tx.commit().await
     }
 }
 
-/// Gives devices the alarms of their projects, as new ones have them.
+/// Gives devices the timers of their projects, as new ones have them.
 pub(crate) async fn begin(tx: &impl Connection, devices: &[DeviceKey], now: Timestamp) -> Result<()> {
     let keys: Vec<i64> = devices.iter().map(|key| key.0 as i64).collect();
     // In this order: a project may have many devices.
     let insert = Sql::new(
-        "INSERT INTO device_alarms (device_key, element, due_at) \
-         SELECT d.key, a.element, CAST(? AS BIGINT) + a.minutes * 60000 FROM devices d CROSS JOIN project_alarms a \
+        "INSERT INTO device_timers (device_key, element, due_at) \
+         SELECT d.key, a.element, CAST(? AS BIGINT) + a.minutes * 60000 FROM devices d CROSS JOIN project_timers a \
          WHERE a.project_id = d.project_id AND d.key",
     );
     run(tx, insert.bind(now).among_numbers(Dialect::of(tx), &keys)).await.map(|_| ())
 }
 
-/// Takes a device's alarms away.
+/// Takes a device's timers away.
 pub(crate) async fn end(tx: &impl Connection, device: DeviceKey) -> Result<()> {
-    run(tx, Sql::new("DELETE FROM device_alarms WHERE device_key = ?").bind(device)).await.map(|_| ())
+    run(tx, Sql::new("DELETE FROM device_timers WHERE device_key = ?").bind(device)).await.map(|_| ())
 }
 
-/// Gives a project and its devices these alarms. One that was there with as many minutes keeps its moments; any other
-/// begins now. The caller holds the project alone: a device that is being made has the alarms of before, and must be there
+/// Gives a project and its devices these timers. One that was there with as many minutes keeps its moments; any other
+/// begins now. The caller holds the project alone: a device that is being made has the timers of before, and must be there
 /// before they are changed.
 pub(crate) async fn replace(
     tx: &impl Connection,
     project: ProjectId,
-    alarms: &[ProjectAlarm],
+    timers: &[ProjectTimer],
     now: Timestamp,
 ) -> Result<()> {
     let before = of_project(tx, project).await?;
-    if before.len() == alarms.len() && before.iter().all(|alarm| alarms.contains(alarm)) {
+    if before.len() == timers.len() && before.iter().all(|timer| timers.contains(timer)) {
         return Ok(());
     }
-    for gone in before.iter().filter(|alarm| !alarms.iter().any(|new| new.element == alarm.element)) {
+    for gone in before.iter().filter(|timer| !timers.iter().any(|new| new.element == timer.element)) {
         let delete = Sql::new(
-            "DELETE FROM device_alarms WHERE element = ? AND device_key IN (SELECT key FROM devices WHERE project_id = ?)",
+            "DELETE FROM device_timers WHERE element = ? AND device_key IN (SELECT key FROM devices WHERE project_id = ?)",
         );
         run(tx, delete.bind(gone.element.as_str()).bind(project)).await?;
     }
-    run(tx, Sql::new("DELETE FROM project_alarms WHERE project_id = ?").bind(project)).await?;
-    for alarm in alarms {
-        let insert = Sql::new("INSERT INTO project_alarms (project_id, element, minutes) VALUES (?, ?, ?)");
-        run(tx, insert.bind(project).bind(alarm.element.as_str()).bind(u64::from(alarm.minutes))).await?;
+    run(tx, Sql::new("DELETE FROM project_timers WHERE project_id = ?").bind(project)).await?;
+    for timer in timers {
+        let insert = Sql::new("INSERT INTO project_timers (project_id, element, minutes) VALUES (?, ?, ?)");
+        run(tx, insert.bind(project).bind(timer.element.as_str()).bind(u64::from(timer.minutes))).await?;
     }
-    for alarm in alarms.iter().filter(|alarm| !before.contains(alarm)) {
+    for timer in timers.iter().filter(|timer| !before.contains(timer)) {
         let insert = Sql::new(
-            "INSERT INTO device_alarms (device_key, element, due_at) \
+            "INSERT INTO device_timers (device_key, element, due_at) \
              SELECT key, CAST(? AS TEXT), CAST(? AS BIGINT) FROM devices WHERE project_id = ? \
              ON CONFLICT (device_key, element) DO UPDATE SET due_at = excluded.due_at",
         );
-        let due = now.plus_seconds(i64::from(alarm.minutes) * 60);
-        run(tx, insert.bind(alarm.element.as_str()).bind(due).bind(project)).await?;
+        let due = now.plus_seconds(i64::from(timer.minutes) * 60);
+        run(tx, insert.bind(timer.element.as_str()).bind(due).bind(project)).await?;
     }
     Ok(())
 }
 
-async fn of_project(tx: &impl Connection, project: ProjectId) -> Result<Vec<ProjectAlarm>> {
-    let query = Sql::new("SELECT element, minutes FROM project_alarms WHERE project_id = ?").bind(project);
+async fn of_project(tx: &impl Connection, project: ProjectId) -> Result<Vec<ProjectTimer>> {
+    let query = Sql::new("SELECT element, minutes FROM project_timers WHERE project_id = ?").bind(project);
     let rows = all(tx, query).await?;
     rows.iter()
         .map(|row| {
             let minutes = u32::try_from(row.count("minutes")?).unwrap_or(u32::MAX);
-            Ok(ProjectAlarm { element: row.text("element")?, minutes })
+            Ok(ProjectTimer { element: row.text("element")?, minutes })
         })
         .collect()
 }
