@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use isobar_model::time::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
@@ -139,11 +140,11 @@ impl Calls {
             }
             let name = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
             let name = ServerName::try_from(name).map_err(|_| refused("the host of url has no valid name"))?;
-            let secured = tokio::time::timeout(CONNECT_TIME, self.tls.connect(name, stream)).await;
+            let secured = Clock::System.timeout(CONNECT_TIME, self.tls.connect(name, stream)).await;
             let secured = secured.map_err(|_| CallError::Failed("the TLS handshake took too long".to_owned()))?;
             exchanged(secured.map_err(|error| CallError::Failed(format!("TLS: {error}")))?, request).await
         };
-        let timely = tokio::time::timeout(CALL_TIME, exchange).await;
+        let timely = Clock::System.timeout(CALL_TIME, exchange).await;
         timely.unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {} s", CALL_TIME.as_secs()))))
     }
 
@@ -217,7 +218,7 @@ fn prepared(call: &OutgoingCall) -> Result<(Url, Request<Full<Bytes>>), CallErro
 async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, CallError> {
     let mut last = "there is no address".to_owned();
     for address in addresses {
-        match tokio::time::timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+        match Clock::System.timeout(CONNECT_TIME, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => last = error.to_string(),
             Err(_) => last = "the connection took too long".to_owned(),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::site::{Holding, Site};
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
@@ -335,7 +336,7 @@ impl FairSlot {
 
     /// A slice of work begins.
     pub fn slice(&self) -> Slice<'_> {
-        Slice { slot: self, begun: Instant::now(), rows: 0, bytes: 0 }
+        Slice { slot: self, begun: Clock::System.instant(), rows: 0, bytes: 0 }
     }
 }
 
@@ -367,7 +368,7 @@ impl Slice<'_> {
 
     /// Whether the work goes on in this slot.
     pub fn goes_on(&self) -> bool {
-        !self.slot.is_wanted() || self.begun.elapsed() < self.slot.line.bounds.slice
+        !self.slot.is_wanted() || Clock::System.elapsed(self.begun) < self.slot.line.bounds.slice
     }
 }
 

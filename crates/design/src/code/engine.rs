@@ -3,10 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use isobar_model::json::{Json, RawJson};
+use isobar_model::time::Clock;
 use rquickjs::context::{EvalOptions, intrinsic};
 use rquickjs::function::{Args, This};
 use rquickjs::object::Filter;
@@ -208,7 +209,7 @@ impl Engine {
         given_up: Option<Arc<AtomicBool>>,
     ) -> (Answer, bool) {
         self.watch.heed(given_up);
-        let (begin, begin_elapsed) = (processor_time(), Instant::now());
+        let (begin, begin_elapsed) = (processor_time(), Clock::System.instant());
         let called = self.bounded(begin, time, thread, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
             arguments.push_arg(self.load.clone())?;
@@ -222,7 +223,7 @@ impl Engine {
             arguments.push_args(uplink.bytes.iter().map(|byte| i32::from(*byte)))?;
             CodecOutput::read(arguments.apply(&self.call.clone().restore(ctx)?)?)
         });
-        let elapsed = begin_elapsed.elapsed();
+        let elapsed = Clock::System.elapsed(begin_elapsed);
         let took = if elapsed < NOT_WORTH_A_LOOK { elapsed } else { processor_time().saturating_sub(begin) };
         let (result, warnings, is_clean) = match called {
             Ok(told) => {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use isobar_model::time::Clock;
 use rquickjs::allocator::{Allocator, RustAllocator};
 use rquickjs::{Ctx, qjs};
 use rustix::time::{ClockId, clock_gettime};
@@ -87,7 +88,7 @@ impl Watch {
     pub(super) fn bound(&self, begin: Duration, time: Duration, block_bytes_max: usize) {
         self.over.set(None);
         self.until.set(Some(begin.saturating_add(time)));
-        self.not_before.set(Instant::now().checked_add(time));
+        self.not_before.set(Clock::System.instant().checked_add(time));
         self.block_bytes_max.set(block_bytes_max);
     }
 
@@ -121,7 +122,7 @@ impl Watch {
     /// Whether code must end.
     pub(super) fn is_over(&self) -> bool {
         let Some(until) = self.until.get() else { return false };
-        let may_be_late = || self.not_before.get().is_none_or(|it| Instant::now() >= it);
+        let may_be_late = || self.not_before.get().is_none_or(|it| Clock::System.instant() >= it);
         let is_late = || self.is_given_up() || (may_be_late() && processor_time() >= until);
         if self.over.get().is_none() && is_late() {
             self.over.set(Some(Over::Late));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use isobar_model::time::Clock;
 use lettre::transport::smtp::{AsyncSmtpTransportBuilder, PoolConfig};
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Message, Tokio1Executor};
 use url::{Host, Url};
@@ -24,7 +25,7 @@ pub(super) fn transport(url: &str) -> Result<Transport> {
 }
 
 pub(super) async fn send(transport: &Transport, message: Message) -> Result<()> {
-    let sent = tokio::time::timeout(SEND_TIME, transport.send(message)).await.map_err(MailError::not_now)?;
+    let sent = Clock::System.timeout(SEND_TIME, transport.send(message)).await.map_err(MailError::not_now)?;
     sent.map(|_| ()).map_err(MailError::not_now)
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isobar_model::time::Clock;
 use isobar_pages::Open;
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgConnectOptions;
@@ -102,7 +103,7 @@ impl Connections {
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
         };
-        match tokio::time::timeout(ACQUIRE_WAIT, fitness::must_be_fit(address)).await {
+        match Clock::System.timeout(ACQUIRE_WAIT, fitness::must_be_fit(address)).await {
             Ok(fit) => fit?,
             Err(_) => {
                 let why =
@@ -118,7 +119,7 @@ impl Connections {
 
     /// Whether a question is answered within this time; where it is not, why.
     pub(crate) async fn answers(&self, within: Duration) -> Result<()> {
-        match tokio::time::timeout(within, one(&self.read, Sql::new("SELECT 1 AS answer"))).await {
+        match Clock::System.timeout(within, one(&self.read, Sql::new("SELECT 1 AS answer"))).await {
             Err(_) | Ok(Err(StoreError::Busy)) => match &self.server {
                 Some(ServerAddress(address)) => Err(no_postgres(address, within).await),
                 None => Err(StoreError::Busy),
@@ -156,7 +157,7 @@ impl Connections {
 /// Why PostgreSQL gives no connection: what a single one meets. [`StoreError::Busy`]: it is let in, so all of the pool are in use.
 async fn no_postgres(address: &str, within: Duration) -> StoreError {
     let let_in = async { PgConnection::connect(address).await?.close().await };
-    match tokio::time::timeout(within, let_in).await {
+    match Clock::System.timeout(within, let_in).await {
         Ok(Ok(())) => StoreError::Busy,
         Ok(Err(cause)) => StoreError::unavailable(cause),
         Err(_) => StoreError::unavailable(format!("PostgreSQL gave no connection within {within:?}")),

@@ -26,6 +26,10 @@ pub(super) async fn gathered<T>(reading: impl Future<Output = T>) -> T {
             if !std::mem::replace(&mut has_begun, true) || isobar_threads::serves() {
                 break;
             }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "gives the processor to SQLite's thread, for less than a clock measures"
+            )]
             thread::sleep(PAUSE);
         }
         Poll::Pending

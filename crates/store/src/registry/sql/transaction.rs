@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use sqlx::Connection as _;
 use sqlx::postgres::PgPoolOptions;
@@ -161,11 +162,11 @@ enum LastChange {
 
 impl Health {
     fn is_proven(&self) -> bool {
-        matches!(*self.last.lock(), LastChange::Committed(at) if at.elapsed() < PROVEN_FOR)
+        matches!(*self.last.lock(), LastChange::Committed(at) if Clock::System.elapsed(at) < PROVEN_FOR)
     }
 
     fn committed(&self) {
-        let before = std::mem::replace(&mut *self.last.lock(), LastChange::Committed(Instant::now()));
+        let before = std::mem::replace(&mut *self.last.lock(), LastChange::Committed(Clock::System.instant()));
         if matches!(before, LastChange::Failed) {
             tracing::warn!("the registry commits changes again");
         }

@@ -2,9 +2,9 @@
 //! there in this crate's own tests alone).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
+use isobar_power::{becomes, within_patience};
 
 use super::threads::{RECLAIMER, SYNCER, WRITER};
 use super::{Embedded, Options};
@@ -12,8 +12,6 @@ use crate::error::StoreError;
 use crate::suite::telemetry::given::{self, at, id};
 use crate::telemetry::{Telemetry, ValueQuery};
 
-/// Only a test that hangs waits so long.
-const BOUND: Duration = Duration::from_secs(60);
 const AT_ONCE: u64 = 200;
 
 /// Stores one value in each of many devices at once: how each ended.
@@ -27,7 +25,7 @@ async fn stores(store: &Arc<Embedded>, devices: std::ops::Range<u64>) -> Vec<boo
             ran.is_ok()
         })
     });
-    tokio::time::timeout(BOUND, join_all(each)).await.unwrap().into_iter().map(Result::unwrap).collect()
+    within_patience("each store ends", join_all(each)).await.into_iter().map(Result::unwrap).collect()
 }
 
 async fn fails_the_store(thread: &'static str) {
@@ -41,12 +39,12 @@ async fn fails_the_store(thread: &'static str) {
     *store.core.shared.panics.lock() = Some(thread);
     let ended = stores(&store, 1..AT_ONCE).await;
     assert!(ended.iter().any(|stored| !stored), "nobody noticed that {thread} is gone");
-    let failure = tokio::time::timeout(BOUND, failure).await.unwrap().unwrap();
+    let failure = within_patience("the store fails", failure).await.unwrap();
     let StoreError::Unavailable(cause) = failure else { unreachable!("{failure}") };
     assert_eq!(cause.to_string(), format!("the thread {thread} panicked"));
     assert!(store.healthy().await.is_err());
     assert!(stores(&store, 1..2).await.iter().all(|stored| !stored), "it takes nothing more");
-    assert!(tokio::time::timeout(BOUND, store.close()).await.unwrap().is_err());
+    assert!(within_patience("the store closes", store.close()).await.is_err());
     drop(store);
     // What was acknowledged is there after a start.
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
@@ -74,12 +72,7 @@ async fn reclaiming_that_panics_is_tried_again() {
     given::store(&store, &device, 1, "log", "1").await;
     *store.core.shared.panics.lock() = Some(RECLAIMER);
     store.series_delete(&device, None).await.unwrap();
-    let is_done = async {
-        while store.core.reclaim.has_work() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(BOUND, is_done).await.unwrap();
+    becomes("the series is reclaimed", async || !store.core.reclaim.has_work()).await;
     assert_eq!(*store.core.shared.panics.lock(), None, "it panicked on the way");
     store.healthy().await.unwrap();
     store.close().await.unwrap();

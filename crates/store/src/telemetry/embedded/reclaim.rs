@@ -4,8 +4,9 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use isobar_model::time::Clock;
 use parking_lot::{Condvar, Mutex};
 use rocksdb::{ColumnFamily, CompactOptions, DB, WriteBatch};
 use rustc_hash::FxHashMap;
@@ -141,7 +142,7 @@ impl Reclaim {
     fn again_and_again(&self, shared: &Shared, work: impl Fn() -> Result<()>) {
         let mut pause = RECLAIM_PAUSE_MIN;
         loop {
-            let begun = Instant::now();
+            let begun = Clock::System.instant();
             // What it leaves half done stands in the database and in `PendingReclaim`, and is done again from there.
             let cause = match panic::catch_unwind(AssertUnwindSafe(&work)) {
                 Ok(Ok(())) => return,
@@ -151,12 +152,12 @@ impl Reclaim {
             if self.stopping() || shared.healthy().is_err() {
                 return;
             }
-            pause = if begun.elapsed() > RECLAIM_PAUSE_MAX { RECLAIM_PAUSE_MIN } else { pause };
+            pause = if Clock::System.elapsed(begun) > RECLAIM_PAUSE_MAX { RECLAIM_PAUSE_MIN } else { pause };
             metrics::counter!("isobar_telemetry_reclaim_failures_total").increment(1);
             tracing::error!(cause, again_in = ?pause, "space of what was deleted could not be given back");
             let mut work = self.work.lock();
             work.has_new = true;
-            let until = begun.max(Instant::now()) + pause;
+            let until = Clock::System.instant() + pause;
             while !work.stopping && !self.wake.wait_until(&mut work, until).timed_out() {}
             pause = (pause * 2).min(RECLAIM_PAUSE_MAX);
         }

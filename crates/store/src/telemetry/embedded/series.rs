@@ -185,7 +185,8 @@ impl Embedded {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Duration;
+
+    use isobar_power::becomes;
 
     use super::super::{Options, engine};
     use super::*;
@@ -226,13 +227,8 @@ mod tests {
         let (before, bytes) = (tables(folder.path()), store.series(&device.reading()).await.unwrap()[0].bytes);
         let kept = Kept { not_before: Some(at(335 * DAY)), ..Kept::default() };
         assert!(store.series_retain(&device, vec![("log".into(), kept)], false).await.unwrap());
-        let is_back = async {
-            while store.core.reclaim.has_work() || tables(folder.path()) > before / 6 {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        // Only a test that hangs waits so long.
-        tokio::time::timeout(Duration::from_secs(60), is_back).await.unwrap();
+        let is_back = async || !store.core.reclaim.has_work() && tables(folder.path()) <= before / 6;
+        becomes("the space of eleven months is given back", is_back).await;
         println!("a year takes {before} bytes of tables, a month of it {}", tables(folder.path()));
         let total = given::texts(&store, &device, "log", ValueQuery::default()).await.1;
         assert_eq!(total, 30 * A_DAY as u64);
@@ -255,12 +251,7 @@ mod tests {
             store.core.db.compact_range_cf::<&[u8], &[u8]>(values, None, None);
             let kept = Kept { values: Some(1), ..Kept::default() };
             assert!(store.series_retain(&device, vec![("log".into(), kept)], true).await.unwrap());
-            let is_reclaimed = async {
-                while store.core.reclaim.has_work() {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(60), is_reclaimed).await.unwrap();
+            becomes("what was dropped is reclaimed", async || !store.core.reclaim.has_work()).await;
             assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await, (vec!["2".to_owned()], 1));
         }
         store.close().await.unwrap();

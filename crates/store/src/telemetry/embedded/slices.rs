@@ -84,6 +84,7 @@ mod tests {
     use futures::FutureExt as _;
     use isobar_model::access::CanWrite;
     use isobar_model::ids::{DeviceRef, OrganizationId};
+    use isobar_power::within_patience;
     use uuid::Uuid;
 
     use super::super::Options;
@@ -94,9 +95,6 @@ mod tests {
     use crate::telemetry::{
         Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
     };
-
-    /// A bound for a refusal, which comes at once.
-    const PATIENCE: Duration = Duration::from_secs(20);
 
     fn claim(tenant: u128) -> Claim {
         Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
@@ -236,17 +234,17 @@ mod tests {
         assert!((&mut found).now_or_never().is_none());
         for tenant in [1, 2] {
             let asks = store.values(&reading, "log", filtered(), claim(tenant));
-            let refused = tokio::time::timeout(PATIENCE, asks).await;
-            assert!(matches!(refused, Ok(Err(StoreError::Busy))), "{refused:?}");
+            let refused = within_patience("one too many is refused", asks).await;
+            assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
         }
         // Who has none takes the youngest place of who has most, and the next finds nobody who has more.
         let long = given::all_history(given::page(1, 10_000));
         let mut fourth = store.history(&reading, long, claim(4));
         assert!((&mut fourth).now_or_never().is_none());
-        let evicted = tokio::time::timeout(PATIENCE, piece).await;
-        assert!(matches!(evicted, Ok(Err(StoreError::Busy))), "{evicted:?}");
-        let refused = tokio::time::timeout(PATIENCE, store.history(&reading, long, claim(5))).await;
-        assert!(matches!(refused, Ok(Err(StoreError::Busy))), "{refused:?}");
+        let evicted = within_patience("the youngest is evicted", piece).await;
+        assert!(matches!(evicted, Err(StoreError::Busy)), "{evicted:?}");
+        let refused = within_patience("nobody has more", store.history(&reading, long, claim(5))).await;
+        assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
         // What is a step or two away waits for nobody.
         assert_eq!(store.values(&reading, "log", query.clone(), claim(4)).await.unwrap().unwrap().total, 2_000);
         drop(held);

@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use isobar_model::time::Clock;
 use isobar_threads::Gathering;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
@@ -125,9 +126,9 @@ impl Writing {
         #[cfg(test)]
         self.shared.may_panic(WRITER);
         let (batch, positions) = self.batch(gathered, commits).map_err(|error| error.to_string())?;
-        let start = Instant::now();
+        let start = Clock::System.instant();
         self.db.write_opt(batch, options).map_err(rocksdb::Error::into_string)?;
-        if start.elapsed() > STALL {
+        if Clock::System.elapsed(start) > STALL {
             metrics::counter!("isobar_telemetry_stalls_total").increment(1);
         }
         self.ticket += commits.len() as u64;
@@ -206,13 +207,13 @@ fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
         let newest = batches.last().map_or(synced, |batch| batch.ticket);
         gathering.works_on(usize::try_from(newest - synced).unwrap_or(usize::MAX));
         synced = newest;
-        let start = Instant::now();
+        let start = Clock::System.instant();
         #[cfg(test)]
         shared.may_panic(SYNCER);
         if let Err(error) = db.flush_wal(true) {
             return shared.fail(&error.into_string());
         }
-        metrics::histogram!("isobar_telemetry_sync_seconds").record(start.elapsed().as_secs_f64());
+        metrics::histogram!("isobar_telemetry_sync_seconds").record(Clock::System.elapsed(start).as_secs_f64());
         if shared.healthy().is_err() {
             return;
         }
