@@ -123,8 +123,12 @@ pub struct Started {
 pub struct Hub(Arc<Rooms>);
 
 /// What is the matter with a store that is asked whether it is well.
-async fn matter(store: &str, asked: impl Future<Output = std::result::Result<(), StoreError>>) -> Option<Fault> {
-    match tokio::time::timeout(READY_WITHIN, asked).await {
+async fn matter(
+    clock: &Clock,
+    store: &str,
+    asked: impl Future<Output = std::result::Result<(), StoreError>>,
+) -> Option<Fault> {
+    match clock.timeout(READY_WITHIN, asked).await {
         Ok(answer) => answer.map_err(Error::from).err().map(|_| Fault::new(store, "does not work: the log tells why")),
         Err(_) => Some(Fault::new(store, format!("did not answer within {} s", READY_WITHIN.as_secs()))),
     }
@@ -207,9 +211,10 @@ impl Hub {
     /// # Errors
     /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
+        let clock = self.0.env.clock();
         let (registry, telemetry) = tokio::join!(
-            matter("registry", self.registry().healthy()),
-            matter("telemetry", self.telemetry().healthy()),
+            matter(clock, "registry", self.registry().healthy()),
+            matter(clock, "telemetry", self.telemetry().healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use isobar_model::access::{Caller, Lineage};
 use isobar_model::chance::Chance;
@@ -15,6 +14,7 @@ use isobar_model::project::{ProjectInput, SpecificationInput, empty_object};
 use isobar_model::status::Status;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
+pub(crate) use isobar_power::becomes as until;
 use isobar_store::registry::{DeliveryKind, Registry};
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
@@ -29,8 +29,6 @@ use crate::{Config, Hub, Parts, Principal, RateLimits};
 
 /// Every stage begins then.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
-/// How long a test waits for what happens beside it: a bound for what never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A hub on stores of its own, and its first administrator.
 pub(crate) struct Stage {
@@ -226,16 +224,6 @@ pub(crate) fn blank_device() -> Device {
 
 fn registry_of(folder: &TempDir) -> String {
     format!("sqlite:{}", folder.path().join("registry.db").display())
-}
-
-/// Waits until it is so.
-pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "it never came to this: {what}");
 }
 
 /// A server that answers every call with 200; its port.

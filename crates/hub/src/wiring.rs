@@ -73,10 +73,10 @@ impl Hub {
     /// Wires the rooms, from the lowest to the highest.
     pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
-        let env = Arc::new(Env::new(registry, telemetry, clock, chance, config)?);
+        let env = Arc::new(Env::new(registry, telemetry, clock.clone(), chance, config)?);
         env.ids_go_on().await?;
         let code = Arc::new(CodePool::start()?);
-        let outbox = Arc::new(Outbox::new());
+        let outbox = Arc::new(Outbox::new(env.clock().clone()));
         let meters = Arc::new(Meters::default());
         let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone())?);
         let delivery = Arc::new(Delivery::new(env.clone(), outbox.clone(), caches.clone(), mailer)?);
@@ -98,7 +98,7 @@ impl Hub {
         let rooms = Rooms {
             started_at: env.now(),
             env,
-            supervisor: Supervisor::new(),
+            supervisor: Supervisor::new(clock),
             code,
             outbox,
             caches,

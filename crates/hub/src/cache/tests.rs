@@ -442,6 +442,7 @@ async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
         while !ended.load(Ordering::SeqCst) {
             caches.devices.push_all_out();
             // A run that finds its device gone each time it tries gives up: some come through in between.
+            #[expect(clippy::disallowed_methods, reason = "lets runs come through, by a thread of its own")]
             std::thread::sleep(Duration::from_micros(300));
         }
     });

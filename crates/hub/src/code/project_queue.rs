@@ -3,9 +3,10 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::error::{Error, Result};
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -71,12 +72,12 @@ fn go_on(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
 }
 
 async fn run_all(mut worker: Worker) {
-    let mut begin = Instant::now();
+    let mut begin = Clock::System.instant();
     while let Some(run) = worker.next() {
         run.await;
-        if begin.elapsed() > PROJECT_SLICE {
+        if Clock::System.elapsed(begin) > PROJECT_SLICE {
             tokio::task::yield_now().await;
-            begin = Instant::now();
+            begin = Clock::System.instant();
         }
     }
 }

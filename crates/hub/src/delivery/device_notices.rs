@@ -92,7 +92,7 @@ impl Delivery {
             tokio::select! {
                 () = shift.end() => return,
                 () = self.device_notices.wake.notified() => {}
-                () = tokio::time::sleep(NOTICE_LOOK_EVERY) => {}
+                () = self.env.clock().sleep(NOTICE_LOOK_EVERY) => {}
             }
         }
     }

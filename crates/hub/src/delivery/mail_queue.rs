@@ -81,7 +81,7 @@ impl Delivery {
             tokio::select! {
                 () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
-                () = tokio::time::sleep(MAIL_LOOK_EVERY), if !idle => {}
+                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle => {}
                 () = shift.end() => break,
             }
         }
@@ -112,14 +112,14 @@ impl Delivery {
         }
         let delivery = Arc::clone(self);
         let try_it = async move {
-            let (owner, id) = (Arc::clone(&delivery), queued.id.clone());
+            let (owner, id, clock) = (Arc::clone(&delivery), queued.id.clone(), delivery.env.clock().clone());
             // However the try ends, by a panic or because the worker ends: the next one may begin.
             let _under_way = ScopeGuard::new(move || {
                 owner.mail_queue.under_way.lock().remove(&id);
             });
             if guarded("delivery", delivery.deliver_now(kind, queued)).await.is_none() {
                 // It was the noting that failed: the delivery is due again at once.
-                tokio::time::sleep(REGISTRY_PAUSE).await;
+                clock.sleep(REGISTRY_PAUSE).await;
             }
         };
         spawn_guarded_in(tries, "delivery", try_it);

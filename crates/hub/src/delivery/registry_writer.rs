@@ -1,7 +1,7 @@
 //! Writes what waits in the outbox into the registry.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::access::{self, CanWrite};
 use isobar_model::error::{Error, Result};
@@ -11,7 +11,6 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{Findings, SettingWrite};
 use isobar_store::telemetry::{Commit, Memory, OutboxEntry};
 use tokio::runtime::Handle;
-use tokio::time::Instant;
 
 use super::{Delivery, calls, device_notices};
 use crate::outbox::work::{OutgoingWork, SettingWork};
@@ -127,13 +126,13 @@ impl Delivery {
             if shift.ends() {
                 return self.last_work().await;
             }
-            let begun = Instant::now();
+            let begun = self.env.clock().instant();
             let written = self.write_what_waits(begun, || shift.ends()).await;
             shift.well();
             match written {
                 Ok(()) => {
                     retry = RETRY_FIRST;
-                    let rest = (begun.elapsed() * REST_TIMES).min(REST_MAX);
+                    let rest = (self.env.clock().elapsed(begun) * REST_TIMES).min(REST_MAX);
                     tokio::select! {
                         () = self.outbox.until_ready(rest) => {}
                         () = shift.end() => {}
@@ -153,10 +152,11 @@ impl Delivery {
 
     /// Writes what can be written soon.
     async fn last_work(self: &Arc<Self>) {
-        let end = Instant::now() + FINAL_WRITES_TIME;
-        let is_over = || Instant::now() >= end;
+        let clock = self.env.clock();
+        let end = clock.instant() + FINAL_WRITES_TIME;
+        let is_over = || clock.instant() >= end;
         while self.outbox.is_ready() && !is_over() {
-            if let Err(error) = self.write_what_waits(Instant::now(), is_over).await {
+            if let Err(error) = self.write_what_waits(clock.instant(), is_over).await {
                 tracing::warn!(%error, "what waits in the outbox goes on at the next start");
                 return;
             }
@@ -362,7 +362,7 @@ impl Delivery {
     pub(crate) async fn work_off_now(self: &Arc<Self>) -> std::result::Result<(), StoreError> {
         static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
         let calls = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let later = Instant::now() + 2 * crate::outbox::PARKED_PAUSE_MAX * calls;
+        let later = self.env.clock().instant() + 2 * crate::outbox::PARKED_PAUSE_MAX * calls;
         self.write_what_waits(later, || false).await?;
         self.env.telemetry().sync().await
     }
@@ -397,7 +397,7 @@ mod tests {
             let writing = delivery.registry_writing.lock().await;
             let mut last_work = Box::pin(delivery.last_work());
             assert!(poll!(&mut last_work).is_pending());
-            tokio::time::sleep(FINAL_WRITES_TIME).await;
+            stage.clock.pass(FINAL_WRITES_TIME);
             drop(writing);
             last_work.await;
             assert!(delivery.outbox.is_ready() && !is_written(&stage).await);

@@ -26,7 +26,7 @@ impl Jobs {
                 answer = self.env.registry().answers(ANSWERS_WITHIN) => answer,
                 () = shift.end() => return,
             };
-            if let Some(silent_for) = news(&mut silence, answer.is_ok(), Instant::now()) {
+            if let Some(silent_for) = news(&mut silence, answer.is_ok(), self.env.clock().instant()) {
                 tell(answer, silent_for);
             }
             shift.well();
@@ -69,11 +69,13 @@ fn news(silence: &mut Silence, answers: bool, now: Instant) -> Option<Duration> 
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::time::Clock;
+
     use super::*;
 
     #[test]
     fn a_silence_is_told_when_it_begins_now_and_then_and_when_it_ends() {
-        let begin = Instant::now();
+        let begin = Clock::System.instant();
         let mut silence = None;
         let mut told = Vec::new();
         for second in (0..200).step_by(5) {

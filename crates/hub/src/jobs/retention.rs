@@ -2,7 +2,7 @@
 //! (specification: Limits).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
@@ -27,10 +27,11 @@ impl Jobs {
 
     /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
     pub(crate) async fn run_retention(self: Arc<Self>, mut shift: Shift) {
-        let mut last = Instant::now();
+        let clock = self.env.clock();
+        let mut last = clock.instant();
         loop {
             self.env.reaches("retention");
-            let running = std::mem::replace(&mut last, Instant::now()).elapsed();
+            let running = clock.elapsed(std::mem::replace(&mut last, clock.instant()));
             self.remove_what_is_old(running).await;
             shift.well();
             if self.drop_values_until_the_next_look(&mut shift).await {
@@ -41,12 +42,13 @@ impl Jobs {
 
     /// Waits for the next look; what changed designs hide is dropped before. True: the hub stops.
     async fn drop_values_until_the_next_look(&self, shift: &mut Shift) -> bool {
-        let next = Instant::now() + RETENTION_LOOK_EVERY;
+        let clock = self.env.clock();
+        let next = clock.instant() + RETENTION_LOOK_EVERY;
         loop {
             if shift.pause(VALUES_REST).await {
                 return true;
             }
-            let left = next.saturating_duration_since(Instant::now());
+            let left = next.saturating_duration_since(clock.instant());
             if left.is_zero() {
                 return false;
             }
@@ -65,7 +67,7 @@ impl Jobs {
     pub(super) async fn remove_what_is_old(&self, running: Duration) {
         let retained = self.env.telemetry().retain(self.env.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
-        self.retention.believe(now);
+        self.retention.believe(now, self.env.clock());
         let begins = now.plus_seconds(-HISTORY_SECONDS);
         // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
         removed("sessions", self.sweep_sessions(now)).await;

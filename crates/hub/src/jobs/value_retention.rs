@@ -9,7 +9,7 @@ use isobar_model::access::{self, CanRead, CanWrite};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_store::error::StoreError;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
@@ -33,8 +33,8 @@ pub(super) struct RetentionState {
 
 impl RetentionState {
     /// The time is this, as far as the clock is believed.
-    pub fn believe(&self, now: Timestamp) {
-        *self.believed.lock() = Some((now, Instant::now()));
+    pub fn believe(&self, now: Timestamp, clock: &Clock) {
+        *self.believed.lock() = Some((now, clock.instant()));
     }
 }
 
@@ -52,7 +52,7 @@ impl Jobs {
     /// What the time is, no later than a believed clock says: a clock that jumps drops nothing. None: that was never found out.
     pub(super) fn believed_now(&self) -> Option<Timestamp> {
         let (then, since) = (*self.retention.believed.lock())?;
-        let ran = i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let ran = i64::try_from(self.env.clock().elapsed(since).as_millis()).unwrap_or(i64::MAX);
         let expected = Timestamp::from_millis(then.millis().saturating_add(ran));
         Some(expected.min(self.env.now()))
     }

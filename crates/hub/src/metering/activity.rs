@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceKey, DeviceRef, OrganizationId, UserId};
 use isobar_model::time::Timestamp;
@@ -226,13 +226,13 @@ impl Activity {
             self.env.reaches("activity");
             let mut stopping = shift.pause(ACTIVITY_FLUSH_EVERY).await;
             loop {
-                let begun = Instant::now();
+                let begun = self.env.clock().instant();
                 let many_wait = self.flush_activity(stopping).await;
                 if stopping || !many_wait {
                     break;
                 }
                 shift.well();
-                stopping = shift.pause(begun.elapsed()).await;
+                stopping = shift.pause(self.env.clock().elapsed(begun)).await;
             }
             shift.well();
             if stopping {

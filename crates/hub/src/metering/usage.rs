@@ -131,7 +131,7 @@ impl Usage {
         loop {
             self.env.reaches("usage");
             let woken = async {
-                let _ = tokio::time::timeout(USAGE_FLUSH_EVERY, self.wake.notified()).await;
+                let _ = self.env.clock().timeout(USAGE_FLUSH_EVERY, self.wake.notified()).await;
             };
             let stopping = tokio::select! {
                 () = woken => shift.pause(FLUSH_REST).await,
@@ -267,7 +267,7 @@ impl Usage {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "counting what devices have stored waits for a store");
-                    tokio::time::sleep(USAGE_FLUSH_EVERY).await;
+                    self.env.clock().sleep(USAGE_FLUSH_EVERY).await;
                 }
             }
         }

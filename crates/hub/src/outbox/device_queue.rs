@@ -3,13 +3,12 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::ids::{DeviceRef, OrganizationId};
 use isobar_model::site::Site;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 

@@ -54,6 +54,7 @@ const REFUSED: &str = "isobar_outbox_refused_total";
 
 /// What waits for the registry.
 pub(crate) struct Outbox {
+    clock: Clock,
     queue: Mutex<OutboxQueue>,
     /// There is something to write.
     wake: Notify,
@@ -103,8 +104,8 @@ impl Drop for Staging {
 }
 
 impl Outbox {
-    pub(crate) fn new() -> Self {
-        Self { queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
     }
 
     /// A run of a device of this tenant is about to be committed, and leaves work. To be called while the device is locked;
@@ -212,7 +213,7 @@ impl Outbox {
                 done.await;
             }
         };
-        tokio::time::timeout(most, waiting).await.is_ok()
+        self.clock.timeout(most, waiting).await.is_ok()
     }
 
     /// Shows how much waits, and how long.

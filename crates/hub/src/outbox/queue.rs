@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{OutboxChange, OutboxEntry};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use tokio::time::Instant;
 
 use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows, SiteSizes};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};

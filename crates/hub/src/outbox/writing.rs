@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{OutboxChange, OutboxEntry};
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::Outbox;
@@ -115,7 +114,7 @@ impl Outbox {
     pub(crate) async fn until_ready(&self, rest: Duration) {
         let presses = self.queue.lock().presses();
         if !presses {
-            let _ = tokio::time::timeout(rest, self.hurry.notified()).await;
+            let _ = self.clock.timeout(rest, self.hurry.notified()).await;
         }
         let due = {
             let queue = self.queue.lock();
@@ -126,7 +125,7 @@ impl Outbox {
         };
         let ripe = async {
             match due {
-                Some(due) => tokio::time::sleep_until(due).await,
+                Some(due) => self.clock.sleep_until(due).await,
                 None => std::future::pending().await,
             }
         };

@@ -265,7 +265,7 @@ impl Tail {
             }
             let heard = tokio::select! {
                 heard = self.listens.hear(&mut self.messages, &mut self.after) => heard,
-                () = tokio::time::sleep(HISTORY_LOOK_EVERY) => continue,
+                () = self.hub.0.env.clock().sleep(HISTORY_LOOK_EVERY) => continue,
                 () = stopped(&mut self.stop) => return Ok(None),
             };
             match heard {
@@ -297,7 +297,7 @@ impl Tail {
 
     /// Waits for a while. True: the hub stops.
     async fn pause(&mut self) -> bool {
-        tokio::time::timeout(HISTORY_LOOK_EVERY, stopped(&mut self.stop)).await.is_ok()
+        self.hub.0.env.clock().timeout(HISTORY_LOOK_EVERY, stopped(&mut self.stop)).await.is_ok()
     }
 
     /// The caller as it is now, if it may still listen.

@@ -60,7 +60,7 @@ impl Hub {
         let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
         let bell = self.0.ingest.queue_bell(target.0.target().key);
         let mut stop = self.0.closing.subscribe();
-        let waited = tokio::time::sleep(read.wait);
+        let waited = self.0.env.clock().sleep(read.wait);
         tokio::pin!(waited, given_up);
         let (mut is_over, mut changes, looked) = (read.wait.is_zero(), 0, Looked::default());
         loop {
@@ -93,7 +93,7 @@ impl Hub {
     async fn ended(&self, held: &HeldCredential, device: Option<&str>) -> Error {
         loop {
             match held {
-                HeldCredential::User(_) => tokio::time::sleep(HISTORY_LOOK_EVERY).await,
+                HeldCredential::User(_) => self.0.env.clock().sleep(HISTORY_LOOK_EVERY).await,
                 HeldCredential::Device(_) => std::future::pending().await,
             }
             let target = async {

@@ -3,7 +3,6 @@
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 use std::task::Poll;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -12,8 +11,8 @@ use isobar_model::device::Device;
 use isobar_model::json::RawJson;
 use isobar_model::setting::{SETTINGS_BYTES_MAX, SettingItem};
 use isobar_model::shared_amount::SharedAmount;
+use isobar_power::within_patience;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::device::CHANGES_AT_ONCE;
 use super::*;
@@ -31,8 +30,6 @@ const CODED: &str = r#"{
     "reading": {"type": "storage"}
 }"#;
 const KIB: usize = 1 << 10;
-/// A bound for what never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A text of so many bytes of JSON.
 fn text(bytes: usize) -> String {
@@ -116,7 +113,7 @@ async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_unti
     let mut changes: FuturesUnordered<_> =
         std::iter::repeat_with(|| puts(&stage, &device, "label", text(100 * KIB))).take(20).collect();
     for _ in 0..16 {
-        let refused = timeout(PATIENCE, changes.next()).await.expect("all of them wait");
+        let refused = within_patience("one too many is refused", changes.next()).await;
         assert!(names_the_bound(refused.unwrap()));
     }
     assert!(has_room(&stage, 49 * KIB) && !has_room(&stage, 100 * KIB));
@@ -228,7 +225,7 @@ async fn runs_that_may_take_long_leave_the_thread_to_others() {
             let estimate = RunsEstimate::of_changes(&entry.plan().unwrap(), [("label", KIB)]);
             let runs = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |_| {
                 asks.send(()).unwrap();
-                answered.recv_timeout(PATIENCE)
+                answered.recv_timeout(isobar_power::PATIENCE)
             });
             runs.await.unwrap().unwrap()
         })

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use isobar_model::error::Fault;
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -36,6 +37,7 @@ const PANICS: &str = "isobar_task_panics_total";
 
 /// All the work beside the calls.
 pub(crate) struct Supervisor {
+    clock: Clock,
     workers: Mutex<JoinSet<()>>,
     standings: Mutex<Vec<Arc<Standing>>>,
     stop: watch::Sender<bool>,
@@ -50,6 +52,7 @@ struct Standing {
 
 /// What a worker is given each time it is started.
 pub struct Shift {
+    clock: Clock,
     stop: watch::Receiver<bool>,
     standing: Arc<Standing>,
 }
@@ -72,13 +75,14 @@ impl Shift {
 
     /// Waits for so long, or less when the hub stops. True: it stops.
     pub async fn pause(&mut self, duration: Duration) -> bool {
-        tokio::time::timeout(duration, self.end()).await.is_ok()
+        let clock = self.clock.clone();
+        clock.timeout(duration, self.end()).await.is_ok()
     }
 }
 
 impl Supervisor {
-    pub(crate) fn new() -> Self {
-        Self { workers: Mutex::default(), standings: Mutex::default(), stop: watch::Sender::new(false) }
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { clock, workers: Mutex::default(), standings: Mutex::default(), stop: watch::Sender::new(false) }
     }
 
     /// What is the matter with workers that do not come through.
@@ -121,10 +125,10 @@ impl Supervisor {
         let standing = Arc::new(Standing { worker, panics: AtomicU32::new(0) });
         self.standings.lock().push(Arc::clone(&standing));
         let restarts = metrics::counter!(RESTARTS, "worker" => worker);
-        let mut stop = self.stopping();
+        let (clock, mut stop) = (self.clock.clone(), self.stopping());
         async move {
             loop {
-                let shift = Shift { stop: stop.clone(), standing: Arc::clone(&standing) };
+                let shift = Shift { clock: clock.clone(), stop: stop.clone(), standing: Arc::clone(&standing) };
                 let ended = AssertUnwindSafe(async { work(shift).await }).catch_unwind().await;
                 let Err(panic) = ended else { return };
                 let panics = standing.panics.fetch_add(1, Ordering::Relaxed) + 1;
@@ -141,7 +145,7 @@ impl Supervisor {
                     return;
                 }
                 // When the hub stops it is started once more, for what it does at the end.
-                let _ = tokio::time::timeout(pause, stopped(&mut stop)).await;
+                let _ = clock.timeout(pause, stopped(&mut stop)).await;
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use isobar_model::time::Clock;
 use tokio::sync::Mutex;
 
 /// The pace of work that has many pieces side by side.
@@ -32,10 +33,10 @@ impl<'p> Slices<'p> {
 
     /// Waits until the next piece may begin: at once within a slice.
     pub(crate) async fn next(&self) {
-        let goes_on = self.began.lock().is_some_and(|began| began.elapsed() < self.lasts);
+        let goes_on = self.began.lock().is_some_and(|began| Clock::System.elapsed(began) < self.lasts);
         if !goes_on {
             self.pace.next().await;
-            *self.began.lock() = Some(Instant::now());
+            *self.began.lock() = Some(Clock::System.instant());
         }
     }
 }

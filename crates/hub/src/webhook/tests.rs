@@ -1,16 +1,15 @@
 //! What deliveries hold, from when they were taken apart until they are answered.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use isobar_model::access::Lineage;
 use isobar_model::device::Device;
 use isobar_model::shared_amount::SharedAmount;
+use isobar_power::within_patience;
 use isobar_store::registry::{Tag, TagCase};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
 use super::memory::DELIVERIES_BYTES_MAX;
 use super::*;
@@ -31,8 +30,6 @@ const CODED: &str = r#"{
     "decode": {"type": "function", "properties": {"code": "function decodeUplink(input) { return {data: 1}; }"}}
 }"#;
 const KIB: usize = 1 << 10;
-/// A bound for what never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The length of what comes becomes a label, which the registry is to learn.
 const LABELS: &str = r#"{
@@ -137,7 +134,7 @@ async fn of_many_deliveries_at_once_as_many_are_let_in_as_have_room_until_they_h
     let mut deliveries: FuturesUnordered<_> =
         std::iter::repeat_with(|| delivers(&stage, &device, "a", 100 * KIB)).take(20).collect();
     for _ in 0..16 {
-        let refused = timeout(PATIENCE, deliveries.next()).await.expect("all of them wait");
+        let refused = within_patience("one too many is refused", deliveries.next()).await;
         assert!(names_the_bound(refused.unwrap()));
     }
     assert!(futures::poll!(deliveries.next()).is_pending() && !has_room(&stage, 100 * KIB));

@@ -163,7 +163,7 @@ impl CallWorker {
                 () = shift.end() => return,
                 () = under_way.end_one() => {}
                 () = self.delivery.calls_wake.notified() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = self.env.clock().sleep(pause) => {}
             }
         }
     }
@@ -326,7 +326,7 @@ impl CallWorker {
             };
             let Err(error) = noted else { return };
             tracing::warn!(%error, id = delivery.id, ?pause, "noting what became of a call failed, and is tried again");
-            tokio::time::sleep(pause).await;
+            self.env.clock().sleep(pause).await;
             pause = NOTE_PAUSE_MAX.min(pause * 2);
         }
     }

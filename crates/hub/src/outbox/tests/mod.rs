@@ -8,9 +8,9 @@ use futures::poll;
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
 use isobar_model::status::Status;
+use isobar_model::time::Clock;
 use isobar_store::telemetry::OutboxEntry;
 use proptest::prelude::*;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::device_queue::{DeviceQueue, OutboxSize, Piece, PieceKind};
@@ -100,7 +100,7 @@ impl Desk {
 
     fn takes(&mut self) -> Vec<Piece> {
         let until = self.waiting.newest();
-        self.waiting.take(until, Instant::now())
+        self.waiting.take(until, Clock::System.instant())
     }
 
     fn removes(&mut self) {
@@ -379,7 +379,7 @@ proptest! {
 
 #[test]
 fn so_many_devices_of_a_tenant_are_laid_over_the_registry_and_no_more() {
-    let outbox = Outbox::new();
+    let outbox = Outbox::new(Clock::System);
     let next = std::cell::Cell::new(0);
     let number = || {
         next.set(next.get() + 1);
@@ -401,7 +401,7 @@ fn so_many_devices_of_a_tenant_are_laid_over_the_registry_and_no_more() {
 
 #[tokio::test]
 async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
-    let outbox = Outbox::new();
+    let outbox = Outbox::new(Clock::System);
     let next = std::cell::Cell::new(0);
     let number = || {
         next.set(next.get() + 1);
@@ -422,7 +422,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     leaves(3, 1);
     let pieces = {
         let mut waiting = outbox.queue.lock();
-        waiting.take(2, Instant::now())
+        waiting.take(2, Clock::System.instant())
     };
     leaves(1, 1);
     assert_eq!(pieces.len(), 2);
@@ -441,7 +441,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
 
 #[tokio::test]
 async fn what_an_earlier_process_has_left_is_waited_for_by_the_tenant_whose_it_is() {
-    let outbox = Outbox::new();
+    let outbox = Outbox::new(Clock::System);
     for number in [1, 2] {
         let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
         outbox.take_up(&OutboxEntry { number, device, work, parked: None }, at(0)).unwrap();
