@@ -181,7 +181,7 @@ pub(crate) async fn refuse_malformed(
     let mut exchange = Exchange::begin(&state, request.headers());
     exchange.closes = true;
     if !request.headers().contains_key(EXPECT) {
-        drain(&mut request.into_body()).await;
+        drain(&mut request.into_body(), state.hub.clock()).await;
     }
     exchange.end(&state, &meter, Err(error.into()))
 }
@@ -228,7 +228,7 @@ impl Exchange {
         let id = state.request_ids.of(headers);
         Self {
             id,
-            began: Instant::now(),
+            began: state.hub.clock().instant(),
             rate_window: None,
             closes: false,
             tenant: None,
@@ -248,7 +248,7 @@ impl Exchange {
         if let Some(coding) = self.compression {
             response = compressed(response, coding, state.response_memory.share(self.tenant));
         }
-        self.note(meter, response.status());
+        self.note(state, meter, response.status());
         let headers = response.headers_mut();
         if self.closes {
             headers.insert(CONNECTION, CLOSE);
@@ -269,12 +269,12 @@ impl Exchange {
     /// The response to an event that is durable now.
     fn end_created(self, state: &ServerState, meter: &RouteMeter, id: EventId) -> EventCreated {
         state.meters.events_accepted.increment(1);
-        self.note(meter, StatusCode::CREATED);
+        self.note(state, meter, StatusCode::CREATED);
         EventCreated { id, request_id: self.id, rate_window: self.rate_window }
     }
 
-    fn note(&self, meter: &RouteMeter, status: StatusCode) {
-        let (took, status) = (self.began.elapsed(), status.as_u16());
+    fn note(&self, state: &ServerState, meter: &RouteMeter, status: StatusCode) {
+        let (took, status) = (state.hub.clock().elapsed(self.began), status.as_u16());
         meter.note(status, took);
         tracing::debug!(request_id = %self.id, method = meter.method, route = meter.path, status, ?took, "answered");
     }

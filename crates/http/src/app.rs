@@ -12,7 +12,7 @@ use axum::routing::{MethodFilter, on};
 use futures::future::BoxFuture;
 use hyper::body::Incoming;
 use isobar_hub::Hub;
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use metrics_exporter_prometheus::PrometheusHandle;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 use tower_http::cors::{AllowOrigin, CorsLayer};
@@ -103,7 +103,12 @@ impl App {
 
     /// The hub's clock's time.
     pub(crate) fn now(&self) -> Timestamp {
-        self.hub().clock().now()
+        self.clock().now()
+    }
+
+    /// The hub's clock.
+    pub(crate) fn clock(&self) -> &Clock {
+        self.hub().clock()
     }
 
     pub(crate) fn hub(&self) -> &Hub {

@@ -114,7 +114,8 @@ impl FastPath {
             return Ok(());
         }
         let rest = self.stream.write_all(&response[written..]);
-        Box::pin(tokio::time::timeout(self.app.settings().transfer_time, rest)).await?
+        let written = Box::pin(self.app.clock().timeout(self.app.settings().transfer_time, rest)).await;
+        written.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
     }
 
     /// Ends the connection well: what has come meanwhile is not answered, but a close before it is read would be a reset,

@@ -56,7 +56,8 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
             let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
             // A read ends when its client is gone; what may change something goes on to its end.
             if is_read {
-                Box::pin(respond(answer, async move { socket.gone(version).await }, slot))
+                let clock = app.clock().clone();
+                Box::pin(respond(answer, async move { socket.gone(version, &clock).await }, slot))
             } else {
                 Box::pin(respond(completed(answer), async move { socket.broken().await }, slot))
             }

@@ -82,8 +82,8 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// # Errors
 /// None today: a connection that fails is a line in the log, and accepting is tried again.
 pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-    let slots = Slots::new(app.settings().max_connections);
-    let stop = Shutdown::new(&slots);
+    let slots = Slots::new(app.settings().max_connections, app.clock().clone());
+    let stop = Shutdown::new(&slots, app.clock().clone());
     let server = Arc::new(Server { http: http1::builder(), app, slots, leaving: Leaving::new() });
     {
         let hub = server.app.hub();
@@ -97,7 +97,7 @@ pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output
     }
     drop(listener);
     server.app.end_streams();
-    if tokio::time::timeout(STOP_TIME, stop.end_all()).await.is_err() {
+    if server.app.clock().timeout(STOP_TIME, stop.end_all()).await.is_err() {
         tracing::warn!("some requests did not end in time and were cut off");
     }
     Ok(())
@@ -128,12 +128,11 @@ async fn others_first() {
 
 /// Folds finished measurements, and closes idle connections when there are many; every now and then.
 async fn upkeep(server: &Server, shift: Shift) {
-    let mut upkeep = tokio::time::interval(UPKEEP_EVERY);
     loop {
-        upkeep.tick().await;
         server.app.run_upkeep();
         server.slots.keep_some_free(server.app.now()).await;
         shift.well();
+        server.app.clock().sleep(UPKEEP_EVERY).await;
     }
 }
 
@@ -142,7 +141,7 @@ async fn accept_failed(server: &Server, error: io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
         server.slots.accept_failed(error, server.app.now()).await;
-        tokio::time::sleep(ACCEPT_PAUSE).await;
+        server.app.clock().sleep(ACCEPT_PAUSE).await;
     }
 }
 

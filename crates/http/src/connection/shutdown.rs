@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use isobar_model::time::Clock;
 use tokio::sync::watch;
 
 use super::slots::Slots;
@@ -17,11 +18,12 @@ const ENDING_CHECK_EVERY: Duration = Duration::from_millis(10);
 pub(super) struct Shutdown {
     requested: watch::Sender<bool>,
     slots: Arc<Slots>,
+    clock: Clock,
 }
 
 impl Shutdown {
-    pub fn new(slots: &Arc<Slots>) -> Self {
-        Self { requested: watch::Sender::new(false), slots: Arc::clone(slots) }
+    pub fn new(slots: &Arc<Slots>, clock: Clock) -> Self {
+        Self { requested: watch::Sender::new(false), slots: Arc::clone(slots), clock }
     }
 
     /// What a connection holds until it has ended.
@@ -37,7 +39,7 @@ impl Shutdown {
             tokio::select! {
                 () = self.requested.closed() => return,
                 // One that was being answered may not have heard of the stop before it became idle.
-                () = tokio::time::sleep(ENDING_CHECK_EVERY) => {}
+                () = self.clock.sleep(ENDING_CHECK_EVERY) => {}
             }
         }
     }

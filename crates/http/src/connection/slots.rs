@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -179,6 +179,8 @@ pub(super) struct Slots {
     freed: Notify,
     meters: ConnectionMeters,
     log: Mutex<SlotLog>,
+    /// Measures what is waited for.
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -218,11 +220,11 @@ struct TakenSlot {
 
 impl Slots {
     /// For so many connections.
-    pub fn new(most: usize) -> Arc<Self> {
+    pub fn new(most: usize, clock: Clock) -> Arc<Self> {
         let (most, meters) = (most.max(1), ConnectionMeters::new());
         meters.most.set(most as f64);
         let (taken, ending, freed, log) = Default::default();
-        Arc::new(Self { most, taken, ending, freed, meters, log })
+        Arc::new(Self { most, taken, ending, freed, meters, log, clock })
     }
 
     /// Gives a new connection a slot; `serve` begins to serve it.
@@ -246,7 +248,7 @@ impl Slots {
                 self.log.lock().all_busy.count(1);
             }
             // Also when no connection ends: one may become idle meanwhile.
-            let _ = tokio::time::timeout(IDLE_CHECK_EVERY, self.freed.notified()).await;
+            let _ = self.clock.timeout(IDLE_CHECK_EVERY, self.freed.notified()).await;
             self.write_log();
         }
     }
@@ -261,7 +263,7 @@ impl Slots {
             let idle = self.idle_longest(now, |open| open.saturating_sub(most), IDLE_MILLIS_MAX);
             for some in idle.chunks(CLOSED_AT_ONCE) {
                 self.close(some);
-                tokio::time::sleep(CLOSING_PAUSE).await;
+                self.clock.sleep(CLOSING_PAUSE).await;
             }
         }
         self.write_log();
@@ -373,8 +375,8 @@ impl Slots {
 
     /// Writes one line a second of each kind, with how many it were.
     fn write_log(&self) {
-        let mut log = self.log.lock();
-        if let Some(count) = log.closed.due() {
+        let (mut log, now) = (self.log.lock(), self.clock.instant());
+        if let Some(count) = log.closed.due(now) {
             let most = self.most;
             tracing::warn!(
                 count,
@@ -382,13 +384,13 @@ impl Slots {
                 "there are (nearly) as many connections as there may be: idle ones were closed"
             );
         }
-        if log.all_busy.due().is_some() {
+        if log.all_busy.due(now).is_some() {
             tracing::warn!(
                 most = self.most,
                 "there are as many connections as there may be, and all are busy: new ones wait"
             );
         }
-        if let Some(count) = log.failed.due() {
+        if let Some(count) = log.failed.due(now) {
             let error = log.error.as_ref().map(ToString::to_string);
             tracing::error!(count, error, "connections could not be accepted");
         }
@@ -418,11 +420,11 @@ impl LogThrottle {
     }
 
     /// How many times it has happened, if that is to be logged now.
-    fn due(&mut self) -> Option<u64> {
-        if self.count == 0 || self.logged.is_some_and(|logged| logged.elapsed() < LOG_EVERY) {
+    fn due(&mut self, now: Instant) -> Option<u64> {
+        if self.count == 0 || self.logged.is_some_and(|logged| now < logged + LOG_EVERY) {
             return None;
         }
-        self.logged = Some(Instant::now());
+        self.logged = Some(now);
         Some(std::mem::take(&mut self.count))
     }
 }

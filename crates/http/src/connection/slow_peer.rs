@@ -1,10 +1,10 @@
 //! Finds peers that take a response too slowly (contract: Behind a proxy, and without one).
 
-use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tokio::time::{Instant, Sleep, sleep_until};
+use futures::future::BoxFuture;
+use isobar_model::time::Clock;
 
 use crate::request::time_for;
 
@@ -19,14 +19,15 @@ pub(super) struct SlowPeer {
     taken: usize,
     /// Since when nothing waits for it.
     all_taken: Option<Instant>,
-    over: Pin<Box<Sleep>>,
+    /// When it is too slow, and the wait for that.
+    over: Option<(Instant, BoxFuture<'static, ()>)>,
+    clock: Clock,
 }
 
 impl SlowPeer {
     /// Something waits for the peer from now on.
-    pub fn new(time: Duration) -> Self {
-        let began = Instant::now();
-        Self { time, began, taken: 0, all_taken: None, over: Box::pin(sleep_until(began + time)) }
+    pub fn new(time: Duration, clock: Clock) -> Self {
+        Self { time, began: clock.instant(), taken: 0, all_taken: None, over: None, clock }
     }
 
     /// The peer took so many bytes.
@@ -36,23 +37,27 @@ impl SlowPeer {
 
     /// The peer has taken everything.
     pub fn has_all(&mut self) {
-        self.all_taken.get_or_insert_with(Instant::now);
+        self.all_taken.get_or_insert_with(|| self.clock.instant());
     }
 
     /// Something waits for the peer; ready when it has been too slow.
     pub fn poll_waits(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(caught_up) = self.all_taken.take().map(|since| since.elapsed()) {
+        if let Some(caught_up) = self.all_taken.take().map(|since| self.clock.elapsed(since)) {
             if caught_up >= RECOVERY_TIME {
-                (self.began, self.taken) = (Instant::now(), 0);
+                (self.began, self.taken) = (self.clock.instant(), 0);
             } else {
                 self.began += caught_up;
             }
         }
         let over = self.began + time_for(self.taken, self.time);
-        if self.over.deadline() != over {
-            self.over.as_mut().reset(over);
-        }
-        self.over.as_mut().poll(cx)
+        let wait = match self.over.take().filter(|(until, _)| *until == over) {
+            Some(wait) => wait,
+            None => {
+                let clock = self.clock.clone();
+                (over, Box::pin(async move { clock.sleep_until(over).await }) as BoxFuture<'static, ()>)
+            }
+        };
+        self.over.insert(wait).1.as_mut().poll(cx)
     }
 }
 
@@ -70,7 +75,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_little_is_too_slow_in_the_end() {
-        let mut peer = SlowPeer::new(TRANSFER_TIME);
+        let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         for _ in 0..59 {
             assert!(!too_slow(&mut peer).await);
             peer.took(1_000);
@@ -83,7 +88,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_that_keeps_up_may_take_for_ever() {
-        let mut peer = SlowPeer::new(TRANSFER_TIME);
+        let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         for _ in 0..1_000 {
             assert!(!too_slow(&mut peer).await);
             peer.took(20_000);
@@ -93,7 +98,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_in_which_nothing_waits_does_not_count() {
-        let mut peer = SlowPeer::new(TRANSFER_TIME);
+        let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         // Taken at once, again and again, with less than the recovery time in between: it is not too slow.
         for _ in 0..1_000 {
             assert!(!too_slow(&mut peer).await);

@@ -15,7 +15,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use isobar_model::error::Fault;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::Sleep;
 
 use super::leaving::Leaving;
 use super::slots::Slot;
@@ -38,7 +37,7 @@ pub(super) struct LimitedSocket {
     /// How the client has ended the connection, and until it may end here.
     ended: Option<(io::Result<()>, BoxFuture<'static, ()>)>,
     /// Made only when a head comes in more than one piece.
-    head_deadline: Option<Pin<Box<Sleep>>>,
+    head_deadline: Option<BoxFuture<'static, ()>>,
     /// What makes the head that is being read unreadable, as far as its beginning shows.
     odd: Option<Fault>,
     /// Made only when a response does not go out at once.
@@ -106,7 +105,9 @@ impl LimitedSocket {
             }
             Poll::Ready(Err(_)) => written,
             Poll::Pending => {
-                let slow = self.slow.get_or_insert_with(|| SlowPeer::new(self.app.settings().transfer_time));
+                let app = &self.app;
+                let slow =
+                    self.slow.get_or_insert_with(|| SlowPeer::new(app.settings().transfer_time, app.clock().clone()));
                 ready!(slow.poll_waits(cx));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
             }
@@ -141,7 +142,11 @@ impl AsyncRead for LimitedSocket {
             self.head_deadline = None;
             return Poll::Pending;
         }
-        let deadline = self.head_deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(HEAD_TIME)));
+        let Self { head_deadline, app, .. } = &mut *self;
+        let deadline = head_deadline.get_or_insert_with(|| {
+            let clock = app.clock().clone();
+            Box::pin(async move { clock.sleep(HEAD_TIME).await })
+        });
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }

@@ -13,8 +13,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use isobar_hub::{TenantShare, TenantShares};
 use isobar_model::ids::OrganizationId;
+use isobar_model::time::Clock;
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
 
 use super::transfer::time_for;
 use crate::problem::Problem;
@@ -91,6 +91,8 @@ pub(crate) struct BodyLimits<'a> {
     pub memory: &'a Arc<TenantShares>,
     /// The tenant whose part of that memory this body takes.
     pub tenant: Option<OrganizationId>,
+    /// Measures its time.
+    pub clock: &'a Clock,
 }
 
 /// The next piece of data; none at the end.
@@ -133,15 +135,16 @@ async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> R
     let share = limits.memory.share(limits.tenant);
     let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: limits.bytes_max, share };
     whole.add(&begun)?;
-    let since = Instant::now();
+    let since = limits.clock.instant();
     let mut at_once = whole.bytes.len();
     loop {
         if at_once >= BYTES_AT_ONCE {
             at_once = 0;
             yield_now().await;
         }
-        let until = since + time_for(whole.bytes.len(), limits.time);
-        match timeout_at(until, next(body)).await.map_err(|_| Problem::BodyLate { time: limits.time })?? {
+        let left = time_for(whole.bytes.len(), limits.time).saturating_sub(limits.clock.elapsed(since));
+        let piece = limits.clock.timeout(left, next(body)).await;
+        match piece.map_err(|_| Problem::BodyLate { time: limits.time })?? {
             Some(piece) if whole.bytes.is_empty() && body.is_end_stream() && piece.len() <= limits.bytes_max => {
                 return Ok(piece);
             }
@@ -182,7 +185,7 @@ impl BodyBuffer {
 
 /// Reads what is left of a refused body, within bounds: a connection that is closed on unread bytes is reset, and
 /// the refusal would be lost on its way.
-pub(crate) async fn drain(body: &mut RequestBody) {
+pub(crate) async fn drain(body: &mut RequestBody, clock: &Clock) {
     let reading = async {
         let mut read = 0;
         while read < DRAIN_BYTES_MAX {
@@ -193,20 +196,19 @@ pub(crate) async fn drain(body: &mut RequestBody) {
         }
     };
     // Whether it was read in time makes no difference to the answer.
-    let _ = tokio::time::timeout(DRAIN_TIME, reading).await;
+    let _ = clock.timeout(DRAIN_TIME, reading).await;
 }
 
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt as _, stream};
     use proptest::prelude::*;
-    use tokio::time::sleep;
 
     use super::*;
     use crate::request::transfer::TRANSFER_TIME;
 
     fn limits(bytes_max: usize, memory: &Arc<TenantShares>) -> BodyLimits<'_> {
-        BodyLimits { bytes_max, time: TRANSFER_TIME, memory, tenant: None }
+        BodyLimits { bytes_max, time: TRANSFER_TIME, memory, tenant: None, clock: &Clock::System }
     }
 
     async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
@@ -229,7 +231,7 @@ mod tests {
     /// So many pieces of so many bytes, each after so many milliseconds.
     fn slow(count: usize, bytes: usize, pause: u64) -> RequestBody {
         let pieces = stream::iter(0..count).then(move |_| async move {
-            sleep(Duration::from_millis(pause)).await;
+            Clock::System.sleep(Duration::from_millis(pause)).await;
             Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; bytes]))
         });
         RequestBody::Boxed(Body::from_stream(pieces.boxed()))

@@ -176,7 +176,8 @@ impl Call {
 
     async fn collected(&mut self, limit: usize) -> Result<Bytes, Problem> {
         let (time, memory) = (self.state.settings.transfer_time, &self.state.body_memory);
-        let limits = BodyLimits { bytes_max: limit, time, memory, tenant: self.principal.tenant() };
+        let (tenant, clock) = (self.principal.tenant(), self.state.hub.clock());
+        let limits = BodyLimits { bytes_max: limit, time, memory, tenant, clock };
         body::collect(self.body.get_mut(), limits).await
     }
 
@@ -243,7 +244,7 @@ impl Call {
         // A client that asks before it sends a body sends none when it is refused.
         let body = self.body.get_mut();
         if !body.is_end_stream() && !self.head.headers.contains_key(EXPECT) {
-            body::drain(body).await;
+            body::drain(body, self.state.hub.clock()).await;
         }
     }
 }

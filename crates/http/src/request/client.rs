@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use axum::http::Version;
 use bytes::{Buf as _, BytesMut};
+use isobar_model::time::Clock;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
@@ -115,14 +116,14 @@ impl ClientSocket {
     /// Is done when nobody is there any more to hear the response to a request that only reads, whose answer has not begun. A
     /// client that has closed its side, and has no response soon after, is asked; one of HTTP/1.0 cannot be, and is believed
     /// to be there.
-    pub async fn gone(&self, version: Version) -> io::Error {
+    pub async fn gone(&self, version: Version, clock: &Clock) -> io::Error {
         if let Err(error) = self.closed().await {
             return error;
         }
         if version != Version::HTTP_11 {
             return std::future::pending().await;
         }
-        tokio::time::sleep(ASKED_AFTER).await;
+        clock.sleep(ASKED_AFTER).await;
         let mut pause = FIRST_LOOK;
         loop {
             // The last response to a client that asks for several may not be out yet.
@@ -131,7 +132,7 @@ impl ClientSocket {
             {
                 return error;
             }
-            tokio::time::sleep(pause).await;
+            clock.sleep(pause).await;
             match self.stream().take_error() {
                 Ok(None) => pause = ASKED_EVERY_MAX.min(pause * 2),
                 Ok(Some(error)) | Err(error) => return error,
@@ -168,15 +169,11 @@ impl ClientSocket {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use isobar_power::within_patience;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 
     use super::*;
-
-    /// Longest wait for what should come.
-    const PATIENCE: Duration = Duration::from_secs(20);
 
     /// A socket of the server, and the client's end of it.
     async fn connected() -> (ClientSocket, TcpStream) {
@@ -186,7 +183,7 @@ mod tests {
     }
 
     async fn closed(socket: &ClientSocket) -> io::Result<()> {
-        tokio::time::timeout(PATIENCE, socket.closed()).await.expect("the end is not noticed")
+        within_patience("the end is noticed", socket.closed()).await
     }
 
     /// All that is read of a socket.
@@ -239,7 +236,7 @@ mod tests {
     }
 
     async fn is_noticed_as_gone(socket: &ClientSocket) {
-        tokio::time::timeout(PATIENCE, socket.gone(Version::HTTP_11)).await.expect("nobody notices that it is gone");
+        within_patience("it is noticed as gone", socket.gone(Version::HTTP_11, &Clock::System)).await;
     }
 
     #[tokio::test]
@@ -252,7 +249,7 @@ mod tests {
         }
         let (socket, mut client) = connected().await;
         client.shutdown().await.unwrap();
-        let mut gone = std::pin::pin!(socket.gone(Version::HTTP_11));
+        let mut gone = std::pin::pin!(socket.gone(Version::HTTP_11, &Clock::System));
         let asked_twice = async {
             let mut heard = vec![0; 2 * INTERIM.len()];
             client.read_exact(&mut heard).await.unwrap();
@@ -263,7 +260,7 @@ mod tests {
             () = asked_twice => {}
         }
         drop(client);
-        tokio::time::timeout(PATIENCE, gone).await.expect("nobody notices that it is gone");
+        within_patience("it is noticed as gone", gone).await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -273,7 +270,7 @@ mod tests {
             socket.0.lock().is_whole = is_whole;
             client.shutdown().await.unwrap();
             closed(&socket).await.unwrap();
-            let waited = tokio::time::timeout(Duration::from_secs(60), socket.gone(version)).await;
+            let waited = Clock::System.timeout(Duration::from_secs(60), socket.gone(version, &Clock::System)).await;
             assert!(waited.is_err());
             drop(socket);
             assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0, "nothing was said");

@@ -17,6 +17,7 @@ use isobar_model::error::Error;
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use utoipa::ToSchema;
 
@@ -212,7 +213,9 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
         let _place = &place;
         text.unwrap_or_else(|error| Bytes::from(format!(": the stream ends: {error}\n\n")))
     });
-    let text = with_client_checks(kept_open(in_turns(events, Bytes::len)), call.client.socket.clone());
+    let clock = call.hub().clock().clone();
+    let text =
+        with_client_checks(kept_open(in_turns(events, Bytes::len), clock.clone()), call.client.socket.clone(), clock);
     let text = text.map(Ok::<_, Infallible>).take_until(Box::pin(ended));
     let mut response = Response::new(Body::from_stream(text).into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -239,10 +242,13 @@ fn in_turns<T: Send + 'static>(
 }
 
 /// Says something where there is nothing to tell for long, lest what lies between takes the connection for a dead one.
-fn kept_open(events: impl Stream<Item = Bytes> + Send + 'static) -> impl Stream<Item = Bytes> + Send + 'static {
-    stream::unfold(Box::pin(events), |mut events| async move {
-        let next = tokio::time::timeout(STREAM_COMMENT_EVERY, events.next()).await;
-        Some((next.unwrap_or(Some(COMMENT))?, events))
+fn kept_open(
+    events: impl Stream<Item = Bytes> + Send + 'static,
+    clock: Clock,
+) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold((Box::pin(events), clock), |(mut events, clock)| async move {
+        let next = clock.timeout(STREAM_COMMENT_EVERY, events.next()).await;
+        Some((next.unwrap_or(Some(COMMENT))?, (events, clock)))
     })
 }
 
@@ -251,15 +257,16 @@ fn kept_open(events: impl Stream<Item = Bytes> + Send + 'static) -> impl Stream<
 fn with_client_checks(
     events: impl Stream<Item = Bytes> + Send + 'static,
     socket: Option<ClientSocket>,
+    clock: Clock,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let checks = stream::unfold(socket, |socket| async move {
+    let checks = stream::unfold((socket, clock), |(socket, clock)| async move {
         let Some(socket) = socket else { return std::future::pending().await };
         match socket.closed().await {
             Ok(()) => {
-                tokio::time::sleep(CLIENT_CHECK_EVERY).await;
-                Some((Some(COMMENT), Some(socket)))
+                clock.sleep(CLIENT_CHECK_EVERY).await;
+                Some((Some(COMMENT), (Some(socket), clock)))
             }
-            Err(_) => Some((None, None)),
+            Err(_) => Some((None, (None, clock))),
         }
     });
     // An end of either is the end of both.

@@ -2,11 +2,9 @@ use std::pin::pin;
 
 use futures::poll;
 use isobar_hub::spawn_guarded;
+use isobar_power::within_patience;
 
 use super::*;
-
-/// A bound for what always comes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + millis)
@@ -19,7 +17,7 @@ fn close_idle(slots: &Slots, now: Timestamp, count: usize, at_least: u64) -> usi
 
 /// Waits for a free slot, as long as only a test does that hangs.
 async fn is_freed(slots: &Slots, now: Timestamp) {
-    tokio::time::timeout(PATIENCE, slots.free(|| now)).await.unwrap();
+    within_patience("a slot is free", slots.free(|| now)).await;
 }
 
 /// A connection that stays until it is closed.
@@ -46,7 +44,7 @@ impl Drop for Leaves {
 
 #[tokio::test]
 async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
-    let (slots, leaving) = (Slots::new(1_000), Arc::default());
+    let (slots, leaving) = (Slots::new(1_000, Clock::System), Arc::default());
     let connects_and_stays = |moment| {
         slots.take(moment, |guard| {
             let leaves = Leaves(Some(guard), Arc::clone(&leaving));
@@ -65,7 +63,7 @@ async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
         }
         let left = leaving.lock().pop();
         drop(left);
-        tokio::time::timeout(PATIENCE, free).await.unwrap();
+        within_patience("a slot is free", free).await;
         connects_and_stays(at(5_000));
     }
     assert!(leaving.lock().len() <= slots.closed_for_one(), "{} were closed in vain", leaving.lock().len());
@@ -78,7 +76,7 @@ async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
 
 #[tokio::test]
 async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
-    let slots = Slots::new(5);
+    let slots = Slots::new(5, Clock::System);
     let (slow, silent, busy) = (connects(&slots, at(0)), connects(&slots, at(7_000)), connects(&slots, at(0)));
     let (quick, new) = (connects(&slots, at(0)), connects(&slots, at(9_500)));
     slow.becomes_idle(at(0));
@@ -97,7 +95,7 @@ async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
 
 #[tokio::test]
 async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
-    let slots = Slots::new(3);
+    let slots = Slots::new(3, Clock::System);
     let [begun, asks, new] = [0, 0, 9_500].map(|moment| connects(&slots, at(moment)));
     assert_eq!([&begun, &asks, &new].map(|slot| slot.bytes_came()), [Some(true); 3]);
     assert!(asks.head_complete());
@@ -107,7 +105,8 @@ async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
 
 #[tokio::test]
 async fn a_slot_is_free_again_when_its_connection_has_ended() {
-    let slots = Slots::new(2);
+    let clock = Clock::manual(at(0));
+    let slots = Slots::new(2, clock.clone());
     connects(&slots, at(0));
     let busy = connects(&slots, at(0));
     assert!(busy.begin());
@@ -116,16 +115,19 @@ async fn a_slot_is_free_again_when_its_connection_has_ended() {
     is_freed(&slots, at(5_000)).await;
     connects(&slots, at(5_000));
     // All are busy, until one is not any more.
-    let free = slots.free(|| at(5_500));
-    assert!(tokio::time::timeout(Duration::from_millis(1), free).await.is_err());
+    let mut free = pin!(slots.free(|| at(5_500)));
+    for _ in 0..3 {
+        assert!(poll!(&mut free).is_pending());
+        clock.pass(IDLE_CHECK_EVERY);
+    }
     busy.becomes_idle(at(4_000));
-    is_freed(&slots, at(5_500)).await;
+    within_patience("a slot is free", free).await;
     assert_eq!(slots.count(), 1);
 }
 
 #[tokio::test]
 async fn long_idle_connections_are_closed_only_when_there_are_many() {
-    let slots = Slots::new(16);
+    let slots = Slots::new(16, Clock::System);
     let all: Vec<_> = (0..14).map(|number| connects(&slots, at(number))).collect();
     all.iter().for_each(|slot| slot.becomes_idle(at(0)));
     slots.keep_some_free(at(10_000_000)).await;
@@ -138,7 +140,7 @@ async fn long_idle_connections_are_closed_only_when_there_are_many() {
 
 #[tokio::test]
 async fn many_connections_are_closed_a_few_at_a_time() {
-    let slots = Slots::new(1_000);
+    let slots = Slots::new(1_000, Clock::System);
     let all: Vec<_> = (0..1_000).map(|_| connects(&slots, at(0))).collect();
     all.iter().for_each(|slot| slot.becomes_idle(at(0)));
     let closed = || all.iter().filter(|slot| slot.is_closed()).count();
@@ -157,7 +159,7 @@ async fn many_connections_are_closed_a_few_at_a_time() {
 
 #[tokio::test]
 async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
-    let slots = Slots::new(1_000);
+    let slots = Slots::new(1_000, Clock::System);
     // The newest comes first, so that neither numbers nor places tell who has been idle longest.
     let all: Vec<_> = (0..1_000).rev().map(|moment| connects(&slots, at(moment))).collect();
     let closed = || all.iter().rev().filter(|slot| slot.is_closed()).count();
@@ -177,7 +179,7 @@ async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
 
 #[tokio::test]
 async fn where_all_that_were_found_have_been_used_others_are_closed() {
-    let slots = Slots::new(100);
+    let slots = Slots::new(100, Clock::System);
     let all: Vec<_> = (0..100).map(|moment| connects(&slots, at(moment))).collect();
     let one = slots.closed_for_one();
     assert_eq!(slots.close_idle(at(5_000)).await, one);
@@ -198,7 +200,7 @@ fn what_was_found_is_used_for_a_moment_alone() {
 
 #[tokio::test]
 async fn a_clock_that_was_set_back_closes_nobody_at_once() {
-    let slots = Slots::new(1);
+    let slots = Slots::new(1, Clock::System);
     let slot = connects(&slots, at(1_000_000));
     assert_eq!(close_idle(&slots, at(0), 1, 0), 0);
     assert_eq!(close_idle(&slots, at(500), 1, 0), 0);
@@ -243,13 +245,13 @@ fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
 
 #[test]
 fn what_happens_often_is_logged_once_a_second() {
-    let mut many = LogThrottle::default();
-    assert_eq!(many.due(), None);
+    let (mut many, begun) = (LogThrottle::default(), Clock::System.instant());
+    let nearly = begun + LOG_EVERY - Duration::from_nanos(1);
+    assert_eq!(many.due(begun), None);
     many.count(3);
-    assert_eq!(many.due(), Some(3));
+    assert_eq!(many.due(begun), Some(3));
     many.count(2);
     many.count(2);
-    assert_eq!(many.due(), None);
-    many.logged = many.logged.map(|logged| logged - LOG_EVERY);
-    assert_eq!((many.due(), many.due()), (Some(4), None));
+    assert_eq!(many.due(nearly), None);
+    assert_eq!((many.due(begun + LOG_EVERY), many.due(begun + LOG_EVERY)), (Some(4), None));
 }
