@@ -130,6 +130,11 @@ impl StopSignals {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use isobar_model::time::Clock;
+    use tokio::runtime::Handle;
+
     use super::*;
 
     /// What the system calls this thread.
@@ -146,10 +151,12 @@ mod tests {
         const PAUSES_MAX: usize = 50;
         for round in 0..10 {
             let runtime = start(1).unwrap();
+            let all_at_once = Arc::new(Barrier::new(4));
             let blocking: Vec<_> = (0..4)
                 .map(|_| {
-                    runtime.spawn_blocking(|| {
-                        std::thread::sleep(PAUSE);
+                    let all_at_once = Arc::clone(&all_at_once);
+                    runtime.spawn_blocking(move || {
+                        all_at_once.wait();
                         called()
                     })
                 })
@@ -158,7 +165,7 @@ mod tests {
                 for _ in 0..3 {
                     // A pause that is over before anybody waits for it, on a slow machine, is none.
                     for _ in 0..PAUSES_MAX {
-                        tokio::time::sleep(PAUSE).await;
+                        Clock::System.sleep(PAUSE).await;
                         if called() == "isobar-serve" {
                             break;
                         }
@@ -166,7 +173,7 @@ mod tests {
                     assert_eq!(called(), "isobar-serve");
                     tokio::task::block_in_place(|| {
                         isobar_threads::serve_no_more();
-                        std::thread::sleep(PAUSE);
+                        Handle::current().block_on(Clock::System.sleep(PAUSE));
                         assert_eq!(called(), "isobar-block");
                     });
                 }

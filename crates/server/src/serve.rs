@@ -79,7 +79,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     };
     let served = isobar_http::serve(listener, app, ends).await;
     // Work that waits for a store must not keep the process from ending: it is durable, and goes on at the next start.
-    if tokio::time::timeout(LAST_WORK, hub.stop()).await.is_err() {
+    if hub.clock().timeout(LAST_WORK, hub.stop()).await.is_err() {
         tracing::warn!("work beside the calls waits for a store, and goes on at the next start");
     }
     drop(hub);
@@ -112,7 +112,10 @@ async fn start_hub(settings: &Settings, address: SocketAddr, stores: &Stores) ->
 fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
     if let Some(control) = Control::open(&settings.data) {
         let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
-        hub.employ("control", move |shift| Arc::clone(&control).serve(settings.clone(), stores.clone(), shift));
+        let clock = hub.clock().clone();
+        hub.employ("control", move |shift| {
+            Arc::clone(&control).serve(settings.clone(), stores.clone(), clock.clone(), shift)
+        });
     }
     hub.employ("memory", runtime::tidy_memory);
 }
@@ -166,21 +169,11 @@ fn announce(address: SocketAddr, first_password: Option<&str>) -> std::io::Resul
 mod tests {
     use std::collections::BTreeSet;
 
+    use isobar_power::becomes;
+
     use super::*;
     use crate::faults;
     use crate::upkeep::{Task, control};
-
-    /// A bound for what never happens.
-    const PATIENCE: Duration = Duration::from_secs(30);
-
-    async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
-        let reached = async {
-            while !is().await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{what}"));
-    }
 
     async fn named_by_readiness(hub: &Hub) -> BTreeSet<String> {
         hub.ready().await.err().unwrap_or_default().into_iter().map(|fault| fault.field).collect()
@@ -198,8 +191,8 @@ mod tests {
         // So often that readiness tells of it for some seconds.
         faults::panic_at("memory", 5);
         employ_own(&hub, &settings, &stores);
-        until("readiness does not tell", async || named_by_readiness(&hub).await.contains("memory")).await;
-        until("it does not come through", async || named_by_readiness(&hub).await.is_empty()).await;
+        becomes("readiness tells of it", async || named_by_readiness(&hub).await.contains("memory")).await;
+        becomes("it comes through", async || named_by_readiness(&hub).await.is_empty()).await;
         // A command on which the worker panics is told that it was not carried out; the next one is.
         faults::panic_at("control", 2);
         for _ in 0..2 {

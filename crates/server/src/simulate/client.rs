@@ -11,6 +11,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use isobar_model::time::Clock;
 use tokio::net::TcpStream;
 
 /// An answer that takes longer counts as none.
@@ -98,12 +99,13 @@ impl Answer {
 pub struct Connection {
     server: ServerUrl,
     sender: Option<SendRequest<Full<Bytes>>>,
+    clock: Clock,
 }
 
 impl Connection {
     /// A connection to this server.
-    pub fn to(server: &ServerUrl) -> Self {
-        Self { server: server.clone(), sender: None }
+    pub fn to(server: &ServerUrl, clock: &Clock) -> Self {
+        Self { server: server.clone(), sender: None, clock: clock.clone() }
     }
 
     /// Sends a request and reads the answer.
@@ -115,7 +117,8 @@ impl Connection {
         body: Option<Bytes>,
     ) -> Result<Answer, NoAnswer> {
         let request = self.server.request(method, path, credential, body);
-        let outcome = tokio::time::timeout(ANSWER_TIMEOUT, self.call_untimed(request)).await;
+        let clock = self.clock.clone();
+        let outcome = clock.timeout(ANSWER_TIMEOUT, self.call_untimed(request)).await;
         let outcome = outcome.unwrap_or(Err(NoAnswer::Late));
         if outcome.is_err() {
             self.sender = None;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::future::join_all;
 use hyper::Method;
 use hyper::header::HeaderValue;
+use isobar_model::time::Clock;
 use serde_json::{Value, json};
 
 use super::client::ServerUrl;
@@ -26,13 +27,18 @@ pub struct Seat {
 }
 
 /// What was made. It grows while it is made, so that a broken set-up can be cleaned up too.
-#[derive(Default)]
 pub struct Fleet {
     project: Mutex<Option<String>>,
     seats: Mutex<BTreeMap<usize, Seat>>,
+    clock: Clock,
 }
 
 impl Fleet {
+    /// Of nothing yet.
+    pub fn new(clock: Clock) -> Self {
+        Self { project: Mutex::default(), seats: Mutex::default(), clock }
+    }
+
     /// Makes the project, its design and its devices.
     pub async fn make(
         &self,
@@ -42,7 +48,7 @@ impl Fleet {
         count: usize,
         progress: &impl Fn(usize),
     ) -> Result<(), CallError> {
-        let mut session = Session::new(server, credentials);
+        let mut session = Session::new(server, credentials, &self.clock);
         let project = json!({"name": format!("Simulation: {}", profile.name())});
         let [project] = session.call_for(Method::POST, "/v2/projects", &project, ["id"]).await?;
         *lock(&self.project) = Some(project.clone());
@@ -54,7 +60,7 @@ impl Fleet {
         session.call(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&specification)).await?;
         let next = AtomicUsize::new(0);
         let makers = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {
-            let mut session = Session::new(server, credentials);
+            let mut session = Session::new(server, credentials, &self.clock);
             loop {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 if number >= count {
@@ -80,7 +86,7 @@ impl Fleet {
         let count = paths.len();
         let paths = Mutex::new(paths);
         let deleters = (0..SETUP_CONCURRENCY.min(count)).map(|_| async {
-            let mut session = Session::new(server, credentials);
+            let mut session = Session::new(server, credentials, &self.clock);
             loop {
                 let Some(path) = lock(&paths).pop() else { return Ok(()) };
                 session.call(Method::DELETE, &path, None).await?;
@@ -88,7 +94,9 @@ impl Fleet {
         });
         join_all(deleters).await.into_iter().collect::<Result<(), CallError>>()?;
         let Some(project) = lock(&self.project).clone() else { return Ok("nothing: nothing was made".to_owned()) };
-        Session::new(server, credentials).call(Method::DELETE, &format!("/v2/projects/{project}"), None).await?;
+        Session::new(server, credentials, &self.clock)
+            .call(Method::DELETE, &format!("/v2/projects/{project}"), None)
+            .await?;
         Ok(format!("{count} devices and their project"))
     }
 }

@@ -1,7 +1,7 @@
 //! The devices at work: each connection serves its share of them, one after the other.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures::future::join_all;
@@ -9,7 +9,6 @@ use hyper::header::HeaderName;
 use hyper::{Method, Uri};
 use isobar_model::time::Clock;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use super::client::{Answer, Connection, ServerUrl};
 use super::fleet::Seat;
@@ -33,6 +32,8 @@ pub struct Work {
     pub rate: Option<f64>,
     /// Connections.
     pub connections: usize,
+    /// Tells devices what time it is, and when their next event is due.
+    pub clock: Clock,
 }
 
 struct Device {
@@ -50,6 +51,7 @@ struct LoadWorker {
     target: Uri,
     stats: Arc<Stats>,
     stop: watch::Receiver<bool>,
+    clock: Clock,
 }
 
 /// Lets all devices post until `stop` says so.
@@ -64,12 +66,13 @@ pub async fn run(work: &Work, seats: Vec<Seat>, stats: &Arc<Stats>, stop: &watch
     }
     let workers = shares.into_iter().enumerate().map(|(number, devices)| {
         let worker = LoadWorker {
-            connection: Connection::to(&work.server),
+            connection: Connection::to(&work.server, &work.clock),
             devices,
             interval,
             target: target.clone(),
             stats: stats.clone(),
             stop: stop.clone(),
+            clock: work.clock.clone(),
         };
         let offset = interval.unwrap_or_default().mul_f64(number as f64 / connections as f64);
         tokio::spawn(worker.run(offset))
@@ -79,27 +82,27 @@ pub async fn run(work: &Work, seats: Vec<Seat>, stats: &Arc<Stats>, stop: &watch
 
 impl LoadWorker {
     async fn run(mut self, offset: Duration) {
-        let mut due = Instant::now() + offset;
+        let mut due = self.clock.instant() + offset;
         let mut resting = 0;
         for turn in (0..self.devices.len()).cycle() {
             if let Some(interval) = self.interval {
                 self.sleep_until(due).await;
-                due = (due + interval).max(Instant::now() - BACKLOG_MAX);
+                due = (due + interval).max(self.clock.instant() - BACKLOG_MAX);
             }
             if *self.stop.borrow() {
                 return;
             }
-            if self.devices[turn].spent_until > Clock::System.now().seconds() {
+            if self.devices[turn].spent_until > self.clock.now().seconds() {
                 resting += 1;
                 if resting >= self.devices.len() {
                     resting = 0;
-                    self.sleep_until(Instant::now() + REST_WHEN_SPENT).await;
+                    self.sleep_until(self.clock.instant() + REST_WHEN_SPENT).await;
                 }
                 continue;
             }
             resting = 0;
             if !self.post(turn).await {
-                self.sleep_until(Instant::now() + REST_AFTER_ERROR).await;
+                self.sleep_until(self.clock.instant() + REST_AFTER_ERROR).await;
             }
         }
     }
@@ -109,9 +112,9 @@ impl LoadWorker {
         const CLOUD: HeaderName = HeaderName::from_static("cloud");
         let device = &mut self.devices[turn];
         let mut body = Vec::with_capacity(128);
-        device.simulated.measure(Clock::System.now().millis() as f64 / 1_000.0, &mut body);
+        device.simulated.measure(self.clock.now().millis() as f64 / 1_000.0, &mut body);
         let credential = Some((&CLOUD, &device.seat.token));
-        let begun = Instant::now();
+        let begun = self.clock.instant();
         match self.connection.call(&Method::POST, &self.target, credential, Some(Bytes::from(body))).await {
             Ok(answer) => {
                 device.spent_until = spent_until(&answer);
@@ -119,7 +122,7 @@ impl LoadWorker {
                     self.stats.spent();
                 }
                 if answer.status.is_success() {
-                    self.stats.event(begun.elapsed());
+                    self.stats.event(self.clock.elapsed(begun));
                 } else {
                     self.stats.error(format!("status {}", answer.status.as_u16()));
                 }
@@ -133,9 +136,9 @@ impl LoadWorker {
     }
 
     async fn sleep_until(&mut self, due: Instant) {
-        if due > Instant::now() {
+        if due > self.clock.instant() {
             tokio::select! {
-                () = tokio::time::sleep_until(due) => {}
+                () = self.clock.sleep_until(due) => {}
                 _ = self.stop.wait_for(|stop| *stop) => {}
             }
         }

@@ -13,6 +13,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use isobar_model::time::Clock;
 use tokio::sync::watch;
 
 use self::client::ServerUrl;
@@ -93,13 +94,13 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub fn run(options: SimulateOptions) -> Result<bool, Failure> {
     crate::runtime::raise_file_limit();
     // One thread: it shares the machine with the server that it measures.
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(simulate(&options))
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(simulate(&options, &Clock::System))
 }
 
-async fn simulate(options: &SimulateOptions) -> Result<bool, Failure> {
+async fn simulate(options: &SimulateOptions, clock: &Clock) -> Result<bool, Failure> {
     let credentials = options.credentials()?;
-    let fleet = Fleet::default();
-    let outcome = set_up_and_load(options, &credentials, &fleet).await;
+    let fleet = Fleet::new(clock.clone());
+    let outcome = set_up_and_load(options, &credentials, &fleet, clock).await;
     if options.cleanup {
         eprintln!("simulate: deleting the project and its devices");
         tokio::select! {
@@ -123,8 +124,9 @@ async fn set_up_and_load(
     options: &SimulateOptions,
     credentials: &Credentials,
     fleet: &Fleet,
+    clock: &Clock,
 ) -> Result<Option<Summary>, Failure> {
-    let progress = Progress::new(options.devices);
+    let progress = Progress::new(options.devices, clock);
     let tell = |made| progress.tell(made);
     let made = tokio::select! {
         made = fleet.make(&options.url, credentials, options.profile, options.devices as usize, &tell) => made,
@@ -133,17 +135,18 @@ async fn set_up_and_load(
     made?;
     let (stop, stopped) = watch::channel(false);
     let stats = Arc::new(Stats::new()?);
-    let view = start_view(options, &stats, &stopped)?;
+    let view = start_view(options, &stats, &stopped, clock)?;
     let work = load::Work {
         server: options.url.clone(),
         profile: options.profile,
         rate: options.rate.0,
         connections: options.concurrency as usize,
+        clock: clock.clone(),
     };
-    let begun = Instant::now();
+    let begun = clock.instant();
     let end = async {
         tokio::select! {
-            () = sleep_for(options.duration) => {}
+            () = sleep_for(options.duration, clock) => {}
             _ = tokio::signal::ctrl_c() => {}
         }
         stop.send_replace(true);
@@ -153,7 +156,7 @@ async fn set_up_and_load(
         () = load::run(&work, fleet.seats(), &stats, &stopped) => {}
         () = end => {}
     }
-    let elapsed = begun.elapsed();
+    let elapsed = clock.elapsed(begun);
     stop.send_replace(true);
     let _ = view.join();
     let summary =
@@ -165,16 +168,17 @@ fn start_view(
     options: &SimulateOptions,
     stats: &Arc<Stats>,
     stop: &watch::Receiver<bool>,
+    clock: &Clock,
 ) -> std::io::Result<std::thread::JoinHandle<()>> {
     let title = format!("isobar simulate: {} x {} on {}", options.devices, options.profile.name(), options.url);
     let scene = view::Scene { title, duration: options.duration, is_json: options.json };
-    let (stats, stop) = (stats.clone(), stop.clone());
-    std::thread::Builder::new().name("view".to_owned()).spawn(move || view::show(&scene, &stats, &stop))
+    let (stats, stop) = (stats.clone(), view::Stop::new(stop, clock));
+    std::thread::Builder::new().name("view".to_owned()).spawn(move || view::show(&scene, &stats, stop))
 }
 
-async fn sleep_for(duration: Option<Duration>) {
+async fn sleep_for(duration: Option<Duration>, clock: &Clock) {
     match duration {
-        Some(duration) => tokio::time::sleep(duration).await,
+        Some(duration) => clock.sleep(duration).await,
         None => std::future::pending().await,
     }
 }
@@ -190,22 +194,23 @@ impl SimulateOptions {
 }
 
 /// Tells how many devices were made: in place on a terminal, now and then elsewhere.
-struct Progress {
+struct Progress<'a> {
     devices: u64,
+    clock: &'a Clock,
     told: Cell<Option<Instant>>,
 }
 
-impl Progress {
-    fn new(devices: u64) -> Self {
-        Self { devices, told: Cell::new(None) }
+impl<'a> Progress<'a> {
+    fn new(devices: u64, clock: &'a Clock) -> Self {
+        Self { devices, clock, told: Cell::new(None) }
     }
 
     fn tell(&self, made: usize) {
         let is_last = made as u64 == self.devices;
-        if !is_last && self.told.get().is_some_and(|told| told.elapsed() < Duration::from_secs(1)) {
+        if !is_last && self.told.get().is_some_and(|told| self.clock.elapsed(told) < Duration::from_secs(1)) {
             return;
         }
-        self.told.set(Some(Instant::now()));
+        self.told.set(Some(self.clock.instant()));
         let line = format!("simulate: made {made} of {} devices", self.devices);
         match std::io::stderr().is_terminal() {
             true if !is_last => eprint!("\r{line}"),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
+use isobar_model::time::Clock;
 use serde_json::Value;
 
 use super::client::{Answer, Connection, NoAnswer, ServerUrl};
@@ -74,17 +75,19 @@ pub struct Session {
     credentials: Credentials,
     header: Option<(HeaderName, HeaderValue)>,
     since: Instant,
+    clock: Clock,
 }
 
 impl Session {
     /// A session that logs in with its first call.
-    pub fn new(server: &ServerUrl, credentials: &Credentials) -> Self {
+    pub fn new(server: &ServerUrl, credentials: &Credentials, clock: &Clock) -> Self {
         Self {
             server: server.clone(),
-            connection: Connection::to(server),
+            connection: Connection::to(server, clock),
             credentials: credentials.clone(),
             header: None,
-            since: Instant::now(),
+            since: clock.instant(),
+            clock: clock.clone(),
         }
     }
 
@@ -128,7 +131,9 @@ impl Session {
         loop {
             attempt += 1;
             match self.connection.call(method, &uri, credential, body.clone()).await {
-                Ok(answer) if is_temporary(answer.status) && attempt < ATTEMPTS_MAX => wait_for(&answer).await,
+                Ok(answer) if is_temporary(answer.status) && attempt < ATTEMPTS_MAX => {
+                    self.wait_for(&answer).await;
+                }
                 Ok(answer) if answer.status.is_success() => {
                     return Ok(serde_json::from_slice(&answer.body).unwrap_or_default());
                 }
@@ -137,7 +142,7 @@ impl Session {
                     return Err(CallError::Refused { method: method.clone(), path: path.to_owned(), status, body });
                 }
                 // What changes something may have happened: only reading and deleting are repeated.
-                Err(_) if attempt < ATTEMPTS_MAX && *method != Method::POST => pause(attempt).await,
+                Err(_) if attempt < ATTEMPTS_MAX && *method != Method::POST => self.pause(attempt).await,
                 Err(cause) => return Err(CallError::NoAnswer { server: self.server.to_string(), cause }),
             }
         }
@@ -145,7 +150,7 @@ impl Session {
 
     async fn credential(&mut self) -> Result<(HeaderName, HeaderValue), CallError> {
         match &self.header {
-            Some(header) if self.since.elapsed() < TOKEN_LIFE => return Ok(header.clone()),
+            Some(header) if self.clock.elapsed(self.since) < TOKEN_LIFE => return Ok(header.clone()),
             _ => {}
         }
         let (name, text) = match self.credentials.clone() {
@@ -161,8 +166,18 @@ impl Session {
         };
         let mut value = HeaderValue::from_str(&text).map_err(|_| CallError::NoHeader)?;
         value.set_sensitive(true);
-        self.since = Instant::now();
+        self.since = self.clock.instant();
         Ok(self.header.insert((name, value)).clone())
+    }
+
+    /// Waits as long as `retry-after` says.
+    async fn wait_for(&self, answer: &Answer) {
+        let seconds = answer.number("retry-after").unwrap_or(1).clamp(1, WAIT_SECONDS_MAX);
+        self.clock.sleep(Duration::from_secs(seconds.unsigned_abs())).await;
+    }
+
+    async fn pause(&self, attempt: u32) {
+        self.clock.sleep(Duration::from_millis(100 << attempt.min(5))).await;
     }
 }
 
@@ -183,14 +198,4 @@ fn texts<const N: usize>(
 
 fn is_temporary(status: StatusCode) -> bool {
     matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
-}
-
-/// Waits as long as `retry-after` says.
-async fn wait_for(answer: &Answer) {
-    let seconds = answer.number("retry-after").unwrap_or(1).clamp(1, WAIT_SECONDS_MAX);
-    tokio::time::sleep(Duration::from_secs(seconds.unsigned_abs())).await;
-}
-
-async fn pause(attempt: u32) {
-    tokio::time::sleep(Duration::from_millis(100 << attempt.min(5))).await;
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::style::TemplateError;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isobar_model::time::Clock;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::stats::{Stats, StatsSnapshot, millis};
@@ -27,8 +29,27 @@ pub struct Scene {
     pub is_json: bool,
 }
 
+/// Ends the view, on the thread that shows it.
+pub struct Stop {
+    stop: watch::Receiver<bool>,
+    clock: Clock,
+    runtime: Handle,
+}
+
+impl Stop {
+    /// To be called where the run's runtime is.
+    pub fn new(stop: &watch::Receiver<bool>, clock: &Clock) -> Self {
+        Self { stop: stop.clone(), clock: clock.clone(), runtime: Handle::current() }
+    }
+
+    /// Waits for the next look. Returns false if the run has ended.
+    fn look(&mut self) -> bool {
+        self.runtime.block_on(self.clock.timeout(LOOK_PAUSE, self.stop.wait_for(|stop| *stop))).is_err()
+    }
+}
+
 /// Shows the run until it ends.
-pub fn show(scene: &Scene, stats: &Arc<Stats>, stop: &watch::Receiver<bool>) {
+pub fn show(scene: &Scene, stats: &Arc<Stats>, stop: Stop) {
     if std::io::stdout().is_terminal() {
         if let Err(error) = show_live(scene, stats, stop) {
             eprintln!("simulate: the terminal cannot show the view: {error}");
@@ -47,21 +68,25 @@ struct Pulse {
 }
 
 impl Pulse {
-    fn new() -> Self {
-        let now = Instant::now();
+    fn new(now: Instant) -> Self {
         Self { begun: now, ticked: now, rate: 0, last: StatsSnapshot::default() }
     }
 
     /// Measures once a second, and returns true if it has.
-    fn tick(&mut self, stats: &Stats) -> bool {
-        let since = self.ticked.elapsed();
+    fn tick(&mut self, stats: &Stats, now: Instant) -> bool {
+        let since = now.saturating_duration_since(self.ticked);
         if since < TICK {
             return false;
         }
-        let now = stats.look();
-        self.rate = ((now.events - self.last.events) as f64 / since.as_secs_f64()).round() as u64;
-        (self.ticked, self.last) = (Instant::now(), now);
+        let seen = stats.look();
+        self.rate = ((seen.events - self.last.events) as f64 / since.as_secs_f64()).round() as u64;
+        (self.ticked, self.last) = (now, seen);
         true
+    }
+
+    /// Returns the length of the run up to the last measurement.
+    fn seconds(&self) -> u64 {
+        (self.ticked - self.begun).as_secs()
     }
 
     /// Returns how often devices had to wait for their rate limit, if any had to.
@@ -71,15 +96,14 @@ impl Pulse {
     }
 }
 
-fn show_lines(scene: &Scene, stats: &Stats, stop: &watch::Receiver<bool>) {
-    let mut pulse = Pulse::new();
-    while !*stop.borrow() {
-        std::thread::sleep(LOOK_PAUSE);
-        if pulse.tick(stats) {
+fn show_lines(scene: &Scene, stats: &Stats, mut stop: Stop) {
+    let mut pulse = Pulse::new(stop.clock.instant());
+    while stop.look() {
+        if pulse.tick(stats, stop.clock.instant()) {
             let spent = pulse.spent().map(|spent| format!("  {spent}")).unwrap_or_default();
             let line = format!(
                 "{:>5} s  {:>7} events/s  p50 {:>7} ms  p99 {:>7} ms  {} events  {} errors{spent}",
-                pulse.begun.elapsed().as_secs(),
+                pulse.seconds(),
                 pulse.rate,
                 millis(pulse.last.latency.p50),
                 millis(pulse.last.latency.p99),
@@ -91,16 +115,15 @@ fn show_lines(scene: &Scene, stats: &Stats, stop: &watch::Receiver<bool>) {
     }
 }
 
-fn show_live(scene: &Scene, stats: &Stats, stop: &watch::Receiver<bool>) -> Result<(), TemplateError> {
+fn show_live(scene: &Scene, stats: &Stats, mut stop: Stop) -> Result<(), TemplateError> {
     let seconds = scene.duration.map(|duration| duration.as_secs());
     let bar = ProgressBar::with_draw_target(seconds, ProgressDrawTarget::stdout()).with_style(style(seconds)?);
-    let mut pulse = Pulse::new();
+    let mut pulse = Pulse::new(stop.clock.instant());
     bar.set_message(lines(scene, &pulse));
-    while !*stop.borrow() {
-        std::thread::sleep(LOOK_PAUSE);
-        if pulse.tick(stats) {
+    while stop.look() {
+        if pulse.tick(stats, stop.clock.instant()) {
             bar.set_message(lines(scene, &pulse));
-            bar.set_position(pulse.begun.elapsed().as_secs());
+            bar.set_position(pulse.seconds());
         }
     }
     bar.finish_and_clear();
@@ -148,9 +171,9 @@ mod tests {
         stats.event(Duration::from_millis(3));
         stats.error("status 429".to_owned());
         stats.spent();
-        let mut pulse = Pulse::new();
-        pulse.ticked -= TICK;
-        assert!(pulse.tick(&stats) && !pulse.tick(&stats));
+        let begun = Clock::System.instant();
+        let mut pulse = Pulse::new(begun);
+        assert!(pulse.tick(&stats, begun + TICK) && !pulse.tick(&stats, begun + TICK));
         let scene = Scene { title: "3 smart-meter".to_owned(), duration: None, is_json: false };
         let shown = lines(&scene, &pulse);
         for part in ["3 smart-meter", "1 events/s", "p99 3 ms", "1 x status 429", "1 rate limits spent"] {
@@ -159,8 +182,7 @@ mod tests {
         for kind in 0..20 {
             stats.error(format!("kind {kind}"));
         }
-        pulse.ticked -= TICK;
-        assert!(pulse.tick(&stats) && lines(&scene, &pulse).ends_with("and 13 more kinds"));
+        assert!(pulse.tick(&stats, begun + 2 * TICK) && lines(&scene, &pulse).ends_with("and 13 more kinds"));
     }
 
     #[test]

@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_hub::{Shift, guarded};
+use isobar_model::time::Clock;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use super::{Task, UpkeepReport};
 use crate::Failure;
@@ -80,12 +80,12 @@ impl Control {
 
     /// Hears its peers side by side, and does what they ask with these stores, one thing after the other; what is under way
     /// when the server stops is not done. The socket goes with the last who holds this.
-    pub async fn serve(self: Arc<Self>, settings: Settings, stores: Stores, mut shift: Shift) {
-        let platform = Arc::new(Platform { settings, stores, turn: Mutex::default() });
+    pub async fn serve(self: Arc<Self>, settings: Settings, stores: Stores, clock: Clock, mut shift: Shift) {
+        let platform = Arc::new(Platform { settings, stores, clock, turn: Mutex::default() });
         let mut peers = JoinSet::new();
         loop {
             tokio::select! {
-                stream = self.accept(), if peers.len() < PEERS_MAX => {
+                stream = self.accept(&platform.clock), if peers.len() < PEERS_MAX => {
                     let platform = Arc::clone(&platform);
                     peers.spawn(async move {
                         if let Some(Err(error)) = guarded("command", answer(stream, &platform)).await {
@@ -100,7 +100,7 @@ impl Control {
         }
     }
 
-    async fn accept(&self) -> UnixStream {
+    async fn accept(&self, clock: &Clock) -> UnixStream {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
@@ -110,7 +110,7 @@ impl Control {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "{SOCKET}");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    clock.sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
@@ -128,6 +128,7 @@ impl Drop for Control {
 struct Platform {
     settings: Settings,
     stores: Stores,
+    clock: Clock,
     /// Held by the command that is being carried out.
     turn: Mutex<()>,
 }
@@ -141,7 +142,8 @@ async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failu
     let (read, mut write) = stream.split();
     let mut lines = BufReader::new(read.take(LINE_BYTES_MAX));
     let mut line = String::new();
-    timeout(ASK_TIME, lines.read_line(&mut line)).await.map_err(|_| "nothing was asked")??;
+    let asked = platform.clock.timeout(ASK_TIME, lines.read_line(&mut line)).await;
+    asked.map_err(|_| "nothing was asked")??;
     let task = read_task(&line).ok_or("what was asked cannot be read")?;
     tracing::info!(?task, "asked for");
     let mut more = [0];
@@ -158,7 +160,8 @@ async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failu
         Err(failure) => json!({"failed": failure.to_string()}),
     };
     let told = format!("{told}\n");
-    Ok(timeout(ASK_TIME, write.write_all(told.as_bytes())).await.map_err(|_| "the answer was not taken")??)
+    let taken = platform.clock.timeout(ASK_TIME, write.write_all(told.as_bytes())).await;
+    Ok(taken.map_err(|_| "the answer was not taken")??)
 }
 
 fn read_task(line: &str) -> Option<Task> {
