@@ -1,4 +1,4 @@
-//! What a program has on its disk after a power cut, and what it does when its clock stops.
+//! What a program has on its disk after a power cut, what it does when its clock stops, and how its tests wait.
 //!
 //! A program under test is started with a layer between it and its files ([`Layer::under`]), which writes every change
 //! beneath one folder down, and every sync. When the power fails, [`Disk`] reads that journal, and makes up a folder as the
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use chance::Chance;
 pub use disk::{Disk, Names, Outage};
-pub use settled::{PATIENCE, becomes, settled, within_patience};
+pub use settled::{PATIENCE, becomes, becomes_blocking, settled, settled_blocking, within_patience};
 
 /// The library that is loaded into the program.
 const LIBRARY: &str = env!("LAYER");
