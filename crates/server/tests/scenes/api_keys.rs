@@ -1,7 +1,6 @@
 //! API keys that are less than their user: by a role, or by an end (contract: API keys).
 
-use std::time::Duration;
-
+use isobar_power::within_patience;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -20,9 +19,6 @@ on_both_registries!(
     a_key_with_a_role_or_an_end_does_not_outlive_itself,
     key_with_a_role_changes_no_role_password_or_other_key,
 );
-
-/// Longest wait for what should come by itself.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 fn keys(person: &Person<'_>) -> String {
     format!("/v2/users/{}/apiKeys", person.id)
@@ -143,7 +139,7 @@ async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
         let key = key(&ana, json!({"expiresAt": end})).await;
         let path = format!("/v2/events/cloud{way}?wait=60&deviceId={}", device.id);
         let waits = app.send(app.request(Method::GET, &path).header("api_auth_token", &key));
-        let waits = async { tokio::time::timeout(PATIENCE, waits).await.expect("the wait ends") };
+        let waits = within_patience("the end of the wait", waits);
         let happens = async {
             app.get("/health/live").await;
             app.wait_seconds(60);

@@ -1,7 +1,6 @@
 //! What designs do outside: calls to other servers, and what they tell people.
 
-use std::time::Duration;
-
+use isobar_power::{becomes, settled};
 use serde_json::{Value, json};
 
 use crate::support::designs::to;
@@ -19,9 +18,6 @@ on_both_registries!(
     people_are_told_what_a_design_has_to_say,
     code_that_loops_is_an_error_of_its_event,
 );
-
-/// Longest wait for what happens beside the calls: a bound for what never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A design that calls `url` with every reading, and keeps what it hears.
 fn caller(url: &str) -> Value {
@@ -49,16 +45,11 @@ async fn device_of<'a>(ana: &Person<'a>, design: Value) -> Device<'a> {
 
 /// The payloads in a storage element, newest first, once there are that many.
 pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count: usize) -> Vec<Value> {
-    let wait = async {
-        loop {
-            let values = ana.get(&device.at(&format!("data/{element}"))).await.list_of("/payload");
-            if values.len() >= count {
-                return values;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{count} values in {element}"))
+    settled(&format!("{count} values in {element}"), async || {
+        let values = ana.get(&device.at(&format!("data/{element}"))).await.list_of("/payload");
+        (values.len() >= count).then_some(values)
+    })
+    .await
 }
 
 async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
@@ -93,10 +84,7 @@ async fn a_call_that_fails_is_made_again(app: &TestApp) {
     outside.called(1).await;
     for times in [2, 3] {
         // However the time falls between the call and the note that it failed.
-        while outside.count() < times {
-            app.wait_seconds(10);
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+        outside.is_called_again(app, times, 10).await;
     }
     assert_eq!(stored(&ana, &device, "answers", 1).await[0]["status"], 200);
     assert_eq!(outside.count(), 3);
@@ -113,10 +101,7 @@ async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
         outside.will_answer(500, "");
     }
     device.posts("reading", json!({"temp": 9.1})).await.created();
-    while outside.count() < 7 {
-        app.wait_seconds(600);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    outside.is_called_again(app, 7, 600).await;
     let failure = stored(&ana, &device, "failures", 1).await;
     assert_eq!(failure, [json!({"message": "the answer was 500", "status": 500})]);
 }
@@ -174,15 +159,12 @@ async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
     });
     let device = device_of(&ana, design).await;
     device.posts("reading", json!({"temp": 9.1})).await.created();
-    let heard = async |person: &Person<'_>| loop {
+    let heard = async |person: &Person<'_>| {
         let found = person.get("/v2/notifications").await.ok()["data"].clone();
-        if found != json!([]) {
-            return found;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        (found != json!([])).then_some(found)
     };
     for person in [&ana, &max] {
-        let heard = tokio::time::timeout(PATIENCE, heard(person)).await.unwrap();
+        let heard = settled("a notification", async || heard(person).await).await;
         assert_eq!(heard.as_array().unwrap().len(), 1);
         assert_eq!(heard[0]["type"], "deviceNotification");
         assert_eq!(heard[0]["translations"]["en"]["message"], "fridge is at 9.1 °C");
@@ -233,13 +215,8 @@ async fn a_call_outlives_the_server_that_was_to_make_it() {
         (device.at("data/answers"), ana.makes_api_key("reads").await)
     };
     let app = app.restart().await;
-    while outside.count() < 2 {
-        app.wait_seconds(10);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    outside.is_called_again(&app, 2, 10).await;
     let read = || app.send(app.request(reqwest::Method::GET, &path).header("api_auth_token", &key));
-    while read().await.list_of("/payload/status") != [json!(200)] {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    becomes("the answer is stored", async || read().await.list_of("/payload/status") == [json!(200)]).await;
     app.end().await;
 }

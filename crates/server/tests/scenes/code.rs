@@ -1,6 +1,7 @@
 //! What the code of projects costs the server.
 
 use futures::future::{Either, join_all, select};
+use isobar_power::becomes;
 use serde_json::{Value, json};
 
 use crate::support::designs::to;
@@ -69,9 +70,8 @@ async fn code_that_does_something_huge_holds_up_no_other_project(app: &TestApp) 
     let theirs = join_all(hostile.iter().map(|device| device.posts("up", json!("AA=="))));
     let sound = async {
         // When all of them are under way, nobody waits for them.
-        while app.hub().code_runs().aside - before.aside < threads as u64 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        let are_under_way = async || app.hub().code_runs().aside - before.aside >= threads as u64;
+        becomes("all of them are under way", are_under_way).await;
         device.posts("up", json!("AA==")).await.created();
         ana.get(&device.at("data/values?limit=1")).await.list_of("/payload")
     };

@@ -1,8 +1,7 @@
 //! What meets the deletion of its device: it is refused, or goes with it. Nothing is left of a device that is gone.
 
-use std::time::Duration;
-
 use futures::future::join_all;
+use isobar_power::settled;
 use isobar_store::telemetry::Examined;
 use serde_json::json;
 
@@ -11,9 +10,6 @@ use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(what_meets_the_deletion_of_its_device_leaves_nothing);
 
-/// Longest wait for work that is done by itself, and between two looks at it.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Times that a meeting is arranged: not every one comes about.
 const ROUNDS: usize = 20;
 /// Calls of each kind that meet a deletion.
@@ -21,16 +17,11 @@ const AT_ONCE: usize = 24;
 
 /// What is stored once no work waits for the registry any more.
 async fn nothing_waits(app: &TestApp) -> Examined {
-    let waiting = async {
-        loop {
-            let left = app.telemetry().examine().await.unwrap();
-            if left.outbox == 0 {
-                return left;
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("the work is done")
+    settled("the end of work for the registry", async || {
+        let left = app.telemetry().examine().await.unwrap();
+        (left.outbox == 0).then_some(left)
+    })
+    .await
 }
 
 async fn what_meets_the_deletion_of_its_device_leaves_nothing(app: &TestApp) {

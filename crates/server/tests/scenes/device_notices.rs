@@ -1,16 +1,12 @@
 //! Notifications of designs: who of which organization hears them, and how.
 
-use std::time::Duration;
-
+use isobar_power::becomes;
 use serde_json::{Value, json};
 
 use crate::support::designs::to;
 use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(those_of_the_devices_own_organization_hear_it_as_they_prefer);
-
-/// Longest wait for what is told beside the calls: a bound for what never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn prefers(person: &Person<'_>, inapp: bool, email: bool) {
     let mut user = person.get("/v2/auth/user").await.ok();
@@ -23,12 +19,7 @@ async fn told(person: &Person<'_>) -> Vec<Value> {
 }
 
 async fn hears(person: &Person<'_>, count: usize) {
-    let wait = async {
-        while told(person).await.len() < count {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("it is told");
+    becomes(&format!("{count} notifications"), async || told(person).await.len() >= count).await;
 }
 
 async fn those_of_the_devices_own_organization_hear_it_as_they_prefer(app: &TestApp) {

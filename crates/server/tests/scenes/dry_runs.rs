@@ -1,7 +1,6 @@
 //! Dry runs of designs.
 
-use std::time::Duration;
-
+use isobar_power::settled;
 use serde_json::{Value, json};
 
 use crate::support::designs::{fridge, to, to_with};
@@ -14,9 +13,6 @@ on_both_registries!(
     a_dry_run_on_a_device_calls_nobody_and_sets_nothing,
     a_design_is_tried_before_it_is_installed,
 );
-
-/// Longest wait for a notification: a bound for one that never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn steps(found: &Value) -> Vec<&str> {
     found["trace"].as_array().unwrap().iter().map(|step| step["element"].as_str().unwrap()).collect()
@@ -97,16 +93,11 @@ fn reaching_out(url: &str) -> Value {
 
 /// What somebody was told, once there is something.
 async fn told(person: &Person<'_>) -> Vec<Value> {
-    let wait = async {
-        loop {
-            let found = person.get("/v2/notifications").await.list_of("/translations/en/message");
-            if !found.is_empty() {
-                return found;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.expect("somebody is told")
+    settled("a notification", async || {
+        let found = person.get("/v2/notifications").await.list_of("/translations/en/message");
+        (!found.is_empty()).then_some(found)
+    })
+    .await
 }
 
 async fn a_dry_run_on_a_device_calls_nobody_and_sets_nothing(app: &TestApp) {

@@ -1,17 +1,13 @@
 //! Clients that end their own side of a connection, and clients that are gone: by the line alone they look alike.
 
-use std::time::Duration;
-
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
+use isobar_power::becomes;
 use isobar_store::fair_slots::Claim;
 use serde_json::json;
 
 use crate::support::socket::Socket;
 use crate::support::{Device, NOBODY, TestApp};
-
-/// Only a scene that hangs waits so long.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A request by the device, with a body or without.
 fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
@@ -97,12 +93,8 @@ async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
 
 /// Waits until so many questions wait for a turn of reads at length.
 async fn until_there_wait(app: &TestApp, count: usize) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while app.telemetry().scans().taken_and_waiting().1 != count {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "{:?} have a turn, and wait", app.telemetry().scans().taken_and_waiting());
+    let is_so = async || app.telemetry().scans().taken_and_waiting().1 == count;
+    becomes(&format!("{count} wait for a turn"), is_so).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -208,7 +200,7 @@ async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
     for (rest, status) in [(" HTTP/1.1\r\nhost: isobar\r\n\r\n", "200"), ("\r\n\r\n", "400")] {
         let mut socket = Socket::with_little_room(&app).await;
         socket.sends(&list);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        socket.is_answered();
         socket.sends("GET /health/live");
         let heard = socket.hears_until("\r\n0\r\n\r\n");
         assert_eq!(heard.matches("xxxxxxxxxx\"}").count(), 10, "{heard:.500}");
@@ -233,7 +225,7 @@ async fn a_long_answer_reaches_who_ended_its_side() {
             ana.jwt
         ));
         socket.ends_its_side();
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        socket.is_answered();
         let heard = socket.hears_all();
         assert_eq!(heard.matches("xxxxxxxxxx\"}").count(), 60, "{path}");
         assert!(heard.ends_with("0\r\n\r\n"), "{path}");

@@ -1,7 +1,5 @@
 //! What happens to devices by itself: intervals elapse, and who is silent goes missing.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::calls::stored;
@@ -146,12 +144,7 @@ fn watched() -> Value {
 }
 
 async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
-    let wait = async {
-        while ana.get(&device.url()).await.ok()["statusText"] != status {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("{status}"));
+    isobar_power::becomes(status, async || ana.get(&device.url()).await.ok()["statusText"] == status).await;
 }
 
 async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
@@ -270,9 +263,7 @@ async fn a_missing_device_and_an_interval_outlive_the_server() {
     assert!(!jwt.is_empty());
     let device = Device { app: &app, id, token };
     let ticks = async || device.get(&device.at("last/ticks")).await.ok()["values"].clone();
-    while ticks().await == json!({}) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    isobar_power::becomes("the interval elapses", async || ticks().await != json!({})).await;
     assert_eq!(ticks().await["elapsedAt"], "2027-01-16T08:10:00.000Z");
     assert_eq!(device.get(&device.url()).await.ok()["statusText"], "missing");
     device.posts("reading", json!({})).await.created();

@@ -1,5 +1,6 @@
 //! E-mails to users: whose turn it is, how many there are in an hour, and that they go to verified addresses.
 
+use isobar_power::becomes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -41,13 +42,11 @@ async fn teller<'a>(person: &Person<'a>) -> Device<'a> {
 }
 
 async fn has_heard(person: &Person<'_>, count: usize) {
-    loop {
+    becomes(&format!("{count} notifications"), async || {
         let heard = person.get("/v2/notifications?limit=1").await.ok()["meta"]["totalDocs"].clone();
-        if heard.as_u64().is_some_and(|heard| heard >= count as u64) {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
+        heard.as_u64().is_some_and(|heard| heard >= count as u64)
+    })
+    .await;
 }
 
 /// Follows the link of a message that asks to verify an address.

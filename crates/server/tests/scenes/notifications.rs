@@ -1,7 +1,6 @@
 //! Notifications: what users are told, and what each does with it.
 
-use std::time::Duration;
-
+use isobar_power::settled;
 use serde_json::{Value, json};
 
 use crate::support::app::new_user;
@@ -184,13 +183,11 @@ async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
 
 /// The letters that say this, once there are so many.
 async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
-    loop {
+    settled(&format!("{count} letters that say {words}"), async || {
         let letters: Vec<_> = app.mails().into_iter().filter(|letter| letter.contains(words)).collect();
-        if letters.len() >= count {
-            return letters;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        (letters.len() >= count).then_some(letters)
+    })
+    .await
 }
 
 /// Sets what somebody wants to be told of.

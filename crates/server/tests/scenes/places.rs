@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
+use isobar_power::{becomes, settled, within_patience};
 use isobar_store::fair_slots::{Claim, FairSlot};
 use reqwest::Method;
 use serde_json::json;
@@ -14,10 +15,6 @@ use crate::support::socket::Socket;
 use crate::support::stream::Stream;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
-/// Only a scene that hangs waits so long.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks at something that becomes true by itself.
-const LOOK: Duration = Duration::from_millis(20);
 /// Reads at length that may wait, of all and of one tenant.
 const READS: usize = 64;
 const READS_OF_ONE: usize = 24;
@@ -49,12 +46,8 @@ fn turns(app: &TestApp) -> Vec<FairSlot> {
 }
 
 async fn until_there_wait(app: &TestApp, count: usize) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while app.telemetry().scans().taken_and_waiting().1 != count {
-            tokio::time::sleep(LOOK).await;
-        }
-    });
-    assert!(waited.await.is_ok(), "{:?} have a turn, and wait", app.telemetry().scans().taken_and_waiting());
+    let is_so = async || app.telemetry().scans().taken_and_waiting().1 == count;
+    becomes(&format!("{count} wait for a turn"), is_so).await;
 }
 
 /// A read, on a connection of its own, as JSON or as a table.
@@ -125,13 +118,11 @@ async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
     let refused = heard(&mut polls).await;
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
     drop(polls.pop());
-    let mut youngest = loop {
+    let finds_a_place = async || {
         let stream = mallory.request(Method::GET, "/v2/events/stream").send().await.unwrap();
-        if stream.status() == 200 {
-            break stream;
-        }
-        tokio::time::sleep(LOOK).await;
+        (stream.status() == 200).then_some(stream)
     };
+    let mut youngest = settled("a place for a stream", finds_a_place).await;
     let mut others = Vec::new();
     for (number, count) in [5, 1, 1].into_iter().enumerate() {
         let other = from(&app, &format!("other{number}"), &format!("198.51.100.{}", 2 + number)).await;
@@ -142,8 +133,8 @@ async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
     let ana = from(&app, "ana", ELSEWHERE).await;
     let oven = ana.creates_device("oven").await;
     let mut stream = Stream::open(&ana, "", None).await;
-    let rest = tokio::time::timeout(PATIENCE, async { while youngest.chunk().await.unwrap().is_some() {} }).await;
-    assert!(rest.is_ok(), "the youngest stream goes on");
+    let rest = async { while youngest.chunk().await.unwrap().is_some() {} };
+    within_patience("the end of the youngest stream", rest).await;
     // A poll that has no place any more is over: nothing has come.
     let mut own = asks(&app, &ana, &format!("/v2/events/cloud/next?deviceId={}&wait=60", oven.id));
     let over = heard(&mut polls).await;
@@ -157,13 +148,9 @@ async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
 
 /// What one of them hears, which is none of them then.
 async fn heard(sockets: &mut Vec<Socket>) -> String {
-    for _ in 0..PATIENCE.as_millis() / LOOK.as_millis() {
-        if let Some(at) = (0..sockets.len()).find(|at| sockets[*at].hears_within(Duration::from_millis(1)).is_some()) {
-            return sockets.swap_remove(at).hears_one();
-        }
-        tokio::time::sleep(LOOK).await;
-    }
-    panic!("none of {} is answered", sockets.len());
+    let mut looks = || (0..sockets.len()).find(|at| sockets[*at].hears_within(Duration::from_millis(1)).is_some());
+    let at = settled("an answer on one of the sockets", async || looks()).await;
+    sockets.swap_remove(at).hears_one()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,7 +1,6 @@
 //! The cloud-event queue: oldest first, each event once.
 
-use std::time::Duration;
-
+use isobar_power::within_patience;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -9,9 +8,6 @@ use crate::support::app::with_json;
 use crate::support::designs::{fridge, to};
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, TestApp};
-
-/// Longest wait for an answer that should come by itself: a bound for a poll that hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 async fn payloads(device: &Device<'_>, query: &str) -> Vec<Value> {
     let events = device.get(&format!("/v2/events/cloud?{query}")).await.ok();
@@ -205,7 +201,7 @@ async fn who_waits_is_woken_by_an_event() {
     for round in 0..8 {
         let waiting = async {
             let path = if round % 2 == 0 { "/v2/events/cloud/next?wait=60" } else { "/v2/events/cloud?wait=60" };
-            tokio::time::timeout(PATIENCE, device.get(path)).await.expect("an event ends the wait")
+            within_patience("the end of the wait", device.get(path)).await
         };
         let calling = async {
             // A round trip gives the poll time to be in its place; either order must do.
@@ -224,7 +220,7 @@ async fn who_waits_is_woken_by_an_event() {
         device.queues("other", json!(1)).await;
         device.queues("note", json!(2)).await;
     };
-    let (answer, ()) = tokio::join!(async { tokio::time::timeout(PATIENCE, waiting).await.unwrap() }, calling);
+    let (answer, ()) = tokio::join!(within_patience("the end of the wait", waiting), calling);
     assert_eq!(answer.ok(), 2);
     assert_eq!(payloads(&device, "").await, [1, 2]);
 }

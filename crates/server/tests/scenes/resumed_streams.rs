@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use reqwest::Method;
@@ -16,15 +15,10 @@ use crate::support::{Device, TestApp};
 
 /// Half of them run code.
 const DEVICES: usize = 200;
-/// What has been missed comes within this time.
-const COMES_WITHIN: Duration = Duration::from_secs(30);
-/// Nothing more comes when nothing has come for so long.
-const QUIET: Duration = Duration::from_millis(250);
-/// They post until the client has come back so often, unless the environment's SCENES_STREAM_SECONDS says for how long.
+/// They post until the client has come back so often, unless the environment's SCENES_STREAM_COMEBACKS says how often.
 const COMEBACKS: usize = 20;
-/// How long the client stays: in a short run it breaks off more often.
-const STAYS: Duration = Duration::from_millis(40);
-const STAYS_IN_A_LONG_RUN: Duration = Duration::from_millis(200);
+/// Most events that the client hears before it breaks off, each time after another number of them.
+const STAYS_MAX: usize = 101;
 
 /// Code that takes now this long and now that, and sends a cloud event.
 fn taking_its_time() -> Value {
@@ -45,16 +39,13 @@ struct Listener {
 }
 
 impl Listener {
-    /// Listens on one connection until nothing comes for so long as `stays`, or that time is over.
-    async fn listens(&mut self, stream: &mut Stream, stays: Duration) {
-        let listening = async {
-            loop {
-                let sent = stream.next().await;
-                assert!(self.heard.insert(sent.id.clone()), "{} came twice", sent.id);
-                self.last = Some(sent.id);
-            }
-        };
-        let _ = tokio::time::timeout(stays, listening).await;
+    /// Listens on one connection for so many events.
+    async fn listens(&mut self, stream: &mut Stream, events: usize) {
+        for _ in 0..events {
+            let sent = stream.next().await;
+            assert!(self.heard.insert(sent.id.clone()), "{} came twice", sent.id);
+            self.last = Some(sent.id);
+        }
     }
 }
 
@@ -65,8 +56,7 @@ async fn stream(app: &TestApp, key: &str, after: Option<&str>) -> Stream {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
-    let asked = std::env::var("SCENES_STREAM_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
-    let stays = if asked.is_some() { STAYS_IN_A_LONG_RUN } else { STAYS };
+    let comebacks = std::env::var("SCENES_STREAM_COMEBACKS").map_or(COMEBACKS, |count| count.parse().unwrap());
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let key = ana.makes_api_key("listens").await;
@@ -83,28 +73,15 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     };
     let mut first = stream(&app, &key, None).await;
     let listening = async {
-        while listener.last.is_none() {
-            listener.listens(&mut first, stays).await;
-        }
+        listener.listens(&mut first, 1).await;
         drop(first);
-        for comebacks in 1.. {
+        for number in 1..=comebacks {
             let mut again = stream(&app, &key, listener.last.as_deref()).await;
-            listener.listens(&mut again, stays).await;
-            if asked.is_none() && comebacks == COMEBACKS {
-                is_over.store(true, Ordering::Relaxed);
-            }
-            if is_over.load(Ordering::Relaxed) {
-                break;
-            }
+            listener.listens(&mut again, 1 + number * 37 % STAYS_MAX).await;
         }
+        is_over.store(true, Ordering::Relaxed);
     };
-    let ending = async {
-        if let Some(seconds) = asked {
-            tokio::time::sleep(Duration::from_secs(seconds)).await;
-            is_over.store(true, Ordering::Relaxed);
-        }
-    };
-    let (made, (), ()) = futures::join!(join_all(devices.iter().map(posting)), listening, ending);
+    let (made, ()) = futures::join!(join_all(devices.iter().map(posting)), listening);
     // All of it, both ways; what was acknowledged is a part of it.
     let mut all = HashSet::new();
     // One after the other: only so many of a tenant read at length at once.
@@ -114,19 +91,18 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     }
     assert!(made.iter().flatten().all(|id| all.contains(id)));
     let acknowledged: usize = made.iter().map(Vec::len).sum();
+    let (id, token) = devices.first().map(|device| (device.id.clone(), device.token.clone())).unwrap();
     drop((ana, devices));
     // What it has not heard by now is there for it after a restart too.
     let app = app.restart().await;
     let mut rest = stream(&app, &key, listener.last.as_deref()).await;
-    let begun = Instant::now();
-    loop {
-        let before = listener.heard.len();
-        listener.listens(&mut rest, QUIET).await;
-        let is_whole = all.is_subset(&listener.heard) || begun.elapsed() > COMES_WITHIN;
-        if is_whole && listener.heard.len() == before {
-            break;
-        }
+    // Nothing comes behind the newest event.
+    let newest = Device { app: &app, id, token }.posts("up", json!("00")).await.created();
+    let newest = text(&newest, "id");
+    while listener.last.as_deref() != Some(newest) {
+        listener.listens(&mut rest, 1).await;
     }
+    all.insert(newest.to_owned());
     let missed: Vec<_> = all.difference(&listener.heard).collect();
     assert!(missed.is_empty(), "{} of {} events never came: {missed:?}", missed.len(), all.len());
     assert_eq!(listener.heard.len(), all.len());

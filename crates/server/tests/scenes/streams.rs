@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use isobar_power::{becomes, within_patience};
 use serde_json::json;
 
 use crate::support::designs::{fridge, to};
 use crate::support::person::text;
 use crate::support::stream::Stream;
 use crate::support::{NOBODY, TestApp};
-
-/// A bound for a refusal, which comes at once.
-const REFUSED_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn events_of_a_device_come_live_both_ways() {
@@ -84,7 +82,7 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
     let resumes = async |id: &str| {
         let asked = app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id));
         // What is no refusal does not end.
-        tokio::time::timeout(REFUSED_WITHIN, asked).await.unwrap_or_else(|_| panic!("{id} is not refused"))
+        within_patience(&format!("the refusal of {id}"), asked).await
     };
     let recent = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
     app.wait_seconds(7 * 24 * 3600);
@@ -151,14 +149,21 @@ async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
     assert_eq!(stream.next().await.data["payload"], 3);
 }
 
-/// Longest wait for a comment, which comes every fifteen seconds: a bound for one that never comes.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// How often a comment comes where nothing else does.
+const COMMENT_EVERY: Duration = Duration::from_secs(15);
 
 #[tokio::test]
 async fn a_quiet_stream_is_kept_open_by_comments() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let mut response = ana.request(reqwest::Method::GET, "/v2/events/stream").send().await.unwrap();
-    let comment = tokio::time::timeout(PATIENCE, response.chunk()).await.expect("a comment").unwrap().unwrap();
+    let time_goes_by = becomes("a comment", async || {
+        app.clock.pass(COMMENT_EVERY);
+        false
+    });
+    let comment = tokio::select! {
+        comment = response.chunk() => comment.unwrap().unwrap(),
+        () = time_goes_by => unreachable!(),
+    };
     assert!(comment.starts_with(b":") && comment.ends_with(b"\n\n"), "{comment:?}");
 }

@@ -1,7 +1,6 @@
 //! A call that waits for a cloud event loses its right the moment its credentials end: it is refused, and takes nothing.
 
-use std::time::Duration;
-
+use isobar_power::within_patience;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
@@ -16,14 +15,12 @@ on_both_registries!(
     what_is_queued_after_credentials_ended_stays,
 );
 
-/// Longest wait for an answer that should come by itself: far less than what is asked for.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Times that a meeting is arranged: not every one comes about.
 const ROUNDS: usize = 16;
 
 /// Waits for an answer while something is done, which may be before the call has come or after.
 async fn meanwhile(app: &TestApp, waits: RequestBuilder, happens: impl Future<Output = ()>) -> Answer {
-    let waiting = async { tokio::time::timeout(PATIENCE, app.send(waits)).await.expect("the wait ends") };
+    let waiting = within_patience("the end of the wait", app.send(waits));
     let happening = async {
         // A round trip gives the call time to be in its place.
         app.get("/health/live").await;
@@ -164,7 +161,7 @@ async fn what_is_queued_after_credentials_ended_stays(app: &TestApp) {
             };
             tokio::join!(app.send(by_token), app.send(by_user), happening)
         };
-        let (by_token, by_user, ()) = tokio::time::timeout(PATIENCE, both).await.expect("the waits end");
+        let (by_token, by_user, ()) = within_patience("the end of the waits", both).await;
         by_token.unauthenticated();
         by_user.unauthenticated();
         device = newer.unwrap();

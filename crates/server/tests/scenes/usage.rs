@@ -1,7 +1,6 @@
 //! What organizations use, and what their limits do.
 
-use std::time::Duration;
-
+use isobar_power::settled;
 use serde_json::{Value, json};
 
 use crate::support::{Device, Person, TestApp, on_both_registries};
@@ -12,9 +11,6 @@ on_both_registries!(
     a_limit_above_holds_for_all_beneath,
     administrators_are_told_once_for_each_crossing,
 );
-
-/// Longest wait for what is done beside the calls: a bound for what never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn used(person: &Person<'_>, organization: &str) -> Value {
     let usage = person.get(&format!("/v2/organizations/{organization}/usage")).await.ok();
@@ -145,16 +141,11 @@ async fn a_limit_above_holds_for_all_beneath(app: &TestApp) {
 
 /// Waits until somebody has so many notifications; their messages, oldest first.
 async fn hears(person: &Person<'_>, count: usize) -> Vec<String> {
-    let waiting = async {
-        loop {
-            let told = person.get("/v2/notifications").await.list_of("/translations/en/message");
-            if told.len() >= count {
-                return told.into_iter().rev().map(|told| told.as_str().unwrap().to_owned()).collect();
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("administrators are told")
+    let told = settled("word to administrators", async || {
+        let told = person.get("/v2/notifications").await.list_of("/translations/en/message");
+        (told.len() >= count).then_some(told)
+    });
+    told.await.into_iter().rev().map(|told| told.as_str().unwrap().to_owned()).collect()
 }
 
 async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {

@@ -5,9 +5,9 @@
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use isobar_http::HttpSettings;
+use isobar_power::{becomes, within_patience};
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,9 +23,6 @@ const RESTARTS: &str = "isobar_worker_restarts_total";
 /// Most connections, and how many of these places are kept free of idle ones.
 const CONNECTIONS: usize = 16;
 const KEPT_FREE: usize = CONNECTIONS / 8;
-/// A bound for what never happens.
-const PATIENCE: Duration = Duration::from_secs(30);
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A recorder of which one metric panics so many times.
 struct Failing<R> {
@@ -141,18 +138,9 @@ fn with_failing(metric: &'static str, play: impl AsyncFnOnce(Scene)) {
     });
 }
 
-async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) {
-    let reached = async {
-        while !is().await {
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{what}"));
-}
-
 /// Waits for the end of a connection on which nothing is answered.
 async fn ends(mut stream: TcpStream) {
-    let ended = tokio::time::timeout(PATIENCE, stream.read(&mut [0; 1])).await.expect("the connection does not end");
+    let ended = within_patience("the end of the connection", stream.read(&mut [0; 1])).await;
     // With what the client has sent unread, it ends by a reset.
     assert!(!matches!(ended, Ok(1..)), "it was served");
 }
@@ -186,15 +174,15 @@ fn accepting_panics_twice_and_the_next_connection_is_served() {
 
 /// Where there are more idle connections than there may be for long, one is closed.
 async fn closes_an_idle_one(scene: &Scene) {
-    until("the others do not end", async || scene.open() == 0).await;
+    becomes("the others end", async || scene.open() == 0).await;
     let mut silent = Vec::new();
     while silent.len() <= CONNECTIONS - KEPT_FREE {
         silent.push(scene.connects().await);
     }
-    until("a connection is not accepted", async || scene.open() == silent.len()).await;
+    becomes("all are accepted", async || scene.open() == silent.len()).await;
     scene.app.wait_seconds(3_600);
     let has_ended = |stream: &TcpStream| matches!(stream.try_read(&mut [0; 1]), Ok(0));
-    until("no idle connection is closed", async || silent.iter().any(has_ended)).await;
+    becomes("an idle connection is closed", async || silent.iter().any(has_ended)).await;
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
+use isobar_power::{becomes, settled};
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,8 +11,6 @@ use tokio::sync::RwLock;
 
 use super::TestApp;
 
-/// Longest wait for an e-mail: a bound for one that never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// `isobar` with the password `p@ss`, as PLAIN says it (RFC 4616).
 const RIGHT_LOGIN: &str = "AGlzb2JhcgBwQHNz";
 
@@ -59,16 +57,11 @@ impl Email {
 impl TestApp {
     /// The e-mails to an address, oldest first, once there are at least so many.
     pub async fn emails_to(&self, address: &str, count: usize) -> Vec<Email> {
-        let wait = async {
-            loop {
-                let found = self.emails_so_far(address);
-                if found.len() >= count {
-                    return found;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.expect("the e-mails arrive")
+        settled(&format!("{count} e-mails to {address}"), async || {
+            let found = self.emails_so_far(address);
+            (found.len() >= count).then_some(found)
+        })
+        .await
     }
 
     /// The last of so many e-mails to an address.
@@ -141,12 +134,7 @@ impl SmtpServer {
     }
 
     async fn wait(&self, until: impl Fn(&Self) -> bool) {
-        let wait = async {
-            while !until(self) {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.expect("the SMTP server is called");
+        becomes("a call of the SMTP server", async || until(self)).await;
     }
 
     async fn converse(&self, stream: TcpStream) -> std::io::Result<()> {

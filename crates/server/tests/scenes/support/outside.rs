@@ -2,16 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::body::{Bytes, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
+use isobar_power::{becomes, settled};
 use serde_json::Value;
 
-/// Longest wait for a call: a bound for one that never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use super::TestApp;
 
 /// A call that came.
 #[derive(Clone, Debug)]
@@ -64,16 +63,23 @@ impl Outside {
 
     /// The calls so far, once there are that many.
     pub async fn called(&self, times: usize) -> Vec<Called> {
-        let wait = async {
-            loop {
-                let calls = self.state.lock().unwrap().calls.clone();
-                if calls.len() >= times {
-                    return calls;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
+        settled("a call of the server outside", async || {
+            let calls = self.state.lock().unwrap().calls.clone();
+            (calls.len() >= times).then_some(calls)
+        })
+        .await
+    }
+
+    /// Waits until it was called so often, while time goes by for the platform, so many seconds at a time.
+    pub async fn is_called_again(&self, app: &TestApp, times: usize, seconds: i64) {
+        becomes("the server outside is called again", async || {
+            let is_called = self.count() >= times;
+            if !is_called {
+                app.wait_seconds(seconds);
             }
-        };
-        tokio::time::timeout(PATIENCE, wait).await.expect("the server outside is called")
+            is_called
+        })
+        .await;
     }
 
     /// How often it was called.
@@ -86,7 +92,7 @@ async fn answer(state: Arc<Mutex<State>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = to_bytes(body, 1 << 20).await.unwrap();
     if head.uri.path() == "/slow" {
-        tokio::time::sleep(PATIENCE).await;
+        std::future::pending().await
     }
     let called = Called { method: head.method.to_string(), target: head.uri.to_string(), headers: head.headers, body };
     let mut state = state.lock().unwrap();

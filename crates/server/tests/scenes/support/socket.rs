@@ -68,11 +68,19 @@ impl Socket {
         }
     }
 
-    /// Takes a little of what comes, so many times.
-    pub fn hears_slowly(&mut self, times: usize, pause: Duration) {
-        for _ in 0..times {
-            let _ = self.0.read(&mut [0; 100]);
-            std::thread::sleep(pause);
+    /// Waits until a response has begun, and takes nothing of it.
+    pub fn is_answered(&mut self) {
+        assert_eq!(self.0.peek(&mut [0]).unwrap(), 1);
+    }
+
+    /// Takes some of what comes, at most so many bytes; 0 when the connection has ended, however it ended.
+    pub fn takes(&mut self, bytes: usize) -> usize {
+        match self.0.read(&mut vec![0; bytes]) {
+            Ok(count) => count,
+            Err(error) => {
+                assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "nothing comes, and it does not end");
+                0
+            }
         }
     }
 

@@ -1,13 +1,9 @@
 //! An event stream (Server-Sent Events), as it comes.
 
-use std::time::Duration;
-
+use isobar_power::within_patience;
 use serde_json::Value;
 
 use super::{Person, document};
-
-/// Longest wait for an event of a stream: a bound for a stream that hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A stream that is open.
 pub struct Stream {
@@ -43,12 +39,12 @@ impl Stream {
 
     /// The next event.
     pub async fn next(&mut self) -> Sent {
-        tokio::time::timeout(PATIENCE, self.read()).await.expect("the stream carries another event").unwrap()
+        within_patience("another event on the stream", self.read()).await.unwrap()
     }
 
     /// Waits until the server ends it.
     pub async fn ends(&mut self) {
-        let rest = tokio::time::timeout(PATIENCE, self.read()).await.expect("the stream ends");
+        let rest = within_patience("the end of the stream", self.read()).await;
         assert!(rest.is_none(), "{rest:?}");
     }
 
