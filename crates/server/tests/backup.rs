@@ -12,7 +12,7 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use program_support::house::BOUND;
+use isobar_power::{PATIENCE, becomes, within_patience};
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, failure, isobar, text};
 use reqwest::Method;
@@ -34,7 +34,7 @@ fn command(verb: &str, folder: Option<&Path>, data: &Path) -> Output {
 fn tried(verb: &str, folder: &Path, data: &Path) -> String {
     let mut command = std::process::Command::new("timeout");
     let isobar = isobar(&[verb]);
-    command.arg(BOUND.as_secs().to_string()).arg(isobar.get_program()).arg(verb).arg(folder);
+    command.arg(PATIENCE.as_secs().to_string()).arg(isobar.get_program()).arg(verb).arg(folder);
     failure(&command.arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap())
 }
 
@@ -88,9 +88,7 @@ async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is
             }
         });
     }
-    while acknowledged.lock().unwrap().len() < BEFORE {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    becomes("some are acknowledged", async || acknowledged.lock().unwrap().len() >= BEFORE).await;
     let before = acknowledged.lock().unwrap().clone();
     let (from, to) = (data.clone(), copy.clone());
     let told = tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &from))).await.unwrap();
@@ -260,8 +258,7 @@ async fn silent_peers_of_the_control_socket_hold_up_no_command() {
     for _ in 0..2 {
         let (asked, to) = (data.clone(), copy.clone());
         let checked = tokio::task::spawn_blocking(move || success(&command("check", None, &asked)));
-        let checked =
-            tokio::time::timeout(BOUND, checked).await.unwrap_or_else(|_| panic!("silent peers hold it up")).unwrap();
+        let checked = within_patience("a check beside silent peers", checked).await.unwrap();
         assert!(checked.contains("Everything is sound."));
         let asked = data.clone();
         tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &asked))).await.unwrap();

@@ -16,7 +16,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_power::Chance;
+use isobar_power::{Chance, becomes};
 use program_support::site::{Api, ENVIRONMENT, everything};
 use program_support::{Serving, isobar, serve, text};
 use reqwest::Method;
@@ -127,9 +127,9 @@ async fn fill(folder: &Path) -> Questions {
     work(&api, &devices, EVENTS).await;
     // What reports are to tell the registry is told, and letters are written.
     for device in &devices {
-        while api.get(&format!("/v2/devices/{}", device.id)).await["statusInt"] != (2 * EVENTS - 1) % 4 + 1 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        let path = format!("/v2/devices/{}", device.id);
+        let is_told = async || api.get(&path).await["statusInt"] == (2 * EVENTS - 1) % 4 + 1;
+        becomes("the newest status", is_told).await;
     }
     serving.kill();
     let tokens = devices.into_iter().map(|device| (device.id, device.token)).collect();

@@ -8,7 +8,7 @@ mod program_support;
 use std::path::Path;
 use std::process::Command;
 
-use program_support::house::{BOUND, House, LOOK_EVERY, until};
+use program_support::house::{House, until};
 use program_support::site::ENVIRONMENT;
 use program_support::{isobar, serve};
 use tokio::io::AsyncWriteExt as _;
@@ -117,13 +117,14 @@ async fn a_lack_of_files_is_waited_out() {
     let before = limit(Some(3));
     let mut comes = house.connect().await;
     comes.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
-    let waited_out = async {
-        while failures(&mut there).await < 2 {
+    isobar_power::becomes("two failures to accept", async || {
+        let has_failed = failures(&mut there).await >= 2;
+        if !has_failed {
             there.write_all(asks.as_bytes()).await.unwrap();
-            tokio::time::sleep(LOOK_EVERY).await;
         }
-    };
-    tokio::time::timeout(BOUND, waited_out).await.expect("accepting does not fail");
+        has_failed
+    })
+    .await;
     limit(before.current);
     assert!(until(&mut comes, "}").await.starts_with("HTTP/1.1 201"));
     house.serves(2).await;

@@ -5,18 +5,13 @@
 
 mod program_support;
 
-use std::path::Path;
-use std::time::Duration;
-
-use program_support::house::BOUND;
+use isobar_power::becomes;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
 use program_support::{Serving, isobar, registry, serve, text};
 use reqwest::Method;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-
-/// A bound for a stop, whatever waits. What is being written waits as long as SQLite does for a lock.
-const STOP_TIME: Duration = Duration::from_secs(10);
+use std::path::Path;
 
 async fn in_registry(data: &Path, statement: &str) {
     let registry = registry(data).await;
@@ -25,12 +20,7 @@ async fn in_registry(data: &Path, statement: &str) {
 }
 
 async fn until(api: &Api, metric: &str, value: f64) {
-    let becomes = async {
-        while api.metric(metric).await != value {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(BOUND, becomes).await.unwrap_or_else(|_| panic!("{metric} does not become {value}"));
+    becomes(&format!("{metric} {value}"), async || api.metric(metric).await == value).await;
 }
 
 async fn status(api: &Api, device: &Device) -> u64 {
@@ -88,7 +78,7 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
         api.post(device, "reading", &json!({"n": 2})).await.created();
     }
     // The lock is held until it has ended.
-    assert_eq!(serving.stops_within(STOP_TIME), Some(0));
+    assert_eq!(serving.stops_meanwhile(), Some(0));
     sqlx::raw_sql("ROLLBACK").execute(&other).await.unwrap();
     other.close().await;
     let serving = Serving::on(data, &ENVIRONMENT);

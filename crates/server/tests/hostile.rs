@@ -6,13 +6,18 @@ mod program_support;
 
 use std::time::Duration;
 
+use isobar_model::time::Clock;
+use isobar_power::{becomes, within_patience};
 use program_support::Serving;
-use program_support::house::{BOUND, House, LOOK_EVERY, reset, rest, told, until};
+use program_support::house::{House, STEP_EVERY, reset, rest, told, until};
 use program_support::site::{ENVIRONMENT, everything};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+/// Turns that others have on the threads of the test before a client is gone, for each client that went before.
+const TURNS_OF_OTHERS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_up_midway_costs_nothing() {
@@ -45,13 +50,15 @@ async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
         let mut stream = house.connect().await;
         stream.write_all(post.as_bytes()).await.unwrap();
         // Hardly a moment, and each time another one.
-        std::thread::sleep(Duration::from_micros(number as u64 * 50));
+        for _ in 0..number * TURNS_OF_OTHERS {
+            tokio::task::yield_now().await;
+        }
         reset(&stream);
         drop(stream);
         house.is_left_alone().await;
         // No other event comes to help: what belongs to this one comes by itself.
         let id = &device.id;
-        let is_whole = || async {
+        let is_whole = async || {
             let history = house.api.list(&format!("/v2/devices/{id}/events?cloudEvents=false")).await;
             let values = house.api.list(&format!("/v2/devices/{id}/data/log")).await;
             let queue = house.api.get(&format!("/v2/events/cloud?deviceId={id}&peek=true")).await;
@@ -59,7 +66,7 @@ async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
             let counts = [history.len(), values.len(), queue.as_array().unwrap().len()];
             (counts == [1; 3] && status == 2) || (counts == [2; 3] && status == 3)
         };
-        house.becomes("an event stays half-done", is_whole).await;
+        becomes("an event that is whole or not there", is_whole).await;
     }
 }
 
@@ -111,7 +118,7 @@ async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
                     if writer.write_all(sent).await.is_err() {
                         break;
                     }
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    Clock::System.sleep(Duration::from_millis(50)).await;
                 }
             };
             let mut heard = Vec::new();
@@ -126,9 +133,8 @@ async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
     while !slow.is_empty() {
         house.serves(served).await;
         served += 1;
-        tokio::select! {
-            cut = slow.join_next() => cut.unwrap().unwrap(),
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+        if let Ok(cut) = Clock::System.timeout(STEP_EVERY, slow.join_next()).await {
+            cut.unwrap().unwrap();
         }
     }
     house.is_left_alone().await;
@@ -141,7 +147,7 @@ async fn a_slow_line_is_no_crime() {
     let mut stream = house.connect().await;
     for byte in house.post(r#"{"n":3}"#).bytes() {
         stream.write_all(&[byte]).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(1)).await;
+        Clock::System.sleep(Duration::from_millis(1)).await;
     }
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
     assert_eq!(house.history().await, [3]);
@@ -170,7 +176,7 @@ async fn ten_thousand_idle_connections_are_held_while_others_are_served() {
             house.serves(number).await;
         }
     }
-    house.becomes("not all are held", || async { house.connections().await > count as f64 }).await;
+    becomes("all are held", async || house.connections().await > count as f64).await;
     for number in 0..200 {
         house.serves(count + number).await;
     }
@@ -198,11 +204,10 @@ async fn a_stop_finishes_what_is_under_way() {
     let mut kept = house.connect().await;
     kept.write_all(house.post("no json").as_bytes()).await.unwrap();
     assert!(until(&mut kept, "]}").await.starts_with("HTTP/1.1 400"));
-    house.becomes("the connections never come", || async { house.connections().await >= 5.0 }).await;
+    becomes("the connections", async || house.connections().await >= 5.0).await;
 
     house.serving.tell_to_stop();
-    let closed = || async { TcpStream::connect(address).await.is_err() };
-    house.becomes("it goes on accepting", closed).await;
+    becomes("the end of accepting", async || TcpStream::connect(address).await.is_err()).await;
     let answer = rest(&mut waiting).await;
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("[]"), "{answer}");
     assert_eq!(rest(&mut kept).await, "");
@@ -303,7 +308,7 @@ async fn an_event_is_answered_alike_however_it_comes() {
             let mut pieces = house.connect().await;
             for _ in 0..2 {
                 pieces.write_all(&post.as_bytes()[..*cut]).await.unwrap();
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                Clock::System.sleep(Duration::from_millis(2)).await;
                 pieces.write_all(&post.as_bytes()[*cut..]).await.unwrap();
                 assert_eq!(told(&until(&mut pieces, "}").await), wanted, "cut at {cut}");
             }
@@ -363,11 +368,8 @@ async fn a_body_over_the_limit_is_refused_however_it_comes() {
     let (mut reader, mut writer) = stream.split();
     let mut heard = Vec::new();
     let sending = async { while writer.write_all(chunk.as_bytes()).await.is_ok() {} };
-    tokio::time::timeout(BOUND, async { tokio::join!(sending, reader.read_to_end(&mut heard)) })
-        .await
-        .expect("it listens without end")
-        .1
-        .ok();
+    let both = async { tokio::join!(sending, reader.read_to_end(&mut heard)) };
+    within_patience("the end of the body", both).await.1.ok();
     drop(stream);
     let heard = String::from_utf8_lossy(&heard);
     assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 413"), "{heard}");

@@ -13,7 +13,6 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use futures::future::join_all;
 use program_support::site::{Api, Device, ENVIRONMENT, everything};
@@ -32,8 +31,8 @@ const DEVICES: usize = 20;
 const POSTERS_A_DEVICE: usize = 2;
 /// The process is killed after this many acknowledged events at most.
 const ACKNOWLEDGED_MAX: u64 = 600;
-/// A process that is killed while it starts gets this long at most.
-const START_MILLIS_MAX: u64 = 300;
+/// A process that is killed while it starts has this many files open at most: every start comes to more.
+const START_FILES_MAX: u64 = 40;
 /// Most cloud events that are taken at once.
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
@@ -305,7 +304,7 @@ async fn what_a_client_was_told_survives_kills_under_load() {
         site.work_until_killed(&api, serving, 1 + chance(round) % ACKNOWLEDGED_MAX).await;
         if round % 3 == 0 {
             // The next one does not get far.
-            let soon = Duration::from_millis(chance(APART + round) % START_MILLIS_MAX);
+            let soon = (chance(APART + round) % START_FILES_MAX) as usize;
             killed_at_start(folder.path(), &ENVIRONMENT, soon);
         }
         serving = Serving::on(folder.path(), &ENVIRONMENT);

@@ -53,8 +53,14 @@ fn a_lost_password_is_replaced_while_the_program_is_stopped() {
 #[test]
 fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let about =
-        |words: &[&str]| isobar(words).args(["--config", "/dev/null", "--data"]).arg(folder.path()).output().unwrap();
+    let about = |words: &[&str]| {
+        isobar(words)
+            .args(["--config", "/dev/null", "--data"])
+            .arg(folder.path())
+            .env("ISOBAR_LISTEN", "127.0.0.1:0")
+            .output()
+            .unwrap()
+    };
     // A stop carries everything into the file: what the log has is the login.
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
     assert_eq!(serving.stop(), Some(0));

@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use futures::future::{join, join_all};
 use reqwest::Method;
 use serde_json::json;
-use tokio::time::sleep;
 
 use crate::malice;
-use crate::program_support::house::LOOK_EVERY;
 use crate::street::Street;
 
 /// Bytes of what is kept of a series' payloads to tell its last values, and of a device's metadata (contract: The project
@@ -178,9 +176,7 @@ async fn many_projects_that_leave_much_at_once_leave_another_tenant_its_turns() 
         }
     };
     let turns = async {
-        while done.load(Ordering::Relaxed) < projects {
-            sleep(LOOK_EVERY).await;
-        }
+        isobar_power::becomes("all are at work", async || done.load(Ordering::Relaxed) >= projects).await;
         let before = done.load(Ordering::Relaxed);
         for number in 0..TURNS {
             let payload = serde_json::from_str(&malice::laden(number, MUCH_BYTES)).unwrap();

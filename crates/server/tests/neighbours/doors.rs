@@ -4,17 +4,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures::future::join_all;
+use isobar_model::time::Clock;
 use reqwest::Method;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
-use tokio::time::{sleep, timeout};
 
 use crate::malice;
 use crate::program_support::Serving;
-use crate::program_support::house::{LOOK_EVERY, until};
+use crate::program_support::house::{STEP_EVERY, until};
 use crate::program_support::serve;
 use crate::program_support::site::{ENVIRONMENT, PASSWORD};
 use crate::street::{EVENTS, ONE_THREAD, Street};
@@ -77,7 +77,7 @@ async fn bodies_that_drip_take_little_and_hold_nobody_up() {
             // Whose connection was closed drips no more.
             let _ = stream.try_write(b" ");
         }
-        sleep(LOOK_EVERY).await;
+        Clock::System.sleep(STEP_EVERY).await;
     };
     street.beside(drip).await;
 }
@@ -99,9 +99,9 @@ async fn silent_connections_make_room_for_those_who_speak() {
         });
         for _ in 0..SILENT.saturating_sub(held.len()).div_ceil(AT_ONCE) {
             let opening = join_all((0..AT_ONCE).map(|_| TcpStream::connect(&street.serving.address)));
-            held.extend(timeout(CONNECT_TIME, opening).await.unwrap_or_default().into_iter().flatten());
+            held.extend(Clock::System.timeout(CONNECT_TIME, opening).await.unwrap_or_default().into_iter().flatten());
         }
-        sleep(LOOK_EVERY).await;
+        Clock::System.sleep(STEP_EVERY).await;
     };
     fill().await;
     street.beside(fill).await;

@@ -2,15 +2,15 @@
 
 use futures::future::join_all;
 use isobar_model::time::Clock;
+use isobar_power::{becomes, within_patience};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
 
 use crate::malice;
-use crate::program_support::house::{BOUND, LOOK_EVERY, rest};
+use crate::program_support::house::rest;
 use crate::program_support::registry;
 use crate::program_support::site::Answer;
 use crate::street::Street;
@@ -49,7 +49,7 @@ async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
         let path = malice::delivery_path(project);
         let credential = [("api_auth_token", key)];
         let call = street.hostile.send_text(Method::POST, &path, &credential, body);
-        timeout(BOUND, call).await.expect("no answer").unwrap()
+        within_patience("an answer", call).await.unwrap()
     };
     let answer = delivers().await;
     let (field, message) = refused(&answer);
@@ -214,9 +214,7 @@ async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
     };
     let all_elapse = async || {
         sqlx::raw_sql("UPDATE device_timers SET due_at = 1").execute(&registry).await.unwrap();
-        while count("due_at = 1").await > 0 {
-            sleep(LOOK_EVERY).await;
-        }
+        becomes("all have elapsed", async || count("due_at = 1").await == 0).await;
     };
     all_elapse().await;
     assert_eq!(count("due_at > 0").await, INTERVALS as i64, "none is lost");

@@ -4,18 +4,19 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use isobar_model::time::Clock;
+use isobar_power::{becomes, within_patience};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::malice::{EVENT, stores};
-use crate::program_support::house::{BOUND, until};
+use crate::program_support::house::until;
 use crate::program_support::site::{Answer, Api, Device, ENVIRONMENT};
 use crate::program_support::{Serving, serve};
 
@@ -30,8 +31,6 @@ const FOLDER_MAX: u64 = 320 << 20;
 /// of memory and folder are for.
 const LONG_ROUND: Duration = Duration::from_millis(300);
 const LONG_ROUNDS_MAX: u32 = 8;
-/// Between two looks whether the good tenant has done its work.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
 pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
 /// Devices of the good tenant.
 const DEVICES: usize = 3;
@@ -76,13 +75,13 @@ impl Street {
     pub async fn posts(&self, device: &Device, payload: String) -> Answer {
         let token = [("cloud", device.token.as_str())];
         let post = self.hostile.send_text(Method::POST, EVENTS, &token, Some(payload));
-        timeout(BOUND, post).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+        within_patience("an answer", post).await.unwrap()
     }
 
     /// The hostile tenant calls.
     pub async fn calls(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let call = self.hostile.send_as_admin(method, path, body);
-        timeout(BOUND, call).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+        within_patience("an answer", call).await.unwrap()
     }
 
     /// The hostile tenant posts this text, as a person.
@@ -90,7 +89,7 @@ impl Street {
         let (name, value) = self.hostile.credentials();
         let headers = [(name, value.as_str())];
         let post = self.hostile.send_text(Method::POST, path, &headers, Some(body));
-        timeout(BOUND, post).await.unwrap_or_else(|_| panic!("no answer")).unwrap()
+        within_patience("an answer", post).await.unwrap()
     }
 
     /// What the newest event of a hostile device has come to: its errors, each once.
@@ -110,15 +109,12 @@ impl Street {
     pub async fn beside(&self, hostile: impl AsyncFn()) {
         let business = self.good.begins().await;
         let mut long_rounds = 0;
-        while !business.is_done() {
-            if long_rounds == LONG_ROUNDS_MAX {
-                tokio::time::sleep(LOOK_EVERY).await;
-                continue;
-            }
-            let begun = Instant::now();
+        while !business.is_done() && long_rounds < LONG_ROUNDS_MAX {
+            let begun = Clock::System.instant();
             hostile().await;
-            long_rounds += u32::from(begun.elapsed() > LONG_ROUND);
+            long_rounds += u32::from(Clock::System.elapsed(begun) > LONG_ROUND);
         }
+        becomes("the good tenant has done its work", async || business.is_done()).await;
         business.ends().await;
         self.is_within_bounds();
     }
@@ -181,7 +177,7 @@ impl Good {
             let (good, done) = (Arc::clone(self), Arc::clone(&done));
             work.spawn(async move {
                 while !good.stops.load(Ordering::Relaxed) {
-                    timeout(BOUND, good.works(kind)).await.unwrap_or_else(|_| panic!("the good tenant waits in vain"));
+                    within_patience("the good tenant is served", good.works(kind)).await;
                     done[kind].fetch_add(1, Ordering::Relaxed);
                 }
             });

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use isobar_power::{Chance, Layer, Outage};
+use isobar_power::{Chance, Layer, Outage, within_patience};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::task::{JoinSet, spawn_blocking};
@@ -24,8 +24,6 @@ const CHANGES_MAX: u64 = 80;
 const START_CHANGES_MAX: u64 = 400;
 /// Changes after which a copy, or a stop, is about to be made.
 const SOON_MAX: u64 = 120;
-/// Only a program that hangs takes so long to end.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// When the power fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +136,7 @@ impl Place {
     ) {
         let mut clients = JoinSet::new();
         let heard = site.work(&mut clients, heard);
-        tokio::time::timeout(PATIENCE, heard).await.unwrap_or_else(|_| panic!("nobody is heard"));
+        within_patience("somebody is heard", heard).await;
         let (at, soon) = (1 + chance.below(CHANGES_MAX), 1 + chance.below(SOON_MAX));
         match moment {
             Moment::UnderLoad | Moment::Twice => self.layer.cut_after(at).unwrap(),
@@ -151,8 +149,8 @@ impl Place {
                 self.layer.cut_after(soon).unwrap();
             }
         }
-        let ended = tokio::time::timeout(PATIENCE, spawn_blocking(|| serving.ended()));
-        let code = ended.await.unwrap_or_else(|_| panic!("it does not end")).unwrap();
+        let ended = spawn_blocking(|| serving.ended());
+        let code = within_patience("the end of the program", ended).await.unwrap();
         assert!(code.is_none() || (moment == Moment::InAStop && code == Some(0)), "{code:?}: {}", self.said());
         while let Some(client) = clients.join_next().await {
             client.unwrap();

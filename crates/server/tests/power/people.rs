@@ -1,20 +1,15 @@
 //! What the registry has acknowledged of users, and the letters that they get.
 
+use isobar_power::becomes;
+use reqwest::Method;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use reqwest::Method;
-use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::program_support::site::Api;
 use crate::work::{expected, id};
-
-/// Only a letter that never comes takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 fn user(name: &str) -> Value {
     json!({
@@ -202,14 +197,8 @@ impl Newcomers {
 
     pub async fn letters_come(&self, folder: &Path) {
         let registered = self.registered.lock().await;
-        let come = async {
-            while !registered.iter().all(|(name, _)| has_letter(folder, name)) {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        let missing = || registered.iter().filter(|(name, _)| !has_letter(folder, name)).collect::<Vec<_>>();
-        if tokio::time::timeout(PATIENCE, come).await.is_err() {
-            panic!("no letter has come to {:?}", missing());
+        for (name, _) in registered.iter() {
+            becomes(&format!("a letter to {name}"), async || has_letter(folder, name)).await;
         }
     }
 }

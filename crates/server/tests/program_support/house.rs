@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use isobar_power::{becomes, within_patience};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt as _;
@@ -12,10 +13,8 @@ use tokio::net::TcpStream;
 use super::site::{Api, Device, ENVIRONMENT, everything};
 use super::{Serving, serve};
 
-/// Only hanging tests wait so long.
-pub const BOUND: Duration = Duration::from_secs(60);
-/// Between two looks at something that becomes true by itself.
-pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Between two steps of whoever takes his time.
+pub const STEP_EVERY: Duration = Duration::from_millis(20);
 const CONNECTIONS: &str = "isobar_http_connections";
 
 /// A server with one good client and one device.
@@ -79,16 +78,7 @@ impl House {
 
     /// All connections end but the one that asks.
     pub async fn is_left_alone(&self) {
-        self.becomes("a connection leaks", || async { self.connections().await <= 1.0 }).await;
-    }
-
-    pub async fn becomes<F: Future<Output = bool>>(&self, otherwise: &str, is: impl Fn() -> F) {
-        let reached = async {
-            while !is().await {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        tokio::time::timeout(BOUND, reached).await.unwrap_or_else(|_| panic!("{otherwise}"));
+        becomes("the end of all connections but one", async || self.connections().await <= 1.0).await;
     }
 }
 
@@ -100,7 +90,7 @@ pub async fn rest(stream: &mut TcpStream) -> String {
             all.extend_from_slice(&piece[..count]);
         }
     };
-    tokio::time::timeout(BOUND, reading).await.unwrap_or_else(|_| panic!("the connection does not end"));
+    within_patience("the end of the connection", reading).await;
     String::from_utf8_lossy(&all).into_owned()
 }
 
@@ -118,7 +108,7 @@ pub async fn until(stream: &mut TcpStream, end: &str) -> String {
             }
         }
     };
-    tokio::time::timeout(BOUND, reading).await.unwrap_or_else(|_| panic!("no answer"));
+    within_patience(end, reading).await;
     String::from_utf8_lossy(&all).into_owned()
 }
 

@@ -9,13 +9,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use isobar_power::{becomes_blocking, settled_blocking};
 use rustix::process::{Pid, Signal};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
-
-/// Between two looks whether a program has ended.
-const ENDED_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// `isobar` with an environment that holds nothing of ours.
 pub fn isobar(arguments: &[&str]) -> Command {
@@ -52,10 +49,12 @@ pub async fn registry(folder: &Path) -> SqlitePool {
     SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }
 
-/// Starts a server and kills it so soon, ready or not: it may be in the middle of what an earlier one has left.
-pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], after: Duration) {
+/// Starts a server and kills it when it has so many files open, ready or not: it may be in the middle of what an earlier one
+/// has left.
+pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], files: usize) {
     let mut child = serve(folder, environment).stdout(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(after);
+    let open = format!("/proc/{}/fd", child.id());
+    becomes_blocking("open files", || std::fs::read_dir(&open).map_or(0, Iterator::count) >= files);
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -134,17 +133,10 @@ impl Serving {
         self.ended()
     }
 
-    /// SIGTERM; its exit code, or none where it has not ended within that time.
-    pub fn stops_within(mut self, time: Duration) -> Option<i32> {
+    /// SIGTERM; its exit code, when it ends while whatever it may wait for is as it is.
+    pub fn stops_meanwhile(mut self) -> Option<i32> {
         self.tell_to_stop();
-        let until = Instant::now() + time;
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code();
-            }
-            std::thread::sleep(ENDED_LOOK_EVERY);
-        }
-        None
+        settled_blocking("the end of the program", || self.child.try_wait().unwrap()).code()
     }
 
     /// SIGKILL, and nothing of it is left when this returns.

@@ -205,13 +205,8 @@ impl Pooler {
         let own = command.spawn().expect("PgBouncer is not installed: scripts/prepare test installs it");
         let pooler = Self { own, folder };
         let socket = pooler.folder.path().join(".s.PGSQL.6432");
-        for _ in 0..600 {
-            if socket.exists() {
-                return pooler;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
-        }
-        panic!("PgBouncer does not come up");
+        isobar_power::becomes_blocking("PgBouncer comes up", || socket.exists());
+        pooler
     }
 
     /// The address of a database by way of it.
