@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use isobar_power::becomes_blocking;
 use isobar_store::FILES_MAX;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given as nouns;
@@ -21,9 +22,8 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
-/// The files are looked at so often before they count as settled, with such a pause between.
-const SETTLED_LOOKS: u32 = 20;
-const SETTLED_EVERY: Duration = Duration::from_millis(20);
+/// The files are looked at so often before they count as settled.
+const SETTLED_LOOKS: u32 = 80;
 /// Files that are taken at least, so that there are some to give back.
 const TAKEN_MIN: u64 = 64;
 const DEVICES: u64 = 8;
@@ -54,13 +54,13 @@ fn open_files() -> BTreeSet<u64> {
 /// What stores begin in the background when they are opened comes to its end: from then on they open and close nothing by
 /// themselves.
 fn settled() {
-    let (mut before, mut unchanged) = (open_files(), 0);
-    while unchanged < SETTLED_LOOKS {
-        std::thread::sleep(SETTLED_EVERY);
+    let (mut before, mut unchanged) = (BTreeSet::new(), 0);
+    becomes_blocking("no file is opened or closed any more", || {
         let now = open_files();
         unchanged = if now == before { unchanged + 1 } else { 0 };
         before = now;
-    }
+        unchanged == SETTLED_LOOKS
+    });
 }
 
 /// Takes all files that the process may have open, but so many. At least [`TAKEN_MIN`] are given back when they are dropped,
@@ -228,10 +228,10 @@ async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
         let over = over.clone();
         move || {
             let mut most = 0;
-            while !over.load(Ordering::Relaxed) {
+            becomes_blocking("all are done", || {
                 most = most.max(open_files().len() - others);
-                std::thread::sleep(Duration::from_millis(1));
-            }
+                over.load(Ordering::Relaxed)
+            });
             most
         }
     });

@@ -11,17 +11,26 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::page::ListRequest;
+use isobar_power::{becomes, within_patience};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given::{self, may, sees};
 use support::{OwnDatabase, Raw};
 
-/// Between two cuts of all connections, at least.
-const CUT_EVERY: Duration = Duration::from_millis(15);
+/// Turns that the test gives others before a call is dropped, or connections are cut: each time another number, below this.
+const TURNS_MAX: usize = 240;
+/// How the number grows.
+const TURNS_STEP: usize = 12;
+
+/// Gives others so many turns.
+async fn turns(count: usize) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
+}
 
 /// A connection beside the registry's own: it sees what is committed, and nothing else.
 async fn beside(address: &str) -> Raw {
@@ -100,9 +109,13 @@ async fn a_failed_write_costs_no_later_one(address: &str) {
 async fn a_dropped_call_costs_no_later_one(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let reader = Registry::open(address).await.unwrap();
-    for round in 0..60_u64 {
-        let patience = Duration::from_micros(round % 20 * 60);
-        let calls = (0..3).map(|_| tokio::time::timeout(patience, create(&registry, "dropped?")));
+    for round in 0..60 {
+        let calls = (0..3).map(async |_| {
+            tokio::select! {
+                created = create(&registry, "dropped?") => Some(created),
+                () = turns(round * TURNS_STEP % TURNS_MAX) => None,
+            }
+        });
         for created in futures::future::join_all(calls).await.into_iter().flatten() {
             assert!(reader.organization_fetch(&sees(created.unwrap())).await.unwrap().is_some(), "round {round}");
         }
@@ -136,14 +149,17 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     let writers: Vec<_> = writers.collect();
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
-    let (mut before, mut pause) = (0, CUT_EVERY);
-    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+    let are_done = || writers.iter().all(tokio::task::JoinHandle::is_finished);
+    for round in 0.. {
+        if are_done() {
+            break;
+        }
+        let before = acknowledged.load(Ordering::Relaxed);
         raw.run(cut).await.unwrap();
-        tokio::time::sleep(pause).await;
-        // However long a connection and a change take here: something is acknowledged between some of the cuts.
-        let now = acknowledged.load(Ordering::Relaxed);
-        pause = if now == before { pause * 2 } else { CUT_EVERY };
-        before = now;
+        // However long a connection and a change take here: something is acknowledged between two cuts.
+        let goes_on = async || acknowledged.load(Ordering::Relaxed) > before || are_done();
+        becomes("a change between two cuts", goes_on).await;
+        turns(round * TURNS_STEP % TURNS_MAX).await;
     }
     for writer in writers {
         for id in writer.await.unwrap() {
@@ -189,8 +205,7 @@ async fn notices_and_the_tree_have_locks_of_their_own() {
     let raw = Raw::open(&database.address).await;
     // The one that gives notices for everybody their numbers.
     raw.run(&format!("SELECT pg_advisory_lock({})", 0x0069_736f_6261_7202_i64)).await.unwrap();
-    let made = tokio::time::timeout(Duration::from_secs(20), create(&registry, "kept")).await;
-    made.expect("the tree waits for a notice").unwrap();
+    within_patience("a change of the tree beside a notice", create(&registry, "kept")).await.unwrap();
     raw.close().await;
     registry.close().await.unwrap();
     database.remove().await;

@@ -229,11 +229,8 @@ async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself(
     assert!(all > 30 << 20, "{all}");
     store.series_delete(&emptied, None).await.unwrap();
     store.forget(&forgotten).await.unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while table_bytes(&folder) > all / 4 {
-        assert!(std::time::Instant::now() < deadline, "{} of {all} bytes are still there", table_bytes(&folder));
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let is_little = async || table_bytes(&folder) <= all / 4;
+    isobar_power::becomes(&format!("a quarter of {all} bytes at most"), is_little).await;
     assert_eq!(given::texts(&store, &kept, "log", ValueQuery::default()).await.1, EVENTS as u64 / 3);
     assert_eq!(given::history(&store, &emptied.reading()).await.total, EVENTS as u64);
     assert_eq!(given::history(&store, &kept.reading()).await.total, EVENTS as u64 / 3);
