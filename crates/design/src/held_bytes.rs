@@ -124,12 +124,12 @@ impl HeldBytes for Element {
         match self {
             // These hold names alone, which their places in the plan hold too.
             Element::DeviceEvent(_)
-            | Element::Storage(_)
             | Element::CloudEvent(_)
             | Element::DeviceSetting(_)
             | Element::DeviceMeta(_)
             | Element::Throttle(_)
             | Element::Interval(_) => 0,
+            Element::Storage(storage) => storage.held_bytes(),
             Element::Condition(condition) => condition.held_bytes(),
             Element::Transform(transform) => transform.held_bytes(),
             Element::Changed(changed) => changed.held_bytes(),

@@ -124,6 +124,14 @@ impl Plan {
         &self.storages
     }
 
+    /// Returns what the design says of the keys of a storage element's values: an object by path, none if it says nothing.
+    pub fn storage_fields(&self, name: &str) -> Option<&RawJson> {
+        match &self.element(name)?.element {
+            Element::Storage(storage) => storage.fields(),
+            _ => None,
+        }
+    }
+
     /// What is kept of the values of those storage elements that bound it.
     pub fn retention(&self) -> DesignRetention {
         let bounded = self.elements.iter().filter_map(|it| match &it.element {

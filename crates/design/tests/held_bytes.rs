@@ -90,6 +90,15 @@ fn specifications() -> Vec<(&'static str, Value)> {
             }),
         ),
         ("names", many(1_000, |_| json!({"type": "storage"}))),
+        (
+            "fields",
+            many(20, |_| {
+                let fields: Map<String, Value> = (0..200)
+                    .map(|at| (format!("payload.{at}"), json!({"title": "x".repeat(180), "high": at})))
+                    .collect();
+                json!({"type": "storage", "properties": {"fields": fields}})
+            }),
+        ),
         ("links", linked(json!(null))),
         ("links with small constants", linked(json!([[], [1]]))),
         ("links with expressions", linked(json!("payload.a"))),

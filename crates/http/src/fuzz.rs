@@ -21,10 +21,10 @@ use hyper::rt::ReadBufCursor;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use isobar_hub::{Filter, FilterField, Operand, Operator};
+use isobar_model::path::quoted;
 
 use crate::connection::fast_path_event;
 use crate::request::filter::filters;
-use crate::request::path::quoted;
 
 /// Lengths of the pieces in which hyper gets what the fast path has whole, in bytes.
 const PIECES: [usize; 4] = [usize::MAX, 64, 7, 1];

@@ -22,6 +22,7 @@ pub mod meta;
 pub mod notification;
 pub mod organization;
 pub mod page;
+pub mod path;
 pub mod preferences;
 pub mod project;
 pub mod retention;

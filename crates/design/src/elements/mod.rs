@@ -6,6 +6,7 @@ pub(crate) mod condition;
 pub(crate) mod device_event;
 pub(crate) mod device_meta;
 pub(crate) mod device_setting;
+mod fields;
 pub(crate) mod function;
 pub(crate) mod http;
 pub(crate) mod interval;

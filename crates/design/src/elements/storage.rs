@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use isobar_model::json::RawJson;
 use isobar_model::retention::{RETENTION_DAYS_MAX, RETENTION_VALUES_MAX, Retention};
 
-use super::{Ability, Element, Shape, properties::Properties};
+use super::{Ability, Element, Shape, fields, properties::Properties};
 use crate::expression::{Computed, Value};
+use crate::held_bytes::HeldBytes;
 use crate::plan::Link;
 use crate::run::{Passed, Run};
 
@@ -21,6 +23,7 @@ pub(crate) const SHAPE: Shape = Shape {
 pub(crate) struct Storage {
     name: Arc<str>,
     retention: Retention,
+    fields: Option<RawJson>,
 }
 
 impl Storage {
@@ -30,7 +33,8 @@ impl Storage {
             days: days.and_then(|days| u32::try_from(days).ok()),
             values: properties.whole("valuesMax", RETENTION_VALUES_MAX),
         };
-        Element::Storage(Self { name: properties.name.clone(), retention })
+        let fields = fields::read(properties);
+        Element::Storage(Self { name: properties.name.clone(), retention, fields })
     }
 
     /// What is kept of its values.
@@ -38,9 +42,20 @@ impl Storage {
         self.retention
     }
 
+    /// Returns what people are told of the keys of its values, by path.
+    pub(crate) fn fields(&self) -> Option<&RawJson> {
+        self.fields.as_ref()
+    }
+
     pub(crate) fn store<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let (value, json) = run.json_argument(link, 0, incoming)?;
         run.store(link.target, &self.name, json)?;
         Ok(Passed { trigger: 0, value })
+    }
+}
+
+impl HeldBytes for Storage {
+    fn held_bytes(&self) -> usize {
+        self.fields.held_bytes()
     }
 }

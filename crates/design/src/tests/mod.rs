@@ -3,6 +3,7 @@ mod code;
 mod code_forms;
 mod effects;
 mod faults;
+mod fields;
 mod given;
 mod hostile_code;
 mod hostile_threads;

@@ -3,9 +3,9 @@
 use isobar_hub::{DeviceField, Operand};
 use isobar_model::ids::ProjectId;
 use isobar_model::json::Step;
+use isobar_model::path::path_beneath;
 
 use super::filter::{Filterable, json_operand, time_operand};
-use super::path::path_beneath;
 
 /// Devices, as filters see them.
 pub(crate) const DEVICES: Filterable<DeviceField> =

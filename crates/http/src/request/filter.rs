@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use isobar_hub::{Filter, FilterField, Operand, Operator};
 use isobar_model::error::Fault;
 use isobar_model::json::{self, Json};
+use isobar_model::path;
 
-use super::path;
 use super::query::excerpt;
 
 /// Most filters of one list.

@@ -13,7 +13,6 @@ pub(crate) mod filter;
 mod forwarded;
 pub(crate) mod host;
 pub(crate) mod negotiation;
-pub(crate) mod path;
 mod percent;
 pub(crate) mod query;
 mod transfer;

@@ -9,13 +9,13 @@ use isobar_hub::{DeviceFilter, LastChoice, NO_NAME, TreeQuery, ValueQuery};
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
+use isobar_model::path;
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use super::columns::CsvColumn;
 use super::device_fields::{self, DeviceColumn};
 use super::filter;
-use super::path;
 use super::percent;
 
 /// Parameters that may be repeated. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.

@@ -1,10 +1,14 @@
 //! Stored values, last values and storage elements of a device.
 
+use std::collections::BTreeMap;
+
 use axum::http::StatusCode;
+use bytes::Bytes;
 use isobar_hub::StorageElement;
 use isobar_model::access::Action;
 use isobar_model::event::LastValues;
 use isobar_model::ids::DeviceId;
+use isobar_model::json::RawJson;
 use isobar_model::page::Meta;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -109,6 +113,51 @@ pub(crate) struct StorageElementJson {
     device_id: Id,
     created_at: Time,
     updated_at: Time,
+    /// What the design says of the keys of its values, by path: `payload`, `payload.a.b` or `payload["a b"]`; empty if it says
+    /// nothing.
+    #[schema(value_type = BTreeMap<String, StorageFieldJson>)]
+    fields: Raw,
+}
+
+/// What people are told of a key of stored values. It changes nothing that is stored.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+#[expect(dead_code, reason = "the shape that the design language checks, for the OpenAPI document")]
+#[schema(as = StorageField)]
+pub(crate) struct StorageFieldJson {
+    #[schema(required = false, nullable = false)]
+    title: Option<TitleJson>,
+    /// What its numbers count, as °C.
+    #[schema(required = false, nullable = false)]
+    unit: Option<String>,
+    /// How many digits are shown after the point.
+    #[schema(required = false, nullable = false, minimum = 0, maximum = 12)]
+    decimals: Option<u8>,
+    /// The least that a chart shows.
+    #[schema(required = false, nullable = false)]
+    minimum: Option<f64>,
+    /// The most that a chart shows.
+    #[schema(required = false, nullable = false)]
+    maximum: Option<f64>,
+    /// What lies below is marked.
+    #[schema(required = false, nullable = false)]
+    low: Option<f64>,
+    /// What lies above is marked.
+    #[schema(required = false, nullable = false)]
+    high: Option<f64>,
+    /// What is shown in place of a value, by the value as text.
+    #[schema(required = false, nullable = false)]
+    words: Option<BTreeMap<String, String>>,
+}
+
+/// A text, or texts by locale.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "the shape that the design language checks, for the OpenAPI document")]
+#[schema(as = Title)]
+#[serde(untagged)]
+pub(crate) enum TitleJson {
+    Text(String),
+    ByLocale(BTreeMap<String, String>),
 }
 
 impl From<StorageElement> for StorageElementJson {
@@ -118,6 +167,7 @@ impl From<StorageElement> for StorageElementJson {
             device_id: Id(element.device.0),
             created_at: Time(element.created_at),
             updated_at: Time(element.updated_at),
+            fields: Raw(element.fields.unwrap_or_else(|| RawJson::trusted(Bytes::from_static(b"{}")))),
         }
     }
 }

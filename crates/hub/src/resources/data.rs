@@ -6,6 +6,7 @@ use isobar_model::access::{Action, Caller};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::{LastValues, StoredValue};
 use isobar_model::ids::DeviceId;
+use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
@@ -27,6 +28,8 @@ pub struct StorageElement {
     pub created_at: Timestamp,
     /// When its newest value came.
     pub updated_at: Timestamp,
+    /// What the design says of the keys of its values, by path; none if it says nothing.
+    pub fields: Option<RawJson>,
 }
 
 /// A page of the storage elements of a device.
@@ -98,16 +101,18 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         let series = self.telemetry().series(&permit).await?;
         let bytes_stored = series.iter().map(|series| series.bytes).sum();
+        let plan = self.0.caches.plan_of_device(&entry).await?;
         let held = series.into_iter().map(|series| StorageElement {
+            fields: plan.storage_fields(&series.element).cloned(),
             name: series.element,
             device: id,
             created_at: series.created_at,
             updated_at: series.updated_at,
         });
         let mut elements: Vec<StorageElement> = held.collect();
-        for name in self.0.caches.plan_of_device(&entry).await?.storage_elements() {
+        for name in plan.storage_elements() {
             if elements.iter().all(|element| element.name != *name) {
-                elements.push(declared(&entry, name));
+                elements.push(declared(&entry, name, plan.storage_fields(name).cloned()));
             }
         }
         elements.sort_by(|left, right| left.name.cmp(&right.name));
@@ -152,8 +157,8 @@ impl Hub {
     }
 }
 
-fn declared(entry: &DeviceEntry, name: &Arc<str>) -> StorageElement {
+fn declared(entry: &DeviceEntry, name: &Arc<str>, fields: Option<RawJson>) -> StorageElement {
     // Made from the design when the device came to be, whose id remembers the moment.
     let since = entry.device.id.minted_at();
-    StorageElement { name: Arc::clone(name), device: entry.device.id, created_at: since, updated_at: since }
+    StorageElement { name: Arc::clone(name), device: entry.device.id, created_at: since, updated_at: since, fields }
 }

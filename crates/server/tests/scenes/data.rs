@@ -205,8 +205,8 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     device.posts("a", json!(12345678)).await.created();
     let list = ana.get(&device.at("storage")).await.ok();
     let expected = json!([
-        {"name": "a", "deviceId": device.id, "createdAt": "2027-01-15T08:01:00.000Z", "updatedAt": "2027-01-15T08:01:00.000Z"},
-        {"name": "b", "deviceId": device.id, "createdAt": "2027-01-15T08:00:00.000Z", "updatedAt": "2027-01-15T08:01:00.000Z"},
+        {"name": "a", "deviceId": device.id, "createdAt": "2027-01-15T08:01:00.000Z", "updatedAt": "2027-01-15T08:01:00.000Z", "fields": {}},
+        {"name": "b", "deviceId": device.id, "createdAt": "2027-01-15T08:00:00.000Z", "updatedAt": "2027-01-15T08:01:00.000Z", "fields": {}},
     ]);
     assert_eq!((&list["bytesStored"], &list["storageElements"]), (&json!(20), &expected));
     assert_eq!(list["meta"]["totalDocs"], 2);

@@ -30,6 +30,7 @@ mod event_batches;
 mod events;
 mod exports;
 mod expressions;
+mod fields;
 mod half_closed;
 mod health;
 mod hostile_code;

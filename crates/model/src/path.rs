@@ -1,14 +1,14 @@
-//! Paths into JSON as parameters name them: `payload.a.b` or, for names with other signs, `payload["a.b"]["c d"]`
-//! (contract: Data). A quoted name is a JSON string; both forms mix, and one reader serves every parameter.
+//! Paths into JSON as parameters and designs name them: `payload.a.b` or, for names with other signs, `payload["a.b"]["c d"]`
+//! (contract: Data). A quoted name is a JSON string; both forms mix, and one reader serves all that name a path.
 
-use isobar_model::json::{self, Json};
+use crate::json::{self, Json};
 
 /// What begins a quoted name, and what ends it.
 const OPENS: &str = "[\"";
 const CLOSES: &str = "\"]";
 
 /// Returns the keys of a path beneath a member; none if it is no such path, or leads nowhere beneath it.
-pub(crate) fn path_beneath(member: &str, path: &str) -> Option<Vec<String>> {
+pub fn path_beneath(member: &str, path: &str) -> Option<Vec<String>> {
     let (mut keys, mut rest) = (Vec::new(), path.strip_prefix(member)?);
     while !rest.is_empty() {
         let key;
@@ -54,7 +54,7 @@ fn quoted_length(text: &str) -> Option<usize> {
 }
 
 /// Splits a text at the first separator that is not within a quoted key.
-pub(crate) fn split_once<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str)> {
+pub fn split_once<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str)> {
     let mut at = 0;
     loop {
         let rest = &text[at..];
@@ -68,7 +68,7 @@ pub(crate) fn split_once<'t>(text: &'t str, separator: &str) -> Option<(&'t str,
 }
 
 /// Splits a list of paths at its commas.
-pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
+pub fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(list);
     std::iter::from_fn(move || {
         let list = rest?;
@@ -79,18 +79,17 @@ pub(crate) fn split(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Writes a path with every key in quotes.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn quoted(member: &str, keys: &[String]) -> String {
+pub fn quoted(member: &str, keys: &[String]) -> String {
     let key = |key: &String| format!("[{}]", serde_json::Value::from(key.as_str()));
     std::iter::once(member.to_owned()).chain(keys.iter().map(key)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use isobar_model::json::Step;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::json::Step;
 
     fn read(path: &str) -> Option<Vec<String>> {
         path_beneath("payload", path)
