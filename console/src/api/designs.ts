@@ -2,6 +2,7 @@ import { parseJson } from '../lib/design/json-text';
 import { type Design, readDesign } from '../lib/design/model';
 import { type Schemas, api, done } from './client';
 import { Failure, failureFrom } from './failure';
+import { forgetMeanings } from './meanings.svelte';
 
 export type DryRun = Schemas['DryRun'];
 export type DryRunInput = Schemas['DryRunInput'];
@@ -52,7 +53,7 @@ export async function isOutdated(id: string, etag: string): Promise<boolean> {
 }
 
 /** Writes a design, if the one of this tag is still in force. @throws Failure; 412 where it is not */
-export function writeSpecification(
+export async function writeSpecification(
   id: string,
   { name, description, createVersion, meta, planes }: Design,
   note: string,
@@ -60,7 +61,9 @@ export function writeSpecification(
 ): Promise<Specification> {
   const body = { name, description, createVersion, meta: note === '' ? meta : { ...meta, [NOTE]: note }, planes };
   const params = { path: { id }, header: { 'If-Match': etag } };
-  return done(api.PUT('/v2/projects/{id}/specification', { params, body }));
+  const saved = await done(api.PUT('/v2/projects/{id}/specification', { params, body }));
+  forgetMeanings();
+  return saved;
 }
 
 /** Tries a design out: nothing comes of it. @throws Failure */

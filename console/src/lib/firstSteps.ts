@@ -20,7 +20,14 @@ export function firstDesign(): Record<string, unknown> {
         ],
       },
     },
-    [CLIMATE]: { type: 'storage' },
+    [CLIMATE]: {
+      type: 'storage',
+      properties: {
+        fields: {
+          'payload.temperature': { title: { en: 'Temperature', de: 'Temperatur' }, unit: '°C', decimals: 1 },
+        },
+      },
+    },
     health: { type: 'deviceMeta' },
     turn: {
       type: 'changed',

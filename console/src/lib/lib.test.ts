@@ -90,14 +90,20 @@ describe('roles', () => {
 
 describe('snippets', () => {
   it('carry token, address and element, whatever these are', () => {
-    const target = { origin: 'https://example.org', token: 'a"b\\c', elementName: "it's ü/&" };
+    const target = {
+      origin: 'https://example.org',
+      token: 'a"b\\c',
+      elementName: "it's ü/&",
+      payload: { "it's": true },
+    };
     for (const language of LANGUAGES) {
       const program = snippet(language, target);
       expect(program, language).toContain('https://example.org/v2/events/device?elementName=it');
       expect(program, language).toContain('%C3%BC%2F%26');
       expect(program, language).toMatch(language === 'curl' ? 'a"b\\c' : 'a\\"b\\\\c');
     }
-    expect(snippet('curl', target).split("'").length % 2, 'quotes come in pairs').toBe(1);
+    expect(snippet('curl', target)).toContain(`-d '{"it'\\''s": true}'`);
+    expect(snippet('Python', target)).toContain(`json.dumps({"it's": True})`);
   });
 });
 

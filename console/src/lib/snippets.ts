@@ -8,12 +8,12 @@ export interface Target {
   origin: string;
   token: string;
   elementName: string;
+  /** What the first event says. */
+  payload: Record<string, unknown>;
 }
 
-/** What the first event says. */
-const PAYLOAD = '{"temperature": 21.5}';
-
-export function snippet(language: Language, { origin, token, elementName }: Target): string {
+export function snippet(language: Language, { origin, token, elementName, payload }: Target): string {
+  const body = spaced(payload);
   const url = `${origin}/v2/events/device?elementName=${encodeURIComponent(elementName)}`;
   switch (language) {
     case 'curl':
@@ -21,7 +21,7 @@ export function snippet(language: Language, { origin, token, elementName }: Targ
         `curl '${url.replaceAll("'", '%27')}' \\`,
         `  -H 'cloud: ${token}' \\`,
         "  -H 'content-type: application/json' \\",
-        `  -d '${PAYLOAD}'`,
+        `  -d '${body.replaceAll("'", "'\\''")}'`,
       ].join('\n');
     case 'Python':
       return [
@@ -29,26 +29,26 @@ export function snippet(language: Language, { origin, token, elementName }: Targ
         '',
         'request = urllib.request.Request(',
         `    ${text(url)},`,
-        `    data=json.dumps(${PAYLOAD}).encode(),`,
+        `    data=json.dumps(${spaced(payload, true)}).encode(),`,
         `    headers={"cloud": ${text(token)}, "content-type": "application/json"},`,
         ')',
         'print(urllib.request.urlopen(request).read().decode())',
       ].join('\n');
     case 'Arduino':
-      return arduino(url, token);
+      return arduino(url, token, body);
     case 'Node.js':
       return [
         `const response = await fetch(${text(url)}, {`,
         "  method: 'POST',",
         `  headers: { cloud: ${text(token)}, 'content-type': 'application/json' },`,
-        `  body: JSON.stringify(${PAYLOAD}),`,
+        `  body: JSON.stringify(${body}),`,
         '});',
         'console.log(response.status, await response.text());',
       ].join('\n');
   }
 }
 
-function arduino(url: string, token: string): string {
+function arduino(url: string, token: string, body: string): string {
   return [
     '#include <WiFi.h>',
     '#include <HTTPClient.h>',
@@ -64,12 +64,24 @@ function arduino(url: string, token: string): string {
     `  http.begin(${text(url)});`,
     `  http.addHeader("cloud", ${text(token)});`,
     '  http.addHeader("content-type", "application/json");',
-    `  int status = http.POST(${text(PAYLOAD)});`,
+    `  int status = http.POST(${text(body)});`,
     '  Serial.println(status);',
     '  http.end();',
     '  delay(60000);',
     '}',
   ].join('\n');
+}
+
+/** JSON with a space after each colon and comma, as people write it; or the same in Python. */
+function spaced(value: unknown, isPython = false): string {
+  if (Array.isArray(value)) return `[${value.map((item) => spaced(item, isPython)).join(', ')}]`;
+  if (typeof value === 'object' && value !== null) {
+    return `{${Object.entries(value)
+      .map(([name, member]) => `${text(name)}: ${spaced(member, isPython)}`)
+      .join(', ')}}`;
+  }
+  if (isPython && typeof value === 'boolean') return value ? 'True' : 'False';
+  return isPython && value === null ? 'None' : JSON.stringify(value);
 }
 
 /** A literal text that all three languages read alike. */

@@ -44,6 +44,7 @@ export type PropertyKind =
   | 'bounds'
   | 'default'
   | 'headers'
+  | 'fields'
   | 'address'
   | 'method'
   | 'body';
@@ -180,6 +181,7 @@ export const SHAPES: Readonly<Record<ElementType, Shape>> = {
     properties: [
       { name: 'retentionDays', kind: 'whole', min: 1, max: 3_650 },
       { name: 'valuesMax', kind: 'whole', min: 1, max: 1_000_000_000 },
+      { name: 'fields', kind: 'fields' },
     ],
   },
   cloudEvent: {

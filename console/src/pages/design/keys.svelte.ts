@@ -2,6 +2,7 @@ import { type Device, type StoredEvent, api, done } from '../../api/client';
 import { type KnownKeys, NO_KEYS, incomingKeys, keysOf, keysOfEvents } from '../../lib/design/keys';
 import type { Known } from '../../lib/design/complete';
 import { type Design, elementsOf } from '../../lib/design/model';
+import { fieldOf } from '../../lib/series';
 
 /** Devices that are looked at, those that were active last. */
 const DEVICES = 3;
@@ -48,6 +49,15 @@ export class PayloadKeys {
     } catch {
       this.#isAsked = false;
     }
+  }
+
+  /** The paths of what a storage element holds, or else of what may come to it. */
+  storedPaths(design: Design, name: string): string[] {
+    const stored = [...(this.#keys.stored.get(name) ?? [])];
+    const paths = stored.length > 0 ? stored : incomingKeys(design, name, this.#keys);
+    // What stands above others is no value.
+    const isValue = (path: string): boolean => !paths.some((other) => other.startsWith(`${path}.`));
+    return paths.filter(isValue).map(fieldOf);
   }
 
   /** What expressions of an element can name. */

@@ -128,6 +128,7 @@ const PROPERTY_WORDS: Readonly<Record<string, { name: () => string; hint?: () =>
   missingAfterMinutes: { name: m.design_prop_missing_after, hint: m.design_hint_missing_after },
   retentionDays: { name: m.design_prop_retention_days, hint: m.design_hint_retention },
   valuesMax: { name: m.design_prop_values_max },
+  fields: { name: m.design_prop_fields, hint: m.design_hint_fields },
   ttlMinutes: { name: m.design_prop_ttl, hint: m.design_hint_ttl },
   message: { name: m.design_prop_message, hint: () => m.design_hint_message({ open: '{{', close: '}}' }) },
   minimumRole: { name: m.design_prop_minimum_role },
