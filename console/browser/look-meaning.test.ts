@@ -88,6 +88,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await see(visitor, `${look}-meaning-board`, found);
     await page.goto(`/projects/${project}/design`);
     await node(page, 'climate').click();
+    if (look !== 'desk') await page.getByRole('button', { name: 'Properties' }).click();
     await page.getByText('payload.temperature', { exact: true }).click();
     await page.getByLabel('Unit').first().waitFor();
     await page.getByText('Meaning of keys').scrollIntoViewIfNeeded();

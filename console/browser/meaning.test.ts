@@ -55,6 +55,7 @@ stage(async () => {
           h: 4,
           settings: { elementName: 'climate', paths: ['temp', 'front door.open'] },
         },
+        { id: 'f', type: 'value', title: '', x: 3, y: 8, w: 3, h: 2, settings: { keys: [key('temp')] } },
         { id: 'e', type: 'value', title: 'Own', x: 0, y: 8, w: 3, h: 2, settings: { keys: [key('temp', 'K')] } },
       ],
     },
@@ -95,21 +96,21 @@ describe('the page of a device', () => {
   it('has them in its table of data, and on a phone in German', async () => {
     await visitor.open(`/devices/${room.id}/data`);
     const { page } = visitor;
-    await page.getByRole('columnheader', { name: 'Temperature (°C)' }).waitFor();
-    await page.getByRole('columnheader', { name: 'Door' }).waitFor();
+    await page.getByRole('columnheader', { name: 'Temperature (°C)', exact: true }).waitFor();
+    await page.getByRole('columnheader', { name: 'Door', exact: true }).waitFor();
     await page.getByRole('cell', { name: 'above 8 °C 9.1' }).waitFor();
     await page.getByRole('cell', { name: 'open' }).first().waitFor();
     await page.getByRole('cell', { name: '61.123457' }).first().waitFor();
     await takeAPhone();
     await visitor.page.addInitScript(() => localStorage.setItem('PARAGLIDE_LOCALE', 'de'));
     await visitor.open(`/devices/${room.id}/data`);
-    await visitor.page.getByRole('columnheader', { name: 'Temperatur (°C)' }).waitFor();
+    await visitor.page.getByRole('columnheader', { name: 'Temperatur (°C)', exact: true }).waitFor();
   });
 
   it('has them in the headings of its export', async () => {
     await visitor.open(`/devices/${room.id}/data`);
     const { page } = visitor;
-    await page.getByRole('columnheader', { name: 'Temperature (°C)' }).waitFor();
+    await page.getByRole('columnheader', { name: 'Temperature (°C)', exact: true }).waitFor();
     const [saved] = await Promise.all([
       page.waitForEvent('download'),
       page.getByRole('button', { name: 'CSV' }).click(),
@@ -143,7 +144,7 @@ describe('a chart', () => {
 
   it('has its numbers in a table under the same heading', async () => {
     await visitor.open(`/devices/${room.id}/charts?keys=climate%2Ftemp&range=hour&table=on`);
-    await visitor.page.getByRole('columnheader', { name: 'Temperature (°C)' }).waitFor();
+    await visitor.page.getByRole('columnheader', { name: 'Temperature (°C)', exact: true }).waitFor();
   });
 });
 
@@ -174,8 +175,22 @@ describe('a board', () => {
     await widget('Own').getByText('K', { exact: true }).waitFor();
     await widget('Gauge').getByRole('img', { name: '9.1 °C, on a scale from 0 to 12' }).waitFor();
     await widget('Line').getByText('Temperature').first().waitFor();
-    await widget('Table').getByRole('columnheader', { name: 'Temperature (°C)' }).waitFor();
+    await widget('Table').getByRole('columnheader', { name: 'Temperature (°C)', exact: true }).waitFor();
     await widget('Table').getByRole('cell', { name: 'open', exact: true }).waitFor();
+    await widget('Cold room: Temperature').waitFor();
+  });
+});
+
+describe('the keys to choose from', () => {
+  it('are called as their design says, and found by either name', async () => {
+    await visitor.open(`/devices/${room.id}/charts?keys=climate%2Ftemp`);
+    const { page } = visitor;
+    await page.getByRole('button', { name: 'Keys (1)' }).click();
+    await page.getByRole('checkbox', { name: 'Temperature' }).waitFor();
+    await page.getByLabel('Find a key').fill('humid');
+    await page.getByRole('checkbox', { name: 'humidity' }).waitFor();
+    await page.getByLabel('Find a key').fill('temperature');
+    await page.getByRole('checkbox', { name: 'Temperature' }).waitFor();
   });
 });
 

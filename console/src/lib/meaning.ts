@@ -3,7 +3,7 @@ import { ExactNumber, doubleOf, isNumber, writeExact } from './exact';
 import { formatLocale, localized, number, shown } from './format';
 import { namesIn } from './table';
 import type { Point } from './series';
-import { toldOf } from './ticks';
+import { figure, toldOf } from './ticks';
 
 /** What a design says of a key of stored values. */
 export interface Meaning {
@@ -164,6 +164,18 @@ export function toldIn(point: Pick<Point, 'mean' | 'text'>, meaning: Meaning, lo
   const word = point.text === undefined ? undefined : meaning.words.get(point.text);
   if (word !== undefined) return word;
   return meaning.decimals === undefined ? toldOf(point) : figured(point.mean, meaning.decimals, locale);
+}
+
+/** Between what the values of a point lie; empty where they are one. */
+export function rangeIn(
+  { min, max }: Pick<Point, 'min' | 'max'>,
+  { decimals }: Meaning,
+  locale = formatLocale(),
+): string {
+  if (min === max) return '';
+  const end = (value: number): string =>
+    decimals === undefined ? figure(value, locale) : figured(value, decimals, locale);
+  return `${end(min)} … ${end(max)}`;
 }
 
 /** On which side of its limits a value lies; null within them, and where there are none. */
