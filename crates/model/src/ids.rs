@@ -87,27 +87,41 @@ id! {
     SettingId;
     /// Names a notification.
     NotificationId;
+    /// Names an alarm.
+    AlarmId;
 }
 
 impl NotificationId {
     /// The identifier of what happened at `at` and is told apart by `parts`: the same moment and parts give the same
-    /// identifier, so that a notice given out again is known. The form is a UUIDv7's, with a SHA-256 digest of the
-    /// parts where others have chance (RFC 9562, 5.7).
+    /// identifier, so that a notice given out again is known.
     pub fn derived(at: Timestamp, parts: &[&str]) -> Self {
-        let mut digest = Sha256::new();
-        for part in parts {
-            // Each with its length: no two lists of parts read the same.
-            digest.update((part.len() as u64).to_be_bytes());
-            digest.update(part.as_bytes());
-        }
-        let digest: [u8; 32] = digest.finalize().into();
-        let mut bytes = [0; 16];
-        bytes[..6].copy_from_slice(&(at.millis().max(0) as u64).to_be_bytes()[2..]);
-        bytes[6..].copy_from_slice(&digest[..10]);
-        bytes[6] = (bytes[6] & 0x0f) | 0x70;
-        bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        Self(Uuid::from_bytes(bytes))
+        Self(derived(at, parts))
     }
+}
+
+impl AlarmId {
+    /// Returns the identifier of the alarm that was raised at `at` and is told apart by `parts`.
+    pub fn derived(at: Timestamp, parts: &[&str]) -> Self {
+        Self(derived(at, parts))
+    }
+}
+
+/// Returns the identifier of a moment and these parts. The form is a UUIDv7's, with a SHA-256 digest of the parts where
+/// others have chance (RFC 9562, 5.7).
+fn derived(at: Timestamp, parts: &[&str]) -> Uuid {
+    let mut digest = Sha256::new();
+    for part in parts {
+        // Each with its length: no two lists of parts read the same.
+        digest.update((part.len() as u64).to_be_bytes());
+        digest.update(part.as_bytes());
+    }
+    let digest: [u8; 32] = digest.finalize().into();
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&(at.millis().max(0) as u64).to_be_bytes()[2..]);
+    bytes[6..].copy_from_slice(&digest[..10]);
+    bytes[6] = (bytes[6] & 0x0f) | 0x70;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Uuid::from_bytes(bytes)
 }
 
 /// The registry's number for a device: dense, never reused. It keeps the rows of the telemetry store short.

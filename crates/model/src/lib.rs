@@ -2,6 +2,7 @@
 //! who may do what, and how JSON, time and pages behave. Nothing here does I/O or awaits anything.
 
 pub mod access;
+pub mod alarm;
 pub mod appearance;
 pub mod buckets;
 pub mod chance;

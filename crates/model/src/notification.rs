@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::check::Input;
 use crate::error::Result;
-use crate::ids::{DeviceId, NotificationId, OrganizationId, UserId};
+use crate::ids::{AlarmId, DeviceId, NotificationId, OrganizationId, UserId};
 use crate::json::Json;
 use crate::role::Role;
 use crate::time::Timestamp;
@@ -76,6 +76,8 @@ pub struct Notice {
     pub message: String,
     /// The device that it is about.
     pub device: Option<DeviceId>,
+    /// The alarm that it tells of.
+    pub alarm: Option<AlarmId>,
     /// When it happened.
     pub at: Timestamp,
 }
@@ -89,6 +91,10 @@ pub struct Notification {
     pub kind: NotificationKind,
     /// The text.
     pub message: String,
+    /// The device that it is about.
+    pub device: Option<DeviceId>,
+    /// The alarm that it tells of.
+    pub alarm: Option<AlarmId>,
     /// Whether the user has read it.
     pub read: bool,
     /// When it happened.

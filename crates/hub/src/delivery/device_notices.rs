@@ -135,7 +135,8 @@ impl Delivery {
         };
         let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
         let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
-        match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), at }).await {
+        match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), alarm: None, at }).await
+        {
             // An organization that is gone has nobody who could be told.
             Ok(()) | Err(isobar_model::error::Error::Missing(_)) => Ok(registry.delivery_done(&delivery.id).await?),
             Err(error) => {

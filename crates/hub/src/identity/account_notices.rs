@@ -55,6 +55,7 @@ impl Identity {
             to: Audience::User(user),
             message: what.message(),
             device: None,
+            alarm: None,
             at: id.minted_at(),
         };
         if let Err(error) = self.delivery.notify(notice).await {

@@ -61,6 +61,7 @@ impl Usage {
             to: Audience::Organization { id: of.id, minimum_role: Role::Administrator },
             message: message(&of.name, measured, fill),
             device: None,
+            alarm: None,
             at: alert.since,
         };
         if let Err(error) = self.delivery.notify(notice).await {

@@ -18,7 +18,10 @@ impl Hub {
         let (id, kind) = (NotificationId(self.0.env.new_id().0), NotificationKind::System);
         // No earlier than the one before it, whatever the clock says.
         let at = id.minted_at();
-        self.0.delivery.notify(Notice { id, kind, to: Audience::Everybody, message, device: None, at }).await
+        self.0
+            .delivery
+            .notify(Notice { id, kind, to: Audience::Everybody, message, device: None, alarm: None, at })
+            .await
     }
 
     /// Lists the caller's notifications, newest first.

@@ -14,10 +14,12 @@ mod support;
 
 pub use isobar_pages::companions;
 pub use lists::{
-    ActiveDevices, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
-    sortable,
+    ActiveDevices, AlarmField, AlarmFilter, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices,
+    UnwrittenDevices, sortable,
 };
 pub use maintenance::DeviceNumbers;
+pub use nouns::alarm_findings::{AlarmBegin, AlarmFinding, AlarmFindings};
+pub use nouns::alarms::AlarmChanged;
 pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
 pub use nouns::deliveries::{DeliveryKind, Destination, NewDelivery, QueuedDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;

@@ -295,7 +295,7 @@ pub(super) fn number(key: DeviceKey) -> i64 {
 }
 
 /// All of these; none: whatever it is.
-fn all_of(conditions: Vec<Sql>) -> Sql {
+pub(super) fn all_of(conditions: Vec<Sql>) -> Sql {
     let mut conditions = conditions.into_iter();
     let first = conditions.next().unwrap_or_else(|| Sql::new("1 = 1"));
     conditions.fold(first, |all, next| all.text(" AND ").then(next))
@@ -332,12 +332,12 @@ fn shown(field: &DeviceField, device: &Device) -> String {
 }
 
 /// An operand as a column has it; none: no column holds it.
-enum Bindable {
+pub(super) enum Bindable {
     Text(String),
     Number(i64),
 }
 
-fn bindable(operand: &Operand) -> Option<Bindable> {
+pub(super) fn bindable(operand: &Operand) -> Option<Bindable> {
     match operand {
         // No column holds U+0000, and what is bound would lose it.
         Operand::Text(text) => (!text.contains('\0')).then(|| Bindable::Text(text.clone())),
@@ -359,7 +359,7 @@ fn of_column(dialect: Dialect, column: &str, filters: &[&DeviceFilter]) -> Sql {
     all_of(conditions.collect())
 }
 
-fn compared(dialect: Dialect, column: &str, operator: Operator, operands: &[Bindable]) -> Sql {
+pub(super) fn compared(dialect: Dialect, column: &str, operator: Operator, operands: &[Bindable]) -> Sql {
     let order = match operator {
         Operator::Eq | Operator::In => return equal_to_any(dialect, column, operands),
         Operator::Ne | Operator::Nin => {

@@ -25,6 +25,8 @@ pub(crate) struct Listing {
 pub mod sortable {
     use super::names;
 
+    /// Of the list of alarms.
+    pub const ALARMS: &[&str] = &names(&super::ALARM_FIELDS);
     /// Of the list of devices.
     pub const DEVICES: &[&str] = &names(&super::DEVICE_SORT_FIELDS);
     /// Of the list of organizations.
@@ -179,6 +181,30 @@ pub(crate) const SETTING_HISTORY: Listing = Listing {
     search: None,
     fields: &SETTING_HISTORY_FIELDS,
     default: "-changedAt",
+};
+
+const ALARM_FIELDS: [SortField; 10] = [
+    SortField::unindexed("raisedAt", "a.raised_at"),
+    SortField::unindexed("severity", "a.severity"),
+    // The active ones first.
+    SortField::unindexed("state", "a.state"),
+    SortField::unindexed("acknowledged", "a.acknowledged"),
+    SortField::unindexed("deviceName", "d.name"),
+    SortField::unindexed("elementName", "a.element"),
+    SortField::unindexed("title", "a.title"),
+    SortField::unindexed("count", "a.count"),
+    SortField::unindexed("createdAt", "a.created_at"),
+    SortField::unindexed("updatedAt", "a.updated_at"),
+];
+
+/// Those of a part of the tree.
+pub(crate) const ALARMS: Listing = Listing {
+    relation: TableAlias { table: "alarms", alias: "a" },
+    joined: " JOIN devices d ON d.key = a.device_key JOIN organizations o ON o.id = d.organization_id",
+    organization: None,
+    search: None,
+    fields: &ALARM_FIELDS,
+    default: "-raisedAt",
 };
 
 /// Of one user.

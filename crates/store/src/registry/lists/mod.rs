@@ -3,6 +3,7 @@
 //! A page is found in two steps: first the ids in their order, from indexes where there are any, then the rows of
 //! those ids. So no list computes anything for rows that it does not show.
 
+mod alarms;
 mod device_filters;
 mod device_locations;
 mod device_summary;
@@ -25,6 +26,7 @@ use isobar_model::access::{Lineage, Scope};
 use isobar_model::ids::OrganizationId;
 use isobar_model::page::{ListRequest, PageRequest};
 
+pub use alarms::{AlarmField, AlarmFilter};
 pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
 pub use device_summary::{ActiveDevices, DeviceSummary, ProjectDevices};
 pub use listings::sortable;

@@ -33,6 +33,13 @@ pub(crate) const METADATA_AND_SETTINGS: LongTexts = LongTexts {
     id: "d.id",
     few: 8,
 };
+/// What alarms tell, and their values: 4 KiB and 8 KiB each.
+pub(crate) const ALARM_TEXTS: LongTexts = LongTexts {
+    bytes: "octet_length(a.title) + coalesce(octet_length(a.value), 0)",
+    from: "FROM alarms a WHERE a.id",
+    id: "a.id",
+    few: 500,
+};
 /// The values of records of settings: 1 MiB each.
 pub(crate) const SETTING_VALUES: LongTexts =
     LongTexts { bytes: "coalesce(octet_length(s.value), 0)", from: "FROM settings s WHERE s.id", id: "s.id", few: 8 };

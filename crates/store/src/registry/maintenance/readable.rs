@@ -1,13 +1,16 @@
 //! Whether every row can be read: each column of each table, as the server reads it.
 
+use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
-use isobar_model::ids::{ApiKeyId, DeviceId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId};
+use isobar_model::ids::{
+    AlarmId, ApiKeyId, DeviceId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+};
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
 use isobar_model::status::Status;
 
 use crate::error::{Result, StoreError};
-use crate::registry::nouns::{devices, nonces, notices, specification_versions, users};
+use crate::registry::nouns::{alarms, devices, nonces, notices, specification_versions, users};
 use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, thirty_two};
 
 /// Rows that are looked at in one piece.
@@ -77,6 +80,9 @@ const STREET_IF: Read = |row, column| match row.text_if(column)? {
     None => Ok(()),
 };
 const STATUS: Read = |row, column| row.named(column, Status::numbered).map(|_| ());
+const SEVERITY: Read = |row, column| row.named(column, AlarmSeverity::numbered).map(|_| ());
+const ALARM_STATE: Read = |row, column| row.named(column, AlarmState::numbered).map(|_| ());
+const ALARM_HISTORY: Read = |row, column| alarms::history(column, row).map(|_| ());
 const FILL: Read = |row, column| row.named(column, Fill::numbered).map(|_| ());
 const PURPOSE: Read = |row, column| {
     let text = row.text(column)?;
@@ -108,6 +114,7 @@ identifiers! {
     ApiKeyId, API_KEY, API_KEY_IF;
     SettingId, SETTING, SETTING_IF;
     NotificationId, NOTIFICATION, NOTIFICATION_IF;
+    AlarmId, ALARM, ALARM_IF;
 }
 
 fn well_formed(column: &str, text: &str) -> Result<()> {
@@ -160,7 +167,7 @@ const TABLES: &[Table] = &[
     table_of_large_rows("notifications", 1, &[
         ("id", NOTIFICATION), ("number", COUNT), ("kind", KIND), ("message", TEXT), ("device_id", DEVICE_IF),
         ("everybody", TRUTH), ("user_id", USER_IF), ("organization_id", ORGANIZATION_IF), ("minimum_role", ROLE),
-        ("spread_to", SPREAD_TO), ("created_at", TIME),
+        ("spread_to", SPREAD_TO), ("created_at", TIME), ("alarm_id", ALARM_IF),
     ]),
     table("notification_recipients", 2, &[
         ("number", COUNT), ("user_id", USER), ("read", TRUTH), ("created_at", TIME),
@@ -199,6 +206,13 @@ const TABLES: &[Table] = &[
     table("settings", 1, &[
         ("id", SETTING), ("device_key", COUNT), ("name", TEXT), ("value", JSON_IF), ("created_at", TIME),
         ("changed_at", TIME_IF), ("changed_to", SETTING_IF), ("changed_by", TEXT_IF),
+    ]),
+    table_of_large_rows("alarms", 1, &[
+        ("id", ALARM), ("device_key", COUNT), ("element", TEXT), ("key", TEXT), ("title", TEXT), ("severity", SEVERITY),
+        ("state", ALARM_STATE), ("acknowledged", TRUTH), ("raised_at", TIME), ("cleared_at", TIME_IF),
+        ("acknowledged_at", TIME_IF), ("acknowledged_by", USER_IF), ("assignee_id", USER_IF), ("count", COUNT),
+        ("value", JSON_IF), ("history", ALARM_HISTORY), ("episode", NUMBER), ("episode_count", COUNT),
+        ("ended_at", TIME_IF), ("created_at", TIME), ("updated_at", TIME),
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),

@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("0012_letters.sql"),
     include_str!("0013_labels_in_any_case.sql"),
     include_str!("0014_timers.sql"),
+    include_str!("0015_alarms.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -161,6 +162,7 @@ mod tests {
         "195dee7bce1184d5a4c6b5f1b9cc2ad934da1dd0b8eaea427e60ee75e3fca9dc",
         "0e4d63fcc30b767b05229a864394c716c5b0db888e1e6556811ec6f3cf731aae",
         "9161624d85b668fea4714f9d9a97f4692fa3f7c9cea17502e675f69ade7015a7",
+        "e912b5d403653d1ee8f1ff3d6f16a6e0d2d995ee2baf0a08b85eff49808dc309",
     ];
 
     #[test]

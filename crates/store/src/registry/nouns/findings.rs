@@ -10,6 +10,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::json;
 
+use super::alarm_findings::{self, AlarmFinding};
 use super::delivery_quota::{self, LimitedDelivery};
 use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};
@@ -108,6 +109,8 @@ pub struct Findings<'a> {
     pub reports: Vec<(CanWrite<DeviceRef>, &'a DeviceReport, Timestamp)>,
     /// Changes of settings; those of one device in their order.
     pub settings: Vec<(CanWrite<DeviceRef>, SettingWrite)>,
+    /// How alarms stand; those of one device in their order.
+    pub alarms: Vec<(CanWrite<DeviceRef>, &'a AlarmFinding)>,
     /// E-mails and calls that are to go out.
     pub deliveries: Vec<LimitedDelivery>,
 }
@@ -119,8 +122,10 @@ impl Registry {
         let tx = self.db.begin().await?;
         let reported = findings.reports.iter().map(|(permit, ..)| permit.target().id);
         let set = findings.settings.iter().map(|(permit, _)| permit.target().id);
-        let devices = hold_devices(&tx, reported.chain(set).collect()).await?;
+        let raised = findings.alarms.iter().map(|(permit, _)| permit.target().id);
+        let devices = hold_devices(&tx, reported.chain(set).chain(raised).collect()).await?;
         report(&tx, &devices, findings).await?;
+        alarm_findings::apply(&tx, &devices, findings.alarms.iter().map(|(permit, alarm)| (permit, *alarm))).await?;
         settings::write(&tx, &devices, &findings.settings).await?;
         let left_out = delivery_quota::put_within(&tx, &findings.deliveries, now).await?;
         tx.commit().await?;

@@ -1,5 +1,7 @@
 //! What the registry remembers, a file per noun.
 
+pub(crate) mod alarm_findings;
+pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
 pub(crate) mod clock;

@@ -4,7 +4,7 @@
 //! whether it is for it. It is spread all the same, for those who also want an e-mail.
 
 use isobar_model::access::CanWrite;
-use isobar_model::ids::{DeviceId, NotificationId, UserId};
+use isobar_model::ids::{AlarmId, DeviceId, NotificationId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::time::Timestamp;
@@ -15,7 +15,7 @@ use crate::registry::Registry;
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Row, Sql, all, one, run};
 
-const SELECT_NOTICES: &str = "SELECT number, id, kind, message, device_id, everybody, user_id, organization_id, minimum_role, \
+const SELECT_NOTICES: &str = "SELECT number, id, kind, message, device_id, alarm_id, everybody, user_id, organization_id, minimum_role, \
     spread_to, created_at FROM notifications WHERE spread_to IS NOT NULL";
 
 /// A notice on its way to its recipients.
@@ -70,7 +70,8 @@ impl Registry {
         }
         let insert = Sql::new(
             "INSERT INTO notifications (id, kind, message, device_id, everybody, user_id, organization_id, \
-             minimum_role, spread_to, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?) ON CONFLICT (id) DO NOTHING",
+             minimum_role, spread_to, created_at, alarm_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', ?, ?) \
+             ON CONFLICT (id) DO NOTHING",
         )
         .bind(notice.id)
         .bind(notice.kind.name())
@@ -80,7 +81,8 @@ impl Registry {
         .bind(user)
         .bind(organization)
         .bind(minimum_role)
-        .bind(notice.at);
+        .bind(notice.at)
+        .bind(notice.alarm);
         let is_new = run(&tx, insert).await? > 0;
         tx.commit().await?;
         Ok(is_new)
@@ -212,6 +214,7 @@ fn spreading(row: &Row) -> Result<Spreading> {
             to,
             message: row.text("message")?,
             device: row.id_if::<DeviceId>("device_id")?,
+            alarm: row.id_if::<AlarmId>("alarm_id")?,
             at: row.time("created_at")?,
         },
         number: row.number("number")?,

@@ -171,8 +171,9 @@ async fn located(connection: &impl Connection, user: UserId, id: NotificationId)
 /// The notifications of these numbers and states, in their order.
 async fn notifications_of(connection: &impl Connection, marks: &[Row]) -> Result<Vec<Notification>> {
     let numbers = marks.iter().map(|mark| mark.number("number")).collect::<Result<Vec<_>>>()?;
-    let query = Sql::new("SELECT number, id, kind, message, created_at FROM notifications WHERE number")
-        .among_numbers(crate::registry::sql::Dialect::of(connection), &numbers);
+    let query =
+        Sql::new("SELECT number, id, kind, message, device_id, alarm_id, created_at FROM notifications WHERE number")
+            .among_numbers(crate::registry::sql::Dialect::of(connection), &numbers);
     let mut notices = std::collections::HashMap::with_capacity(numbers.len());
     for row in all(connection, query).await? {
         notices.insert(row.number("number")?, row);
@@ -183,6 +184,8 @@ async fn notifications_of(connection: &impl Connection, marks: &[Row]) -> Result
                 id: row.id("id")?,
                 kind: super::notices::kind(row)?,
                 message: row.text("message")?,
+                device: row.id_if("device_id")?,
+                alarm: row.id_if("alarm_id")?,
                 read: mark.truth("read")?,
                 created_at: row.time("created_at")?,
             })

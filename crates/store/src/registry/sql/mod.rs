@@ -13,7 +13,7 @@ use std::str::FromStr;
 use bytes::Bytes;
 use isobar_model::access::Lineage;
 use isobar_model::ids::{
-    ApiKeyId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+    AlarmId, ApiKeyId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
 };
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
@@ -330,6 +330,7 @@ bound! {
     ApiKeyId => Text, |id| id.to_string();
     SettingId => Text, |id| id.to_string();
     NotificationId => Text, |id| id.to_string();
+    AlarmId => Text, |id| id.to_string();
 }
 
 impl Bound for &str {

@@ -81,6 +81,7 @@ pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
             to: Audience::Everybody,
             message: "x".to_owned(),
             device: None,
+            alarm: None,
             at: at(now),
         };
         let id = told.id;

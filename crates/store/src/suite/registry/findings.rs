@@ -97,7 +97,8 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     let delivery =
         NewDelivery { id: "call:a:1".to_owned(), kind: DeliveryKind::Call, body: "{}".to_owned(), destination: None };
     let deliveries = vec![LimitedDelivery { delivery, source: "call:a:".to_owned(), most: 9 }];
-    let error = r.findings_write(&Findings { reports, settings, deliveries }, at(2)).await.unwrap_err();
+    let error =
+        r.findings_write(&Findings { reports, settings, deliveries, ..Findings::default() }, at(2)).await.unwrap_err();
     assert!(error.is_refusal(), "{error:?}");
     assert_eq!(fetched(r, devices[0]).await.updated_at, at(0));
     assert!(r.settings_of(&sees(devices[0])).await.unwrap().is_empty());

@@ -89,6 +89,7 @@ pub async fn long_notifications_are_not_read_all_at_once(r: &Registry) {
             to: Audience::Everybody,
             message: message.clone(),
             device: None,
+            alarm: None,
             at: at(i64::from(number) + 1),
         };
         assert!(r.notice_create(&may(notice)).await.unwrap());

@@ -21,6 +21,7 @@ fn notice(to: Audience, message: &str, millis: i64) -> Notice {
         to,
         message: message.to_owned(),
         device: None,
+        alarm: None,
         at: at(millis),
     }
 }
@@ -95,6 +96,8 @@ pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
         id: first.id,
         kind: NotificationKind::Device,
         message: "once".to_owned(),
+        device: None,
+        alarm: None,
         read: false,
         created_at: at(1),
     };

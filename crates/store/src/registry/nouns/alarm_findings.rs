@@ -1,0 +1,352 @@
+//! What designs find out about alarms: of many devices at once, in the transaction of their other findings.
+//!
+//! A finding says how things stand, never what is to be added: which time it is that the alarm is active (its *episode*, by
+//! numbers of the device that only grow), how often it was raised in that, whether it was cleared. So the same again changes
+//! nothing, and of one episode the newest finding takes the place of older ones.
+
+use std::collections::{HashMap, HashSet};
+
+use isobar_model::access::CanWrite;
+use isobar_model::alarm::{
+    Alarm, AlarmAct, AlarmEntry, AlarmSeverity, AlarmState, ENTRY_VALUE_BYTES_MAX, LIVING_ALARMS_MAX, PAST_ALARMS_MAX,
+    remember,
+};
+use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, OrganizationId, ProjectId};
+use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::alarms::{StoredAlarm, stored, with_history, write};
+use crate::error::Result;
+use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, without_nul};
+
+/// Most findings about one device's alarms that wait together. Where there are more, those go that tell of what was both
+/// raised and cleared, the oldest first.
+const FINDINGS_MAX: usize = 1_024;
+
+/// How one alarm of a device stands, by its design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmFinding {
+    /// The element.
+    pub element: String,
+    /// The key.
+    pub key: String,
+    /// Which time it is that it is active: larger than those before.
+    pub episode: i64,
+    /// How it became active; none: the registry was told.
+    pub begin: Option<AlarmBegin>,
+    /// How often it was raised in this episode.
+    pub count: u64,
+    /// The newest value that it was raised with; none: the registry was told.
+    pub value: Option<RawJson>,
+    /// When it was cleared; none: it is active.
+    pub cleared_at: Option<Timestamp>,
+    /// When the newest of this was found out.
+    pub at: Timestamp,
+}
+
+/// How an alarm became active.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmBegin {
+    /// What it tells.
+    pub title: String,
+    /// How bad it is.
+    pub severity: AlarmSeverity,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl AlarmFinding {
+    /// What both say of the same episode, one after the other.
+    fn then(&mut self, newer: Self) {
+        self.begin = newer.begin.or(self.begin.take());
+        self.count = self.count.max(newer.count);
+        self.value = newer.value.or(self.value.take());
+        self.cleared_at = newer.cleared_at.or(self.cleared_at);
+        self.at = self.at.max(newer.at);
+    }
+
+    fn is_of(&self, other: &Self) -> bool {
+        (self.episode, &self.element, &self.key) == (other.episode, &other.element, &other.key)
+    }
+
+    /// Whether it tells all of an episode that is over.
+    fn is_whole(&self) -> bool {
+        self.begin.is_some() && self.cleared_at.is_some()
+    }
+}
+
+/// How alarms of a device stand, of each episode one finding, in the order in which they began.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlarmFindings(Vec<AlarmFinding>);
+
+impl AlarmFindings {
+    /// Returns true if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The findings.
+    pub fn iter(&self) -> impl Iterator<Item = &AlarmFinding> {
+        self.0.iter()
+    }
+
+    /// Adds a newer finding.
+    pub fn add(&mut self, newer: AlarmFinding) {
+        // What is raised again was mostly raised just now.
+        if let Some(present) = self.0.iter_mut().rev().find(|present| present.is_of(&newer)) {
+            present.then(newer);
+            return;
+        }
+        self.0.push(newer);
+        if self.0.len() > FINDINGS_MAX
+            && let Some(oldest) = self.0.iter().position(AlarmFinding::is_whole)
+        {
+            self.0.remove(oldest);
+        }
+    }
+
+    /// What both say, one after the other.
+    #[must_use]
+    pub fn then(mut self, newer: Self) -> Self {
+        newer.0.into_iter().for_each(|finding| self.add(finding));
+        self
+    }
+}
+
+impl FromIterator<AlarmFinding> for AlarmFindings {
+    fn from_iter<T: IntoIterator<Item = AlarmFinding>>(findings: T) -> Self {
+        let mut all = Self::default();
+        findings.into_iter().for_each(|finding| all.add(finding));
+        all
+    }
+}
+
+/// What names the alarms of which one lives at a time.
+type Place = (DeviceKey, String, String);
+
+/// Writes what was found out about alarms of devices that are held. Those of other devices are left out.
+pub(crate) async fn apply<'f>(
+    tx: &impl Connection,
+    there: &HashSet<DeviceRef>,
+    findings: impl Iterator<Item = (&'f CanWrite<DeviceRef>, &'f AlarmFinding)>,
+) -> Result<()> {
+    let findings: Vec<_> = findings.filter(|(permit, _)| there.contains(permit.target())).collect();
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let place = |device: DeviceRef, finding: &AlarmFinding| -> Place {
+        (device.key, without_nul(finding.element.clone()), finding.key.clone())
+    };
+    let places: HashSet<Place> = findings.iter().map(|(permit, finding)| place(*permit.target(), finding)).collect();
+    let mut newest = newest_of(tx, &places).await?;
+    let mut changed = Changed::default();
+    for (permit, finding) in findings {
+        let (device, place) = (*permit.target(), place(*permit.target(), finding));
+        match advanced(newest.get_mut(&place), device, finding) {
+            Step::Nothing => {}
+            Step::Changed => {
+                changed.places.insert(place);
+            }
+            Step::New(alarm) => {
+                // Of the one before, which is over, this batch may know the end.
+                let before = newest.insert(place.clone(), *alarm).filter(|_| changed.places.remove(&place));
+                changed.past.extend(before);
+                changed.begun.insert(place);
+            }
+        }
+    }
+    changed.write(tx, newest).await
+}
+
+/// The alarms that findings have changed.
+#[derive(Default)]
+struct Changed {
+    /// Places whose newest alarm was there and is another than before.
+    places: HashSet<Place>,
+    /// Places whose newest alarm is new.
+    begun: HashSet<Place>,
+    /// Alarms that are over and were followed by new ones.
+    past: Vec<StoredAlarm>,
+}
+
+impl Changed {
+    async fn write(mut self, tx: &impl Connection, newest: HashMap<Place, StoredAlarm>) -> Result<()> {
+        let (mut present, mut new) = (Vec::new(), Vec::new());
+        for (place, stored) in newest {
+            if self.begun.remove(&place) {
+                new.push(stored);
+            } else if self.places.remove(&place) {
+                present.push(stored);
+            }
+        }
+        write(tx, &self.past).await?;
+        write(tx, &present).await?;
+        write(tx, &with_room(tx, new).await?).await
+    }
+}
+
+/// What becomes of an alarm by a finding.
+enum Step {
+    Nothing,
+    Changed,
+    New(Box<StoredAlarm>),
+}
+
+fn advanced(newest: Option<&mut StoredAlarm>, device: DeviceRef, finding: &AlarmFinding) -> Step {
+    let Some(stored) = newest else { return begun(device, finding) };
+    let (episode, counted) = stored.episode;
+    if finding.episode < episode || (finding.episode == episode && stored.ended_at.is_some()) {
+        return Step::Nothing;
+    }
+    if finding.episode == episode {
+        let before = (stored.alarm.clone(), counted);
+        stored.alarm.count += finding.count.saturating_sub(counted);
+        stored.episode.1 = counted.max(finding.count);
+        stored.alarm.value = finding.value.clone().or(stored.alarm.value.take());
+        clear(stored, finding);
+        if before == (stored.alarm.clone(), stored.episode.1) {
+            return Step::Nothing;
+        }
+        stored.alarm.updated_at = finding.at.max(stored.alarm.updated_at);
+        return Step::Changed;
+    }
+    let Some(begin) = finding.begin.as_ref().filter(|_| stored.ended_at.is_none()) else {
+        return begun(device, finding);
+    };
+    raise(stored, begin, finding);
+    Step::Changed
+}
+
+/// A new alarm; nothing where the registry should know it and does not: there was no room for it.
+fn begun(device: DeviceRef, finding: &AlarmFinding) -> Step {
+    let Some(begin) = &finding.begin else { return Step::Nothing };
+    let parts = [&*device.id.to_string(), &*finding.element, &*finding.key, &*finding.episode.to_string()];
+    let mut stored = StoredAlarm {
+        alarm: Alarm {
+            id: AlarmId::derived(begin.at, &parts),
+            // Where the device belongs is not stored with its alarms.
+            organization: OrganizationId(Uuid::nil()),
+            project: ProjectId(Uuid::nil()),
+            device: device.id,
+            device_name: String::new(),
+            element: finding.element.clone(),
+            key: finding.key.clone(),
+            title: String::new(),
+            severity: begin.severity,
+            state: AlarmState::Active,
+            acknowledged: false,
+            raised_at: begin.at,
+            cleared_at: None,
+            acknowledged_at: None,
+            acknowledged_by: None,
+            assignee: None,
+            count: 0,
+            value: None,
+            created_at: begin.at,
+            updated_at: begin.at,
+        },
+        device: device.key,
+        history: Vec::new(),
+        episode: (finding.episode, 0),
+        ended_at: None,
+    };
+    raise(&mut stored, begin, finding);
+    Step::New(Box::new(stored))
+}
+
+/// An alarm becomes active, once more or at first.
+fn raise(stored: &mut StoredAlarm, begin: &AlarmBegin, finding: &AlarmFinding) {
+    let alarm = &mut stored.alarm;
+    (alarm.title, alarm.severity) = (begin.title.clone(), begin.severity);
+    (alarm.state, alarm.raised_at, alarm.cleared_at) = (AlarmState::Active, begin.at, None);
+    alarm.count += finding.count;
+    alarm.value = finding.value.clone();
+    alarm.updated_at = finding.at.max(alarm.updated_at);
+    stored.episode = (finding.episode, finding.count);
+    let value = finding.value.clone().filter(|value| value.bytes().len() <= ENTRY_VALUE_BYTES_MAX);
+    let entry = AlarmEntry { value, ..AlarmEntry::new(begin.at, AlarmAct::Raised, None) };
+    remember(&mut stored.history, entry);
+    clear(stored, finding);
+}
+
+fn clear(stored: &mut StoredAlarm, finding: &AlarmFinding) {
+    let Some(at) = finding.cleared_at.filter(|_| stored.alarm.state == AlarmState::Active) else { return };
+    (stored.alarm.state, stored.alarm.cleared_at) = (AlarmState::Cleared, Some(at));
+    remember(&mut stored.history, AlarmEntry::new(at, AlarmAct::Cleared, None));
+    stored.end_if_over(at);
+}
+
+/// The newest alarm of each place that has any.
+async fn newest_of(tx: &impl Connection, places: &HashSet<Place>) -> Result<HashMap<Place, StoredAlarm>> {
+    let columns = [Column::Number("device"), Column::Text("element"), Column::Text("name")];
+    let rows = places.iter().map(|(device, element, key)| json!([device.0, element, key]));
+    let wanted = Sql::new("")
+        .relation(Dialect::of(tx), &columns, rows)
+        .text(" AS t JOIN alarms a ON a.device_key = t.device AND a.element = t.element AND a.key = t.name");
+    let query = with_history(wanted).text(
+        "a.episode = (SELECT max(b.episode) FROM alarms b WHERE b.device_key = t.device AND b.element = t.element \
+         AND b.key = t.name)",
+    );
+    let mut newest = HashMap::new();
+    for row in all(tx, query).await? {
+        let stored = stored(&row)?;
+        newest.insert((stored.device, stored.alarm.element.clone(), stored.alarm.key.clone()), stored);
+    }
+    Ok(newest)
+}
+
+/// Those of the new alarms that there is room for, the active ones first. The oldest that are cleared end to make some.
+async fn with_room(tx: &impl Connection, mut new: Vec<StoredAlarm>) -> Result<Vec<StoredAlarm>> {
+    new.sort_by_key(|stored| (stored.alarm.state, stored.episode.0));
+    let mut begun = HashMap::<DeviceKey, u64>::new();
+    new.iter().for_each(|stored| *begun.entry(stored.device).or_default() += 1);
+    let mut room = HashMap::with_capacity(begun.len());
+    for (device, more) in begun {
+        room.insert(device, make_room(tx, device, more).await?);
+    }
+    new.retain(|stored| {
+        let Some(left) = room.get_mut(&stored.device).filter(|left| **left > 0) else { return false };
+        *left -= 1;
+        true
+    });
+    Ok(new)
+}
+
+/// Makes room for so many more alarms of a device, as far as that goes; how many there is room for.
+async fn make_room(tx: &impl Connection, device: DeviceKey, more: u64) -> Result<u64> {
+    let query = Sql::new(
+        "SELECT count(*) AS alarms, CAST(coalesce(sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT) \
+         AS living FROM alarms WHERE device_key = ?",
+    );
+    let Some(row) = one(tx, query.bind(device)).await? else { return Ok(more) };
+    let (count, mut living) = (row.count("alarms")?, row.count("living")?);
+    let most = LIVING_ALARMS_MAX as u64;
+    let excess = (living + more).saturating_sub(most);
+    if excess > 0 {
+        living = living.saturating_sub(end_cleared(tx, device, excess).await?);
+    }
+    if count.saturating_sub(living) > PAST_ALARMS_MAX as u64 {
+        trim(tx, device).await?;
+    }
+    Ok(most.saturating_sub(living))
+}
+
+/// Ends the oldest alarms of a device that live and are cleared, at most so many; how many there were.
+async fn end_cleared(tx: &impl Connection, device: DeviceKey, most: u64) -> Result<u64> {
+    let end = Sql::new(
+        "UPDATE alarms SET ended_at = cleared_at WHERE id IN (SELECT id FROM alarms WHERE device_key = ? \
+         AND ended_at IS NULL AND state = 1 ORDER BY raised_at, id LIMIT ?)",
+    );
+    run(tx, end.bind(device).bind(most)).await
+}
+
+/// Removes the oldest alarms of a device that are over, beyond those that it may have.
+async fn trim(tx: &impl Connection, device: DeviceKey) -> Result<()> {
+    let delete = Sql::new(
+        "DELETE FROM alarms WHERE id IN (SELECT id FROM alarms WHERE device_key = ? AND ended_at IS NOT NULL \
+         ORDER BY ended_at DESC, id DESC LIMIT ? OFFSET ?)",
+    );
+    run(tx, delete.bind(device).bind(i64::MAX).bind(PAST_ALARMS_MAX as u64)).await.map(|_| ())
+}

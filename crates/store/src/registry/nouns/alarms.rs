@@ -1,0 +1,328 @@
+//! Alarms: reading them, and what people change of them. What designs find out about them is in `alarm_findings`.
+
+use std::collections::HashMap;
+
+use isobar_model::access::{Actor, CanList, CanRead, CanWrite};
+use isobar_model::alarm::{
+    Alarm, AlarmAct, AlarmChange, AlarmCounts, AlarmEntry, AlarmSeverity, AlarmState, AlarmSummary,
+};
+use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, DeviceRef, UserId};
+use isobar_model::json::RawJson;
+use isobar_model::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::devices::{hold_device, read_json};
+use crate::error::{Result, StoreError};
+use crate::registry::Registry;
+use crate::registry::lists::within;
+use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
+
+/// What an alarm is read from; its id, or what else finds it, follows.
+pub(crate) const SELECT_ALARMS: &str = "SELECT a.id, a.device_key, d.id AS device, d.name AS device_name, \
+    d.organization_id, d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, \
+    a.cleared_at, a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, \
+    a.ended_at, a.created_at, a.updated_at FROM alarms a JOIN devices d ON d.key = a.device_key WHERE ";
+/// The same with the history, of a relation that has the table `a`.
+const SELECT_WITH_HISTORY: &str = "SELECT a.history, a.id, a.device_key, d.id AS device, d.name AS device_name, \
+    d.organization_id, d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, \
+    a.cleared_at, a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, \
+    a.ended_at, a.created_at, a.updated_at FROM ";
+/// Alarms that one statement writes.
+const ROWS_AT_ONCE: usize = 200;
+
+/// An alarm as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredAlarm {
+    pub alarm: Alarm,
+    pub device: DeviceKey,
+    pub history: Vec<AlarmEntry>,
+    /// The last time that it became active, by the device's own numbers, and how often it was raised in it.
+    pub episode: (i64, u64),
+    /// When it was over; none: it lives.
+    pub ended_at: Option<Timestamp>,
+}
+
+impl StoredAlarm {
+    /// Ends an alarm that nothing is left to do about.
+    pub fn end_if_over(&mut self, at: Timestamp) {
+        if self.alarm.state == AlarmState::Cleared && self.alarm.acknowledged && self.ended_at.is_none() {
+            self.ended_at = Some(at);
+        }
+    }
+}
+
+/// An alarm after a change, and what has become new.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmChanged {
+    /// The alarm.
+    pub alarm: Alarm,
+    /// Whether it was acknowledged by the change.
+    pub acknowledges: bool,
+    /// Whether it was cleared by the change.
+    pub clears: bool,
+}
+
+impl Registry {
+    /// The device of an alarm: by it is decided who may see it.
+    pub async fn alarm_device(&self, id: AlarmId) -> Result<Option<DeviceId>> {
+        let query = Sql::new("SELECT d.id FROM alarms a JOIN devices d ON d.key = a.device_key WHERE a.id = ?");
+        one(&self.db.read, query.bind(id)).await?.map(|row| row.id("id")).transpose()
+    }
+
+    /// An alarm of a device with its history, the newest entry last.
+    pub async fn alarm_fetch(
+        &self,
+        permit: &CanRead<DeviceRef>,
+        id: AlarmId,
+    ) -> Result<Option<(Alarm, Vec<AlarmEntry>)>> {
+        let of =
+            with_history(Sql::new("alarms a")).text("a.id = ? AND a.device_key = ?").bind(id).bind(permit.target().key);
+        let row = one(&self.db.read, of).await?;
+        row.map(|row| stored(&row)).transpose().map(|found| found.map(|stored| (stored.alarm, stored.history)))
+    }
+
+    /// The newest alarm of a device, an element and a key.
+    pub async fn alarm_newest(
+        &self,
+        permit: &CanRead<DeviceRef>,
+        (element, key): (&str, &str),
+    ) -> Result<Option<AlarmId>> {
+        let query = Sql::new(
+            "SELECT id FROM alarms WHERE device_key = ? AND element = ? AND key = ? ORDER BY episode DESC LIMIT 1",
+        );
+        let query = query.bind(permit.target().key).bind(element).bind(key);
+        one(&self.db.read, query).await?.map(|row| row.id("id")).transpose()
+    }
+
+    /// Changes an alarm of a device; none: it has no such alarm.
+    pub async fn alarm_update(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        id: AlarmId,
+        change: &AlarmChange,
+        now: Timestamp,
+    ) -> Result<Option<AlarmChanged>> {
+        let tx = self.db.begin().await?;
+        let device = hold_device(&tx, permit.target().id).await?.key;
+        let of = with_history(Sql::new("alarms a")).text("a.id = ? AND a.device_key = ?").bind(id).bind(device);
+        let Some(mut stored) = one(&tx, of).await?.map(|row| stored(&row)).transpose()? else { return Ok(None) };
+        let (state, acknowledged) = (stored.alarm.state, stored.alarm.acknowledged);
+        let by = match permit.actor() {
+            Actor::User(user) => Some(user),
+            Actor::Device(_) | Actor::System(_) => None,
+        };
+        // What is over stays over: another one may live by now.
+        let taken_back = stored.ended_at.is_some() && change.acknowledged == Some(false);
+        let change = AlarmChange { acknowledged: change.acknowledged.filter(|_| !taken_back), ..change.clone() };
+        if change.over(&mut stored.alarm, &mut stored.history, by, now) {
+            stored.end_if_over(now);
+            write(&tx, std::slice::from_ref(&stored)).await?;
+        }
+        tx.commit().await?;
+        let alarm = stored.alarm;
+        let acknowledges = alarm.acknowledged && !acknowledged;
+        let clears = alarm.state == AlarmState::Cleared && state == AlarmState::Active;
+        Ok(Some(AlarmChanged { alarm, acknowledges, clears }))
+    }
+
+    /// How many alarms a part of the tree has.
+    pub async fn alarm_summary(&self, permit: &CanList) -> Result<AlarmSummary> {
+        let tx = self.db.snapshot().await?;
+        let from = "FROM alarms a JOIN devices d ON d.key = a.device_key JOIN organizations o ON o.id = d.organization_id \
+                    WHERE ";
+        let active = Sql::new(format!("SELECT a.severity, count(*) AS alarms {from} a.state = 0 AND "))
+            .then(within(permit.scope()))
+            .text(" GROUP BY a.severity");
+        let mut summary = AlarmSummary::default();
+        for row in all(&tx, active).await? {
+            summary.active.add(row.named("severity", AlarmSeverity::numbered)?, row.count("alarms")?);
+        }
+        let unseen =
+            Sql::new(format!("SELECT count(*) AS alarms {from} a.ended_at IS NULL AND a.acknowledged = 0 AND "));
+        let unseen = one(&tx, unseen.then(within(permit.scope()))).await?;
+        summary.unacknowledged = unseen.map_or(Ok(0), |row| row.count("alarms"))?;
+        Ok(summary)
+    }
+
+    /// The active alarms of many devices; those without any are left out.
+    pub async fn alarm_counts(&self, permits: &[CanRead<DeviceRef>]) -> Result<HashMap<DeviceKey, AlarmCounts>> {
+        let keys: Vec<i64> =
+            permits.iter().map(|permit| i64::try_from(permit.target().key.0).unwrap_or(i64::MAX)).collect();
+        let query =
+            Sql::new("SELECT device_key, severity, count(*) AS alarms FROM alarms WHERE state = 0 AND device_key")
+                .among_numbers(self.db.dialect, &keys)
+                .text(" GROUP BY device_key, severity");
+        let mut counts: HashMap<DeviceKey, AlarmCounts> = HashMap::new();
+        for row in all(&self.db.read, query).await? {
+            let severity = row.named("severity", AlarmSeverity::numbered)?;
+            counts.entry(row.key("device_key")?).or_default().add(severity, row.count("alarms")?);
+        }
+        Ok(counts)
+    }
+
+    /// Removes alarms that were over before this moment, those that were over first before others, and at most `most` of
+    /// them. How many there were.
+    pub async fn alarms_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
+        let delete = Sql::new(
+            "DELETE FROM alarms WHERE id IN (SELECT id FROM alarms WHERE ended_at < ? ORDER BY ended_at LIMIT ?)",
+        );
+        self.db.write.run(delete.bind(before).bind(i64::from(most))).await
+    }
+}
+
+/// Alarms with their histories, of a relation that has the table `a`, up to the condition.
+pub(crate) fn with_history(from: Sql) -> Sql {
+    Sql::new(SELECT_WITH_HISTORY).then(from).text(" JOIN devices d ON d.key = a.device_key WHERE ")
+}
+
+/// An alarm of a row without its history.
+pub(crate) fn alarm(row: &Row) -> Result<Alarm> {
+    Ok(Alarm {
+        id: row.id("id")?,
+        organization: row.id("organization_id")?,
+        project: row.id("project_id")?,
+        device: row.id("device")?,
+        device_name: row.text("device_name")?,
+        element: row.text("element")?,
+        key: row.text("key")?,
+        title: row.text("title")?,
+        severity: row.named("severity", AlarmSeverity::numbered)?,
+        state: row.named("state", AlarmState::numbered)?,
+        acknowledged: row.truth("acknowledged")?,
+        raised_at: row.time("raised_at")?,
+        cleared_at: row.time_if("cleared_at")?,
+        acknowledged_at: row.time_if("acknowledged_at")?,
+        acknowledged_by: row.id_if("acknowledged_by")?,
+        assignee: row.id_if("assignee_id")?,
+        count: row.count("count")?,
+        value: row.json_if("value")?,
+        created_at: row.time("created_at")?,
+        updated_at: row.time("updated_at")?,
+    })
+}
+
+/// An alarm of a row with its history.
+pub(crate) fn stored(row: &Row) -> Result<StoredAlarm> {
+    Ok(StoredAlarm {
+        alarm: alarm(row)?,
+        device: row.key("device_key")?,
+        history: history("history", row)?,
+        episode: (row.number("episode")?, row.count("episode_count")?),
+        ended_at: row.time_if("ended_at")?,
+    })
+}
+
+/// An entry of a history as it is stored. JSON values are kept as text.
+#[derive(Serialize, Deserialize)]
+struct StoredEntry {
+    at: i64,
+    what: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<UserId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    comment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    assignee: Option<UserId>,
+}
+
+/// The history of a row.
+pub(crate) fn history(column: &str, row: &Row) -> Result<Vec<AlarmEntry>> {
+    let entries: Vec<StoredEntry> = read_json(column, &row.text(column)?)?;
+    let read = |entry: StoredEntry| {
+        let what = AlarmAct::named(&entry.what)
+            .ok_or_else(|| StoreError::Damaged(format!("column {column}: {:?} is no act", entry.what)))?;
+        Ok(AlarmEntry {
+            at: Timestamp::from_millis(entry.at),
+            what,
+            by: entry.by,
+            comment: entry.comment,
+            value: entry.value.map(|text| RawJson::trusted(text.into())),
+            assignee: entry.assignee,
+        })
+    };
+    entries.into_iter().map(read).collect()
+}
+
+fn written_history(history: &[AlarmEntry]) -> Result<String> {
+    let entries = history.iter().map(|entry| StoredEntry {
+        at: entry.at.millis(),
+        what: entry.what.name().to_owned(),
+        by: entry.by,
+        comment: entry.comment.clone().map(without_nul),
+        value: entry.value.as_ref().map(|value| value.text().to_owned()),
+        assignee: entry.assignee,
+    });
+    super::devices::written(&entries.collect::<Vec<_>>())
+}
+
+const COLUMNS: [Column; 21] = [
+    Column::Text("id"),
+    Column::Number("device_key"),
+    Column::Text("element"),
+    Column::Text("key"),
+    Column::Text("title"),
+    Column::Number("severity"),
+    Column::Number("state"),
+    Column::Number("acknowledged"),
+    Column::Number("raised_at"),
+    Column::Number("cleared_at"),
+    Column::Number("acknowledged_at"),
+    Column::Text("acknowledged_by"),
+    Column::Text("assignee_id"),
+    Column::Number("count"),
+    Column::Text("value"),
+    Column::Text("history"),
+    Column::Number("episode"),
+    Column::Number("episode_count"),
+    Column::Number("ended_at"),
+    Column::Number("created_at"),
+    Column::Number("updated_at"),
+];
+
+/// Writes alarms of devices that are held, new ones and others.
+pub(crate) async fn write(tx: &impl Connection, alarms: &[StoredAlarm]) -> Result<()> {
+    let names: Vec<&str> = COLUMNS.iter().map(|(Column::Text(name) | Column::Number(name))| *name).collect();
+    let kept = ["id", "device_key", "element", "key", "created_at"];
+    let changed: Vec<_> = names.iter().filter(|name| !kept.contains(name)).collect();
+    let changed: Vec<_> = changed.iter().map(|name| format!("{name} = excluded.{name}")).collect();
+    let (names, changed) = (names.join(", "), changed.join(", "));
+    for alarms in alarms.chunks(ROWS_AT_ONCE) {
+        let rows = alarms.iter().map(row).collect::<Result<Vec<_>>>()?;
+        let upsert = Sql::new(format!("INSERT INTO alarms ({names}) SELECT {names} FROM "))
+            .relation(Dialect::of(tx), &COLUMNS, rows)
+            .text(&format!(" AS t WHERE 1 = 1 ON CONFLICT (id) DO UPDATE SET {changed}"));
+        run(tx, upsert).await?;
+    }
+    Ok(())
+}
+
+fn row(stored: &StoredAlarm) -> Result<serde_json::Value> {
+    let StoredAlarm { alarm, device, history, episode, ended_at } = stored;
+    let millis = |moment: Option<Timestamp>| moment.map(Timestamp::millis);
+    Ok(json!([
+        alarm.id,
+        device.0,
+        without_nul(alarm.element.clone()),
+        without_nul(alarm.key.clone()),
+        without_nul(alarm.title.clone()),
+        alarm.severity.number(),
+        alarm.state.number(),
+        i64::from(alarm.acknowledged),
+        alarm.raised_at.millis(),
+        millis(alarm.cleared_at),
+        millis(alarm.acknowledged_at),
+        alarm.acknowledged_by,
+        alarm.assignee,
+        alarm.count,
+        alarm.value.as_ref().map(RawJson::text),
+        written_history(history)?,
+        episode.0,
+        episode.1,
+        millis(*ended_at),
+        alarm.created_at.millis(),
+        alarm.updated_at.millis(),
+    ]))
+}
