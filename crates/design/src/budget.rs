@@ -102,6 +102,11 @@ impl Cost {
                 Self { settings: 1, ..told(RECORD_BYTES + element.len() + value) }
             }
             Effect::Notify { message, .. } => Self { sends: 1, ..told(RECORD_BYTES + message.len()) },
+            Effect::Alarm(finding) => {
+                let title = finding.begin.as_ref().map_or(0, |begin| begin.title.len());
+                let value = finding.value.as_ref().map_or(0, |value| value.bytes().len());
+                told(2 * RECORD_BYTES + finding.element.len() + finding.key.len() + title + value)
+            }
             Effect::Call { request, .. } => {
                 let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
                 let body = request.body.as_ref().map_or(0, String::len);

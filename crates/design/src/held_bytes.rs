@@ -136,6 +136,7 @@ impl HeldBytes for Element {
             Element::Function(function) => function.held_bytes(),
             Element::Window(window) => window.held_bytes(),
             Element::Notification(notification) => notification.held_bytes(),
+            Element::Alarm(alarm) => alarm.held_bytes(),
             Element::Http(http) => http.held_bytes(),
         }
     }

@@ -26,6 +26,7 @@ mod tests;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use isobar_model::alarm::AlarmFinding;
 use isobar_model::device::Location;
 use isobar_model::event::EventError;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
@@ -69,15 +70,29 @@ pub enum Trigger<'a> {
         /// Whether it got a response; else it failed.
         response: bool,
     },
+    /// Somebody clears an alarm by hand. The payload of the [`EventView`] is `{key, comment}`.
+    AlarmCleared {
+        /// The alarm element.
+        element: &'a str,
+        /// The alarm's key.
+        key: &'a str,
+    },
+    /// Somebody has acknowledged an alarm. The payload of the [`EventView`] is `{key, comment}`.
+    AlarmAcknowledged {
+        /// The alarm element.
+        element: &'a str,
+    },
 }
 
 impl<'a> Trigger<'a> {
     /// The element that the run begins at.
     pub fn element(&self) -> &'a str {
         match self {
-            Trigger::DeviceEvent { element } | Trigger::Elapsed { element } | Trigger::Answered { element, .. } => {
-                element
-            }
+            Trigger::DeviceEvent { element }
+            | Trigger::Elapsed { element }
+            | Trigger::Answered { element, .. }
+            | Trigger::AlarmCleared { element, .. }
+            | Trigger::AlarmAcknowledged { element } => element,
             Trigger::SettingChanged { name } => name,
         }
     }
@@ -221,7 +236,11 @@ pub enum Effect {
         message: String,
         /// The lowest role that is told.
         minimum_role: Role,
+        /// The key of the element's alarm that it tells of.
+        alarm: Option<Box<str>>,
     },
+    /// An alarm of the device is raised or cleared.
+    Alarm(Box<AlarmFinding>),
     /// A server outside is called; the answer comes back as [`Trigger::Answered`].
     Call {
         /// The http element.

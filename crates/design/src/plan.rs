@@ -119,6 +119,11 @@ impl Plan {
         })
     }
 
+    /// Whether it has an alarm element of that name.
+    pub fn raises(&self, element: &str) -> bool {
+        self.element(element).is_some_and(|it| matches!(it.element, Element::Alarm(_)))
+    }
+
     /// The names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
         &self.storages

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::budget::Budget;
 use crate::code::CodeThread;
 use crate::compile::ELEMENTS_MAX;
+use crate::elements::Element;
 use crate::expression::{
     Changes, Computed, Expression, LastTexts, Machine, Problem, SettingsSize, Value, World, to_raw,
 };
@@ -226,6 +227,14 @@ impl<'e> Run<'e> {
             self.changes.note_setting(setting, value.clone(), own_bytes);
         }
         let Some(at) = start.element.begins(&trigger) else { return };
+        if let (Trigger::AlarmCleared { key, .. }, Element::Alarm(alarm)) = (trigger, &start.element) {
+            let index = plan.by_name.get(&start.name).copied().unwrap_or_default();
+            match alarm.clear(key, index, self) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(problem) => return self.fail(&start.name, &problem),
+            }
+        }
         if let Some(trace) = self.trace {
             trace.begins(&start.name, start.shape.trigger_name(at), &value);
         }

@@ -153,8 +153,12 @@ fn written(outcome: &Outcome) -> Value {
     let effects = outcome.effects.iter().filter_map(|effect| match effect {
         Effect::Store { element, value } => Some(json!({"store": element.as_ref(), "value": parsed(value)})),
         Effect::Send { element, payload, .. } => Some(json!({"send": element.as_ref(), "payload": parsed(payload)})),
-        Effect::Notify { element, message, minimum_role } => {
+        Effect::Notify { element, message, minimum_role, .. } => {
             Some(json!({"notify": element.as_ref(), "message": message, "minimumRole": minimum_role.name()}))
+        }
+        Effect::Alarm(finding) => {
+            let begin = finding.begin.as_ref().map(|begin| json!({"title": begin.title, "severity": begin.severity.name()}));
+            Some(json!({"alarm": finding.element, "key": finding.key, "active": finding.cleared_at.is_none(), "raised": begin, "count": finding.count}))
         }
         Effect::Call { element, request } => {
             let headers: HashMap<_, _> = request.headers.iter().cloned().collect();

@@ -221,6 +221,59 @@ pub fn remember(history: &mut Vec<AlarmEntry>, entry: AlarmEntry) {
     }
 }
 
+/// How one alarm of a device stands, by its design.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmFinding {
+    /// The element.
+    pub element: String,
+    /// The key.
+    pub key: String,
+    /// Which time it is that it is active: larger than those before.
+    pub episode: i64,
+    /// How it became active; none: the registry was told.
+    pub begin: Option<AlarmBegin>,
+    /// How often it was raised in this episode.
+    pub count: u64,
+    /// The newest value that it was raised with; none: the registry was told.
+    pub value: Option<RawJson>,
+    /// When it was cleared; none: it is active.
+    pub cleared_at: Option<Timestamp>,
+    /// When the newest of this was found out.
+    pub at: Timestamp,
+}
+
+/// How an alarm became active.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlarmBegin {
+    /// What it tells.
+    pub title: String,
+    /// How bad it is.
+    pub severity: AlarmSeverity,
+    /// When.
+    pub at: Timestamp,
+}
+
+impl AlarmFinding {
+    /// Takes over what a newer finding says of the same episode.
+    pub fn then(&mut self, newer: Self) {
+        self.begin = newer.begin.or(self.begin.take());
+        self.count = self.count.max(newer.count);
+        self.value = newer.value.or(self.value.take());
+        self.cleared_at = newer.cleared_at.or(self.cleared_at);
+        self.at = self.at.max(newer.at);
+    }
+
+    /// Returns true if both tell of the same episode.
+    pub fn is_of(&self, other: &Self) -> bool {
+        (self.episode, &self.element, &self.key) == (other.episode, &other.element, &other.key)
+    }
+
+    /// Returns true if it tells all of an episode that is over.
+    pub fn is_whole(&self) -> bool {
+        self.begin.is_some() && self.cleared_at.is_some()
+    }
+}
+
 /// What a person changes of an alarm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlarmChange {

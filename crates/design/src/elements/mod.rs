@@ -1,5 +1,6 @@
 //! The element types of a cloud plane: a file each. A type has a shape, a reader of its properties, and its abilities.
 
+pub(crate) mod alarm;
 pub(crate) mod changed;
 pub(crate) mod cloud_event;
 pub(crate) mod condition;
@@ -14,6 +15,7 @@ pub(crate) mod notification;
 mod payload_bytes;
 pub(crate) mod properties;
 pub(crate) mod storage;
+pub(crate) mod template;
 pub(crate) mod throttle;
 pub(crate) mod transform;
 pub(crate) mod window;
@@ -44,7 +46,7 @@ pub(crate) struct Ability {
 }
 
 /// The element types that can be used.
-pub(crate) const SHAPES: [&Shape; 14] = [
+pub(crate) const SHAPES: [&Shape; 15] = [
     &device_event::SHAPE,
     &storage::SHAPE,
     &cloud_event::SHAPE,
@@ -57,6 +59,7 @@ pub(crate) const SHAPES: [&Shape; 14] = [
     &window::SHAPE,
     &throttle::SHAPE,
     &notification::SHAPE,
+    &alarm::SHAPE,
     &http::SHAPE,
     &interval::SHAPE,
 ];
@@ -89,6 +92,7 @@ pub(crate) enum Element {
     Window(window::Window),
     Throttle(throttle::Throttle),
     Notification(notification::Notification),
+    Alarm(alarm::Alarm),
     Http(http::Http),
     Interval(interval::Interval),
 }
@@ -109,6 +113,7 @@ impl Element {
             Element::Window(window) => window.push(link, incoming, run),
             Element::Throttle(throttle) => throttle.pass(link, incoming, run),
             Element::Notification(notification) => notification.notify(incoming, run),
+            Element::Alarm(alarm) => alarm.act(link, incoming, run),
             Element::Http(http) => http.request(incoming, run),
             Element::Interval(_) => Err(Problem::new("an interval has no abilities")),
         }
@@ -116,7 +121,7 @@ impl Element {
 
     /// Whether it leaves a state for later runs.
     pub(crate) fn remembers(&self) -> bool {
-        matches!(self, Element::Changed(_) | Element::Window(_) | Element::Throttle(_))
+        matches!(self, Element::Changed(_) | Element::Window(_) | Element::Throttle(_) | Element::Alarm(_))
     }
 
     /// Which of its triggers a run begins at, if it may begin here.
@@ -125,6 +130,8 @@ impl Element {
             (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
             | (Element::DeviceSetting(_), Trigger::SettingChanged { .. })
             | (Element::Interval(_), Trigger::Elapsed { .. }) => Some(0),
+            (Element::Alarm(_), Trigger::AlarmCleared { .. }) => Some(alarm::CLEARED),
+            (Element::Alarm(_), Trigger::AlarmAcknowledged { .. }) => Some(alarm::ACKNOWLEDGED),
             (Element::Http(_), Trigger::Answered { response, .. }) => Some(usize::from(!response)),
             _ => None,
         }

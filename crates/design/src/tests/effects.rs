@@ -42,6 +42,10 @@ fn bytes_of(effect: &Effect) -> (usize, usize) {
         Effect::SetMeta { tag, value } => told(tag.len() + value.bytes().len()),
         Effect::SetSetting { value, .. } => told(value.as_ref().map_or(0, |value| value.bytes().len())),
         Effect::Notify { message, .. } => told(message.len()),
+        Effect::Alarm(finding) => {
+            let title = finding.begin.as_ref().map_or(0, |begin| begin.title.len());
+            told(title + finding.key.len() + finding.value.as_ref().map_or(0, |value| value.bytes().len()))
+        }
         Effect::Call { request, .. } => {
             let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
             told(request.url.len() + headers + request.body.as_ref().map_or(0, String::len))
@@ -87,6 +91,7 @@ fn properties(kind: &str) -> Value {
         "window" => json!({"size": 4096, "aggregate": "last"}),
         "throttle" => json!({"minutes": 0.001}),
         "notification" => json!({"message": "{{ payload }} {{ payload }}"}),
+        "alarm" => json!({"title": "{{ payload }} {{ payload }}"}),
         "http" => json!({"url": "http://example.com/", "body": "payload"}),
         "interval" => json!({"minutes": 1}),
         _ => json!({}),

@@ -196,6 +196,9 @@ fn properties_of_what_keeps_and_decides_are_checked() {
 #[test]
 fn properties_of_what_goes_out_are_checked() {
     each_is_at_fault([
+        ("alarm", json!({}), ".title: is required"),
+        ("alarm", json!({"title": "{{ x }}"}), ".title: unknown variable 'x'"),
+        ("alarm", json!({"title": "t", "severity": "bad"}), ".severity: must be one of info, warning, critical"),
         ("notification", json!({}), ".message: is required"),
         ("notification", json!({"message": " "}), ".message: must be a text that is not empty"),
         ("notification", json!({"message": 5}), ".message: must be a text that is not empty"),

@@ -180,6 +180,12 @@ impl Scene {
     /// Posts an event and keeps the states that it leaves.
     pub(crate) fn post_and_keep(&mut self, payload: &str) -> Outcome {
         let outcome = self.post(payload);
+        self.keep(&outcome);
+        outcome
+    }
+
+    /// Keeps the states that a run leaves.
+    pub(crate) fn keep(&mut self, outcome: &Outcome) {
         for effect in &outcome.effects {
             match effect {
                 Effect::Remember { element, state } => {
@@ -189,7 +195,11 @@ impl Scene {
                 _ => {}
             }
         }
-        outcome
+    }
+
+    /// A run that no event has caused.
+    pub(crate) fn begins(&self, trigger: Trigger<'_>, payload: &RawJson) -> Outcome {
+        self.run(trigger, trigger.element(), payload)
     }
 }
 
@@ -235,8 +245,19 @@ pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
         Effect::SetSetting { element, value: None } => format!("reset {element}"),
         Effect::Remember { element, state } => format!("remember {element} {}", String::from_utf8_lossy(state)),
         Effect::Forget { element } => format!("forget {element}"),
-        Effect::Notify { element, message, minimum_role } => {
+        Effect::Notify { element, message, minimum_role, .. } => {
             format!("notify {element} {} {message}", minimum_role.name())
+        }
+        Effect::Alarm(finding) => {
+            let (element, key, count) = (&finding.element, &finding.key, finding.count);
+            let value = finding.value.as_ref().map_or("-", |value| value.text());
+            match (&finding.begin, finding.cleared_at) {
+                (Some(begin), _) => {
+                    format!("alarm {element} '{key}' {} {} {count} {value}", begin.severity.name(), begin.title)
+                }
+                (None, None) => format!("alarm {element} '{key}' again {count} {value}"),
+                (None, Some(_)) => format!("alarm {element} '{key}' cleared {count}"),
+            }
         }
         Effect::Call { element, request } => {
             let headers: Vec<String> = request.headers.iter().map(|(name, value)| format!("{name}={value}")).collect();

@@ -84,7 +84,7 @@ proptest! {
     #[test]
     fn any_specification_is_a_plan_or_has_faults(planes in any_json(), element in any_json(), triggers in any_json()) {
         let _ = Plan::compile(&raw(planes.to_string()).tree());
-        for kind in ["deviceEvent", "storage", "cloudEvent", "deviceSetting", "deviceMeta", "condition", "transform", "changed", "window", "throttle", "notification", "http", "interval", "function"] {
+        for kind in ["deviceEvent", "storage", "cloudEvent", "deviceSetting", "deviceMeta", "condition", "transform", "changed", "window", "throttle", "notification", "alarm", "http", "interval", "function"] {
             let _ = compile(json!({"a": {"type": kind, "properties": element, "triggers": triggers}}));
             let _ = compile(json!({"a": {"type": kind, "properties": element}, "b": {"type": "deviceEvent",
                 "triggers": {"eventReceived": [{"element": "a", "ability": element, "arguments": triggers}]}}}));

@@ -1,3 +1,4 @@
+mod alarms;
 mod bounds;
 mod code;
 mod code_forms;

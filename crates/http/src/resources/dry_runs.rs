@@ -2,6 +2,7 @@
 
 use isobar_hub::{DryRun, Effect, TraceStep};
 use isobar_model::access::Action;
+use isobar_model::alarm::{AlarmBegin, AlarmFinding};
 use isobar_model::dry_run::DryRunInput;
 use isobar_model::ids::ProjectId;
 use serde::Serialize;
@@ -105,6 +106,26 @@ enum EffectJson {
     /// People are told something.
     #[schema(rename_all = "camelCase")]
     Notify { element: String, message: String, minimum_role: &'static str },
+    /// An alarm becomes active.
+    Raise {
+        element: String,
+        key: String,
+        title: String,
+        severity: &'static str,
+        #[schema(value_type = Option<AnyJson>)]
+        value: Option<Raw>,
+    },
+    /// An alarm that is active is raised again.
+    RaiseAgain {
+        element: String,
+        key: String,
+        /// How often it was raised since it became active.
+        count: u64,
+        #[schema(value_type = Option<AnyJson>)]
+        value: Option<Raw>,
+    },
+    /// An alarm is cleared.
+    Clear { element: String, key: String },
     /// A server outside is called.
     Call {
         element: String,
@@ -154,7 +175,8 @@ fn effect(effect: Effect) -> Option<EffectJson> {
         Effect::SetSetting { element, value } => {
             EffectJson::SetSetting { element: element.to_string(), value: value.map(Raw) }
         }
-        Effect::Notify { element, message, minimum_role } => {
+        Effect::Alarm(finding) => alarm(*finding),
+        Effect::Notify { element, message, minimum_role, .. } => {
             EffectJson::Notify { element: element.to_string(), message, minimum_role: minimum_role.name() }
         }
         Effect::Call { element, request } => EffectJson::Call {
@@ -165,4 +187,17 @@ fn effect(effect: Effect) -> Option<EffectJson> {
             body: request.body,
         },
     })
+}
+
+/// How an alarm would stand.
+fn alarm(finding: AlarmFinding) -> EffectJson {
+    let AlarmFinding { element, key, begin, count, value, cleared_at, .. } = finding;
+    let value = value.map(Raw);
+    match (begin, cleared_at) {
+        (Some(AlarmBegin { title, severity, .. }), _) => {
+            EffectJson::Raise { element, key, title, severity: severity.name(), value }
+        }
+        (None, None) => EffectJson::RaiseAgain { element, key, count, value },
+        (None, Some(_)) => EffectJson::Clear { element, key },
+    }
 }

@@ -135,8 +135,12 @@ impl Delivery {
         };
         let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
         let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
-        match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), alarm: None, at }).await
-        {
+        let alarm = match &notice.alarm {
+            // What raised it is written before what tells of it, or with it.
+            Some(key) => registry.alarm_of_notice(device, (&notice.element, key)).await?,
+            None => None,
+        };
+        match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), alarm, at }).await {
             // An organization that is gone has nobody who could be told.
             Ok(()) | Err(isobar_model::error::Error::Missing(_)) => Ok(registry.delivery_done(&delivery.id).await?),
             Err(error) => {

@@ -8,7 +8,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{Findings, SettingWrite};
+use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
 use isobar_store::telemetry::{Commit, Memory, OutboxEntry};
 use tokio::runtime::Handle;
 
@@ -294,7 +294,10 @@ impl Delivery {
                 SharedPiece::Report(found) => {
                     self.env.reaches("outbox_report");
                     let permit = access::system(device, "the device's design reports to the registry");
-                    findings.reports.push((permit, &found.report, found.at));
+                    findings.alarms.extend(found.alarms.iter().map(|alarm| (permit.clone(), alarm)));
+                    if found.report != DeviceReport::default() {
+                        findings.reports.push((permit, &found.report, found.at));
+                    }
                 }
                 SharedPiece::Settings(settings) => {
                     self.env.reaches("outbox_settings");

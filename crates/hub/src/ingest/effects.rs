@@ -19,7 +19,7 @@ use super::run_commit::RunCommit;
 use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
 use crate::outbox::RegistryWork;
-use crate::outbox::work::{CallWork, NoticeWork, SettingWork};
+use crate::outbox::work::{AlarmWork, CallWork, NoticeWork, SettingWork};
 
 /// What is kept beside the merged payloads, at most, in bytes.
 const BESIDE_BYTES: usize = 8;
@@ -44,12 +44,14 @@ impl Ingest {
                     work.meta.push((tag.clone(), value.text().to_owned()));
                     changes.labels.push((tag, value));
                 }
-                Effect::Notify { element, message, minimum_role } => work.notices.push(NoticeWork {
+                Effect::Alarm(finding) => work.alarms.push(AlarmWork::from(&*finding)),
+                Effect::Notify { element, message, minimum_role, alarm } => work.notices.push(NoticeWork {
                     event: id,
                     element: element.to_string(),
                     message,
                     minimum_role,
                     organization: entry.lineage.own(),
+                    alarm: alarm.map(Into::into),
                 }),
                 Effect::Call { element, request } => work.calls.push(CallWork {
                     event: id,

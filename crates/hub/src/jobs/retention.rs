@@ -1,4 +1,4 @@
-//! The end of what is old: history, notifications and what settings were after six months, sessions after their end
+//! The end of what is old: history, notifications, alarms that are over and what settings were after six months, sessions after their end
 //! (specification: Limits).
 
 use std::sync::Arc;
@@ -16,8 +16,9 @@ const RETENTION_LOOK_EVERY: Duration = Duration::from_secs(3600);
 const HISTORY_SECONDS: i64 = 15_778_476;
 /// Shortest time between two looks at what values are no longer kept.
 const VALUES_REST: Duration = Duration::from_secs(5);
-/// Old records of settings that are removed in one transaction: others write in between.
+/// Old records of settings, and alarms, that are removed in one transaction: others write in between.
 const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
+const ALARMS_SWEPT_AT_ONCE: u32 = 500;
 
 impl Jobs {
     /// History before this moment is gone.
@@ -73,7 +74,14 @@ impl Jobs {
         removed("sessions", self.sweep_sessions(now)).await;
         removed("notifications", self.delivery.sweep_notices(begins)).await;
         removed("settings", self.sweep_settings(begins)).await;
+        removed("alarms", self.sweep_alarms(begins)).await;
         removed("values", self.drop_values(now)).await;
+    }
+
+    async fn sweep_alarms(&self, begins: Timestamp) -> Result<(), StoreError> {
+        let (registry, most) = (self.env.registry(), ALARMS_SWEPT_AT_ONCE);
+        while registry.alarms_sweep(begins, most).await? >= u64::from(most) {}
+        Ok(())
     }
 
     async fn sweep_settings(&self, begins: Timestamp) -> Result<(), StoreError> {

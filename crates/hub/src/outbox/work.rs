@@ -1,13 +1,14 @@
 //! What one run leaves for afterwards, and how it is written down: an entry of the outbox.
 
 use bytes::Bytes;
+use isobar_model::alarm::{AlarmBegin, AlarmFinding, AlarmSeverity};
 use isobar_model::device::Location;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::registry::DeviceReport;
+use isobar_store::registry::{AlarmFindings, DeviceReport};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,8 @@ pub(crate) struct RegistryWork {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarms: Vec<AlarmWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingWork>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<NoticeWork>,
@@ -47,6 +50,23 @@ pub(crate) struct SettingWork {
     pub by: Option<UserId>,
 }
 
+/// How an alarm stands. JSON values are kept as text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AlarmWork {
+    element: String,
+    key: String,
+    episode: i64,
+    /// Title, severity and moment, where it became active.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    begin: Option<(String, u8, i64)>,
+    count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cleared: Option<i64>,
+    at: i64,
+}
+
 /// A notice that a run asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NoticeWork {
@@ -55,6 +75,9 @@ pub(crate) struct NoticeWork {
     pub message: String,
     pub minimum_role: Role,
     pub organization: OrganizationId,
+    /// The key of the element's alarm that it tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
 }
 
 /// An HTTP call that a run asked for.
@@ -72,6 +95,7 @@ pub(crate) struct CallWork {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceFindings {
     pub report: DeviceReport,
+    pub alarms: AlarmFindings,
     pub at: Timestamp,
 }
 
@@ -94,7 +118,7 @@ impl RegistryWork {
 
     fn reports(&self) -> bool {
         let is_quiet = self.status.is_none() && self.status_before.is_none() && self.location.is_none();
-        !(is_quiet && self.meta.is_empty())
+        !(is_quiet && self.meta.is_empty() && self.alarms.is_empty())
     }
 
     /// Takes out what was found out about the device itself.
@@ -112,7 +136,8 @@ impl RegistryWork {
             meta: labels.map(|(tag, value)| (tag, RawJson::trusted(value.into()))).collect(),
             location: location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         });
-        Some(DeviceFindings { report, at: self.at.map_or(now, Timestamp::from_millis) })
+        let alarms = std::mem::take(&mut self.alarms).into_iter().map(AlarmFinding::from).collect();
+        Some(DeviceFindings { report, alarms, at: self.at.map_or(now, Timestamp::from_millis) })
     }
 
     /// Takes out what is to be delivered.
@@ -137,10 +162,47 @@ impl SettingWork {
     }
 }
 
+impl From<&AlarmFinding> for AlarmWork {
+    fn from(finding: &AlarmFinding) -> Self {
+        let begin = finding.begin.as_ref();
+        Self {
+            element: finding.element.clone(),
+            key: finding.key.clone(),
+            episode: finding.episode,
+            begin: begin.map(|begin| (begin.title.clone(), begin.severity.number(), begin.at.millis())),
+            count: finding.count,
+            value: finding.value.as_ref().map(|value| value.text().to_owned()),
+            cleared: finding.cleared_at.map(Timestamp::millis),
+            at: finding.at.millis(),
+        }
+    }
+}
+
+impl From<AlarmWork> for AlarmFinding {
+    fn from(work: AlarmWork) -> Self {
+        let begin = work.begin.map(|(title, severity, at)| AlarmBegin {
+            title,
+            severity: AlarmSeverity::numbered(severity.into()).unwrap_or(AlarmSeverity::Warning),
+            at: Timestamp::from_millis(at),
+        });
+        Self {
+            element: work.element,
+            key: work.key,
+            episode: work.episode,
+            begin,
+            count: work.count,
+            value: work.value.map(|text| RawJson::trusted(text.into())),
+            cleared_at: work.cleared.map(Timestamp::from_millis),
+            at: Timestamp::from_millis(work.at),
+        }
+    }
+}
+
 impl DeviceFindings {
     /// This, and what was found out after it.
     pub(crate) fn then(&self, newer: Self) -> Self {
-        Self { report: self.report.clone().then(newer.report), at: newer.at.max(self.at) }
+        let alarms = self.alarms.clone().then(newer.alarms);
+        Self { report: self.report.clone().then(newer.report), alarms, at: newer.at.max(self.at) }
     }
 
     /// Its bytes in the store: those of a [`RegistryWork`] that says nothing else.
@@ -153,6 +215,7 @@ impl DeviceFindings {
             status_before: status_before.map(|status| status.number()),
             meta,
             location: location.map(|place| (place.latitude, place.longitude)),
+            alarms: self.alarms.iter().map(AlarmWork::from).collect(),
         };
         serde_json::to_vec(&row).unwrap_or_default().into()
     }
@@ -171,6 +234,8 @@ struct FindingsRow<'a> {
     meta: &'a [(String, RawJson)],
     #[serde(skip_serializing_if = "Option::is_none")]
     location: Option<(f64, f64)>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<AlarmWork>,
 }
 
 fn labels<S: Serializer>(labels: &[(String, RawJson)], to: S) -> Result<S::Ok, S::Error> {

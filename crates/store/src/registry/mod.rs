@@ -18,7 +18,7 @@ pub use lists::{
     UnwrittenDevices, sortable,
 };
 pub use maintenance::DeviceNumbers;
-pub use nouns::alarm_findings::{AlarmBegin, AlarmFinding, AlarmFindings};
+pub use nouns::alarm_findings::AlarmFindings;
 pub use nouns::alarms::AlarmChanged;
 pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
 pub use nouns::deliveries::{DeliveryKind, Destination, NewDelivery, QueuedDelivery};

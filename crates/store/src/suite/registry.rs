@@ -8,6 +8,7 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod alarms;
 mod appearance;
 mod clock;
 mod credentials;
@@ -34,6 +35,7 @@ mod upkeep;
 mod usage;
 mod versions;
 
+pub use alarms::*;
 pub use appearance::*;
 pub use clock::*;
 pub use credentials::*;
@@ -189,6 +191,16 @@ macro_rules! registry_scenes {
             a_summary_tells_of_the_commonest_age_what_the_others_leave
             each_of_many_devices_is_made_by_itself
             a_limit_holds_among_many_that_make_many
+            an_alarm_raised_again_is_one_and_counted_once
+            an_alarm_lives_until_it_is_cleared_and_acknowledged
+            an_alarm_that_ends_and_begins_in_one_batch_is_two
+            an_alarm_is_changed_by_people
+            alarms_are_listed_filtered_and_counted
+            alarms_go_where_their_device_goes
+            alarms_that_are_over_are_removed_in_the_end
+            living_alarms_of_a_device_are_bounded
+            past_alarms_of_a_device_are_bounded
+            a_notification_names_its_alarm
             a_setting_keeps_its_past
             a_setting_written_twice_is_written_once
             settings_are_written_in_bulk

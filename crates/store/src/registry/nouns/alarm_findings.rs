@@ -8,12 +8,10 @@ use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::CanWrite;
 use isobar_model::alarm::{
-    Alarm, AlarmAct, AlarmEntry, AlarmSeverity, AlarmState, ENTRY_VALUE_BYTES_MAX, LIVING_ALARMS_MAX, PAST_ALARMS_MAX,
-    remember,
+    Alarm, AlarmAct, AlarmBegin, AlarmEntry, AlarmFinding, AlarmState, ENTRY_VALUE_BYTES_MAX, LIVING_ALARMS_MAX,
+    PAST_ALARMS_MAX, remember,
 };
 use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, OrganizationId, ProjectId};
-use isobar_model::json::RawJson;
-use isobar_model::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -24,58 +22,6 @@ use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, with
 /// Most findings about one device's alarms that wait together. Where there are more, those go that tell of what was both
 /// raised and cleared, the oldest first.
 const FINDINGS_MAX: usize = 1_024;
-
-/// How one alarm of a device stands, by its design.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmFinding {
-    /// The element.
-    pub element: String,
-    /// The key.
-    pub key: String,
-    /// Which time it is that it is active: larger than those before.
-    pub episode: i64,
-    /// How it became active; none: the registry was told.
-    pub begin: Option<AlarmBegin>,
-    /// How often it was raised in this episode.
-    pub count: u64,
-    /// The newest value that it was raised with; none: the registry was told.
-    pub value: Option<RawJson>,
-    /// When it was cleared; none: it is active.
-    pub cleared_at: Option<Timestamp>,
-    /// When the newest of this was found out.
-    pub at: Timestamp,
-}
-
-/// How an alarm became active.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmBegin {
-    /// What it tells.
-    pub title: String,
-    /// How bad it is.
-    pub severity: AlarmSeverity,
-    /// When.
-    pub at: Timestamp,
-}
-
-impl AlarmFinding {
-    /// What both say of the same episode, one after the other.
-    fn then(&mut self, newer: Self) {
-        self.begin = newer.begin.or(self.begin.take());
-        self.count = self.count.max(newer.count);
-        self.value = newer.value.or(self.value.take());
-        self.cleared_at = newer.cleared_at.or(self.cleared_at);
-        self.at = self.at.max(newer.at);
-    }
-
-    fn is_of(&self, other: &Self) -> bool {
-        (self.episode, &self.element, &self.key) == (other.episode, &other.element, &other.key)
-    }
-
-    /// Whether it tells all of an episode that is over.
-    fn is_whole(&self) -> bool {
-        self.begin.is_some() && self.cleared_at.is_some()
-    }
-}
 
 /// How alarms of a device stand, of each episode one finding, in the order in which they began.
 #[derive(Clone, Debug, Default, PartialEq)]

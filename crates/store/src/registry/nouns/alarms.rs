@@ -82,16 +82,13 @@ impl Registry {
         row.map(|row| stored(&row)).transpose().map(|found| found.map(|stored| (stored.alarm, stored.history)))
     }
 
-    /// The newest alarm of a device, an element and a key.
-    pub async fn alarm_newest(
-        &self,
-        permit: &CanRead<DeviceRef>,
-        (element, key): (&str, &str),
-    ) -> Result<Option<AlarmId>> {
+    /// The newest alarm of a device, an element and a key: what a notice tells of. It serves the system.
+    pub async fn alarm_of_notice(&self, device: DeviceId, (element, key): (&str, &str)) -> Result<Option<AlarmId>> {
         let query = Sql::new(
-            "SELECT id FROM alarms WHERE device_key = ? AND element = ? AND key = ? ORDER BY episode DESC LIMIT 1",
+            "SELECT a.id FROM alarms a JOIN devices d ON d.key = a.device_key \
+             WHERE d.id = ? AND a.element = ? AND a.key = ? ORDER BY a.episode DESC LIMIT 1",
         );
-        let query = query.bind(permit.target().key).bind(element).bind(key);
+        let query = query.bind(device).bind(element).bind(key);
         one(&self.db.read, query).await?.map(|row| row.id("id")).transpose()
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::CanWrite;
+use isobar_model::alarm::AlarmFinding;
 use isobar_model::device::{Device, Location};
 use isobar_model::ids::{DeviceId, DeviceRef};
 use isobar_model::json::RawJson;
@@ -10,7 +11,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::json;
 
-use super::alarm_findings::{self, AlarmFinding};
+use super::alarm_findings;
 use super::delivery_quota::{self, LimitedDelivery};
 use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};

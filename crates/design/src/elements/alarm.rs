@@ -1,0 +1,203 @@
+//! `alarm`: something that somebody has to look at, until it is cleared and acknowledged (contract: Alarms).
+
+use std::sync::Arc;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use isobar_model::alarm::{ALARM_KEY_BYTES_MAX, ALARM_VALUE_BYTES_MAX, AlarmBegin, AlarmFinding, AlarmSeverity};
+use isobar_model::json::RawJson;
+use isobar_model::role::Role;
+
+use super::notification::minimum_role;
+use super::template::Template;
+use super::{Ability, Element, Shape, properties::Properties};
+use crate::Effect;
+use crate::expression::{Computed, Problem, Value};
+use crate::held_bytes::HeldBytes;
+use crate::plan::{Argument, Link};
+use crate::run::{Passed, Run};
+
+const RAISE: usize = 0;
+
+pub(crate) const SHAPE: Shape = Shape {
+    name: "alarm",
+    abilities: &[
+        Ability { name: "raise", arguments: &["key", "value"] },
+        Ability { name: "clear", arguments: &["key"] },
+    ],
+    triggers: &["raised", "cleared", "acknowledged"],
+    read: Alarm::read,
+};
+
+/// Most alarms of one element and device that are active.
+const ACTIVE_MAX: usize = 64;
+/// Longest title, in characters; what is longer is cut.
+const TITLE_CHARS_MAX: usize = 500;
+/// Numbers of episodes that there are for one millisecond: where a state was lost, the next is larger all the same.
+const EPISODES_A_MILLI: i64 = 4_096;
+
+/// Along which trigger it goes on.
+pub(crate) const RAISED: usize = 0;
+pub(crate) const CLEARED: usize = 1;
+pub(crate) const ACKNOWLEDGED: usize = 2;
+
+/// An alarm element. Its state is the number of the newest episode, and its active alarms.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    name: Arc<str>,
+    title: Template,
+    severity: AlarmSeverity,
+    minimum_role: Role,
+}
+
+/// An alarm that is active. In the state: the length of its key (a byte), its key, its episode, and how often it was raised in
+/// that (8 bytes each, little endian).
+#[derive(Clone, Debug)]
+struct ActiveAlarm {
+    key: Bytes,
+    episode: i64,
+    count: u64,
+}
+
+impl HeldBytes for Alarm {
+    fn held_bytes(&self) -> usize {
+        self.title.held_bytes()
+    }
+}
+
+impl Alarm {
+    fn read(properties: &mut Properties<'_>) -> Element {
+        let title = Template::required(properties, "title");
+        let severities = AlarmSeverity::ALL.map(|severity| (severity.name(), severity));
+        let severity = properties.word("severity", &severities, AlarmSeverity::Warning);
+        let minimum_role = minimum_role(properties);
+        Element::Alarm(Self { name: properties.name.clone(), title, severity, minimum_role })
+    }
+
+    pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
+        let key = key(link, incoming, run)?;
+        let trigger = match link.ability {
+            RAISE => self.raise(&key, link, incoming, run)?.then_some(RAISED),
+            _ => self.clear(&key, link.target, run)?.then_some(CLEARED),
+        };
+        Ok(trigger.map_or_else(Passed::nothing, |trigger| Passed { trigger, value: incoming.clone() }))
+    }
+
+    /// True if the alarm was not active.
+    fn raise<'e>(&'e self, key: &str, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<bool> {
+        let (_, value) = run.json_argument(link, 1, incoming)?;
+        let value = self.kept(value, run);
+        let (last, mut active) = self.state(link.target, run)?;
+        let mut finding = self.finding(key, value, run);
+        if let Some(present) = active.iter_mut().find(|present| present.key == key.as_bytes()) {
+            present.count += 1;
+            (finding.episode, finding.count) = (present.episode, present.count);
+            run.remember(link.target, write_state(last, &active))?;
+            run.budget.emit(Effect::Alarm(Box::new(finding)))?;
+            return Ok(false);
+        }
+        if active.len() >= ACTIVE_MAX {
+            return Err(Problem::new(format!("at most {ACTIVE_MAX} alarms of an element are active")));
+        }
+        let title = self.title.fill(incoming, run, TITLE_CHARS_MAX)?;
+        let episode = run.received_at().millis().saturating_mul(EPISODES_A_MILLI).max(last.saturating_add(1));
+        active.push(ActiveAlarm { key: Bytes::copy_from_slice(key.as_bytes()), episode, count: 1 });
+        run.remember(link.target, write_state(episode, &active))?;
+        (finding.episode, finding.count) = (episode, 1);
+        finding.begin = Some(AlarmBegin { title: title.clone(), severity: self.severity, at: finding.at });
+        run.budget.emit(Effect::Alarm(Box::new(finding)))?;
+        let (element, minimum_role) = (self.name.clone(), self.minimum_role);
+        let notice = Effect::Notify { element, message: title, minimum_role, alarm: Some(key.into()) };
+        // It is raised, whoever hears of it.
+        if let Err(problem) = run.budget.emit(notice) {
+            run.fail(&self.name, &problem);
+        }
+        Ok(true)
+    }
+
+    /// Clears an alarm of the element, the one of that index in the plan. True if it was active.
+    pub(crate) fn clear(&self, key: &str, index: u32, run: &mut Run<'_>) -> Computed<bool> {
+        let (last, mut active) = self.state(index, run)?;
+        let Some(at) = active.iter().position(|present| present.key == key.as_bytes()) else { return Ok(false) };
+        let cleared = active.swap_remove(at);
+        run.remember(index, write_state(last, &active))?;
+        let mut finding = self.finding(key, None, run);
+        (finding.episode, finding.count, finding.cleared_at) = (cleared.episode, cleared.count, Some(finding.at));
+        run.budget.emit(Effect::Alarm(Box::new(finding)))?;
+        Ok(true)
+    }
+
+    fn finding(&self, key: &str, value: Option<RawJson>, run: &Run<'_>) -> AlarmFinding {
+        AlarmFinding {
+            element: self.name.to_string(),
+            key: key.to_owned(),
+            episode: 0,
+            begin: None,
+            count: 0,
+            value,
+            cleared_at: None,
+            at: run.received_at(),
+        }
+    }
+
+    /// The value as the alarm keeps it: one that is too large is left out, and an error of the run.
+    fn kept(&self, value: RawJson, run: &mut Run<'_>) -> Option<RawJson> {
+        if value.bytes().len() <= ALARM_VALUE_BYTES_MAX {
+            // The payload may be a piece of a larger buffer.
+            return Some(RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
+        }
+        let most = ALARM_VALUE_BYTES_MAX >> 10;
+        run.fail(&self.name, &Problem::new(format!("an alarm keeps no value larger than {most} KiB")));
+        Some(RawJson::trusted(Bytes::from_static(b"null")))
+    }
+
+    fn state(&self, index: u32, run: &Run<'_>) -> Computed<(i64, Vec<ActiveAlarm>)> {
+        let state = run.state(index).unwrap_or_default();
+        run.budget.spend_reading(state.len())?;
+        Ok(read_state(state))
+    }
+}
+
+/// The key; empty where the link names none.
+fn key<'e>(link: &'e Link, incoming: &Value<'e>, run: &Run<'e>) -> Computed<String> {
+    if matches!(link.arguments.first(), None | Some(Argument::Incoming)) {
+        return Ok(String::new());
+    }
+    let key = run.argument(link, 0, incoming)?;
+    let sound = |key: &&str| key.len() <= ALARM_KEY_BYTES_MAX && !key.contains('\0');
+    match key.as_text().filter(sound) {
+        Some(key) => Ok(key.to_owned()),
+        None => {
+            Err(Problem::new(format!("a key must be a text of at most {ALARM_KEY_BYTES_MAX} bytes, without U+0000")))
+        }
+    }
+}
+
+fn write_state(last: i64, active: &[ActiveAlarm]) -> Bytes {
+    let bytes: usize = active.iter().map(|alarm| 1 + alarm.key.len() + 16).sum();
+    let mut state = BytesMut::with_capacity(8 + bytes);
+    state.put_i64_le(last);
+    for alarm in active {
+        state.put_u8(alarm.key.len() as u8);
+        state.put_slice(&alarm.key);
+        state.put_i64_le(alarm.episode);
+        state.put_u64_le(alarm.count);
+    }
+    state.freeze()
+}
+
+/// The newest episode and the active alarms of a state. It may be that of another type of element with the same name, from
+/// before the design was changed: what cannot be read is as good as not there.
+fn read_state(mut state: Bytes) -> (i64, Vec<ActiveAlarm>) {
+    let Ok(last) = state.try_get_i64_le() else { return (0, Vec::new()) };
+    let active = std::iter::from_fn(|| (!state.is_empty()).then(|| read_active(&mut state)));
+    match active.collect::<Option<Vec<_>>>() {
+        Some(active) if active.len() <= ACTIVE_MAX => (last, active),
+        _ => (0, Vec::new()),
+    }
+}
+
+fn read_active(state: &mut Bytes) -> Option<ActiveAlarm> {
+    let length = usize::from(state.try_get_u8().ok()?);
+    let key = (length <= state.len()).then(|| state.split_to(length))?;
+    Some(ActiveAlarm { key, episode: state.try_get_i64_le().ok()?, count: state.try_get_u64_le().ok()? })
+}

@@ -1,0 +1,130 @@
+//! Texts with `{{ expression }}` in them.
+
+use super::properties::Properties;
+use crate::expression::{Computed, Expression, Names, Value, to_raw};
+use crate::held_bytes::HeldBytes;
+use crate::run::Run;
+
+/// Longest template, in characters.
+const TEMPLATE_CHARS_MAX: usize = 10_000;
+/// Most expressions in a template.
+const EXPRESSIONS_MAX: usize = 100;
+/// Ends that are tried for one expression: `}}` may also end two maps in it.
+const ENDS_MAX: usize = 16;
+
+/// A text with expressions in it.
+#[derive(Debug, Default)]
+pub(crate) struct Template(Vec<TemplatePart>);
+
+/// A piece of a template.
+#[derive(Debug)]
+enum TemplatePart {
+    Text(Box<str>),
+    Computed(Expression),
+}
+
+impl HeldBytes for TemplatePart {
+    fn held_bytes(&self) -> usize {
+        match self {
+            TemplatePart::Text(text) => text.held_bytes(),
+            TemplatePart::Computed(expression) => expression.held_bytes(),
+        }
+    }
+}
+
+impl HeldBytes for Template {
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
+}
+
+impl Template {
+    /// Reads a property that must be there; beside a fault, an empty template.
+    pub(crate) fn required(properties: &mut Properties<'_>, property: &str) -> Self {
+        let parts = match properties.get(property).map(|text| text.as_text()) {
+            Some(Some(text)) if !text.trim().is_empty() => read_parts(text, properties.names),
+            Some(_) => Err("must be a text that is not empty".to_owned()),
+            None => Err("is required".to_owned()),
+        };
+        Self(parts.unwrap_or_else(|fault| {
+            properties.fault(property, fault);
+            Vec::new()
+        }))
+    }
+
+    /// The text that the template becomes for an incoming value; what is longer than so many characters is cut.
+    pub(crate) fn fill<'e>(&'e self, incoming: &Value<'e>, run: &Run<'e>, chars_max: usize) -> Computed<String> {
+        let mut filled = String::new();
+        for part in &self.0 {
+            match part {
+                TemplatePart::Text(text) => add(text, &mut filled, run)?,
+                TemplatePart::Computed(expression) => {
+                    let value = run.compute(expression, incoming)?;
+                    match value.as_text() {
+                        Some(text) => add(shortened(text, chars_max), &mut filled, run)?,
+                        None => add(shortened(to_raw(&value, &run.budget)?.text(), chars_max), &mut filled, run)?,
+                    }
+                }
+            }
+        }
+        cut(&mut filled, chars_max);
+        Ok(filled)
+    }
+}
+
+fn add(text: &str, filled: &mut String, run: &Run<'_>) -> Computed<()> {
+    run.budget.spend_bytes(text.len())?;
+    filled.push_str(text);
+    Ok(())
+}
+
+/// As much of a text as may come to be read: one more character than is kept, so that it is seen that more is missing.
+fn shortened(text: &str, chars_max: usize) -> &str {
+    match text.char_indices().nth(chars_max + 1) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+/// What is too long is better cut than lost.
+fn cut(filled: &mut String, chars_max: usize) {
+    if let Some((at, _)) = filled.char_indices().nth(chars_max) {
+        let last = filled[..at].char_indices().next_back().map_or(0, |(at, _)| at);
+        filled.truncate(last);
+        filled.push('…');
+    }
+}
+
+/// Reads a text with `{{ expression }}` in it.
+fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String> {
+    if template.chars().count() > TEMPLATE_CHARS_MAX {
+        return Err(format!("has at most {TEMPLATE_CHARS_MAX} characters"));
+    }
+    let mut parts = Vec::new();
+    let mut rest = template;
+    while let Some((text, after)) = rest.split_once("{{") {
+        if parts.len() >= 2 * EXPRESSIONS_MAX {
+            return Err(format!("has at most {EXPRESSIONS_MAX} expressions"));
+        }
+        let (expression, next) = read_expression(after, names)?;
+        parts.push(TemplatePart::Text(text.into()));
+        parts.push(TemplatePart::Computed(expression));
+        rest = next;
+    }
+    parts.push(TemplatePart::Text(rest.into()));
+    Ok(parts)
+}
+
+/// The expression that a text begins with, and what comes after its `}}`.
+fn read_expression<'m>(text: &'m str, names: &Names) -> Result<(Expression, &'m str), String> {
+    let mut fault = None;
+    for (end, _) in text.match_indices("}}").take(ENDS_MAX) {
+        // In `{{ {'a': 1}}}` the first `}}` begins a brace too early.
+        let end = if text[end..].starts_with("}}}") { end + 1 } else { end };
+        match Expression::compile(text[..end].trim(), names) {
+            Ok(expression) => return Ok((expression, &text[end + 2..])),
+            Err(message) => fault = fault.or(Some(message)),
+        }
+    }
+    Err(fault.unwrap_or_else(|| "an expression is not closed by '}}'".to_owned()))
+}
