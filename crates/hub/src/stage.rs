@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isobar_model::access::{Caller, Lineage};
+use isobar_model::alarm::AlarmCounts;
 use isobar_model::chance::Chance;
 use isobar_model::check::Faults;
 use isobar_model::device::{Device, DeviceInput};
@@ -219,6 +220,7 @@ pub(crate) fn blank_device() -> Device {
         created_at: begun,
         updated_at: begun,
         last_active: None,
+        alarms: AlarmCounts::default(),
     }
 }
 

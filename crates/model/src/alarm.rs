@@ -368,6 +368,15 @@ pub struct AlarmCounts {
 }
 
 impl AlarmCounts {
+    /// Returns how many are of a severity.
+    pub const fn of(&self, severity: AlarmSeverity) -> u64 {
+        match severity {
+            AlarmSeverity::Critical => self.critical,
+            AlarmSeverity::Warning => self.warning,
+            AlarmSeverity::Info => self.info,
+        }
+    }
+
     /// Counts so many more of a severity.
     pub fn add(&mut self, severity: AlarmSeverity, more: u64) {
         match severity {

@@ -1,6 +1,7 @@
 //! Devices.
 
 use crate::access::Lineage;
+use crate::alarm::AlarmCounts;
 use crate::check::{Input, Patch, body_items, or_faults};
 use crate::error::{Fault, Result};
 use crate::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
@@ -62,6 +63,8 @@ pub struct Device {
     pub updated_at: Timestamp,
     /// When its last event came.
     pub last_active: Option<Timestamp>,
+    /// Its active alarms.
+    pub alarms: AlarmCounts,
 }
 
 impl Device {

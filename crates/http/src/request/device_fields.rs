@@ -1,6 +1,7 @@
 //! What devices can be filtered by, and the columns of their CSV.
 
 use isobar_hub::{DeviceField, Operand};
+use isobar_model::alarm::AlarmSeverity;
 use isobar_model::ids::ProjectId;
 use isobar_model::json::Step;
 use isobar_model::path::path_beneath;
@@ -26,6 +27,10 @@ fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
         DeviceField::Name => Ok(Operand::Text(text.to_owned())),
         DeviceField::Status => {
             let number = text.parse::<i64>().map_err(|_| "must be a whole number, as statusInt is")?;
+            Ok(Operand::Number(number.to_string()))
+        }
+        DeviceField::Alarms(_) => {
+            let number = text.parse::<i64>().map_err(|_| "must be a whole number: so many are active")?;
             Ok(Operand::Number(number.to_string()))
         }
         DeviceField::Project => {
@@ -66,6 +71,8 @@ pub(crate) enum DeviceSource {
     CreatedAt,
     UpdatedAt,
     CreatedBy,
+    /// How many alarms of a severity are active.
+    Alarms(AlarmSeverity),
     /// The path within the metadata; an empty one is all of it.
     Meta(Vec<Step>),
 }
@@ -89,6 +96,9 @@ const CSV_COLUMN_SOURCES: &[(&str, DeviceSource)] = &[
     ("createdAt", DeviceSource::CreatedAt),
     ("updatedAt", DeviceSource::UpdatedAt),
     ("createdBy", DeviceSource::CreatedBy),
+    ("alarms.critical", DeviceSource::Alarms(AlarmSeverity::Critical)),
+    ("alarms.warning", DeviceSource::Alarms(AlarmSeverity::Warning)),
+    ("alarms.info", DeviceSource::Alarms(AlarmSeverity::Info)),
     ("meta", DeviceSource::Meta(Vec::new())),
 ];
 
@@ -126,6 +136,7 @@ mod tests {
         for (name, good, bad) in [
             ("name", &["", "null", "1"][..], &["a\0b"][..]),
             ("statusInt", &["0", "-1", "9"], &["none", "1.0", "null", ""]),
+            ("alarms.critical", &["0", "-1", "9"], &["none", "1.0", "null", ""]),
             ("projectUuid", &["01890a5d-ac96-774b-bcce-b302099a8057"], &["p", "null", ""]),
             ("createdAt", &["2026-01-01", "2026-01-01T00:00:00 02:00"], &["soon", "null"]),
             ("updatedAt", &["2026-01-01T00:00:00Z"], &["1", "null"]),
@@ -140,7 +151,9 @@ mod tests {
                 assert!(operand(&field, text).is_err(), "{name} {text:?}");
             }
         }
-        for none in ["meta", "meta.", "meta.a..b", "metax.a", "id", "organizationId", "payload.a", ""] {
+        for none in
+            ["alarms", "alarms.none", "meta", "meta.", "meta.a..b", "metax.a", "id", "organizationId", "payload.a", ""]
+        {
             assert_eq!(field(none), None, "{none}");
         }
     }

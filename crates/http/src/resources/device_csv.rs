@@ -52,6 +52,7 @@ fn cell(source: &DeviceSource, device: &Device, out: &mut Vec<u8>) {
         DeviceSource::CreatedAt => time(device.created_at, out),
         DeviceSource::UpdatedAt => time(device.updated_at, out),
         DeviceSource::CreatedBy => device.created_by.into_iter().for_each(|user| id(user.0, out)),
+        DeviceSource::Alarms(severity) => out.extend_from_slice(device.alarms.of(*severity).to_string().as_bytes()),
         DeviceSource::Meta(path) => json_cell(device.meta.text(), path, out),
     }
 }

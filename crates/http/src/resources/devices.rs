@@ -185,7 +185,17 @@ pub(crate) struct DeviceJson {
     status_text: &'static str,
     #[schema(maximum = 5)]
     status_int: u8,
+    alarms: DeviceAlarmsJson,
     image_url: String,
+}
+
+/// How many alarms of a device are active, by severity.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeviceAlarms)]
+pub(crate) struct DeviceAlarmsJson {
+    critical: u64,
+    warning: u64,
+    info: u64,
 }
 
 impl From<Device> for DeviceJson {
@@ -210,6 +220,11 @@ impl From<Device> for DeviceJson {
             updated_at: Time(device.updated_at),
             status_text: device.status.name(),
             status_int: device.status.number(),
+            alarms: DeviceAlarmsJson {
+                critical: device.alarms.critical,
+                warning: device.alarms.warning,
+                info: device.alarms.info,
+            },
             image_url: format!("/v2/devices/{}/image.png", device.id),
         }
     }

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use isobar_model::access::Scope;
+use isobar_model::alarm::AlarmSeverity;
 use isobar_model::device::{Device, LABEL_CHARACTERS_MAX, LABEL_VALUE_CHARACTERS_MAX};
 use isobar_model::ids::{DeviceId, DeviceKey};
 use isobar_model::status::Status;
@@ -39,20 +40,33 @@ pub enum DeviceField {
     UpdatedAt,
     /// When its last event came: a time, or null of one that was never heard.
     LastActive,
+    /// How many alarms of a severity are active.
+    Alarms(AlarmSeverity),
     /// What lies at a path of keys within the metadata: any JSON.
     Meta(Vec<String>),
 }
+
+/// The fields that count active alarms, as the API calls them.
+const ALARM_COUNT_FIELDS: [(&str, AlarmSeverity); 3] = [
+    ("alarms.critical", AlarmSeverity::Critical),
+    ("alarms.warning", AlarmSeverity::Warning),
+    ("alarms.info", AlarmSeverity::Info),
+];
 
 impl DeviceField {
     /// The field of that name in the API, of those that are not paths.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        DEVICE_FIELDS.iter().find(|field| field.name == name)?.filter.clone()
+        match ALARM_COUNT_FIELDS.iter().find(|(field, _)| *field == name) {
+            Some((_, severity)) => Some(Self::Alarms(*severity)),
+            None => DEVICE_FIELDS.iter().find(|field| field.name == name)?.filter.clone(),
+        }
     }
 
     /// The names of the fields that are not paths.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        DEVICE_FIELDS.iter().filter(|field| field.filter.is_some()).map(|field| field.name)
+        let columns = DEVICE_FIELDS.iter().filter(|field| field.filter.is_some()).map(|field| field.name);
+        columns.chain(ALARM_COUNT_FIELDS.iter().map(|(name, _)| *name))
     }
 
     /// Whether a run of a design may change it.
@@ -229,6 +243,7 @@ impl<'s> ReadyFilters<'s> {
             let is_of_activity = column == DEVICE_LAST_ACTIVE;
             conditions.push(if is_of_activity { self.over_heard(written, &key) } else { written });
         }
+        conditions.extend(self.selection.filters.iter().filter_map(|filter| of_alarms(self.dialect, &key, filter)));
         conditions.extend(self.selection.filters.iter().filter_map(|filter| of_labels(self.dialect, &key, filter)));
         all_of(conditions)
     }
@@ -327,6 +342,7 @@ fn shown(field: &DeviceField, device: &Device) -> String {
         DeviceField::LastActive => {
             device.last_active.map_or_else(|| "null".to_owned(), |moment| moment.millis().to_string())
         }
+        DeviceField::Alarms(severity) => device.alarms.of(*severity).to_string(),
         DeviceField::Meta(_) => device.meta.text().to_owned(),
     }
 }
@@ -420,6 +436,21 @@ fn of_activity(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
         }
         (operator, _) => compared(dialect, column, operator, &operands),
     }
+}
+
+/// The condition on how many alarms are active. Devices that have none are in no index: where they pass, those are found that
+/// fail.
+fn of_alarms(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> {
+    let DeviceField::Alarms(severity) = filter.field else { return None };
+    let none_passes = test(filter).holds_for_json("0");
+    let operands: Vec<Bindable> = filter.operands.iter().filter_map(bindable).collect();
+    let counted = format!(
+        "{key} {} (SELECT l.device_key FROM alarms l WHERE l.state = 0 AND l.severity = ? GROUP BY l.device_key HAVING {} (",
+        if none_passes { "NOT IN" } else { "IN" },
+        if none_passes { "NOT" } else { "" },
+    );
+    let counted = Sql::new(counted).bind(i64::from(severity.number()));
+    Some(counted.then(compared(dialect, "count(*)", filter.operator, &operands)).text("))"))
 }
 
 /// What the index of labels knows of a filter on metadata: it finds the devices that have one of these texts or truths

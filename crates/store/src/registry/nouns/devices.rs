@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{CanRead, CanWrite, Lineage};
+use isobar_model::alarm::AlarmCounts;
 use isobar_model::device::{Device, Location, StreetAddress};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
 use isobar_model::json::{Json, RawJson, with_members};
@@ -23,7 +24,10 @@ use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run,
 
 const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \
     d.project_id, d.version, d.protocol, d.protocols, d.meta, d.description, d.street_address, d.latitude, \
-    d.longitude, d.status, d.status_before, d.created_by, d.created_at, d.updated_at, a.last_active \
+    d.longitude, d.status, d.status_before, d.created_by, d.created_at, d.updated_at, a.last_active, \
+    (SELECT count(*) FROM alarms l WHERE l.device_key = d.key AND l.state = 0 AND l.severity = 2) AS critical, \
+    (SELECT count(*) FROM alarms l WHERE l.device_key = d.key AND l.state = 0 AND l.severity = 1) AS warning, \
+    (SELECT count(*) FROM alarms l WHERE l.device_key = d.key AND l.state = 0 AND l.severity = 0) AS info \
     FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
     WHERE d.id";
 
@@ -349,6 +353,11 @@ fn device(row: &Row) -> Result<Device> {
         created_by: row.id_if("created_by")?,
         created_at: row.time("created_at")?,
         updated_at: row.time("updated_at")?,
+        alarms: AlarmCounts {
+            critical: row.count("critical")?,
+            warning: row.count("warning")?,
+            info: row.count("info")?,
+        },
         last_active: (heard > Timestamp::from_millis(0)).then_some(heard),
     })
 }
