@@ -10,8 +10,8 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    about, appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images, locations,
-    notifications, organizations, projects, settings, specifications, users, webhook,
+    about, alarms, appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images,
+    locations, notifications, organizations, projects, settings, specifications, users, webhook,
 };
 use crate::response::Reply;
 
@@ -309,6 +309,11 @@ const TABLE: &[RouteRow] = &[
     row(Delete, "/v2/devices/{id}/settings/{settingName}", User,       Some(Action::SettingUpdate),     by!(settings::setting_reset)),
     row(Post,   "/v2/devices/settings",                  User,         Some(Action::SettingUpdate),     by!(settings::settings_update)),
     row(Post,   "/v2/devices/settings/defaults",         User,         Some(Action::DeviceRead),        by!(settings::setting_defaults)),
+
+    row(Get,    "/v2/alarms",                            User,         Some(Action::AlarmRead),         by!(alarms::alarm_list)),
+    row(Get,    "/v2/alarms/summary",                    User,         Some(Action::AlarmRead),         by!(alarms::alarm_summary)),
+    row(Get,    "/v2/alarms/{id}",                       User,         Some(Action::AlarmRead),         by!(alarms::alarm_fetch)),
+    row(Put,    "/v2/alarms/{id}",                       User,         Some(Action::AlarmUpdate),       by!(alarms::alarm_update)),
 
     row(Get,    "/v2/devices/{deviceId}/events",         User,         Some(Action::DeviceRead),        by!(events::history)),
     row(Get,    "/v2/devices/{deviceId}/events/{id}",    User,         Some(Action::DeviceRead),        by!(events::history_event)),

@@ -63,10 +63,11 @@ pub use isobar_store::registry::LetterBounds;
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
 pub use isobar_store::registry::sortable;
-pub use isobar_store::registry::{ActiveDevices, DeviceField, DeviceFilter};
+pub use isobar_store::registry::{ActiveDevices, AlarmField, AlarmFilter, DeviceField, DeviceFilter};
 pub use isobar_store::telemetry::{
     Filter, FilterField, HistoryQuery, Operand, Operator, PayloadTime, ValueQuery, ValueSort,
 };
+pub use resources::alarms::AlarmView;
 pub use resources::bucket_rows::{BucketAnswer, BucketRow, BucketRows, FieldRow};
 pub use resources::buckets::{
     BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, DEVICES_APART_MAX,
@@ -77,7 +78,7 @@ pub use resources::device_labels::LabelsOutcome;
 pub use resources::device_selection::{DeviceExport, SummaryView};
 pub use resources::devices::{DeviceView, LastChoice, LastRead};
 pub use resources::dry_runs::DryRun;
-pub use resources::event_stream::StreamScope;
+pub use resources::event_stream::{StreamScope, StreamWriter};
 pub use resources::export::Export;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;

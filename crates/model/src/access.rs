@@ -190,6 +190,10 @@ actions! {
     StorageDelete = "storage delete", Manager;
     /// Change a setting.
     SettingUpdate = "setting update", Technician;
+    /// See an alarm of a device.
+    AlarmRead = "alarm read", BasicUser;
+    /// Acknowledge an alarm, or assign it.
+    AlarmUpdate = "alarm update", Technician;
     /// Post a device event in a device's name.
     DeviceEventCreate = "device event create", Technician;
     /// Read a device's cloud-event queue in its name.

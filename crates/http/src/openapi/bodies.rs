@@ -14,6 +14,7 @@ use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::resources::values::{AnyJson, Id, Raw, Time};
+use crate::resources::words::StateText;
 
 /// Any JSON but null.
 pub(super) struct AnyButNull;
@@ -221,6 +222,23 @@ pub(super) struct ApiKeyInput {
 pub(super) struct ReadMark {
     /// Whether they are read.
     read: bool,
+}
+
+/// Changes an alarm. What is left out stays as it is.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct AlarmInput {
+    /// The first time it becomes true the design's trigger `acknowledged` fires. An alarm that is over stays acknowledged.
+    #[schema(required = false)]
+    acknowledged: bool,
+    /// What is to be remembered in its history.
+    #[schema(min_length = 1, max_length = 1000)]
+    comment: Option<String>,
+    /// A user who can see the alarm; null: nobody.
+    assignee_id: Option<Id>,
+    /// `cleared` ends an alarm that its design does not clear. Nobody makes one active.
+    #[schema(required = false)]
+    state: StateText,
 }
 
 /// Tells every user something.

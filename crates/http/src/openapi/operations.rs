@@ -6,9 +6,9 @@ use utoipa::openapi::{Ref, RefOr};
 
 use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
-    AccountName, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login, MetaItems,
-    MetaPatch, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput, SystemMessage,
-    UserCreation, UserInput,
+    AccountName, AlarmInput, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login,
+    MetaItems, MetaPatch, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput,
+    SystemMessage, UserCreation, UserInput,
 };
 use super::event_bodies::BatchEvents;
 use super::parameters::*;
@@ -17,6 +17,7 @@ use super::webhook::WEBHOOK;
 use crate::problem::ErrorBody;
 use crate::request::MERGE_PATCH_TYPE;
 use crate::resources::about::AboutJson;
+use crate::resources::alarms::{AlarmDetailJson, AlarmJson, AlarmSummaryJson};
 use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
@@ -271,6 +272,14 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("settings", Post "/v2/devices/settings/defaults", "Fetch the default settings of the projects of these devices",
         [], Some(of::<DeviceIds>), [Json(200, of::<DefaultsOutcomeJson>)]),
 
+    operation!("alarms", Get "/v2/alarms", "List alarms: active ones first, then by severity, then the newest first",
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SORT_ALARMS, ENTITY_LIST, ALARM_FILTER], None, [Page(200, of::<AlarmJson>)]),
+    operation!("alarms", Get "/v2/alarms/summary", "Count active alarms by severity, and those that nobody has acknowledged",
+        [DEPTH, ORGANIZATION_ID], None, [Json(200, of::<AlarmSummaryJson>)]),
+    operation!("alarms", Get "/v2/alarms/{id}", "Fetch an alarm with its history", [], None, [Json(200, of::<AlarmDetailJson>)]),
+    operation!("alarms", Put "/v2/alarms/{id}", "Acknowledge an alarm, comment on it, assign it, or clear it",
+        [], Some(of::<AlarmInput>), [Json(200, of::<AlarmDetailJson>)]),
+
     operation!("events", Get "/v2/devices/{deviceId}/events", "List the event history, newest first",
         [DEVICE_EVENTS, CLOUD_EVENTS, LIMIT, PAGE, FROM, TO], None, [Page(200, of::<EventJson>)]),
     operation!("events", Get "/v2/devices/{deviceId}/events/{id}", "Fetch one event of the history", [], None, [Json(200, of::<EventJson>)]),
@@ -295,6 +304,6 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("events", Get "/v2/events/cloud/next", "Read the payload of the next cloud event",
         [DEVICE_ID, PEEK, ELEMENT_NAME, WAIT], None, [Json(200, of::<AnyJson>), Empty(204)]),
     operation!("events", Delete "/v2/events/cloud/{id}", "Remove a queued cloud event", [DEVICE_ID], None, [Empty(204)]),
-    operation!("events", Get "/v2/events/stream", "Follow events as they are committed (Server-Sent Events), as long as the credentials hold",
+    operation!("events", Get "/v2/events/stream", "Follow events as they are committed, and alarms as they change (Server-Sent Events), as long as the credentials hold",
         [STREAM_DEVICE_ID, ORGANIZATION_ID, LAST_EVENT_ID_PARAMETER], None, [Other(200, "text/event-stream")]),
 ];

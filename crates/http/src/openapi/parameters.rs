@@ -8,6 +8,7 @@ use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn, ParameterS
 use utoipa::openapi::schema::{AnyOfBuilder, ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{RefOr, Required};
 
+use crate::request::alarm_fields;
 use crate::request::buckets::POINTS_MAX;
 use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
@@ -111,6 +112,7 @@ pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
 pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
 pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
 pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
+pub(super) const SORT_ALARMS: Param = sort_by(crate::resources::alarms::ALARMS_SORTED_BY);
 pub(super) const SORT_DEVICES: Param = sort_by(crate::resources::devices::DEVICES_SORTED_BY);
 pub(super) const SORT_ORGANIZATIONS: Param = sort_by(crate::resources::organizations::ORGANIZATIONS_SORTED_BY);
 pub(super) const SORT_PROJECTS: Param = sort_by(crate::resources::projects::PROJECTS_SORTED_BY);
@@ -194,6 +196,10 @@ pub(super) const GROUP_BY: Param = query(
 pub(super) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
     let names = device_fields::filter_names().join(", ");
     filter_says(&format!("{names}, meta.<path>{QUOTED_SAYS}; lastActive is also null: never"))
+});
+pub(super) const ALARM_FILTER: Param = query_made("filter", Kind::Filter, || {
+    let names = alarm_fields::filter_names().collect::<Vec<_>>().join(", ");
+    filter_says(&format!("{names}; severities are in the order info, warning, critical; assigneeId is also null"))
 });
 pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns, || {
     let usual = device_fields::USUAL_COLUMNS;

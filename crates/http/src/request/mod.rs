@@ -3,6 +3,7 @@
 //!
 //! Nothing here knows of connections, handlers or routes.
 
+pub(crate) mod alarm_fields;
 mod body;
 pub(crate) mod buckets;
 mod call;

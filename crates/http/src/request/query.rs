@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
-use isobar_hub::{DeviceFilter, LastChoice, NO_NAME, TreeQuery, ValueQuery};
+use isobar_hub::{AlarmFilter, DeviceFilter, LastChoice, NO_NAME, TreeQuery, ValueQuery};
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
 use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
@@ -13,6 +13,7 @@ use isobar_model::path;
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
+use super::alarm_fields;
 use super::columns::CsvColumn;
 use super::device_fields::{self, DeviceColumn};
 use super::filter;
@@ -302,6 +303,13 @@ impl<'a> Query<'a> {
         filters
     }
 
+    /// Filters of alarms.
+    pub fn alarm_filters(&mut self) -> Vec<AlarmFilter> {
+        let (filters, found) = filter::filters_of(&alarm_fields::ALARMS, &self.pairs);
+        self.faults.extend(found);
+        filters
+    }
+
     /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a
     /// fault: the list would be longer than what was asked for.
     pub fn plain_filter(&mut self, field: &str) -> Option<String> {
@@ -456,6 +464,7 @@ mod tests {
             let mut query = Query::of(Some(&raw));
             query.values_list(true);
             query.device_filters();
+            query.alarm_filters();
             query.device_columns();
             query.list(&["name"]);
             query.tree("organizationId");

@@ -11,8 +11,9 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::future::{Either, ready};
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, TenantShare, WaitPlace};
+use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, StreamWriter, TenantShare, WaitPlace};
 use isobar_model::access::Action;
+use isobar_model::alarm::Alarm;
 use isobar_model::error::Error;
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
@@ -21,6 +22,7 @@ use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use utoipa::ToSchema;
 
+use super::alarms::AlarmJson;
 use super::values::{AnyJson, Id, Time};
 use super::words::EventTypeText;
 use crate::problem::Problem;
@@ -198,7 +200,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     let (device, organization) = (query.id("deviceId"), query.id("organizationId"));
     let ((), last) = both(query.end(()), last_event_id(call).map_err(Problem::from))?;
     let scope = device.map_or(StreamScope::Organization(organization), StreamScope::Device);
-    let events = call.hub().event_stream(&call.credentials(), scope, last, write_server_sent).await?;
+    let events = call.hub().event_stream(&call.credentials(), scope, last, SERVER_SENT).await?;
     let (place, evicted) = call.long_wait()?;
     let mut stopping = call.state.stopping.subscribe();
     let ended = async move {
@@ -283,15 +285,32 @@ fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }
 
-/// Writes an event as streams of server-sent events have it (HTML Standard, section 9.2).
-fn write_server_sent(event: &Event, out: &mut Vec<u8>) {
+/// What a stream carries, as server-sent events (HTML Standard, section 9.2).
+const SERVER_SENT: StreamWriter = StreamWriter { event: write_event, alarm: write_alarm };
+
+fn write_event(event: &Event, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: ");
     out.extend_from_slice(event.kind.name().as_bytes());
     out.extend_from_slice(b"\nid: ");
     out.extend_from_slice(event.id.to_string().as_bytes());
+    write_data(out, |out| event.write_json(out));
+}
+
+/// Writes an alarm without an id: a stream goes on after an event, whatever alarms came since.
+fn write_alarm(alarm: &Alarm, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"event: alarm");
+    write_data(out, |out| {
+        if let Err(error) = serde_json::to_writer(out, &AlarmJson::from(alarm.clone())) {
+            tracing::error!(%error, "an alarm cannot be written as JSON");
+        }
+    });
+}
+
+/// Writes the JSON of what a stream carries, and ends it.
+fn write_data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"\ndata: ");
     let begin = out.len();
-    event.write_json(out);
+    write(out);
     // A line break in JSON is white space between tokens, but in a stream it ends the line.
     out[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     out.extend_from_slice(b"\n\n");

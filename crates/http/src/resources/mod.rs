@@ -4,6 +4,7 @@
 //! Nothing here knows of connections or routes.
 
 pub(crate) mod about;
+pub(crate) mod alarms;
 pub(crate) mod appearance;
 pub(crate) mod auth;
 pub(crate) mod buckets;
@@ -25,4 +26,4 @@ pub(crate) mod specifications;
 pub(crate) mod users;
 pub(crate) mod values;
 pub(crate) mod webhook;
-mod words;
+pub(crate) mod words;

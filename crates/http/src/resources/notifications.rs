@@ -31,6 +31,10 @@ pub(crate) struct NotificationJson {
     read: bool,
     /// The text by locale; `en` for one that is not localized.
     translations: BTreeMap<String, TranslationJson>,
+    /// The device that it is about.
+    device_id: Option<Id>,
+    /// The alarm that it is about.
+    alarm_id: Option<Id>,
 }
 
 /// A notification's text in one locale.
@@ -49,6 +53,8 @@ impl From<Notification> for NotificationJson {
             r#type: notification.kind,
             read: notification.read,
             translations: BTreeMap::from([(LOCALE.to_owned(), translation)]),
+            device_id: notification.device.map(|device| Id(device.0)),
+            alarm_id: notification.alarm.map(|alarm| Id(alarm.0)),
         }
     }
 }

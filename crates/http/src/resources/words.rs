@@ -1,5 +1,6 @@
 //! Texts of which only a few are possible, as the document lists them.
 
+use isobar_model::alarm::{AlarmAct, AlarmSeverity, AlarmState};
 use isobar_model::event::EventType;
 use isobar_model::project::PROJECT_TYPE;
 use isobar_model::status::Status;
@@ -26,5 +27,8 @@ macro_rules! words {
 
 words!(StatusText, "A status, in rising priority.", Status::ALL.map(Status::name));
 words!(EventTypeText, "Which way an event goes.", [EventType::DeviceEvent.name(), EventType::CloudEvent.name()]);
+words!(SeverityText, "How bad an alarm is, in rising order.", AlarmSeverity::ALL.map(AlarmSeverity::name));
+words!(StateText, "Whether an alarm still is so.", AlarmState::ALL.map(AlarmState::name));
+words!(AlarmActText, "What happened to an alarm.", AlarmAct::ALL.map(AlarmAct::name));
 words!(ProjectType, "What a project is for.", [PROJECT_TYPE]);
 words!(InputType, "How a setting is put in.", ["text", "number", "toggle", "geolocation"]);

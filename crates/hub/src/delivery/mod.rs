@@ -2,6 +2,7 @@
 //!
 //! What is to be delivered waits in the registry, so that it is made at least once, whatever crashes when.
 
+pub(crate) mod alarm_changes;
 pub(crate) mod calls;
 pub(crate) mod device_notices;
 pub(crate) mod emails;
@@ -19,6 +20,7 @@ use isobar_outlets::mail::Mailer;
 use isobar_store::registry::QueuedDelivery;
 use tokio::sync::Notify;
 
+use self::alarm_changes::AlarmChanges;
 use self::device_notices::DeviceNotices;
 use self::emails::Templates;
 use self::mail_queue::MailQueue;
@@ -40,6 +42,7 @@ pub(crate) struct Delivery {
     mail_queue: MailQueue,
     notices: Notices,
     device_notices: DeviceNotices,
+    alarm_changes: AlarmChanges,
     /// Makes HTTP calls.
     calls: Calls,
     /// Tells the worker that calls were put into the registry.
@@ -62,11 +65,17 @@ impl Delivery {
             mail_queue: MailQueue::default(),
             notices: Notices::new(),
             device_notices: DeviceNotices::default(),
+            alarm_changes: AlarmChanges::new(),
             calls,
             calls_wake: Notify::new(),
             registry_writing: tokio::sync::Mutex::new(()),
             removing: tokio::sync::Mutex::new(()),
         })
+    }
+
+    /// Alarms as they change.
+    pub(crate) fn alarm_changes(&self) -> &AlarmChanges {
+        &self.alarm_changes
     }
 
     /// E-mails were put into the registry: the worker looks for them now.

@@ -1,4 +1,4 @@
-//! The stream of events as they are committed: behind in history, or live.
+//! The stream of events as they are committed: behind in history, or live; and of alarms as they change, which are live alone.
 //!
 //! What a stream holds is little and bounded, however large the events are and however slowly its client reads: a list of
 //! what it found in history, and the piece of that, or the event, that is on its way. What that takes of memory beyond a few
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::Stream;
 use isobar_model::access::{Action, Caller, CanList, Lineage};
+use isobar_model::alarm::Alarm;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
@@ -17,9 +18,10 @@ use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{
     EventWriter, Followed, Following, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
 };
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, watch};
 
+use crate::delivery::alarm_changes::ChangedAlarm;
 use crate::identity::authentication::{Credentials, Principal, UserCredential};
 use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
@@ -49,6 +51,15 @@ pub(crate) fn stream_bytes() -> Arc<TenantShares> {
     TenantShares::new(STREAMS_BYTES_MAX, STREAMS_OF_ONE_BYTES_MAX)
 }
 
+/// Writes what a stream carries, as it goes out.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamWriter {
+    /// Writes an event.
+    pub event: EventWriter,
+    /// Writes an alarm that has changed.
+    pub alarm: fn(&Alarm, &mut Vec<u8>),
+}
+
 /// Whose events a stream carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamScope {
@@ -63,6 +74,9 @@ impl Hub {
     /// one on that followed it there. What lies behind comes in pieces of many. The stream ends when the credentials would be refused, when the scope is out of reach, when history
     /// cannot be read, and when the hub stops. An error is its last word.
     ///
+    /// Alarms of the scope come as they change from here on. What changed earlier is listed, and a stream that leaves too many
+    /// unread ends.
+    ///
     /// Needs `DeviceRead` on the device, or on the part of the tree.
     ///
     /// # Errors
@@ -72,7 +86,7 @@ impl Hub {
         credentials: &Credentials<'_>,
         scope: StreamScope,
         after: Option<EventId>,
-        write: EventWriter,
+        write: StreamWriter,
     ) -> Result<impl Stream<Item = Result<Bytes>> + Send + 'static + use<>> {
         let credential = self.0.identity.user_credential(credentials)?;
         let (caller, _) = self.0.identity.bearer(&credential).await?;
@@ -94,6 +108,7 @@ impl Hub {
             listens,
             write,
             messages,
+            alarms: self.0.delivery.alarm_changes().follow(),
             stop: self.0.supervisor.stopping(),
             after,
             until: from,
@@ -185,6 +200,8 @@ enum Heard {
     Event(StreamPosition, Option<Arc<Event>>, Arc<Lineage>),
     /// Something was not sent.
     Gap,
+    /// An alarm has changed, or too many have.
+    Alarm(std::result::Result<Arc<ChangedAlarm>, RecvError>),
 }
 
 impl Listens {
@@ -219,8 +236,9 @@ struct Tail {
     /// By what its caller was let in.
     credential: UserCredential,
     listens: Listens,
-    write: EventWriter,
+    write: StreamWriter,
     messages: broadcast::Receiver<StreamMessage>,
+    alarms: broadcast::Receiver<Arc<ChangedAlarm>>,
     stop: watch::Receiver<bool>,
     /// Everything up to here was streamed, or is none of its business.
     after: StreamPosition,
@@ -251,6 +269,9 @@ impl Tail {
         loop {
             // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
             let caller = self.caller().await?;
+            if let Some(text) = self.alarm_that_waits(&caller)? {
+                return Ok(Some(text));
+            }
             if self.behind.is_some() || self.after < self.until {
                 match self.catch_up(&caller).await? {
                     CaughtUp::Piece(text) => return Ok(Some(text)),
@@ -265,6 +286,7 @@ impl Tail {
             }
             let heard = tokio::select! {
                 heard = self.listens.hear(&mut self.messages, &mut self.after) => heard,
+                alarm = self.alarms.recv() => Ok(Heard::Alarm(alarm)),
                 () = self.hub.0.env.clock().sleep(HISTORY_LOOK_EVERY) => continue,
                 () = stopped(&mut self.stop) => return Ok(None),
             };
@@ -283,10 +305,50 @@ impl Tail {
                         self.follow_anew();
                     }
                 }
+                Ok(Heard::Alarm(alarm)) => {
+                    let alarm = alarm.map_err(|_| Error::Busy)?;
+                    let caller = self.caller().await?;
+                    if let Some(text) = self.alarm_written(&caller, &alarm) {
+                        return Ok(Some(text));
+                    }
+                }
                 Ok(Heard::Gap) | Err(RecvError::Lagged(_)) => self.follow_anew(),
                 Err(RecvError::Closed) => return Ok(None),
             }
         }
+    }
+
+    /// Writes the next alarm that has changed meanwhile and is listened to.
+    ///
+    /// # Errors
+    /// `Busy`: some that changed are no longer kept. Its client lists them.
+    fn alarm_that_waits(&mut self, caller: &Caller) -> Result<Option<Bytes>> {
+        loop {
+            match self.alarms.try_recv() {
+                Ok(alarm) => {
+                    if let Some(text) = self.alarm_written(caller, &alarm) {
+                        return Ok(Some(text));
+                    }
+                }
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return Ok(None),
+                Err(TryRecvError::Lagged(_)) => return Err(Error::Busy),
+            }
+        }
+    }
+
+    /// Writes an alarm, if it is listened to and the caller may see it.
+    fn alarm_written(&self, caller: &Caller, changed: &ChangedAlarm) -> Option<Bytes> {
+        let ChangedAlarm { alarm, lineage } = changed;
+        let is_heard = match self.listens {
+            Listens::Device(id) => alarm.device == id,
+            Listens::Beneath(organization) => lineage.contains(organization),
+        };
+        if !is_heard || !caller.reaches(lineage) {
+            return None;
+        }
+        let mut text = Vec::with_capacity(EVENT_NAMES_BYTES);
+        (self.write.alarm)(alarm, &mut text);
+        Some(text.into())
     }
 
     /// What was missed is in history.
@@ -369,7 +431,7 @@ impl Tail {
         let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
         let Some(behind) = &mut self.behind else { return Ok(CaughtUp::Further) };
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
-        let piece = hub.telemetry().history_next(stretch, (STREAM_PIECE_BYTES, self.write), claim).await?;
+        let piece = hub.telemetry().history_next(stretch, (STREAM_PIECE_BYTES, self.write.event), claim).await?;
         if piece.text.len() > STREAM_PIECE_BYTES + LARGE_BYTES {
             // A single large one.
             drop(room);
@@ -414,7 +476,7 @@ impl Tail {
 
     fn written(&self, event: &Event) -> Bytes {
         let mut text = Vec::with_capacity(event.payload.bytes().len() + EVENT_NAMES_BYTES);
-        (self.write)(event, &mut text);
+        (self.write.event)(event, &mut text);
         text.into()
     }
 }

@@ -140,9 +140,9 @@ mod tests {
 
     use super::super::event_stream::FOUND_MIN;
     use super::*;
-    use crate::StreamScope;
     use crate::identity::authentication::Credentials;
     use crate::stage::{Stage, until};
+    use crate::{StreamScope, StreamWriter};
 
     const STREAMS: usize = 8;
 
@@ -150,6 +150,8 @@ mod tests {
     fn told(event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("{} {}\n", event.id, event.payload.text()).as_bytes());
     }
+
+    const TOLD: StreamWriter = StreamWriter { event: told, alarm: |_, _| {} };
 
     fn id_of(told: &[u8]) -> EventId {
         std::str::from_utf8(told).unwrap().split(' ').next().unwrap().parse().unwrap()
@@ -182,7 +184,7 @@ mod tests {
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let listens = async |after| {
             let scope = StreamScope::Organization(None);
-            Box::pin(stage.hub.event_stream(&credentials, scope, after, told).await.unwrap())
+            Box::pin(stage.hub.event_stream(&credentials, scope, after, TOLD).await.unwrap())
         };
         let mut live = listens(None).await;
         stage.posts(&device, "1").await;
@@ -200,12 +202,12 @@ mod tests {
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let scope = || StreamScope::Organization(None);
-        let mut live = Box::pin(stage.hub.event_stream(&credentials, scope(), None, told).await.unwrap());
+        let mut live = Box::pin(stage.hub.event_stream(&credentials, scope(), None, TOLD).await.unwrap());
         stage.posts(&device, "1").await;
         let first = id_of(&live.next().await.unwrap().unwrap());
         drop(live);
         futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
-        let mut resumed = Box::pin(stage.hub.event_stream(&credentials, scope(), Some(first), told).await.unwrap());
+        let mut resumed = Box::pin(stage.hub.event_stream(&credentials, scope(), Some(first), TOLD).await.unwrap());
         // Between any two steps of the stream a device of the tenant leaves.
         let heard = futures::stream::poll_fn(|context| {
             stage.hub.0.caches.departures().note(stage.admin.organization());
@@ -222,7 +224,7 @@ mod tests {
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
         let mut live =
-            Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None, told).await.unwrap());
+            Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None, TOLD).await.unwrap());
         stage.posts(&device, "1").await;
         let first = id_of(&live.next().await.unwrap().unwrap());
         stage.posts(&device, "2").await;
@@ -245,7 +247,7 @@ mod tests {
         let mut resumed = Vec::new();
         for _ in 0..STREAMS {
             let scope = StreamScope::Organization(None);
-            let stream = stage.hub.event_stream(&credentials, scope, Some(first), told).await.unwrap();
+            let stream = stage.hub.event_stream(&credentials, scope, Some(first), TOLD).await.unwrap();
             let mut stream = Box::pin(stream);
             resumed.push(tokio::spawn(async move { stream.next().await.unwrap().unwrap() }));
         }

@@ -1,5 +1,6 @@
 //! The verbs of the interface, a file per resource. They are methods of [`crate::Hub`], and use what the rooms below give.
 
+pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
 pub(crate) mod bucket_rows;

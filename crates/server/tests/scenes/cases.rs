@@ -65,6 +65,7 @@ pub struct Things<'a> {
     leaver: String,
     event: String,
     cloud_event: String,
+    alarm: String,
 }
 
 impl<'a> Things<'a> {
@@ -86,14 +87,16 @@ impl<'a> Things<'a> {
         let limit = json!({"type": "deviceSetting", "properties": {"inputType": "number"}});
         let thermostat = ana.creates_device_of(&ana.designs(json!({"limit": limit})).await, "thermostat").await;
         let (empty, unused) = (ana.founds("empty", &organization).await, ana.creates_project("unused").await);
+        let oven = ana.creates_device_of(&ana.designs(crate::alarms::raising()).await, "oven").await;
+        let alarm = text(&crate::alarms::raises(ana, &oven, "warm", "door").await, "id").to_owned();
         let user = user.id.clone();
-        Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event }
+        Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event, alarm }
     }
 
     /// What a path may begin with: the things themselves, not their parts.
-    pub fn ids(&self) -> [&str; 8] {
-        let Self { fridge, thermostat, project, organization, empty, unused, user, leaver, .. } = self;
-        [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver]
+    pub fn ids(&self) -> [&str; 9] {
+        let Self { fridge, thermostat, project, organization, empty, unused, user, leaver, alarm, .. } = self;
+        [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver, alarm]
     }
 
     /// The case of a row. A row without one fails the scene.
@@ -105,6 +108,7 @@ impl<'a> Things<'a> {
             Some("projects") => self.of_projects(row),
             Some("users") => self.of_users(row),
             Some("notifications") => self.of_notifications(row),
+            Some("alarms") => self.of_alarms(row),
             Some("devices") => {
                 self.of_devices(row).or_else(|| self.of_device_data(row)).or_else(|| self.of_settings(row))
             }
@@ -224,6 +228,16 @@ impl<'a> Things<'a> {
             _ => return None,
         };
         Some(case(path, body, success))
+    }
+
+    fn of_alarms(&self, row: &RouteRow) -> Option<Case> {
+        let body = match (row.method.name(), row.path) {
+            ("GET", "/v2/alarms" | "/v2/alarms/summary") => return Some(list_of(row, &self.organization)),
+            ("GET", "/v2/alarms/{id}") => None,
+            ("PUT", "/v2/alarms/{id}") => Some(json!({"acknowledged": true})),
+            _ => return None,
+        };
+        Some(case(&row.path.replace("{id}", &self.alarm), body, 200))
     }
 
     fn of_devices(&self, row: &RouteRow) -> Option<Case> {

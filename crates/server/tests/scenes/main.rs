@@ -4,6 +4,7 @@
 
 mod about;
 mod access;
+mod alarms;
 mod api_keys;
 mod appearance;
 mod at_once;

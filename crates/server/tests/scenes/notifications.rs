@@ -49,6 +49,8 @@ async fn a_system_notification_reaches_every_user(app: &TestApp) {
         "type": "systemNotification",
         "read": false,
         "translations": {"en": {"message": "we update at noon"}},
+        "deviceId": null,
+        "alarmId": null,
     });
     let url = format!("/v2/notifications/{}", text(&expected, "id"));
     for person in [&admin, &ana, &tom, &bob] {

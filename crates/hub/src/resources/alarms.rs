@@ -1,0 +1,134 @@
+//! Alarms: what designs have raised, and what people do about it.
+
+use std::sync::Arc;
+
+use isobar_model::access::{Action, Caller, CanWrite};
+use isobar_model::alarm::{Alarm, AlarmChange, AlarmEntry, AlarmState, AlarmSummary};
+use isobar_model::check::Patch;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{AlarmId, DeviceRef, UserId};
+use isobar_model::page::{ListRequest, Page};
+use isobar_model::role::Role;
+use isobar_store::registry::{AlarmChanged, AlarmFilter};
+
+use crate::cache::entries::DeviceEntry;
+use crate::delivery::alarm_changes::ChangedAlarm;
+use crate::error::if_there;
+use crate::{Hub, TreeQuery};
+
+const ALARM: &str = "alarm";
+
+/// An alarm with what happened to it.
+#[derive(Clone, Debug)]
+pub struct AlarmView {
+    /// The alarm.
+    pub alarm: Alarm,
+    /// What happened to it, the newest last.
+    pub history: Vec<AlarmEntry>,
+}
+
+impl Hub {
+    /// Lists the alarms that pass the filters: by default the active ones first, of these the most severe, of these the newest.
+    ///
+    /// Needs `AlarmRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a slot
+    /// among the lists.
+    ///
+    /// # Errors
+    /// `Busy`: too many lists wait. `Invalid`: the texts of the page are too large together.
+    pub async fn alarm_list(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        list: ListRequest,
+        filters: Vec<AlarmFilter>,
+    ) -> Result<Page<Alarm>> {
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::AlarmRead).await?;
+        self.0.outbox.caught_up(base.top()).await;
+        let hub = self.clone();
+        let read = async move { Ok(hub.registry().alarm_list(&permit, &list, &filters).await?) };
+        self.0.listing_jobs.drive_for(caller, "alarm_list", read).await
+    }
+
+    /// Counts the active alarms of a part of the tree, and those that nobody has acknowledged.
+    ///
+    /// Needs `AlarmRead` on that part of the tree. Waits as [`Hub::alarm_list`] does.
+    pub async fn alarm_summary(&self, caller: &Caller, tree: TreeQuery) -> Result<AlarmSummary> {
+        let base = self.0.identity.tree_base(caller, tree.organization).await?;
+        let permit = self.0.identity.list_permit(caller, tree, Action::AlarmRead).await?;
+        self.0.outbox.caught_up(base.top()).await;
+        let hub = self.clone();
+        let read = async move { Ok(hub.registry().alarm_summary(&permit).await?) };
+        self.0.listing_jobs.drive_for(caller, "alarm_summary", read).await
+    }
+
+    /// Fetches an alarm with its history.
+    ///
+    /// Needs `AlarmRead`.
+    pub async fn alarm_fetch(&self, caller: &Caller, id: AlarmId) -> Result<AlarmView> {
+        let (permit, _) = self.alarm_permit(caller, id, Action::AlarmRead).await?;
+        self.alarm_view(&permit, id).await
+    }
+
+    /// Whether the caller may do this with an alarm.
+    ///
+    /// # Errors
+    /// `Missing` before `Forbidden`.
+    pub async fn allow_alarm(&self, caller: &Caller, id: AlarmId, action: Action) -> Result<()> {
+        self.alarm_permit(caller, id, action).await.map(|_| ())
+    }
+
+    /// Changes an alarm: what the body leaves out stays as it is. One that it acknowledges runs its design.
+    ///
+    /// Needs `AlarmUpdate` on its device. Durable when this returns. Of those who acknowledge it at the same time one does.
+    ///
+    /// # Errors
+    /// `Invalid`: it is over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who
+    /// can see the alarm.
+    pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
+        let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
+        let before = self.alarm_view(&permit, id).await?.alarm;
+        let is_over = before.acknowledged && before.state == AlarmState::Cleared;
+        if is_over && change.acknowledged == Some(false) {
+            return Err(Error::invalid("acknowledged", "must stay true: the alarm is over"));
+        }
+        if let Patch::Set(assignee) = change.assignee
+            && before.assignee != Some(assignee)
+        {
+            self.check_assignee(caller, assignee, &entry).await?;
+        }
+        let changed = self.registry().alarm_update(&permit, id, &change, self.now()).await;
+        // Even if it failed: it may have been done.
+        self.0.caches.device_row_changed(entry.device.id);
+        let AlarmChanged { alarm, .. } = changed?.ok_or(Error::Missing(ALARM))?;
+        self.0.delivery.alarm_changes().tell(|| ChangedAlarm { alarm, lineage: entry.lineage.clone() });
+        self.alarm_view(&permit, id).await
+    }
+
+    /// Checks that an alarm can be handed to a user: one whom the caller can see, and who can see its device.
+    async fn check_assignee(&self, caller: &Caller, assignee: UserId, entry: &DeviceEntry) -> Result<()> {
+        let unknown = || Error::invalid("assigneeId", "no such user, or none who can see the alarm");
+        let user = if_there(self.user_fetch(caller, assignee).await)?.ok_or_else(unknown)?;
+        let reaches = user.role == Role::SystemAdmin || entry.lineage.contains(user.organization);
+        if user.disabled || !reaches { Err(unknown()) } else { Ok(()) }
+    }
+
+    async fn alarm_view(&self, permit: &CanWrite<DeviceRef>, id: AlarmId) -> Result<AlarmView> {
+        let found = self.registry().alarm_fetch(&permit.reading(), id).await?;
+        let (alarm, history) = found.ok_or(Error::Missing(ALARM))?;
+        Ok(AlarmView { alarm, history })
+    }
+
+    /// The permit to do something with an alarm of a device, and that device.
+    async fn alarm_permit(
+        &self,
+        caller: &Caller,
+        id: AlarmId,
+        action: Action,
+    ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
+        let device = self.registry().alarm_device(id).await?.ok_or(Error::Missing(ALARM))?;
+        let permit = self.0.identity.user_device_write(caller, device, action).await;
+        // Whose device is hidden is hidden too.
+        if_there(permit)?.ok_or(Error::Missing(ALARM))
+    }
+}
