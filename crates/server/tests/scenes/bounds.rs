@@ -253,6 +253,7 @@ async fn every_list_has_pages_alike(app: &TestApp) {
         "/v2/users",
         &keys,
         "/v2/notifications",
+        "/v2/alarms",
         "/v2/devices",
         "/v2/devices/locations",
         &device.at("data/limits"),

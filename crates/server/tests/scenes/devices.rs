@@ -56,6 +56,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
         "updatedAt": "2027-01-15T08:00:00.000Z",
         "statusText": "none",
         "statusInt": 0,
+        "alarms": {"critical": 0, "warning": 0, "info": 0},
         "imageUrl": format!("/v2/devices/{id}/image.png"),
     });
     assert_eq!(made, expected);

@@ -8,6 +8,7 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+mod alarm_counts;
 mod alarms;
 mod appearance;
 mod clock;
@@ -35,6 +36,7 @@ mod upkeep;
 mod usage;
 mod versions;
 
+pub use alarm_counts::*;
 pub use alarms::*;
 pub use appearance::*;
 pub use clock::*;
@@ -106,6 +108,7 @@ macro_rules! registry_scenes {
             a_reset_ends_every_session
             a_new_password_ends_the_other_sessions
             a_new_sign_in_address_is_noticed_once
+            active_alarms_of_devices_are_counted_and_filtered_by
             a_notice_given_out_again_changes_nothing
             a_notice_reaches_those_whom_it_is_for
             a_notice_for_everybody_is_for_those_who_are_there
