@@ -10,7 +10,7 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    about, alarms, appearance, auth, buckets, data, devices, dry_runs, event_batches, events, health, images,
+    about, alarms, appearance, auth, boards, buckets, data, devices, dry_runs, event_batches, events, health, images,
     locations, notifications, organizations, projects, settings, specifications, users, webhook,
 };
 use crate::response::Reply;
@@ -232,8 +232,13 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/organizations/{id}/usage",          User,         Some(Action::OrganizationRead),  by!(organizations::usage_fetch)),
     row(Get,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationRead),  by!(appearance::branding_fetch)),
     row(Put,    "/v2/organizations/{id}/branding",       User,         Some(Action::OrganizationUpdate), by!(appearance::branding_update)),
-    row(Get,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationRead),  by!(appearance::dashboard_fetch)),
-    row(Put,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationUpdate), by!(appearance::dashboard_update)),
+    row(Get,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationRead),  by!(boards::dashboard_fetch)),
+    row(Put,    "/v2/organizations/{id}/dashboard",      User,         Some(Action::OrganizationUpdate), by!(boards::dashboard_update)),
+    row(Get,    "/v2/organizations/{id}/dashboards",     User,         Some(Action::OrganizationRead),  by!(boards::board_list)),
+    row(Post,   "/v2/organizations/{id}/dashboards",     User,         Some(Action::OrganizationUpdate), by!(boards::board_create)),
+    row(Get,    "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationRead), by!(boards::board_fetch)),
+    row(Put,    "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationUpdate), by!(boards::board_update)),
+    row(Delete, "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationUpdate), by!(boards::board_delete)),
     row(Get,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationRead),  by!(appearance::device_table_fetch)),
     row(Put,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_update)),
     row(Delete, "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_delete)),

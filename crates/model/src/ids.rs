@@ -71,6 +71,8 @@ macro_rules! id {
 id! {
     /// Names an organization.
     OrganizationId;
+    /// Names a dashboard of an organization.
+    DashboardId;
     /// Names a user.
     UserId;
     /// Names a project; `id` and `uuid` are the same value.

@@ -4,6 +4,7 @@
 pub mod access;
 pub mod alarm;
 pub mod appearance;
+pub mod board;
 pub mod buckets;
 pub mod chance;
 pub mod check;

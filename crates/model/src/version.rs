@@ -72,7 +72,7 @@ pub enum IfMatch {
 
 impl IfMatch {
     /// Whether a thing with this entity tag may be changed.
-    pub fn holds(&self, tag: SpecificationTag) -> bool {
+    pub fn holds(&self, tag: impl fmt::Display) -> bool {
         match self {
             Self::Any => true,
             Self::Tags(tags) => {

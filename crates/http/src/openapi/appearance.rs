@@ -29,7 +29,7 @@ pub(super) struct BrandingInput {
     email_sender_name: Option<String>,
 }
 
-/// Updates an organization's own dashboard.
+/// Creates or updates a dashboard of an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct DashboardInput {

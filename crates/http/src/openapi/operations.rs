@@ -18,8 +18,9 @@ use crate::problem::ErrorBody;
 use crate::request::MERGE_PATCH_TYPE;
 use crate::resources::about::AboutJson;
 use crate::resources::alarms::{AlarmDetailJson, AlarmJson, AlarmSummaryJson};
-use crate::resources::appearance::{BrandingJson, DashboardJson, DeviceTableJson};
+use crate::resources::appearance::{BrandingJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
+use crate::resources::boards::{BoardHeadJson, BoardJson, DashboardJson};
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
 use crate::resources::devices::{
@@ -154,6 +155,16 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], None, [Json(200, of::<DashboardJson>)]),
     operation!("organizations", Put "/v2/organizations/{id}/dashboard", "Update the organization's own dashboard",
         [], Some(of::<DashboardInput>), [Json(200, of::<DashboardJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/dashboards", "List the dashboards, its own or inherited ones, oldest first: the oldest is the first",
+        [PAGE, LIMIT, SORT_BOARDS], None, [Page(200, of::<BoardHeadJson>)]),
+    operation!("organizations", Post "/v2/organizations/{id}/dashboards", "Create one more dashboard: at most 100",
+        [], Some(of::<DashboardInput>), [Json(201, of::<BoardJson>)]),
+    operation!("organizations", Get "/v2/organizations/{id}/dashboards/{dashboardId}", "Fetch a dashboard",
+        [IF_NONE_MATCH], None, [Json(200, of::<BoardJson>), Empty(304)]),
+    operation!("organizations", Put "/v2/organizations/{id}/dashboards/{dashboardId}", "Update a dashboard of the organization's own",
+        [IF_MATCH], Some(of::<DashboardInput>), [Json(200, of::<BoardJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}/dashboards/{dashboardId}", "Delete a dashboard of the organization's own",
+        [IF_MATCH], None, [Empty(204)]),
     operation!("organizations", Get "/v2/organizations/{id}/deviceTable", "Fetch the device table configuration",
         [], None, [Json(200, of::<DeviceTableJson>)]),
     operation!("organizations", Put "/v2/organizations/{id}/deviceTable", "Update the device table configuration",

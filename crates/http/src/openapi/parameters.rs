@@ -121,6 +121,7 @@ pub(super) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_S
 pub(super) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
 pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
 pub(super) const SORT_VERSIONS: Param = sort_by(crate::resources::specifications::VERSIONS_SORTED_BY);
+pub(super) const SORT_BOARDS: Param = sort_by(crate::resources::boards::BOARDS_SORTED_BY);
 pub(super) const SORT_VALUES: Param = query(
     "sortBy",
     Kind::Fields { most: SORT_KEYS_MAX, signed: true },
@@ -241,7 +242,7 @@ pub(super) const IF_NONE_MATCH: Param =
 pub(super) const IF_MATCH: Param = header(
     "If-Match",
     Kind::EntityTags,
-    "The entity tag that the specification must have, or several; 412 when it has another one. *: whatever it is",
+    "The entity tag that what is changed must have, or several; 412 when it has another one. *: whatever it is",
 );
 pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
@@ -337,7 +338,7 @@ fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = match name {
-            "id" | "deviceId" | "keyId" => Kind::Id,
+            "id" | "deviceId" | "keyId" | "dashboardId" => Kind::Id,
             "number" => Kind::Whole { min: 1, max: None, default: None },
             _ => Kind::Text,
         };

@@ -1,10 +1,8 @@
-//! How organizations show themselves: branding, dashboard, device table.
+//! How organizations show themselves: branding and device table.
 
 use axum::http::StatusCode;
 use isobar_model::access::Action;
-use isobar_model::appearance::{
-    Branding, BrandingInput, Column, Dashboard, DashboardInput, DeviceTable, DeviceTableInput,
-};
+use isobar_model::appearance::{Branding, BrandingInput, Column, DeviceTable, DeviceTableInput};
 use isobar_model::ids::OrganizationId;
 use isobar_model::project::empty_object;
 use serde::Serialize;
@@ -49,21 +47,6 @@ impl BrandingJson {
     }
 }
 
-/// The dashboard that an organization shows.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Dashboard)]
-pub(crate) struct DashboardJson {
-    name: Option<String>,
-    options: Raw,
-    configuration: Raw,
-}
-
-impl From<Dashboard> for DashboardJson {
-    fn from(dashboard: Dashboard) -> Self {
-        Self { name: dashboard.name, options: Raw(dashboard.options), configuration: Raw(dashboard.configuration) }
-    }
-}
-
 /// A column of the device table.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Column)]
@@ -105,18 +88,6 @@ pub(crate) async fn branding_update(call: &mut Call) -> Answer {
     let body = call.json(move |body| BrandingInput::read(body, id)).await;
     let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
     response::ok(&BrandingJson::of(id, call.hub().branding_update(call.caller()?, id, input).await?))
-}
-
-pub(crate) async fn dashboard_fetch(call: &mut Call) -> Answer {
-    let dashboard = call.hub().dashboard_fetch(call.caller()?, call.id("id", "organization")?).await?;
-    response::ok(&DashboardJson::from(dashboard))
-}
-
-pub(crate) async fn dashboard_update(call: &mut Call) -> Answer {
-    let id: OrganizationId = call.id("id", "organization")?;
-    let body = call.json(DashboardInput::read).await;
-    let input = after(call.hub().allow_organization(call.caller()?, id, Action::OrganizationUpdate), body).await?;
-    response::ok(&DashboardJson::from(call.hub().dashboard_update(call.caller()?, id, input).await?))
 }
 
 pub(crate) async fn device_table_fetch(call: &mut Call) -> Answer {

@@ -7,6 +7,7 @@ pub(crate) mod about;
 pub(crate) mod alarms;
 pub(crate) mod appearance;
 pub(crate) mod auth;
+pub(crate) mod boards;
 pub(crate) mod buckets;
 pub(crate) mod data;
 mod device_csv;

@@ -1,7 +1,7 @@
-//! How organizations show themselves: branding, dashboard, device table.
+//! How organizations show themselves: branding and device table.
 
 use isobar_model::access::{Action, Caller};
-use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTable, DeviceTableInput};
+use isobar_model::appearance::{Branding, BrandingInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
@@ -24,28 +24,6 @@ impl Hub {
     pub async fn branding_update(&self, caller: &Caller, id: OrganizationId, input: BrandingInput) -> Result<Branding> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
         Ok(self.registry().branding_update(&permit, input).await?)
-    }
-
-    /// Fetches the dashboard that an organization shows, its own or one that is lent from above; an empty one when there
-    /// is neither.
-    ///
-    /// Needs `OrganizationRead`.
-    pub async fn dashboard_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Dashboard> {
-        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        Ok(self.registry().dashboard_fetch(&permit).await?.unwrap_or_default())
-    }
-
-    /// Changes an organization's own dashboard.
-    ///
-    /// Needs `OrganizationUpdate`. Durable when this returns.
-    pub async fn dashboard_update(
-        &self,
-        caller: &Caller,
-        id: OrganizationId,
-        input: DashboardInput,
-    ) -> Result<Dashboard> {
-        let permit = self.0.identity.organization_write(caller, id, Action::OrganizationUpdate).await?;
-        Ok(self.registry().dashboard_update(&permit, input).await?)
     }
 
     /// Fetches an organization's device table; one without columns when it was never set.

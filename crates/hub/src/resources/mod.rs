@@ -3,6 +3,7 @@
 pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
+pub(crate) mod boards;
 pub(crate) mod bucket_rows;
 pub(crate) mod buckets;
 pub(crate) mod data;

@@ -58,6 +58,8 @@ pub struct Things<'a> {
     /// An organization that nothing hangs on, and a project that no device uses.
     empty: String,
     unused: String,
+    /// A dashboard of the organization.
+    board: String,
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
@@ -89,8 +91,24 @@ impl<'a> Things<'a> {
         let (empty, unused) = (ana.founds("empty", &organization).await, ana.creates_project("unused").await);
         let oven = ana.creates_device_of(&ana.designs(crate::alarms::raising()).await, "oven").await;
         let alarm = text(&crate::alarms::raises(ana, &oven, "warm", "door").await, "id").to_owned();
+        let boards = format!("/v2/organizations/{organization}/dashboards");
+        let board = text(&ana.post(&boards, json!({"configuration": {}})).await.created(), "id").to_owned();
         let user = user.id.clone();
-        Self { fridge, thermostat, project, organization, empty, unused, user, key, leaver, event, cloud_event, alarm }
+        Self {
+            fridge,
+            thermostat,
+            project,
+            organization,
+            empty,
+            unused,
+            board,
+            user,
+            key,
+            leaver,
+            event,
+            cloud_event,
+            alarm,
+        }
     }
 
     /// What a path may begin with: the things themselves, not their parts.
@@ -143,7 +161,7 @@ impl<'a> Things<'a> {
     }
 
     fn of_organizations(&self, row: &RouteRow) -> Option<Case> {
-        let Self { organization, empty, .. } = self;
+        let Self { organization, empty, board, .. } = self;
         let (body, success) = match (row.method.name(), row.path) {
             ("GET", "/v2/organizations") => {
                 return Some(case(&format!("{}?parentId={organization}", row.path), None, 200));
@@ -155,7 +173,11 @@ impl<'a> Things<'a> {
                 return Some(case_of_image(row, organization));
             }
             ("PUT", "/v2/organizations/{id}/branding") => (Some(json!({"companyName": "Cold"})), 200),
-            ("PUT", "/v2/organizations/{id}/dashboard") => (Some(json!({"configuration": {}})), 200),
+            ("PUT", "/v2/organizations/{id}/dashboard" | "/v2/organizations/{id}/dashboards/{dashboardId}") => {
+                (Some(json!({"configuration": {}})), 200)
+            }
+            ("POST", "/v2/organizations/{id}/dashboards") => (Some(json!({"configuration": {}})), 201),
+            ("DELETE", "/v2/organizations/{id}/dashboards/{dashboardId}") => (None, 204),
             ("PUT", "/v2/organizations/{id}/deviceTable") => {
                 (Some(json!({"organizationId": organization, "columns": []})), 200)
             }
@@ -166,11 +188,13 @@ impl<'a> Things<'a> {
                 | "/v2/organizations/{id}/usage"
                 | "/v2/organizations/{id}/branding"
                 | "/v2/organizations/{id}/dashboard"
+                | "/v2/organizations/{id}/dashboards"
+                | "/v2/organizations/{id}/dashboards/{dashboardId}"
                 | "/v2/organizations/{id}/deviceTable",
             ) => (None, 200),
             _ => return None,
         };
-        Some(case(&row.path.replace("{id}", organization), body, success))
+        Some(case(&row.path.replace("{id}", organization).replace("{dashboardId}", board), body, success))
     }
 
     fn of_projects(&self, row: &RouteRow) -> Option<Case> {

@@ -9,6 +9,7 @@ mod api_keys;
 mod appearance;
 mod at_once;
 mod bad_input;
+mod boards;
 mod bounds;
 mod buckets;
 mod calls;

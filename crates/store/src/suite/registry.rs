@@ -11,6 +11,7 @@
 mod alarm_counts;
 mod alarms;
 mod appearance;
+mod boards;
 mod clock;
 mod credentials;
 mod devices;
@@ -39,6 +40,7 @@ mod versions;
 pub use alarm_counts::*;
 pub use alarms::*;
 pub use appearance::*;
+pub use boards::*;
 pub use clock::*;
 pub use credentials::*;
 pub use devices::*;
@@ -81,6 +83,11 @@ macro_rules! registry_scenes {
             a_branch_that_moves_loses_no_child
             a_branding_is_kept_as_it_was_given
             a_dashboard_is_lent_to_those_beneath
+            the_oldest_board_is_the_first
+            boards_are_lent_together
+            a_board_is_changed_by_those_who_know_it
+            of_two_writers_of_a_board_one_wins
+            an_organization_has_so_many_boards
             a_device_table_has_one_place
             what_devices_store_is_summed_up
             a_device_takes_its_figure_along

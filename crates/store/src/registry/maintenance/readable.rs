@@ -3,7 +3,7 @@
 use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, DeviceId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+    AlarmId, ApiKeyId, DashboardId, DeviceId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
 };
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
@@ -107,6 +107,7 @@ macro_rules! identifiers {
 
 identifiers! {
     OrganizationId, ORGANIZATION, ORGANIZATION_IF;
+    DashboardId, DASHBOARD, DASHBOARD_IF;
     UserId, USER, USER_IF;
     ProjectId, PROJECT, PROJECT_IF;
     DeviceId, DEVICE, DEVICE_IF;
@@ -137,7 +138,8 @@ const TABLES: &[Table] = &[
         ("domain_public_configuration", JSON_IF), ("email", TEXT_IF), ("email_sender_name", TEXT_IF),
     ]),
     table_of_large_rows("organization_dashboards", 1, &[
-        ("organization_id", ORGANIZATION), ("name", TEXT_IF), ("options", JSON), ("configuration", JSON),
+        ("id", DASHBOARD), ("organization_id", ORGANIZATION), ("version", COUNT), ("created_at", TIME),
+        ("updated_at", TIME), ("name", TEXT_IF), ("project_id", PROJECT_IF), ("options", JSON), ("configuration", JSON),
     ]),
     table("organization_alerts", 2, &[
         ("organization_id", ORGANIZATION), ("used", TEXT), ("fill", FILL), ("since", TIME), ("told", TRUTH),

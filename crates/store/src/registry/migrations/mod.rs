@@ -24,6 +24,7 @@ const STEPS: &[&str] = &[
     include_str!("0013_labels_in_any_case.sql"),
     include_str!("0014_timers.sql"),
     include_str!("0015_alarms.sql"),
+    include_str!("0016_boards.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -163,6 +164,7 @@ mod tests {
         "0e4d63fcc30b767b05229a864394c716c5b0db888e1e6556811ec6f3cf731aae",
         "9161624d85b668fea4714f9d9a97f4692fa3f7c9cea17502e675f69ade7015a7",
         "e912b5d403653d1ee8f1ff3d6f16a6e0d2d995ee2baf0a08b85eff49808dc309",
+        "96756a66b2290584b1745e6c245acf212899997444ec33a139b3ffc68a4da5f5",
     ];
 
     #[test]

@@ -1,7 +1,7 @@
-//! How organizations show themselves: branding, dashboard, device table. At most one of each.
+//! How organizations show themselves: branding and device table. At most one of each.
 
 use isobar_model::access::{CanRead, CanWrite};
-use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTableInput};
+use isobar_model::appearance::{Branding, BrandingInput, DeviceTableInput};
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 use super::organizations::hold_organization;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Connection, Row, Sql, one, run};
+use crate::registry::sql::{Connection, Sql, one, run};
 
 impl Registry {
     /// An organization's branding; what was never set is none.
@@ -47,53 +47,6 @@ impl Registry {
         .bind(changed.email_sender_name);
         run(&tx, upsert).await?;
         let changed = branding(&tx, id).await?;
-        tx.commit().await?;
-        Ok(changed)
-    }
-
-    /// The dashboard that an organization shows: its own, or else that of the nearest one above it that has one and lends it
-    /// to those beneath. None: there is neither.
-    ///
-    /// # Errors
-    /// [`StoreError::Gone`] where the organization is gone.
-    pub async fn dashboard_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Option<Dashboard>> {
-        let tx = self.db.snapshot().await?;
-        let lineage = hold_organization(&tx, *permit.target(), "").await?;
-        let query = Sql::new(
-            "SELECT b.name, b.options, b.configuration FROM organization_dashboards b \
-             JOIN organizations o ON o.id = b.organization_id WHERE (o.id = ? OR o.children_inherit_dashboard <> 0) AND o.id",
-        )
-        .bind(*permit.target())
-        .among(self.db.dialect, lineage.ids())
-        .text(" ORDER BY o.level DESC LIMIT 1");
-        let found = one(&tx, query).await?.as_ref().map(dashboard).transpose()?;
-        Ok(found)
-    }
-
-    /// Changes an organization's own dashboard, or gives it one.
-    ///
-    /// # Errors
-    /// [`StoreError::Gone`] where the organization is gone.
-    pub async fn dashboard_update(
-        &self,
-        permit: &CanWrite<OrganizationId>,
-        input: DashboardInput,
-    ) -> Result<Dashboard> {
-        let id = *permit.target();
-        let tx = self.db.begin().await?;
-        hold_organization(&tx, id, self.db.dialect.hold_for_change()).await?;
-        let changed = input.over(own_dashboard(&tx, id).await?.unwrap_or_default());
-        let upsert = Sql::new(
-            "INSERT INTO organization_dashboards (organization_id, name, options, configuration) VALUES (?, ?, ?, ?) \
-             ON CONFLICT (organization_id) DO UPDATE SET name = excluded.name, options = excluded.options, \
-             configuration = excluded.configuration",
-        )
-        .bind(id)
-        .bind(changed.name)
-        .bind(changed.options)
-        .bind(changed.configuration);
-        run(&tx, upsert).await?;
-        let changed = own_dashboard(&tx, id).await?.ok_or(StoreError::Gone("organization"))?;
         tx.commit().await?;
         Ok(changed)
     }
@@ -144,20 +97,6 @@ async fn branding(connection: &impl Connection, id: OrganizationId) -> Result<Br
         domain_public_configuration: row.json_if("domain_public_configuration")?,
         email: row.text_if("email")?,
         email_sender_name: row.text_if("email_sender_name")?,
-    })
-}
-
-async fn own_dashboard(connection: &impl Connection, id: OrganizationId) -> Result<Option<Dashboard>> {
-    let query =
-        Sql::new("SELECT name, options, configuration FROM organization_dashboards WHERE organization_id = ?").bind(id);
-    one(connection, query).await?.as_ref().map(dashboard).transpose()
-}
-
-fn dashboard(row: &Row) -> Result<Dashboard> {
-    Ok(Dashboard {
-        name: row.text_if("name")?,
-        options: row.json("options")?,
-        configuration: row.json("configuration")?,
     })
 }
 

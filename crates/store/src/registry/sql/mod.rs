@@ -13,7 +13,8 @@ use std::str::FromStr;
 use bytes::Bytes;
 use isobar_model::access::Lineage;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+    AlarmId, ApiKeyId, DashboardId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId,
+    SettingId, UserId,
 };
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
@@ -327,6 +328,7 @@ bound! {
     ProjectId => Text, |id| id.to_string();
     DeviceId => Text, |id| id.to_string();
     SessionId => Text, |id| id.to_string();
+    DashboardId => Text, |id| id.to_string();
     ApiKeyId => Text, |id| id.to_string();
     SettingId => Text, |id| id.to_string();
     NotificationId => Text, |id| id.to_string();

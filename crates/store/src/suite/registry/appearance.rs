@@ -1,9 +1,10 @@
 //! How organizations show themselves.
 
-use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DashboardInput, DeviceTable, DeviceTableInput};
-use isobar_model::ids::OrganizationId;
+use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DeviceTable, DeviceTableInput};
+use isobar_model::ids::{DashboardId, OrganizationId};
 use isobar_model::organization::OrganizationInput;
 
+use super::boards::board_input;
 use super::given::{self, at, json, may, refetched, sees};
 use crate::error::StoreError;
 use crate::registry::Registry;
@@ -47,7 +48,7 @@ pub async fn a_dashboard_is_lent_to_those_beneath(r: &Registry) {
         r.dashboard_fetch(&sees(id)).await.unwrap().map(|dashboard| dashboard.configuration.text().to_owned())
     };
     let set = async |id: OrganizationId, text: &str| {
-        r.dashboard_update(&may(id), DashboardInput::read(&json(text).tree()).unwrap()).await.unwrap()
+        r.dashboard_update(&may(id), board_input(text), DashboardId(given::uuid()), at(1)).await.unwrap()
     };
     let lends = async |id: OrganizationId, lends: bool| {
         let change =

@@ -1,12 +1,14 @@
 //! Changes of one thing at the same time: none writes back what another has changed.
 
-use isobar_model::appearance::{BrandingInput, DashboardInput, DeviceTable, DeviceTableInput};
+use isobar_model::appearance::{BrandingInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
+use isobar_model::ids::DashboardId;
 use isobar_model::json::Json;
 use isobar_model::organization::OrganizationInput;
 use isobar_model::role::Role;
 use isobar_model::user::User;
 
+use super::boards::board_input;
 use super::given::{self, at, fetched, json, may, refetched, sees};
 use super::timers::designs;
 use crate::error::StoreError;
@@ -139,7 +141,7 @@ pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry
 
         let put = |members: &str| {
             let body = json(&format!(r#"{{{members}, "configuration": {{"round": {round}}}}}"#));
-            r.dashboard_update(&permit, DashboardInput::read(&body.tree()).unwrap())
+            r.dashboard_update(&permit, board_input(body.text()), DashboardId(given::uuid()), at(1))
         };
         let named = format!(r#""name": "{round}""#);
         let chosen = format!(r#""options": {{"n": {round}}}"#);
