@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import {
   type Box,
   COLUMNS,
+  boundTo,
   bounded,
   changed,
   isWhole,
@@ -110,6 +111,19 @@ describe('dashboards that somebody else has written', () => {
     expect(settings({ text: {} }, 'text')).toEqual({});
   });
 
+  it('have devices, figures and texts that are such', () => {
+    const device = { id: 'd', name: 'D' };
+    expect(settings({ device, figure: 'mean', payload: '1', label: 'site', isOnThis: true }, 'button')).toEqual({
+      device,
+      figure: 'mean',
+      payload: '1',
+      label: 'site',
+      isOnThis: true,
+    });
+    const odd = { device: { id: 5, name: 'D' }, figure: 'median', payload: 1, label: {}, isOnThis: 'yes' };
+    expect(settings(odd, 'button')).toEqual({});
+  });
+
   it('keep what widgets of other programs have', () => {
     expect(settings({ keys: 5, text: {} }, 'their-own')).toEqual({ keys: 5, text: {} });
     expect(settings({ theirs: 1, isSplit: 'no' })).toEqual({ theirs: 1 });
@@ -126,6 +140,35 @@ describe('widgets', () => {
     expect(isWhole('table', { elementName: 'e', paths: [] })).toBe(false);
     expect(isWhole('text', { text: '  ' })).toBe(false);
     expect(isWhole('map', {})).toBe(true);
+  });
+
+  it('send, switch and listen with what they need', () => {
+    const device = { id: 'd', name: 'D' };
+    expect(isWhole('events', {})).toBe(false);
+    expect(isWhole('events', { device })).toBe(true);
+    expect(isWhole('switch', { device })).toBe(false);
+    expect(isWhole('switch', { device, settingName: 'on' })).toBe(true);
+    for (const payload of [undefined, '', 'null', '{']) {
+      expect(isWhole('button', { device, elementName: 'e', ...(payload === undefined ? {} : { payload }) })).toBe(
+        false,
+      );
+    }
+    expect(isWhole('button', { device, elementName: 'e', payload: '{"on":true}' })).toBe(true);
+    expect(isWhole('selection', {})).toBe(true);
+    expect(isWhole('selection', { figure: 'mean' })).toBe(false);
+  });
+
+  it('show the device on whose page they are, where they are bound to it', () => {
+    const self = { id: 'this', name: 'This one' };
+    const key = { deviceId: 'd', deviceName: 'D', elementName: 'e', path: 'p' };
+    const settings = { keys: [key], device: { id: 'd', name: 'D' } };
+    expect(boundTo(settings, self)).toBe(settings);
+    expect(boundTo({ ...settings, isOnThis: true }, self)).toEqual({
+      keys: [{ ...key, deviceId: 'this', deviceName: 'This one' }],
+      device: self,
+      isOnThis: true,
+    });
+    expect(boundTo({ text: 'x', isOnThis: true }, self)).toEqual({ text: 'x', isOnThis: true });
   });
 
   it('are new where there is room', () => {

@@ -1,4 +1,6 @@
 import type { Schemas } from '../api/client';
+import { readJson } from './json';
+import { FIGURES, type Figure } from './selection';
 import type { Key } from './series';
 
 /** What a dashboard is made of, and how its widgets lie on their grid. */
@@ -7,7 +9,21 @@ export const COLUMNS = 12;
 const HEIGHT_MAX = 12;
 const ROWS_MAX = 200;
 
-export const WIDGET_TYPES = ['line', 'value', 'gauge', 'table', 'map', 'status', 'text'] as const;
+export const WIDGET_TYPES = [
+  'line',
+  'bar',
+  'value',
+  'gauge',
+  'table',
+  'selection',
+  'map',
+  'status',
+  'events',
+  'button',
+  'switch',
+  'markdown',
+  'text',
+] as const;
 export type WidgetType = (typeof WIDGET_TYPES)[number];
 
 /** Where a widget lies, in cells. */
@@ -35,6 +51,24 @@ export interface Settings {
   elementName?: string;
   paths?: string[];
   text?: string;
+  /** The device that is told something, or listened to. */
+  device?: WidgetDevice;
+  /** What a button sends, as JSON. */
+  payload?: string;
+  settingName?: string;
+  /** Which figure over a selection. */
+  figure?: Figure;
+  /** The devices of a selection: those of a project, those with a label. */
+  projectUuid?: string;
+  label?: string;
+  labelValue?: string;
+  /** On the page of a device it shows that one instead of those that it names. */
+  isOnThis?: boolean;
+}
+
+export interface WidgetDevice {
+  id: string;
+  name: string;
 }
 
 /** A widget. Its type may be one of another program: it is kept then, as all is that is not known here. */
@@ -57,6 +91,12 @@ export const SIZES: Record<WidgetType, { w: number; h: number }> = {
   map: { w: 6, h: 4 },
   status: { w: 6, h: 2 },
   text: { w: 3, h: 2 },
+  bar: { w: 6, h: 3 },
+  selection: { w: 3, h: 2 },
+  events: { w: 6, h: 4 },
+  button: { w: 3, h: 2 },
+  switch: { w: 3, h: 3 },
+  markdown: { w: 6, h: 3 },
 };
 
 /** The widgets of a dashboard as the server keeps it, on their grid. What is no widget is left out of sight. */
@@ -101,7 +141,8 @@ export function isWidgetType(type: string): type is WidgetType {
 /** Settings as far as they are what a widget takes. Members that are not known here are kept. */
 export function settingsOf(raw: unknown): Settings {
   if (!isMembers(raw)) return {};
-  const { keys, isSplit, timePath, min, max, elementName, paths, text, ...others } = raw;
+  const { keys, isSplit, timePath, min, max, elementName, paths, text, device, figure, isOnThis, ...rest } = raw;
+  const { payload, settingName, projectUuid, label, labelValue, ...others } = rest;
   return {
     ...others,
     ...(Array.isArray(keys) ? { keys: keysOf(keys) } : {}),
@@ -111,7 +152,37 @@ export function settingsOf(raw: unknown): Settings {
     ...(typeof elementName === 'string' ? { elementName } : {}),
     ...(Array.isArray(paths) ? { paths: [...new Set(paths.filter((path) => typeof path === 'string'))] } : {}),
     ...(typeof text === 'string' ? { text } : {}),
+    ...(isDevice(device) ? { device } : {}),
+    ...(FIGURES.some((known) => known === figure) ? { figure: figure as Figure } : {}),
+    ...(typeof isOnThis === 'boolean' ? { isOnThis } : {}),
+    ...textsOf({ payload, settingName, projectUuid, label, labelValue }),
   };
+}
+
+function isDevice(raw: unknown): raw is WidgetDevice {
+  return isMembers(raw) && typeof raw.id === 'string' && typeof raw.name === 'string';
+}
+
+/** Those of these members that are texts. */
+function textsOf<T extends string>(raw: Record<T, unknown>): Partial<Record<T, string>> {
+  const texts = Object.entries(raw).filter(([, value]) => typeof value === 'string');
+  return Object.fromEntries(texts) as Partial<Record<T, string>>;
+}
+
+/** Returns what a widget shows on the page of a device: of that one, where it is bound to it. */
+export function boundTo(settings: Settings, { id, name }: WidgetDevice): Settings {
+  if (!settings.isOnThis) return settings;
+  const { keys, device } = settings;
+  return {
+    ...settings,
+    ...(keys ? { keys: keys.map((key) => ({ ...key, deviceId: id, deviceName: name })) } : {}),
+    ...(device ? { device: { id, name } } : {}),
+  };
+}
+
+/** Types whose widgets can be bound to the device on whose page they are shown. */
+export function isOfDevices(type: WidgetType): boolean {
+  return ['line', 'bar', 'value', 'gauge', 'events', 'button', 'switch'].includes(type);
 }
 
 /** The keys among these, each once. */
@@ -233,16 +304,27 @@ export function newWidget(
 }
 
 /** Whether a widget has what it needs. */
-export function isWhole(type: WidgetType, { keys, elementName, paths, text, min, max }: Settings): boolean {
+export function isWhole(type: WidgetType, settings: Settings): boolean {
+  const { keys, elementName, paths, text, min, max, device, payload, settingName, figure } = settings;
   switch (type) {
     case 'line':
+    case 'bar':
     case 'value':
       return (keys ?? []).length > 0;
     case 'gauge':
       return (keys ?? []).length > 0 && typeof min === 'number' && typeof max === 'number' && max > min;
     case 'table':
       return Boolean(elementName) && (paths ?? []).length > 0;
+    case 'selection':
+      return (figure ?? 'count') === 'count' || (keys ?? []).length > 0;
+    case 'events':
+      return device !== undefined;
+    case 'button':
+      return device !== undefined && Boolean(elementName) && readJson(payload ?? '').isGood;
+    case 'switch':
+      return device !== undefined && Boolean(settingName);
     case 'text':
+    case 'markdown':
       return (text ?? '').trim() !== '';
     case 'map':
     case 'status':

@@ -1,4 +1,5 @@
 import { type Widget, type WidgetKey, type WidgetType, isWidgetType } from '../../lib/dashboard';
+import type { Figure } from '../../lib/selection';
 import { m } from '../../paraglide/messages';
 
 export function typeWord(type: WidgetType): string {
@@ -15,6 +16,18 @@ export function typeWord(type: WidgetType): string {
       return m.widget_map();
     case 'status':
       return m.widget_status();
+    case 'bar':
+      return m.widget_bar();
+    case 'selection':
+      return m.widget_selection();
+    case 'events':
+      return m.widget_events();
+    case 'button':
+      return m.widget_button();
+    case 'switch':
+      return m.widget_switch();
+    case 'markdown':
+      return m.widget_markdown();
     case 'text':
       return m.widget_text();
   }
@@ -30,8 +43,30 @@ export function widgetTitle(
 ): string {
   if (title) return title;
   if (!isWidgetType(type)) return m.widget_unknown();
+  if (type === 'selection') return selectionTitle(settings);
+  const { device } = settings;
+  if (device && ['events', 'button', 'switch'].includes(type))
+    return `${device.name}: ${settings.settingName ?? typeWord(type)}`;
   const [key] = settings.keys ?? [];
   return key ? `${key.deviceName}: ${called(key)}` : typeWord(type);
+}
+
+export function figureWord(figure: Figure): string {
+  switch (figure) {
+    case 'count':
+      return m.selection_count();
+    case 'mean':
+      return m.selection_mean();
+    case 'highest':
+      return m.selection_highest();
+    case 'lowest':
+      return m.selection_lowest();
+  }
+}
+
+function selectionTitle({ figure = 'count', keys }: Widget['settings']): string {
+  const [key] = keys ?? [];
+  return figure === 'count' || !key ? figureWord(figure) : `${figureWord(figure)}: ${key.path || key.elementName}`;
 }
 
 /** The titles of widgets by their id. Those that are called the same are told apart by a number, for who hears them. */
