@@ -414,7 +414,7 @@ describe('a dashboard', () => {
     await visitor.open('/dashboards');
     await page.getByRole('button', { name: 'Arrange' }).click();
     await page.getByRole('button', { name: 'Remove Value now' }).click();
-    await page.route('**/dashboard', (route) =>
+    await page.route('**/dashboards/*', (route) =>
       route.request().method() === 'PUT' ? route.abort('connectionfailed') : route.fallback(),
     );
     await page.getByRole('button', { name: 'Save' }).click();
@@ -425,7 +425,7 @@ describe('a dashboard', () => {
     await page.getByRole('link', { name: 'Dashboard' }).click();
     await page.getByRole('button', { name: 'Remove Gauge now' }).waitFor();
     expect(await widget('Value now').count()).toBe(0);
-    await page.unroute('**/dashboard');
+    await page.unroute('**/dashboards/*');
     await page.getByRole('button', { name: 'Save' }).click();
     await page.getByRole('button', { name: 'Arrange' }).waitFor();
     expect((await kept()).configuration.widgets.map(({ type }) => type)).not.toContain('value');
