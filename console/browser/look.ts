@@ -25,7 +25,7 @@ interface Axe {
 interface Violation {
   id: string;
   help: string;
-  nodes: { html: string; failureSummary?: string }[];
+  nodes: { html: string; element?: Element }[];
 }
 
 /**
@@ -63,7 +63,26 @@ async function look(page: Page, name: string, found: Found, isSeenBefore = false
 /** Runs in the page: what axe finds there, be it of colours alone. */
 async function violationsOf(isOfColours: boolean): Promise<Violation[]> {
   const { axe } = window as unknown as { axe: Axe };
-  const rules = axe.getRules(['cat.color']).filter(({ tags }) => !tags.includes('wcag2aaa'));
-  const runOnly = { type: 'rule', values: rules.map(({ ruleId }) => ruleId) };
-  return (await axe.run({ resultTypes: ['violations'], ...(isOfColours ? { runOnly } : {}) })).violations;
+  const colours = axe.getRules(['cat.color']).filter(({ tags }) => !tags.includes('wcag2aaa'));
+  const runOnly = { type: 'rule', values: colours.map(({ ruleId }) => ruleId) };
+  // Rules that axe asks only for whoever wants them.
+  const rules = { 'target-size': { enabled: true }, 'landmark-unique': { enabled: true } };
+  const how = { resultTypes: ['violations'], elementRef: true, ...(isOfColours ? { runOnly } : { rules }) };
+  const isFloating = (element: Element | null): boolean =>
+    element !== null &&
+    (element.matches('.menu') ||
+      ['fixed', 'sticky'].includes(getComputedStyle(element).position) ||
+      isFloating(element.parentElement));
+  /** Whether a bar or a menu lies over a part of it: that part is a scroll or a key away. */
+  const isCovered = (element: Element): boolean => {
+    const { left, top, right, bottom } = element.getBoundingClientRect();
+    const corners = [left + 1, right - 1].flatMap((x) => [top + 1, bottom - 1].map((y) => [x, y] as const));
+    const over = corners.map(([x, y]) => document.elementFromPoint(x, y));
+    return over.some((one) => one && !one.contains(element) && !element.contains(one) && isFloating(one));
+  };
+  const { violations } = await axe.run(how);
+  return violations.flatMap(({ id, help, nodes }) => {
+    const faulty = nodes.filter(({ element }) => id !== 'target-size' || !element || !isCovered(element));
+    return faulty.length > 0 ? [{ id, help, nodes: faulty.map(({ html }) => ({ html })) }] : [];
+  });
 }
