@@ -1,6 +1,6 @@
 import { hexColour } from '../lib/colour';
 import { type Branding, api, authorizedFetch, done } from './client';
-import { failureOf } from './failure';
+import { arrived, failureOf } from './failure';
 
 /** What the console itself takes of a branding. It stands in the part that is free to its users. */
 export interface ConsoleBrand {
@@ -46,7 +46,7 @@ export async function logoOf(organizationId: string, signal?: AbortSignal): Prom
   const response = await authorizedFetch(`/v2/organizations/${organizationId}/image.png`, signal ? { signal } : {});
   if (response.status === 404) return null;
   if (!response.ok) throw await failureOf(response);
-  return response.blob();
+  return arrived(response.blob());
 }
 
 /** Makes a file the picture of an organization. @throws Failure */

@@ -2,7 +2,7 @@ import createClient, { type Client, type QuerySerializerOptions } from 'openapi-
 import { readAnswer, writeExact } from '../lib/exact';
 import { connection } from './connection.svelte';
 import type { components, paths } from './schema';
-import { failureFrom, failureOf } from './failure';
+import { arrived, failureFrom, failureOf } from './failure';
 import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
 
 export type Schemas = components['schemas'];
@@ -45,10 +45,10 @@ export const tokens = new TokenKeeper(
 
 /** Asks with the refresh cookie. 401: there is none that is good. */
 async function renew(): Promise<AccessToken | null> {
-  const response = await connection.fetch('/v2/auth/refreshToken', { cache: 'no-store' });
+  const response = await arrived(connection.fetch('/v2/auth/refreshToken', { cache: 'no-store' }));
   if (response.status === 401) return null;
   if (!response.ok) throw await failureOf(response);
-  return (await response.json()) as AccessToken;
+  return (await arrived(response.json())) as AccessToken;
 }
 
 // Objects as `filter[name]=value`, which is how the interface has them.
@@ -75,7 +75,7 @@ function exact(client: Client<paths>): Client<paths> {
     const call = calls[method];
     if (!call) continue;
     calls[method] = async (path, init = {}) => {
-      const outcome = await call(path, { parseAs: 'text', ...init });
+      const outcome = await arrived(call(path, { parseAs: 'text', ...init }));
       if (init.parseAs || typeof outcome.data !== 'string') return outcome;
       return { ...outcome, data: outcome.data === '' ? undefined : readAnswer(outcome.data) };
     };
@@ -85,7 +85,7 @@ function exact(client: Client<paths>): Client<paths> {
 
 /** A request outside the typed client: streams, files, pictures. */
 export function authorizedFetch(path: string, init: RequestInit = {}): Promise<Response> {
-  return fetchWith(tokens, connection.fetch, new Request(new URL(path, location.origin), init));
+  return arrived(fetchWith(tokens, connection.fetch, new Request(new URL(path, location.origin), init)));
 }
 
 interface Outcome<T> {

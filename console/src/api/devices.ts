@@ -5,7 +5,7 @@ import { type Condition, asQuery } from '../lib/filters';
 import { BY_URGENCY, STATUSES } from '../lib/statuses';
 import { labelPaths } from '../lib/table';
 import { type Device, type Page, type StatusText, api, authorizedFetch, done } from './client';
-import { failureOf } from './failure';
+import { arrived, failureOf } from './failure';
 import { fleetSummary } from './fleet';
 
 /** Which devices, and in which order. */
@@ -174,5 +174,5 @@ async function csvPart(wanted: DeviceQuery, columns: readonly string[], ids?: re
     }
   const response = await authorizedFetch(`/v2/devices?${search}`, { headers: { accept: 'text/csv' } });
   if (!response.ok) throw await failureOf(response);
-  return response.text();
+  return arrived(response.text());
 }

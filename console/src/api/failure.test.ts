@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { Failure, asFailure, failureOf } from './failure';
+import { failureWords } from '../lib/words';
+import { Failure, OWN_FAULT, arrived, asFailure, failureOf } from './failure';
 
 describe('a failure', () => {
   it('has what the server says of it', async () => {
@@ -17,8 +18,21 @@ describe('a failure', () => {
     expect(failure).toMatchObject({ status: 502, message: 'Bad Gateway', faults: [], retryAfter: null });
   });
 
-  it('of the network has no status', () => {
-    expect(asFailure(new TypeError('offline'))).toMatchObject({ status: 0, mayPass: true });
+  it('of the network has no status', async () => {
+    const failed = arrived(Promise.reject(new TypeError('offline')));
+    await expect(failed).rejects.toMatchObject({ name: 'Failure', status: 0, mayPass: true });
+    await expect(arrived(Promise.reject(new Failure(403, 'no')))).rejects.toMatchObject({ status: 403 });
+    expect(await arrived(Promise.resolve(7))).toBe(7);
+  });
+
+  it('of the console is not the network’s, and does not pass', () => {
+    const failure = asFailure(new TypeError('x is undefined'));
+    expect(failure).toMatchObject({ status: OWN_FAULT, message: 'x is undefined', mayPass: false });
+    expect(failureWords(failure)).toContain('console itself');
+    expect(failureWords(new Failure(0, ''))).toContain('does not respond');
+  });
+
+  it('stays what it is', () => {
     const failure = new Failure(403, 'no');
     expect(asFailure(failure)).toBe(failure);
     expect(failure.mayPass).toBe(false);

@@ -8,6 +8,9 @@ export interface Fault {
   message: string;
 }
 
+/** The status of what failed by a fault of the console itself. */
+export const OWN_FAULT = -1;
+
 /** A call that did not succeed. `status` is 0 when no answer came. */
 export class Failure extends Error {
   override readonly name = 'Failure';
@@ -49,10 +52,26 @@ export function isAbort(error: unknown): boolean {
   return error instanceof DOMException && error.name === 'AbortError';
 }
 
-/** Any thrown thing as a failure. What `fetch` throws means that no answer came. */
+/** Any thrown thing as a failure. What is none, and not given up on purpose, is a fault of the console, which the browser is told. */
 export function asFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
-  return new Failure(0, error instanceof Error ? error.message : String(error));
+  if (isAbort(error)) return new Failure(0, textOf(error));
+  globalThis.reportError?.(error);
+  return new Failure(OWN_FAULT, textOf(error));
+}
+
+/** Gives what comes over the network; whatever goes wrong on the way means that no answer came. @throws Failure */
+export async function arrived<T>(coming: Promise<T>): Promise<T> {
+  try {
+    return await coming;
+  } catch (error) {
+    if (error instanceof Failure || isAbort(error)) throw error;
+    throw new Failure(0, textOf(error));
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 /** The failure that an answer tells of, read from the server's one shape of errors. */

@@ -1,6 +1,6 @@
 import { connection } from './connection.svelte';
 import { type Schemas, done, open } from './client';
-import { type Fault, failureOf } from './failure';
+import { type Fault, arrived, failureOf } from './failure';
 import { type Metrics, readMetrics } from '../lib/metrics';
 
 /** Whether the server can work; if not, which of its stores cannot be reached, and why. */
@@ -16,7 +16,7 @@ export function about(signal: AbortSignal): Promise<Schemas['About']> {
 
 /** @throws Failure */
 export async function health(signal: AbortSignal): Promise<Health> {
-  const response = await connection.fetch('/health/ready', { signal, cache: 'no-store' });
+  const response = await arrived(connection.fetch('/health/ready', { signal, cache: 'no-store' }));
   if (response.ok) return { isReady: true, faults: [] };
   const failure = await failureOf(response);
   if (response.status !== 503) throw failure;
@@ -25,7 +25,7 @@ export async function health(signal: AbortSignal): Promise<Health> {
 
 /** @throws Failure */
 export async function metrics(signal: AbortSignal): Promise<Metrics> {
-  const response = await connection.fetch('/metrics', { signal, cache: 'no-store' });
+  const response = await arrived(connection.fetch('/metrics', { signal, cache: 'no-store' }));
   if (!response.ok) throw await failureOf(response);
-  return readMetrics(await response.text());
+  return readMetrics(await arrived(response.text()));
 }

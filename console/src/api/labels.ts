@@ -3,7 +3,7 @@ import { readCsv } from '../lib/csv';
 import { readExact } from '../lib/exact';
 import { placed, refused } from '../lib/refusals';
 import { type Device, api, authorizedFetch, done } from './client';
-import { failureOf } from './failure';
+import { arrived, failureOf } from './failure';
 
 /** Of a fleet's labels so much is read to make suggestions: those of some ten thousand devices. */
 const READ_MAX_CHARACTERS = 2_000_000;
@@ -22,7 +22,7 @@ async function beginning(response: Response): Promise<string> {
   if (!reader) return '';
   let text = '';
   while (text.length < READ_MAX_CHARACTERS) {
-    const { done: isOver, value } = await reader.read();
+    const { done: isOver, value } = await arrived(reader.read());
     if (isOver) return text;
     text += value;
   }

@@ -2,7 +2,7 @@ import { readAnswer } from '../lib/exact';
 import { connection } from './connection.svelte';
 import { authorizedFetch, type StoredEvent } from './client';
 import { type Message, MessageReader } from './messages';
-import { Failure, asFailure, failureOf, isAbort } from './failure';
+import { Failure, arrived, asFailure, failureOf, isAbort } from './failure';
 
 /** Between two attempts: longer each time, to a limit. */
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
@@ -78,7 +78,7 @@ async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<Messa
   const source = body.getReader();
   try {
     for (;;) {
-      const { value, done } = await within(SILENCE_MS, source.read());
+      const { value, done } = await arrived(within(SILENCE_MS, source.read()));
       if (done) return;
       yield* reader.push(decoder.decode(value, { stream: true }));
     }

@@ -70,7 +70,7 @@ describe('work on many things', () => {
     let isThere = false;
     const seen: number[] = [];
     const { run } = runOf(async ([item = 0]) => {
-      if (!isThere && item === 2) throw new TypeError('no network');
+      if (!isThere && item === 2) throw new Failure(0, 'no network');
       seen.push(item);
       return [];
     });

@@ -1,5 +1,5 @@
 import { authorizedFetch } from '../api/client';
-import { failureOf } from '../api/failure';
+import { arrived, failureOf } from '../api/failure';
 
 /** A first line is sought so far, in bytes. */
 const HEAD_BYTES = 256 * 1024;
@@ -16,7 +16,7 @@ export async function download(
 ): Promise<void> {
   const response = await authorizedFetch(path, { headers: { accept } });
   if (!response.ok) throw await failureOf(response);
-  const content = await response.blob();
+  const content = await arrived(response.blob());
   saveFile(headed ? await withHead(content, headed) : content, fileName);
 }
 

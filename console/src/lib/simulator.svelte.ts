@@ -1,4 +1,4 @@
-import { Failure, asFailure, failureOf } from '../api/failure';
+import { Failure, arrived, asFailure, failureOf } from '../api/failure';
 import { READING } from './firstSteps';
 
 /** As a device would: steady, and slow enough to be looked at. */
@@ -64,12 +64,14 @@ export class Simulator {
     this.#temperature += (this.warmth - this.#temperature) / 2 + (Math.random() - 0.5) * NOISE;
     const temperature = Math.round(this.#temperature * 10) / 10;
     const reading = { temperature, humidity: Math.round(65 - temperature) };
-    const response = await fetch(`/v2/events/device?elementName=${READING}`, {
-      method: 'POST',
-      headers: { cloud: token, 'content-type': 'application/json' },
-      body: JSON.stringify(reading),
-      signal,
-    });
+    const response = await arrived(
+      fetch(`/v2/events/device?elementName=${READING}`, {
+        method: 'POST',
+        headers: { cloud: token, 'content-type': 'application/json' },
+        body: JSON.stringify(reading),
+        signal,
+      }),
+    );
     if (!response.ok) throw await failureOf(response);
     this.sent += 1;
     this.last = reading;
@@ -77,9 +79,9 @@ export class Simulator {
 
   /** Takes what waits for it. */
   async #hear(token: string, signal: AbortSignal): Promise<void> {
-    const response = await fetch('/v2/events/cloud', { headers: { cloud: token }, signal, cache: 'no-store' });
+    const response = await arrived(fetch('/v2/events/cloud', { headers: { cloud: token }, signal, cache: 'no-store' }));
     if (!response.ok) throw await failureOf(response);
-    for (const { payload } of (await response.json()) as { payload: unknown }[]) {
+    for (const { payload } of (await arrived(response.json())) as { payload: unknown }[]) {
       const { on } = (payload ?? {}) as { on?: unknown };
       if (typeof on === 'boolean') this.fan = on;
     }

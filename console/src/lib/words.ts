@@ -1,5 +1,5 @@
 import type { Notification, Role, StatusText } from '../api/client';
-import type { Failure } from '../api/failure';
+import { type Failure, OWN_FAULT } from '../api/failure';
 import { m } from '../paraglide/messages';
 import type { Locale } from '../paraglide/runtime';
 import { isOfAddress } from './faultWords';
@@ -63,6 +63,8 @@ export function roleHint(role: Role): string {
 /** What went wrong, for the person in front of the screen. What the server says of fields is told by `faultWords`. */
 export function failureWords(failure: Failure): string {
   switch (failure.status) {
+    case OWN_FAULT:
+      return m.failure_own();
     case 0:
       return m.failure_unreachable();
     case 401:

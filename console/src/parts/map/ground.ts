@@ -2,6 +2,7 @@ import { geoGraticule10, geoMercator, geoPath } from 'd3-geo';
 import type { Feature, FeatureCollection, LineString, MultiLineString, Polygon } from 'geojson';
 import { feature, mesh } from 'topojson-client';
 import type { GeometryCollection, Topology } from 'topojson-specification';
+import { arrived } from '../../api/failure';
 import { WORLD } from '../../lib/map';
 import { Turns } from '../../lib/turns';
 
@@ -30,11 +31,9 @@ export function groundOf(detail: Detail): Promise<Ground> {
 }
 
 async function atlasOf(detail: Detail): Promise<Topology> {
-  const atlas =
-    detail === 'coarse'
-      ? await import('world-atlas/countries-110m.json')
-      : await import('world-atlas/countries-50m.json');
-  return atlas.default;
+  const coming =
+    detail === 'coarse' ? import('world-atlas/countries-110m.json') : import('world-atlas/countries-50m.json');
+  return (await arrived<{ default: Topology }>(coming)).default;
 }
 
 /** A world in detail takes long to draw: piece by piece, between which the page may paint and listen. */
