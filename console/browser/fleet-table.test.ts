@@ -211,7 +211,7 @@ describe('many devices at once', () => {
     await page.getByText('3 devices', { exact: true }).waitFor();
   });
 
-  it('move to another project and organization, those that are there already excepted', async () => {
+  it('move to another project and organization, those that are there excepted, and keep a new name', async () => {
     const { page } = visitor;
     const other = await fleet.project('Doors');
     const north = await fleet.call<{ id: string }>('POST', '/organizations', {
@@ -225,6 +225,8 @@ describe('many devices at once', () => {
     for (const name of ['Mover 1', 'Mover 2']) await page.getByRole('checkbox', { name: `Select ${name}` }).check();
     await page.getByRole('button', { name: 'Move', exact: true }).click();
     const dialog = page.getByRole('dialog', { name: 'Move 2 devices' });
+    // Somebody else renames it while it is about to be moved.
+    await fleet.call('PUT', `/devices/${one.id}`, { name: 'Renamed', projectUuid: project });
     await dialog.getByLabel('Project').selectOption({ label: 'Doors' });
     await dialog.getByLabel('Organization', { exact: true }).selectOption({ label: 'Root / North' });
     await dialog.getByText('1 of them are there already.').waitFor();
@@ -234,7 +236,7 @@ describe('many devices at once', () => {
       'GET',
       `/devices/${one.id}`,
     );
-    expect(moved).toMatchObject({ projectUuid: other, organizationId: north.id, name: 'Mover 1' });
+    expect(moved).toMatchObject({ projectUuid: other, organizationId: north.id, name: 'Renamed' });
   });
 
   it('go only after their number was typed, one refused or not', async () => {
