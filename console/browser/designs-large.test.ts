@@ -63,6 +63,26 @@ describe('a design of hundreds of elements', () => {
     await expect.poll(() => inView(page)).toBe(ELEMENTS);
   });
 
+  it('opens where it begins, and a click on its map goes elsewhere', async () => {
+    const { page } = visitor;
+    await openLarge(page);
+    const canvas = await page.getByRole('region', { name: 'Canvas' }).boundingBox();
+    const start = await named(page, 'reading 00').boundingBox();
+    if (!canvas || !start) throw new Error('there is no canvas');
+    expect(start.x).toBeGreaterThanOrEqual(canvas.x);
+    expect(start.y + start.height).toBeLessThanOrEqual(canvas.y + canvas.height);
+    const map = page.getByRole('img', { name: /^Map of the design/ });
+    const seen = map.locator('rect');
+    const before = Number(await seen.getAttribute('y'));
+    const box = await map.boundingBox();
+    if (!box) throw new Error('there is no map');
+    await page.mouse.click(box.x + box.width / 2, box.y + box.height - 8);
+    await expect.poll(async () => Number(await seen.getAttribute('y'))).toBeGreaterThan(before + 1_000);
+    await expect.poll(async () => (await named(page, 'reading 00').boundingBox())?.y).toBeLessThan(0);
+    await page.getByRole('button', { name: 'Show everything' }).click();
+    await map.waitFor({ state: 'detached' });
+  });
+
   it('has links that begin and end at the dots of their elements', async () => {
     const { page } = visitor;
     await openLarge(page);
