@@ -105,6 +105,42 @@ describe('a board that is inherited', () => {
     expect(asked).toBe(before);
     await fleet.call('PUT', `/organizations/${fleet.organizationId}/dashboard`, { configuration: { widgets: [] } });
   });
+
+  it('asks once for a device out of reach that a line chart shows beside others', async () => {
+    const above = await fleet.device('Head office', project);
+    const keys = [device, above].map(({ id }, place) => ({
+      deviceId: id,
+      deviceName: place === 0 ? 'Fridge' : 'Head office',
+      elementName: 'climate',
+      path: 'temperature',
+    }));
+    const widgets = [{ id: 'both', type: 'line', title: 'Both', x: 0, y: 0, w: 8, h: 4, settings: { keys } }];
+    const board = `/organizations/${fleet.organizationId}/dashboard`;
+    await fleet.call('PUT', board, {
+      name: 'Board',
+      options: { organizationId: fleet.organizationId, organizationName: 'Root' },
+      configuration: { widgets },
+    });
+    await fleet.call('PUT', `/organizations/${fleet.organizationId}`, { name: 'Root', childrenInheritDashboard: true });
+    const { page } = visitor;
+    await page.clock.install();
+    const asked = { within: 0, beyond: 0 };
+    page.on('request', (request) => {
+      if (!request.url().includes('/buckets')) return;
+      asked[request.url().includes(above.id) ? 'beyond' : 'within'] += 1;
+    });
+    await visitor.open('/dashboards?range=hour', 'tech', PASSWORD);
+    await page.getByText('This was not found, or you have no access to it.').waitFor();
+    expect(await page.getByRole('main').getByRole('alert').count()).toBe(0);
+    const { within } = asked;
+    for (let tick = 0; tick < 3; tick += 1) {
+      await page.clock.runFor(30_000);
+      await page.waitForLoadState('networkidle');
+    }
+    expect(asked.within).toBeGreaterThan(within);
+    expect(asked.beyond).toBe(1);
+    await fleet.call('PUT', board, { configuration: { widgets: [] } });
+  });
 });
 
 describe('in German', () => {

@@ -15,6 +15,8 @@ export interface Question {
   width: { points: number } | { every: string };
   /** The path of the time in payloads, where it counts instead of the moment of arrival. */
   timePath?: string | undefined;
+  /** By key, what an earlier question came to: what was refused then is not asked for again. */
+  failures?: readonly (Failure | undefined)[];
 }
 
 export interface Answer {
@@ -35,8 +37,11 @@ const LATE = '31d';
 /** Asks for buckets: one call for each element of each device. What fails fails for its own keys, unless all does. @throws Failure */
 export async function buckets(question: Question, signal: AbortSignal): Promise<Answer> {
   const { keys } = question;
-  const answer: Answer = { every: null, series: keys.map(() => []), failures: keys.map(() => undefined) };
-  const calls = groups(keys).map(async (places) => {
+  const refused = keys.map((_, place) =>
+    question.failures?.[place]?.isRefusal ? question.failures[place] : undefined,
+  );
+  const answer: Answer = { every: null, series: keys.map(() => []), failures: refused };
+  const calls = groups(keys, refused).map(async (places) => {
     try {
       const { meta, data } = await ask(question, places, signal);
       answer.every ??= meta.every;
@@ -53,9 +58,10 @@ export async function buckets(question: Question, signal: AbortSignal): Promise<
 }
 
 /** Which keys go into one call: the places of those of one element of one device. */
-function groups(keys: readonly Key[]): number[][] {
+function groups(keys: readonly Key[], refused: readonly (Failure | undefined)[]): number[][] {
   const found = new Map<string, number[][]>();
   keys.forEach(({ deviceId, elementName }, place) => {
+    if (refused[place]) return;
     const name = `${deviceId}/${elementName}`;
     const calls = found.get(name) ?? [];
     const last = calls.at(-1);

@@ -3,16 +3,20 @@ import {
   type Point,
   SPAN_MIN_MS,
   aligned,
+  apart,
   bounded,
   csvOf,
   gapOf,
   keysFrom,
   keysText,
+  merged,
   moved,
   pinched,
   pointAt,
   renewed,
   rowsOf,
+  shifted,
+  spanBefore,
   spanFrom,
   zoomed,
 } from './series';
@@ -125,6 +129,25 @@ describe('series', () => {
     const later = { from: T + 1 * MINUTE, to: T + 61 * MINUTE };
     const now = renewed([point(0), point(1), point(2, 5)], [point(2, 6), point(3)], T + 2 * MINUTE, later);
     expect(now.map(({ mean }) => mean)).toEqual([1, 6, 3]);
+  });
+
+  it('of the range before stand where they would be in this one', () => {
+    expect(spanBefore({ from: 100, to: 160 })).toEqual({ from: 40, to: 100 });
+    const later = shifted([point(0)], MINUTE)[0];
+    expect(later).toEqual({ ...point(0), from: T + MINUTE, to: T + 2 * MINUTE });
+    expect(merged([point(0), point(1)], [point(1, 9), point(2)]).map(({ mean }) => mean)).toEqual([0, 1, 2]);
+    expect(merged([], [point(2)])).toEqual([point(2)]);
+  });
+
+  it('have two scales where their sizes are far apart, the first of them at the left', () => {
+    const sized = (...sizes: number[]) =>
+      sizes.map((size) => (size === 0 ? [] : [{ ...point(0), min: -size, max: 1 }]));
+    expect(apart(sized(20, 1_000))).toEqual([false, true]);
+    expect(apart(sized(1_000, 20, 900))).toEqual([false, true, false]);
+    expect(apart(sized(20, 100, 390))).toEqual([false, false, false]);
+    expect(apart(sized(20, 0, 10_000))).toEqual([false, false, true]);
+    expect(apart([])).toEqual([]);
+    expect(apart(sized(5))).toEqual([false]);
   });
 
   it('become rows, newest first, and a file, oldest first', () => {

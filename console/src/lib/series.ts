@@ -203,6 +203,40 @@ export function renewed(points: readonly Point[], newer: readonly Point[], newer
   return [...points.filter(({ from }) => from < newerFrom), ...newer].filter(({ to }) => to > span.from);
 }
 
+/** The range of the same width that ends where this one begins. */
+export function spanBefore({ from, to }: Span): Span {
+  return { from: 2 * from - to, to: from };
+}
+
+/** A series with what comes behind it; where they tell of one moment, what was known first stays. */
+export function merged(points: readonly Point[], later: readonly Point[]): Point[] {
+  const known = points.at(-1)?.to ?? -Infinity;
+  return [...points, ...later.filter(({ from }) => from >= known)];
+}
+
+/** Points as if they were so much later. */
+export function shifted(points: readonly Point[], by: number): Point[] {
+  return points.map((point) => ({ ...point, from: point.from + by, to: point.to + by }));
+}
+
+/** From this ratio of their largest values on, lines of one scale leave one of them flat. */
+const APART = 20;
+
+/** Which of some series need a scale of their own beside that of the first, as their values are so much larger or smaller. */
+export function apart(series: readonly (readonly Point[])[]): boolean[] {
+  const sizes = series.map((points) =>
+    Math.max(0, ...points.map(({ min, max }) => Math.max(Math.abs(min), Math.abs(max)))),
+  );
+  const known = sizes.filter((size) => size > 0).sort((one, other) => one - other);
+  const steps = known.slice(1).map((size, index) => size / (known[index] ?? size));
+  const widest = Math.max(0, ...steps);
+  if (widest <= APART) return series.map(() => false);
+  const limit = known[steps.indexOf(widest) + 1] ?? Infinity;
+  const isLarge = sizes.map((size) => size >= limit);
+  const first = sizes.findIndex((size) => size > 0);
+  return isLarge.map((large, index) => (sizes[index] ?? 0) > 0 && large !== isLarge[first]);
+}
+
 /** The moments that any of these series tells of, newest first, with the point of each at it. */
 export function rowsOf(
   series: readonly (readonly Point[])[],

@@ -1,7 +1,7 @@
 import { untrack } from 'svelte';
 import { type Answer, buckets } from '../../api/buckets';
 import { type Resource, resource } from '../../lib/resource.svelte';
-import { type Key, type Preset, SPANS_MS, type Span, renewed } from '../../lib/series';
+import { type Key, type Point, type Preset, SPANS_MS, type Span, merged, renewed, spanBefore } from '../../lib/series';
 
 /** What a chart is to show. */
 export interface Wanted {
@@ -12,12 +12,16 @@ export interface Wanted {
   /** Buckets that its pixels can show. */
   points: number;
   timePath?: string | undefined;
+  /** Whether the range of the same width before it is shown too. */
+  isCompared?: boolean;
 }
 
 /** What a chart shows: the answer, and the range that it is of. */
 export interface Drawn extends Answer {
   span: Span;
   wanted: Wanted;
+  /** By key, what was in the range before, at its own time; null where nobody wants it. */
+  before: Point[][] | null;
 }
 
 const TICK_MIN_MS = 2_000;
@@ -31,9 +35,13 @@ export function chartData(wanted: () => Wanted | null): Resource<Drawn | null> {
     const want = JSON.parse(asked) as Wanted | null;
     if (!want || want.keys.length === 0) return null;
     const span = spanNow(want);
-    const { keys, points, timePath } = want;
-    const answer = await buckets({ keys, span, width: { points }, timePath }, signal);
-    return { ...answer, span, wanted: want };
+    const { keys, points, timePath, isCompared } = want;
+    const question = { keys, width: { points }, timePath };
+    const [answer, earlier] = await Promise.all([
+      buckets({ ...question, span }, signal),
+      isCompared ? buckets({ ...question, span: spanBefore(span) }, signal) : null,
+    ]);
+    return { ...answer, span, wanted: want, before: earlier?.series ?? null };
   });
 }
 
@@ -82,18 +90,27 @@ function tickAfter(drawn: Drawn | null | undefined): number {
 }
 
 async function tail(drawn: Drawn, signal: AbortSignal): Promise<Drawn> {
-  const { wanted } = drawn;
+  const { wanted, failures } = drawn;
   const { keys, points, timePath } = wanted;
   const span = spanNow(wanted);
   const newest = Math.max(...drawn.series.map((series) => series.at(-1)?.from ?? 0));
   // Values whose time is told by their payload may come late, into any bucket; and where nothing was, there is no width yet.
   if (timePath || drawn.every === null || newest <= span.from) {
-    return { ...(await buckets({ keys, span, width: { points }, timePath }, signal)), span, wanted };
+    const answer = await buckets({ keys, span, width: { points }, timePath, failures }, signal);
+    return { ...answer, span, wanted, before: beforeOf(drawn, span) };
   }
   const from = newest;
-  const answer = await buckets({ keys, span: { from, to: span.to }, width: { every: drawn.every } }, signal);
+  const width = { every: drawn.every };
+  const answer = await buckets({ keys, span: { from, to: span.to }, width, failures }, signal);
   const series = drawn.series.map((old, index) =>
     answer.failures[index] ? old : renewed(old, answer.series[index] ?? [], from, span),
   );
-  return { every: drawn.every, failures: answer.failures, series, span, wanted };
+  return { every: drawn.every, failures: answer.failures, series, span, wanted, before: beforeOf(drawn, span) };
+}
+
+/** The range before `span`, as far as it is known: what has left the range itself is in it now. */
+function beforeOf({ before, series }: Drawn, span: Span): Point[][] | null {
+  const { from } = spanBefore(span);
+  const isThere = (point: Point): boolean => point.to > from && point.from < span.from;
+  return before && before.map((points, index) => merged(points, series[index] ?? []).filter(isThere));
 }
