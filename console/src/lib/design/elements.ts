@@ -18,6 +18,7 @@ export const TYPES = [
   'storage',
   'cloudEvent',
   'notification',
+  'alarm',
   'http',
 ] as const;
 export type ElementType = (typeof TYPES)[number];
@@ -69,6 +70,7 @@ export interface Shape {
 
 const YEAR_MINUTES = 366 * 24 * 60;
 const value = ['value'] as const;
+const ROLES = ['basicUser', 'technician', 'manager', 'administrator', 'developer', 'systemAdmin'] as const;
 
 export const SHAPES: Readonly<Record<ElementType, Shape>> = {
   deviceEvent: {
@@ -201,8 +203,22 @@ export const SHAPES: Readonly<Record<ElementType, Shape>> = {
       {
         name: 'minimumRole',
         kind: 'choice',
-        choices: ['basicUser', 'technician', 'manager', 'administrator', 'developer', 'systemAdmin'],
+        choices: ROLES,
       },
+    ],
+  },
+  alarm: {
+    type: 'alarm',
+    family: 'result',
+    abilities: [
+      { name: 'raise', arguments: ['key', 'value'] },
+      { name: 'clear', arguments: ['key'] },
+    ],
+    triggers: ['raised', 'cleared', 'acknowledged'],
+    properties: [
+      { name: 'title', kind: 'message', isRequired: true },
+      { name: 'severity', kind: 'choice', choices: ['warning', 'info', 'critical'] },
+      { name: 'minimumRole', kind: 'choice', choices: ROLES },
     ],
   },
   http: {

@@ -234,6 +234,7 @@ const BEGINNINGS: Readonly<Record<string, { name: string; properties?: Record<st
   storage: { name: 'values' },
   cloudEvent: { name: 'command' },
   notification: { name: 'tell', properties: { message: '{{ device.name }}' } },
+  alarm: { name: 'alarm', properties: { title: '{{ device.name }}' } },
   http: { name: 'call', properties: { url: 'https://example.org/' } },
 };
 

@@ -9,6 +9,7 @@ import Hourglass from '@lucide/svelte/icons/hourglass';
 import RadioTower from '@lucide/svelte/icons/radio-tower';
 import Send from '@lucide/svelte/icons/send';
 import Sigma from '@lucide/svelte/icons/sigma';
+import Siren from '@lucide/svelte/icons/siren';
 import SlidersHorizontal from '@lucide/svelte/icons/sliders-horizontal';
 import Split from '@lucide/svelte/icons/split';
 import SquareFunction from '@lucide/svelte/icons/square-function';
@@ -32,6 +33,7 @@ const ICONS: Readonly<Record<ElementType, Icon>> = {
   storage: Database,
   cloudEvent: Send,
   notification: Bell,
+  alarm: Siren,
   http: Globe,
 };
 

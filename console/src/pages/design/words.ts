@@ -96,6 +96,7 @@ const TYPE_WORDS: Readonly<Record<ElementType, { name: () => string; about: () =
   storage: { name: m.design_type_storage, about: m.design_about_storage },
   cloudEvent: { name: m.design_type_cloud_event, about: m.design_about_cloud_event },
   notification: { name: m.design_type_notification, about: m.design_about_notification },
+  alarm: { name: m.design_type_alarm, about: m.design_about_alarm },
   http: { name: m.design_type_http, about: m.design_about_http },
 };
 
@@ -131,6 +132,7 @@ const PROPERTY_WORDS: Readonly<Record<string, { name: () => string; hint?: () =>
   fields: { name: m.design_prop_fields, hint: m.design_hint_fields },
   ttlMinutes: { name: m.design_prop_ttl, hint: m.design_hint_ttl },
   message: { name: m.design_prop_message, hint: () => m.design_hint_message({ open: '{{', close: '}}' }) },
+  severity: { name: m.design_prop_severity },
   minimumRole: { name: m.design_prop_minimum_role },
   method: { name: m.design_prop_method },
   url: { name: m.design_prop_url, hint: m.design_hint_url },
