@@ -21,6 +21,7 @@ export const { navigate, route } = createRouter({
   '/devices/import': () => import('./pages/DeviceImport.svelte'),
   '/devices/:id': () => import('./pages/Device.svelte'),
   '/devices/:id/:tab': () => import('./pages/Device.svelte'),
+  '/alarms': () => import('./pages/Alarms.svelte'),
   '/dashboards': () => import('./pages/Dashboards.svelte'),
   '/projects': () => import('./pages/Projects.svelte'),
   '/projects/:id/design': () => import('./pages/Design.svelte'),

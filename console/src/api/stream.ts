@@ -1,4 +1,5 @@
 import { readAnswer } from '../lib/exact';
+import type { Alarm } from './alarms';
 import { connection } from './connection.svelte';
 import { authorizedFetch, type StoredEvent } from './client';
 import { type Message, MessageReader } from './messages';
@@ -19,6 +20,8 @@ export function shownState(state: StreamState): StreamState {
 
 export interface Listener {
   event(event: StoredEvent): void;
+  /** An alarm has come or changed. */
+  alarm?(alarm: Alarm): void;
   /** The stream is open. `resumed`: it goes on behind the last event; else what came before must be read from history. */
   opened(resumed: boolean): void;
   state(state: StreamState, failure?: Failure): void;
@@ -51,7 +54,8 @@ export async function listen(
         listener.state('live');
         for await (const message of messages(response.body)) {
           lastId = message.id || lastId;
-          listener.event(readAnswer(message.data) as StoredEvent);
+          if (message.event === 'message') listener.event(readAnswer(message.data) as StoredEvent);
+          else if (message.event === 'alarm') listener.alarm?.(readAnswer(message.data) as Alarm);
         }
       } else {
         ended = await failureOf(response);

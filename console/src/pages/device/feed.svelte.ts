@@ -29,10 +29,11 @@ export class Feed {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #deviceId = '';
 
-  /** @param deviceId whose events; @param came is called when some came live */
+  /** @param deviceId whose events; @param came is called when some came live; @param alarmed when an alarm came or changed */
   constructor(
     deviceId: () => string,
     private readonly came: () => void,
+    private readonly alarmed: () => void = () => undefined,
   ) {
     $effect(() => {
       this.#deviceId = deviceId();
@@ -46,6 +47,7 @@ export class Feed {
         { deviceId: this.#deviceId },
         {
           event: (event) => this.#take(event),
+          alarm: () => this.alarmed(),
           // What came between history and the stream is read once the stream is open.
           opened: (resumed) => {
             clearTimeout(patience);

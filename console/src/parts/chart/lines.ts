@@ -17,6 +17,12 @@ export function colourOf(index: number): string {
   return `--series-${(index % LINES_MAX) + 1}`;
 }
 
+/** A moment that is pointed out: a line down the chart, in the colour of a token. */
+export interface Mark {
+  at: number;
+  colour: string;
+}
+
 /** A line of a chart. */
 export interface Line {
   label: string;

@@ -1,0 +1,224 @@
+import type { Locator } from 'playwright-core';
+import { beforeEach, describe, expect, it } from 'vitest';
+import { Visitor } from './pages';
+import { browser, fleet, server, stage, takeAPhone, visitor, withVisitor } from './stage';
+
+/** Alarms: the page, what leads to it, and what is done about them. */
+
+const PASSWORD = 'cold-rooms-7';
+const ALARMING = {
+  reading: {
+    type: 'deviceEvent',
+    triggers: {
+      eventReceived: [
+        { element: 'climate', ability: 'store' },
+        { element: 'isWarm', ability: 'evaluate' },
+      ],
+    },
+  },
+  climate: { type: 'storage' },
+  isWarm: {
+    type: 'condition',
+    properties: { expression: 'payload.temperature > 8' },
+    triggers: { true: [{ element: 'warm', ability: 'raise' }], false: [{ element: 'warm', ability: 'clear' }] },
+  },
+  warm: { type: 'alarm', properties: { title: '{{ device.name }} is too warm', severity: 'critical' } },
+  cool: { type: 'cloudEvent' },
+};
+
+let project: string;
+let count = 0;
+
+interface AlarmList {
+  data: { id: string; acknowledged: boolean; state: string; deviceId: string }[];
+}
+
+const alarmsOf = (id: string): Promise<AlarmList> => fleet.call('GET', `/alarms?filter[deviceId]=${id}`);
+
+/** A device of a name of its own, with an alarm. */
+async function warmDevice(name: string): Promise<{ id: string; token: string; name: string; alarm: string }> {
+  const device = await fleet.device(`${name} ${(count += 1)}`, project);
+  await fleet.event(device.token, { temperature: 9.5 });
+  await expect.poll(async () => (await alarmsOf(device.id)).data.length).toBe(1);
+  const [alarm] = (await alarmsOf(device.id)).data;
+  return { ...device, name: `${name} ${count}`, alarm: alarm?.id ?? '' };
+}
+
+stage(async () => {
+  project = await fleet.project('Cold chain', ALARMING);
+  await fleet.user('tech', 'technician');
+  await fleet.user('viewer', 'basicUser');
+});
+withVisitor();
+
+const row = (name: string): Locator =>
+  visitor.page
+    .getByRole('main')
+    .getByRole('listitem')
+    .filter({ hasText: `${name} is too warm` });
+const bell = (): Locator => visitor.page.getByRole('banner').getByRole('link', { name: /active alarm/ });
+
+describe('the page of alarms', () => {
+  let room: Awaited<ReturnType<typeof warmDevice>>;
+  beforeEach(async () => {
+    room = await warmDevice('Room');
+  });
+
+  it('shows who is in need, and one is acknowledged with a comment and a history', async () => {
+    const { page } = visitor;
+    await visitor.open('/alarms', 'tech', PASSWORD);
+    await row(room.name).getByText('Critical').waitFor();
+    await row(room.name).getByText('Active').waitFor();
+    await row(room.name)
+      .getByRole('link', { name: `${room.name} is too warm` })
+      .click();
+    const drawer = page.getByRole('dialog', { name: `${room.name} is too warm` });
+    expect(new URL(page.url()).searchParams.get('alarm')).toBe(room.alarm);
+    await drawer.getByText('{"temperature":9.5}').waitFor();
+    await drawer.getByLabel('Comment (optional)').fill('I am on my way');
+    await drawer.getByRole('button', { name: 'Assign to me' }).click();
+    await drawer.getByText('Assigned to Ada Keller').waitFor();
+    await drawer.getByRole('button', { name: 'Acknowledge', exact: true }).click();
+    await drawer.getByText('I am on my way').waitFor();
+    await drawer.getByRole('button', { name: 'Take the acknowledgement back' }).waitFor();
+    await page.keyboard.press('Escape');
+    await drawer.waitFor({ state: 'detached' });
+    await row(room.name).getByText('Acknowledged by Ada Keller').waitFor();
+    await row(room.name).getByText('Assigned to Ada Keller').waitFor();
+  });
+
+  it('acknowledges many at once, by the mouse and by keys', async () => {
+    const { page } = visitor;
+    const others = [await warmDevice('Room'), await warmDevice('Room')];
+    await visitor.open('/alarms?acknowledged=no', 'tech', PASSWORD);
+    const [one, two] = others;
+    for (const { name } of others)
+      await page.getByRole('checkbox', { name: `Select ${name} is too warm of ${name}`, exact: true }).check();
+    await page.getByRole('button', { name: 'Acknowledge (2)' }).click();
+    await page.getByText('Acknowledged: 2. Refused: 0.').waitFor();
+    for (const { name } of others) await row(name).waitFor({ state: 'detached' });
+    for (const device of [one, two])
+      expect((await alarmsOf(device?.id ?? '')).data[0]).toMatchObject({ acknowledged: true });
+    const link = row(room.name).getByRole('link', { name: `${room.name} is too warm` });
+    await link.focus();
+    await page.keyboard.press('x');
+    await page.getByRole('button', { name: 'Acknowledge (1)' }).waitFor();
+    await page.keyboard.press('a');
+    await row(room.name).waitFor({ state: 'detached' });
+    expect((await alarmsOf(room.id)).data[0]).toMatchObject({ acknowledged: true });
+  });
+
+  it('is filtered, and its filters stand in the address', async () => {
+    const { page } = visitor;
+    await visitor.open('/alarms', 'tech', PASSWORD);
+    await row(room.name).waitFor();
+    await page.getByLabel('Severity').selectOption('info');
+    await page.getByText('No alarm matches these filters').waitFor();
+    expect(new URL(page.url()).searchParams.get('severity')).toBe('info');
+    await page.getByLabel('Severity').selectOption('critical');
+    await row(room.name).waitFor();
+    await page.getByLabel('State').selectOption('cleared');
+    await row(room.name).waitFor({ state: 'detached' });
+    await page.reload();
+    expect(await page.getByLabel('State').inputValue()).toBe('cleared');
+    await page.goto(`/alarms?project=${project}&state=active`);
+    await row(room.name).waitFor();
+  });
+
+  it('follows what comes and goes by itself', async () => {
+    await visitor.open('/alarms', 'tech', PASSWORD);
+    await row(room.name).waitFor();
+    const next = await warmDevice('Late');
+    await row(next.name).getByText('Active').waitFor();
+    await fleet.event(next.token, { temperature: 4 });
+    await row(next.name).getByText('Cleared').waitFor();
+  });
+
+  it('is read by who may not acknowledge, and says when an alarm is gone', async () => {
+    const { page } = visitor;
+    await visitor.open('/alarms', 'viewer', PASSWORD);
+    await row(room.name).getByText('Not acknowledged').waitFor();
+    expect(await page.getByRole('button', { name: /Acknowledge/ }).count()).toBe(0);
+    await page.goto(`/alarms?alarm=${project}`);
+    await page.getByRole('dialog').getByText('This alarm is gone').waitFor();
+  });
+});
+
+describe('alarms elsewhere', () => {
+  it('are counted beside the bell, and asked for by nobody who is not signed in', async () => {
+    const { page } = visitor;
+    await warmDevice('Counted');
+    let asked = 0;
+    page.on('request', (request) => (asked += Number(request.url().includes('/alarms/summary'))));
+    await page.goto('/');
+    await page.getByRole('button', { name: 'Sign in' }).waitFor();
+    await page.waitForLoadState('networkidle');
+    expect(asked).toBe(0);
+    await visitor.signIn();
+    await bell().click();
+    await page.getByRole('heading', { level: 1, name: 'Alarms' }).waitFor();
+    expect(asked).toBeGreaterThan(0);
+  });
+
+  it('stand on their device, its row and its charts until they are over', async () => {
+    const { page } = visitor;
+    const room = await warmDevice('Shown');
+    await visitor.open(`/devices?q=${encodeURIComponent(room.name)}`, 'tech', PASSWORD);
+    await page.getByRole('img', { name: /^Active alarms: 1 critical/ }).waitFor();
+    await page.goto(`/devices/${room.id}/charts?range=hour`);
+    await page.getByText('1 alarm was raised in this range').waitFor();
+    const own = page.getByRole('region', { name: 'Alarms of this device' });
+    await own.getByRole('button', { name: /^Acknowledge/ }).click();
+    await own.getByText('Acknowledged by').waitFor();
+    // It is over with the event that clears it.
+    await fleet.event(room.token, { temperature: 4 });
+    await own.waitFor({ state: 'detached' });
+  });
+});
+
+describe('the manager of a plant, at night and on a phone', () => {
+  it('goes from a notification to what was done in six taps', async () => {
+    const room = await warmDevice('Night');
+    await takeAPhone();
+    const { page } = visitor;
+    let taps = 0;
+    const tap = async (on: Locator): Promise<void> => {
+      taps += 1;
+      await on.tap();
+    };
+    await visitor.open('/');
+    await tap(page.getByRole('banner').getByRole('link', { name: /^Notifications/ }));
+    await tap(
+      page
+        .getByRole('main')
+        .getByRole('link', { name: `${room.name} is too warm` })
+        .first(),
+    );
+    const drawer = page.getByRole('dialog', { name: `${room.name} is too warm` });
+    // The event that caused it stands in what the alarm says.
+    await drawer.getByText('{"temperature":9.5}').waitFor();
+    await tap(drawer.getByRole('link', { name: 'Send the device a command' }));
+    await page.getByLabel('Element').fill('cool');
+    await tap(page.getByRole('button', { name: 'Send', exact: true }));
+    await page.getByText('cool', { exact: true }).first().waitFor();
+    await tap(page.getByRole('button', { name: `Acknowledge ${room.name} is too warm of ${room.name}` }));
+    await expect.poll(async () => (await alarmsOf(room.id)).data[0]?.acknowledged).toBe(true);
+    expect(taps).toBeLessThanOrEqual(6);
+  });
+});
+
+describe('in German', () => {
+  it('alarms speak German', async () => {
+    await warmDevice('Raum');
+    const other = await Visitor.come(browser, server.url, { locale: 'de-DE' });
+    await other.open('/alarms');
+    await other.page.getByRole('heading', { level: 1, name: 'Alarme' }).waitFor();
+    await other.page
+      .getByRole('button', { name: /quittieren$/ })
+      .first()
+      .waitFor();
+    expect(await other.page.getByRole('main').innerText()).not.toMatch(/Acknowledge|Active/);
+    await other.leave();
+    expect(other.faults).toEqual([]);
+  });
+});
