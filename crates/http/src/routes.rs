@@ -286,6 +286,7 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/devices/summary",                   User,         Some(Action::DeviceRead),        by!(devices::device_summary)),
     row(Post,   "/v2/devices/bulk",                      User,         Some(Action::DeviceCreate),      by!(devices::devices_create)),
     row(Get,    "/v2/devices/locations",                 User,         Some(Action::DeviceRead),        by!(locations::device_places)),
+    row(Get,    "/v2/devices/locations/clusters",        User,         Some(Action::DeviceRead),        by!(locations::device_clusters)),
     row(Get,    "/v2/devices/{id}",                      UserOrDevice, Some(Action::DeviceRead),        by!(devices::device_fetch)),
     row(Put,    "/v2/devices/{id}",                      User,         Some(Action::DeviceUpdate),      by!(devices::device_update)),
     row(Delete, "/v2/devices/{id}",                      User,         Some(Action::DeviceDelete),      by!(devices::device_delete)),

@@ -20,6 +20,7 @@ pub mod ids;
 pub mod json;
 pub mod jsonpath;
 pub mod limits;
+pub mod map;
 pub mod meta;
 pub mod notification;
 pub mod organization;

@@ -23,6 +23,10 @@ impl Status {
     pub const ALL: [Status; 6] =
         [Status::None, Status::Good, Status::Info, Status::Warning, Status::Critical, Status::Missing];
 
+    /// Every status as it is looked at, the most urgent first: what burns is not hidden by what is silent.
+    pub const BY_URGENCY: [Status; 6] =
+        [Status::Critical, Status::Warning, Status::Missing, Status::Info, Status::Good, Status::None];
+
     /// `statusInt`.
     pub const fn number(self) -> u8 {
         self as u8

@@ -29,7 +29,7 @@ use crate::resources::devices::{
 use crate::resources::dry_runs::DryRunJson;
 use crate::resources::event_batches::BatchJson;
 use crate::resources::events::{EventJson, IdJson};
-use crate::resources::locations::DeviceLocationJson;
+use crate::resources::locations::{DeviceClustersJson, DeviceLocationJson};
 use crate::resources::notifications::NotificationJson;
 use crate::resources::organizations::OrganizationJson;
 use crate::resources::projects::ProjectJson;
@@ -236,7 +236,9 @@ pub(super) const OPERATIONS: &[Operation] = &[
     operation!("devices", Post "/v2/devices/bulk", "Create up to 10,000 devices, each by itself; their tokens are shown this once",
         [TEST], Some(of::<DeviceInputs>), [Json(200, of::<DevicesOutcomeJson>)]),
     operation!("devices", Get "/v2/devices/locations", "List the devices that have coordinates, in the order they were made",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID], None, [Page(200, of::<DeviceLocationJson>)]),
+        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, BOX], None, [Page(200, of::<DeviceLocationJson>)]),
+    operation!("devices", Get "/v2/devices/locations/clusters", "Count the devices that have coordinates, by the cells of a grid",
+        [DEPTH, ORGANIZATION_ID, BOX, CELL_SIZE], None, [Json(200, of::<DeviceClustersJson>)]),
     operation!("devices", Get "/v2/devices/{id}", "Fetch a device", [LAST_VALUES], None, [Json(200, of::<DeviceJson>)]),
     operation!("devices", Put "/v2/devices/{id}", "Update a device", [LAST_VALUES], Some(of::<DeviceInput>), [Json(200, of::<DeviceJson>)]),
     operation!("devices", Patch "/v2/devices/{id}/meta", "Change labels of a device one by one: null removes one, what is not named stays",

@@ -1,6 +1,7 @@
 //! Parameters as the document describes them; `query` reads them.
 
 use isobar_model::buckets::Function;
+use isobar_model::map::{CELL_DEGREES_MAX, CELL_DEGREES_MIN, CELLS_MAX};
 use isobar_model::page::{LIMIT_DEFAULT, LIMIT_MAX};
 use serde_json::json;
 use utoipa::PartialSchema as _;
@@ -13,6 +14,12 @@ use crate::request::buckets::POINTS_MAX;
 use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
 use crate::resources::values::{Id, Time};
+
+/// The edges of a box, each to its bounds.
+const BOX_FORM: &str = concat!(
+    r"^-?(180|(1[0-7]|[1-9])?[0-9](\.[0-9]{1,9})?),-?(90|[1-8]?[0-9](\.[0-9]{1,9})?)",
+    r",-?(180|(1[0-7]|[1-9])?[0-9](\.[0-9]{1,9})?),-?(90|[1-8]?[0-9](\.[0-9]{1,9})?)$"
+);
 
 /// Makes the pattern of one key of a path: of these signs after a dot, or quoted in brackets.
 macro_rules! path_key {
@@ -46,6 +53,8 @@ pub(super) enum Kind {
     EntityTags,
     Filter,
     Depth,
+    /// The side of a cell of the map.
+    Degrees,
     /// A text, at most so many characters long.
     Short(usize),
     /// Keys of an order: these fields, each with a sign before it or not.
@@ -131,6 +140,18 @@ pub(super) const SORT_VALUES: Param = query(
 pub(super) const DEPTH: Param =
     query("depth", Kind::Depth, "Generations of the organization tree, from 1 (default), or all");
 pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
+pub(super) const BOX: Param = query(
+    "box",
+    Kind::Form(BOX_FORM),
+    "west,south,east,north in degrees (WGS 84), the whole world by default; across the date line where the west is \
+     more than the east",
+);
+pub(super) const CELL_SIZE: Param = Param {
+    required: true,
+    ..query_made("cellSize", Kind::Degrees, || {
+        format!("The side of a cell in degrees; the box may have at most {CELLS_MAX} cells")
+    })
+};
 pub(super) const PARENT_ID: Param = query("parentId", Kind::Id, "The organization whose children are listed");
 pub(super) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-insensitive substring");
 pub(super) const LAST_VALUES: Param =
@@ -297,6 +318,7 @@ impl Kind {
                 of(Type::String).pattern(Some(pattern)).into()
             }
             Kind::Filter => of(Type::Object).into(),
+            Kind::Degrees => of(Type::Number).minimum(Some(CELL_DEGREES_MIN)).maximum(Some(CELL_DEGREES_MAX)).into(),
             Kind::Depth => AnyOfBuilder::new()
                 .item(of(Type::Integer).minimum(Some(1)))
                 .item(of(Type::String).enum_values(Some(["all"])))

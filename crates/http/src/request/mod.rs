@@ -13,6 +13,7 @@ pub(crate) mod device_fields;
 pub(crate) mod filter;
 mod forwarded;
 pub(crate) mod host;
+mod map;
 pub(crate) mod negotiation;
 mod percent;
 pub(crate) mod query;

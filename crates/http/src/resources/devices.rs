@@ -12,6 +12,7 @@ use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, ProjectId};
 use isobar_model::meta::{MetaItem, MetaPatch};
 use isobar_model::secret::Secret;
+use isobar_model::status::Status;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -266,6 +267,12 @@ pub(crate) struct StatusCountsJson {
     missing: u64,
 }
 
+impl From<[u64; Status::ALL.len()]> for StatusCountsJson {
+    fn from([none, good, info, warning, critical, missing]: [u64; Status::ALL.len()]) -> Self {
+        Self { none, good, info, warning, critical, missing }
+    }
+}
+
 /// How many devices a project has.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -290,7 +297,6 @@ pub(crate) struct ActiveDevicesJson {
 
 impl From<SummaryView> for DeviceSummaryJson {
     fn from(view: SummaryView) -> Self {
-        let [none, good, info, warning, critical, missing] = view.by_status;
         let ActiveDevices { hour, day, week, never } = view.active;
         let project = |(project, project_name, count): (ProjectId, _, _)| ProjectCountJson {
             project_uuid: Id(project.0),
@@ -299,7 +305,7 @@ impl From<SummaryView> for DeviceSummaryJson {
         };
         Self {
             total: view.total,
-            by_status: StatusCountsJson { none, good, info, warning, critical, missing },
+            by_status: view.by_status.into(),
             by_project: view.by_project.into_iter().map(project).collect(),
             active: ActiveDevicesJson { hour, day, week, never },
             located: view.located,

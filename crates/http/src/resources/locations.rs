@@ -1,18 +1,21 @@
 //! Devices on a map.
 
 use isobar_model::device::PlacedDevice;
+use isobar_model::map::{DeviceCluster, MapBox};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::devices::StatusCountsJson;
 use super::values::Id;
 use crate::request::Call;
-use crate::response::Answer;
+use crate::response::{self, Answer};
 
 pub(crate) async fn device_places(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.page());
-    let (tree, page) = query.end(asked)?;
-    call.page(call.hub().device_places(call.caller()?, tree, page).await?, |_| 0, DeviceLocationJson::from).await
+    let asked = (query.tree("organizationId"), query.map_box(), query.page());
+    let (tree, within, page) = query.end(asked)?;
+    call.page(call.hub().device_places(call.caller()?, tree, within, page).await?, |_| 0, DeviceLocationJson::from)
+        .await
 }
 
 /// A device on a map.
@@ -43,6 +46,72 @@ impl From<PlacedDevice> for DeviceLocationJson {
             longitude: device.location.longitude,
             status_int: device.status.number(),
             status_text: device.status.name(),
+        }
+    }
+}
+
+pub(crate) async fn device_clusters(call: &mut Call) -> Answer {
+    let mut query = call.query();
+    let asked = (query.tree("organizationId"), query.map_cells());
+    let (tree, (within, cell)) = query.end(asked)?;
+    let clusters = call.hub().device_clusters(call.caller()?, tree, within, cell).await?;
+    response::ok(&DeviceClustersJson { data: clusters.into_iter().map(DeviceClusterJson::from).collect() })
+}
+
+/// The cells that hold devices, from south to north, then from west to east.
+#[derive(Serialize, ToSchema)]
+#[schema(as = DeviceClusters)]
+pub(crate) struct DeviceClustersJson {
+    data: Vec<DeviceClusterJson>,
+}
+
+/// The devices of a cell.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeviceCluster)]
+pub(crate) struct DeviceClusterJson {
+    /// The mean of their places, in degrees (WGS 84).
+    latitude: f64,
+    longitude: f64,
+    count: u64,
+    /// The most urgent of their statuses: critical, warning, missing, then the others.
+    status_int: u8,
+    status_text: &'static str,
+    by_status: StatusCountsJson,
+    /// The least box around their places.
+    west: f64,
+    south: f64,
+    east: f64,
+    north: f64,
+    /// null where there is more than one.
+    device: Option<ClusteredDeviceJson>,
+}
+
+/// The device of a cell that holds one.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ClusteredDevice)]
+pub(crate) struct ClusteredDeviceJson {
+    id: Id,
+    name: String,
+}
+
+impl From<DeviceCluster> for DeviceClusterJson {
+    fn from(cluster: DeviceCluster) -> Self {
+        let (status, count) = (cluster.status(), cluster.count());
+        let DeviceCluster { by_status, middle, bounds, only } = cluster;
+        let MapBox { west, south, east, north } = bounds;
+        Self {
+            latitude: middle.latitude,
+            longitude: middle.longitude,
+            count,
+            status_int: status.number(),
+            status_text: status.name(),
+            by_status: by_status.into(),
+            west,
+            south,
+            east,
+            north,
+            device: only.map(|(id, name)| ClusteredDeviceJson { id: Id(id.0), name }),
         }
     }
 }

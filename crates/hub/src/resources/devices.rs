@@ -9,6 +9,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, DeviceRef, ProjectId};
 use isobar_model::json::RawJson;
+use isobar_model::map::{DeviceCluster, MapBox};
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::secret::Secret;
@@ -133,17 +134,38 @@ impl Hub {
         self.with_last(device, None, &read, last).await
     }
 
-    /// The devices of a part of the tree that have coordinates.
+    /// The devices of a part of the tree that have coordinates within a box.
     ///
     /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
     pub async fn device_places(
         &self,
         caller: &Caller,
         tree: TreeQuery,
+        within: MapBox,
         page: PageRequest,
     ) -> Result<Page<PlacedDevice>> {
         let (permit, _) = self.devices_permit(caller, tree).await?;
-        Ok(self.registry().device_places(&permit, page).await?)
+        Ok(self.registry().device_places(&permit, &within, page).await?)
+    }
+
+    /// The devices of a part of the tree that stand within a box, by the cells of a grid of so many degrees.
+    ///
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a slot
+    /// among the lists.
+    ///
+    /// # Errors
+    /// `Busy`: too many lists wait.
+    pub async fn device_clusters(
+        &self,
+        caller: &Caller,
+        tree: TreeQuery,
+        within: MapBox,
+        cell: f64,
+    ) -> Result<Vec<DeviceCluster>> {
+        let (permit, _) = self.devices_permit(caller, tree).await?;
+        let hub = self.clone();
+        let steps = async move { Ok(hub.registry().device_clusters(&permit, &within, cell).await?) };
+        self.0.listing_jobs.drive_for(caller, "device_clusters", steps).await
     }
 
     /// Fetches a device. Its last values are read by whoever reads them there.

@@ -271,6 +271,9 @@ impl<'a> Things<'a> {
             ("GET", "/v2/devices" | "/v2/devices/locations" | "/v2/devices/summary") => {
                 return Some(list_of(row, organization));
             }
+            ("GET", "/v2/devices/locations/clusters") => {
+                return Some(case(&format!("{}?cellSize=10&organizationId={organization}", row.path), None, 200));
+            }
             ("POST", "/v2/devices") => (new_device(), 201),
             ("POST", "/v2/devices/bulk") => (Some(json!([new_device()])), 200),
             ("GET", "/v2/devices/{id}") => (None, 200),

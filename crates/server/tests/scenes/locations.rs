@@ -5,7 +5,12 @@ use serde_json::{Value, json};
 use crate::support::designs::to_with;
 use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 
-on_both_registries!(devices_with_coordinates_are_on_the_map, a_design_moves_its_device,);
+on_both_registries!(
+    devices_with_coordinates_are_on_the_map,
+    a_design_moves_its_device,
+    a_map_is_answered_by_cells,
+    cells_that_cannot_be_asked_are_named,
+);
 
 async fn devices_with_coordinates_are_on_the_map(app: &TestApp) {
     let ana = app.developer("ana").await;
@@ -67,4 +72,56 @@ async fn a_design_moves_its_device(app: &TestApp) {
         .await
         .ok();
     assert_eq!(place().await, (Some(46.25), Some(7.0)));
+}
+
+async fn a_map_is_answered_by_cells(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let north = ana.founds("North", &ana.organization).await;
+    let project = ana.project().await;
+    let made = async |name: &str, organization: &str, latitude: f64, longitude: f64| {
+        let meta = json!({"latitude": latitude, "longitude": longitude});
+        let body = json!({"name": name, "projectUuid": project, "organizationId": organization, "meta": meta});
+        Device::of(app, &ana.post("/v2/devices", body).await.created())
+    };
+    made("a", &ana.organization, 46.0, 7.0).await;
+    made("b", &ana.organization, 47.0, 8.0).await;
+    let alone = made("c", &north, 70.0, -179.5).await;
+    let asked = async |query: &str| ana.get(&format!("/v2/devices/locations/clusters?{query}")).await.ok();
+    let counts = |none: u64| json!({"none": none, "good": 0, "info": 0, "warning": 0, "critical": 0, "missing": 0});
+    let near = json!({
+        "latitude": 46.5, "longitude": 7.5, "count": 2, "statusInt": 0, "statusText": "none", "byStatus": counts(2),
+        "west": 7.0, "south": 46.0, "east": 8.0, "north": 47.0, "device": null,
+    });
+    assert_eq!(asked("cellSize=30").await, json!({"data": [near]}));
+    let far = json!({
+        "latitude": 70.0, "longitude": -179.5, "count": 1, "statusInt": 0, "statusText": "none", "byStatus": counts(1),
+        "west": -179.5, "south": 70.0, "east": -179.5, "north": 70.0, "device": {"id": alone.id, "name": "c"},
+    });
+    assert_eq!(asked("cellSize=30&depth=all").await, json!({"data": [near, far]}));
+    assert_eq!(asked("cellSize=1&depth=all&box=170,60,-170,80").await, json!({"data": [far]}));
+    assert_eq!(asked(&format!("cellSize=1&organizationId={north}&box=170,60,-170,80")).await, json!({"data": [far]}));
+    let listed = ana.get("/v2/devices/locations?depth=all&box=170,60,-170,80").await;
+    assert_eq!(listed.names(), ["c"]);
+    assert_eq!(ana.get("/v2/devices/locations?box=1,2,3").await.faults(), ["query.box"]);
+    assert_eq!(asked("cellSize=1&box=-10,0,0,1").await, json!({"data": []}));
+    // Nobody sees what is out of reach.
+    let bob = app.developer("bob").await;
+    assert_eq!(bob.get("/v2/devices/locations/clusters?cellSize=30&depth=all").await.ok(), json!({"data": []}));
+    bob.get(&format!("/v2/devices/locations/clusters?cellSize=30&organizationId={north}")).await.not_found();
+}
+
+async fn cells_that_cannot_be_asked_are_named(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    for (query, faults) in [
+        ("", &["query.cellSize"][..]),
+        ("?cellSize=0", &["query.cellSize"]),
+        ("?cellSize=1", &["query.cellSize"]),
+        ("?cellSize=10&box=1,2,3", &["query.box"]),
+        ("?cellSize=10&box=0,10,5,9", &["query.box"]),
+        ("?cellSize=x&box=0,0,181,0&depth=0", &["query.box", "query.cellSize", "query.depth"]),
+    ] {
+        let mut found = ana.get(&format!("/v2/devices/locations/clusters{query}")).await.faults();
+        found.sort();
+        assert_eq!(found, faults, "{query}");
+    }
 }

@@ -1,24 +1,35 @@
 //! The devices on a map. A column keeps where each is shown, and an index knows those that are shown at all.
 
+use std::fmt::Write as _;
+
 use isobar_model::access::CanList;
 use isobar_model::device::{Location, PlacedDevice};
+use isobar_model::map::{DeviceCluster, MapBox};
 use isobar_model::page::{Page, PageRequest};
 use isobar_model::status::Status;
 
 use super::{count, limit_offset, within};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Row, Sql, all};
+use crate::registry::sql::{Dialect, Row, Sql, all};
 
 /// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
 const PLACED: &str = " FROM organizations o CROSS JOIN devices d \
     WHERE d.organization_id = o.id AND d.place_latitude IS NOT NULL AND ";
 
+/// Steps of a degree to which the mean of places is told: about a metre.
+const MEAN_STEPS: f64 = 100_000.0;
+
 impl Registry {
-    /// The devices of a part of the tree that have coordinates, in the order in which they were made.
-    pub async fn device_places(&self, permit: &CanList, request: PageRequest) -> Result<Page<PlacedDevice>> {
+    /// The devices of a part of the tree that have coordinates within a box, in the order in which they were made.
+    pub async fn device_places(
+        &self,
+        permit: &CanList,
+        asked: &MapBox,
+        request: PageRequest,
+    ) -> Result<Page<PlacedDevice>> {
         let tx = self.db.snapshot().await?;
-        let total = count(&tx, Sql::new(PLACED).then(within(permit.scope()))).await?;
+        let total = count(&tx, Sql::new(PLACED).then(within(permit.scope())).then(inside(asked))).await?;
         let rows = if request.offset() < total {
             // The keys first, from the index alone: only the page's rows are read.
             let page = Sql::new(
@@ -27,6 +38,7 @@ impl Registry {
             )
             .text(PLACED)
             .then(within(permit.scope()))
+            .then(inside(asked))
             .text(" ORDER BY d.key")
             .then(limit_offset(request.limit, request.offset()))
             .text(") p CROSS JOIN devices d WHERE d.key = p.key ORDER BY d.key");
@@ -36,6 +48,79 @@ impl Registry {
         };
         Ok(Page::new(rows.iter().map(placed).collect::<Result<_>>()?, total, request))
     }
+
+    /// The devices of a part of the tree that stand within a box, by the cells of a grid of so many degrees that begins at
+    /// the south pole and the date line; from south to north, then from west to east.
+    pub async fn device_clusters(&self, permit: &CanList, within: &MapBox, cell: f64) -> Result<Vec<DeviceCluster>> {
+        let tx = self.db.snapshot().await?;
+        let rows = all(&tx, clusters(Dialect::of(&tx), permit, within, cell)).await?;
+        rows.iter().map(cluster).collect()
+    }
+}
+
+/// The cells that hold anything, in one pass over the devices that have a place.
+fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sql {
+    let mut select = String::from(
+        "SELECT count(*) AS devices, avg(d.place_latitude) AS latitude, avg(d.place_longitude) AS longitude, \
+         min(d.place_latitude) AS south, min(d.place_longitude) AS west, max(d.place_latitude) AS north, \
+         max(d.place_longitude) AS east, min(d.id) AS id, min(d.name) AS name",
+    );
+    for status in Status::ALL.into_iter().map(Status::number) {
+        // Writing into a text cannot fail.
+        let _ = write!(select, ", count(CASE WHEN d.status = {status} THEN 1 END) AS status_{status}");
+    }
+    let index = |column: &str, from: f64| {
+        let position = format!("(d.{column} + {from}) / CAST(? AS DOUBLE PRECISION)");
+        let whole = match dialect {
+            // Nothing is below 0 here: what is cut off is the fraction.
+            Dialect::Sqlite => format!("CAST({position} AS INTEGER)"),
+            Dialect::Postgres => format!("CAST(floor({position}) AS BIGINT)"),
+        };
+        Sql::new(whole).bind(cell)
+    };
+    Sql::new(select)
+        .text(", ")
+        .then(index("place_latitude", 90.0))
+        .text(" AS cell_row, ")
+        .then(index("place_longitude", 180.0))
+        .text(" AS cell_column")
+        .text(PLACED)
+        .then(within(permit.scope()))
+        .then(inside(asked))
+        .text(" GROUP BY cell_row, cell_column ORDER BY cell_row, cell_column")
+}
+
+/// `AND` a place lies within a box; nothing of the whole map, whose count an index alone answers.
+fn inside(asked: &MapBox) -> Sql {
+    if *asked == MapBox::WORLD {
+        return Sql::default();
+    }
+    let joined = if asked.crosses_date_line() { "OR" } else { "AND" };
+    Sql::new(" AND d.place_latitude >= ? AND d.place_latitude <= ?")
+        .bind(asked.south)
+        .bind(asked.north)
+        .text(&format!(" AND (d.place_longitude >= ? {joined} d.place_longitude <= ?)"))
+        .bind(asked.west)
+        .bind(asked.east)
+}
+
+fn cluster(row: &Row) -> Result<DeviceCluster> {
+    let mut by_status = [0; Status::ALL.len()];
+    for status in Status::ALL.into_iter().map(Status::number) {
+        by_status[usize::from(status)] = row.count(&format!("status_{status}"))?;
+    }
+    let only = match row.count("devices")? {
+        1 => Some((row.id("id")?, row.text("name")?)),
+        _ => None,
+    };
+    let [south, west] = [row.float("south")?, row.float("west")?];
+    let [north, east] = [row.float("north")?, row.float("east")?];
+    // A rounded mean may lie beyond what it is the mean of. Damage has no order, and is read as it is.
+    let mean = |name, from: f64, to: f64| -> Result<f64> {
+        Ok(((row.float(name)? * MEAN_STEPS).round() / MEAN_STEPS).max(from).min(to))
+    };
+    let middle = Location { latitude: mean("latitude", south, north)?, longitude: mean("longitude", west, east)? };
+    Ok(DeviceCluster { by_status, middle, bounds: MapBox { west, south, east, north }, only })
 }
 
 fn placed(row: &Row) -> Result<PlacedDevice> {

@@ -1,6 +1,7 @@
 //! Devices on a map.
 
 use isobar_model::device::{Location, PlacedDevice};
+use isobar_model::map::MapBox;
 use isobar_model::page::PageRequest;
 use isobar_model::status::Status;
 
@@ -14,7 +15,7 @@ fn location(latitude: f64, longitude: f64) -> Option<Location> {
 }
 
 async fn places(r: &Registry) -> Vec<Option<Location>> {
-    let page = r.device_places(&lists_all(), ALL).await.unwrap();
+    let page = r.device_places(&lists_all(), &MapBox::WORLD, ALL).await.unwrap();
     page.items.iter().map(|device| Some(device.location)).collect()
 }
 
@@ -75,7 +76,7 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
             });
         }
     }
-    let listed = async |base, levels, page| r.device_places(&lists(base, levels), page).await.unwrap();
+    let listed = async |base, levels, page| r.device_places(&lists(base, levels), &MapBox::WORLD, page).await.unwrap();
     let all = listed(&top.lineage, None, ALL).await;
     assert_eq!((all.total, &all.items), (13, &made));
     let own: Vec<_> = made.iter().filter(|device| device.organization == top.id).cloned().collect();
@@ -89,4 +90,55 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
         paged.extend(found.items);
     }
     assert_eq!(paged, made);
+}
+
+/// Devices are counted by cells of the box that is asked for, within their part of the tree, also across the date line.
+pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
+    let top = given::organization(r, None, "Top").await;
+    let north = given::organization(r, Some(top.id), "North").await;
+    let project = given::project(r, top.id, "p").await.id;
+    let places = [
+        ("a", top.id, 47.0, 8.0, Status::Good),
+        ("b", top.id, 48.0, 9.0, Status::Missing),
+        ("c", north.id, 47.5, 8.5, Status::Warning),
+        ("east", top.id, 0.0, 179.5, Status::Good),
+        ("west", top.id, 0.0, -179.5, Status::Good),
+        ("pole", top.id, 90.0, 180.0, Status::Critical),
+    ];
+    let mut ids = Vec::new();
+    for (name, owner, latitude, longitude, status) in places {
+        let meta = json(&format!(r#"{{"latitude":{latitude},"longitude":{longitude}}}"#));
+        let new = NewDevice { meta, ..given::new_device(project, name) };
+        let device = r.device_create(&may(owner), new, at(0)).await.unwrap();
+        let report = DeviceReport { status: Some(status), ..DeviceReport::default() };
+        given::reports(r, device.reference(), &report, at(1)).await;
+        ids.push(device.id);
+    }
+    let nowhere = given::device(r, top.id, project, "nowhere").await;
+    assert_eq!(nowhere.coordinates(), None);
+    let clusters = async |base, levels, edges: [f64; 4], cell| {
+        r.device_clusters(&lists(base, levels), &MapBox::new(edges).unwrap(), cell).await.unwrap()
+    };
+    let world = [-180.0, -90.0, 180.0, 90.0];
+    let all = clusters(&top.lineage, None, world, 10.0).await;
+    let told: Vec<_> = all.iter().map(|cluster| (cluster.count(), cluster.status())).collect();
+    let (good, warning) = (Status::Good, Status::Warning);
+    assert_eq!(told, [(1, good), (1, good), (3, warning), (1, Status::Critical)]);
+    let near = &all[2];
+    assert_eq!((&near.by_status, near.only.clone()), (&[0, 1, 0, 1, 0, 1], None));
+    assert_eq!(Some(near.middle), location(47.5, 8.5));
+    assert_eq!(Some(near.bounds), MapBox::new([8.0, 47.0, 9.0, 48.0]));
+    assert_eq!(all[0].only, Some((ids[4], "west".to_owned())));
+    let named = |clusters: Vec<isobar_model::map::DeviceCluster>| -> Vec<String> {
+        clusters.into_iter().filter_map(|cluster| cluster.only).map(|(_, name)| name).collect()
+    };
+    // Edges belong to the box; another part of the tree does not.
+    assert_eq!(named(clusters(&top.lineage, None, [8.0, 47.0, 9.0, 48.0], 0.4).await), ["a", "c", "b"]);
+    assert_eq!(named(clusters(&top.lineage, Some(1), [8.0, 47.0, 9.0, 48.0], 0.4).await), ["a", "b"]);
+    assert_eq!(named(clusters(&north.lineage, None, world, 90.0).await), ["c"]);
+    assert_eq!(named(clusters(&top.lineage, None, [170.0, -10.0, -170.0, 10.0], 5.0).await), ["west", "east"]);
+    assert_eq!(named(clusters(&top.lineage, None, [-179.0, -10.0, 179.0, 10.0], 5.0).await), [""; 0]);
+    let listed = r.device_places(&lists_all(), &MapBox::new([170.0, -10.0, -170.0, 10.0]).unwrap(), ALL).await.unwrap();
+    assert_eq!(listed.items.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(), ["east", "west"]);
+    assert_eq!(listed.total, 2);
 }
