@@ -60,7 +60,8 @@ impl Hub {
         let mut target = self.queue_device(&principal, device, Action::CloudEventRead).await?;
         let bell = self.0.ingest.queue_bell(target.0.target().key);
         let mut stop = self.0.closing.subscribe();
-        let waited = self.0.env.clock().sleep(read.wait);
+        let clock = self.0.env.clock();
+        let waited = clock.sleep_until(clock.instant() + read.wait);
         tokio::pin!(waited, given_up);
         let (mut is_over, mut changes, looked) = (read.wait.is_zero(), 0, Looked::default());
         loop {

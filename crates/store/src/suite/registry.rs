@@ -190,7 +190,7 @@ macro_rules! registry_scenes {
             a_list_sorts_by_what_it_knows_only
             a_text_with_a_nul_is_no_trouble
             a_device_is_where_its_report_or_its_metadata_says
-            placed_devices_are_listed_by_page_and_place_in_the_tree,
+            placed_devices_are_listed_by_page_and_place_in_the_tree
             clusters_count_what_stands_in_the_box
             an_image_belongs_to_its_owner
             an_image_goes_with_its_owner
