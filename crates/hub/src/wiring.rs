@@ -22,6 +22,7 @@ use crate::jobs::Jobs;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
+use crate::resources::alarms::AlarmTurns;
 use crate::resources::followed_lists::FollowedLists;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
@@ -53,6 +54,7 @@ pub(crate) struct Rooms {
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
     pub selection_jobs: BoundedJobs,
+    pub alarm_turns: AlarmTurns,
     /// Becomes true when calls no longer wait for what may come.
     pub closing: watch::Sender<bool>,
 }
@@ -117,6 +119,7 @@ impl Hub {
             creation_jobs: resources::device_creation::creation_jobs()?,
             listing_jobs: resources::devices::listing_jobs(),
             selection_jobs: resources::device_selection::selection_jobs(),
+            alarm_turns: AlarmTurns::default(),
             closing: watch::Sender::new(false),
         };
         Ok(Hub(Arc::new(rooms)))

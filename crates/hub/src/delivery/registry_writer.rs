@@ -1,5 +1,6 @@
 //! Writes what waits in the outbox into the registry.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
 use isobar_store::telemetry::{Commit, Memory, OutboxEntry};
 use tokio::runtime::Handle;
 
+use super::alarm_changes::ChangedAlarm;
 use super::{Delivery, calls, device_notices};
 use crate::outbox::work::{OutgoingWork, SettingWork};
 use crate::outbox::{OutboxBatch, SharedPiece};
@@ -294,6 +296,8 @@ impl Delivery {
                 SharedPiece::Report(found) => {
                     self.env.reaches("outbox_report");
                     let permit = access::system(device, "the device's design reports to the registry");
+                    let changes = found.alarm_changes.iter();
+                    findings.alarm_writes.extend(changes.map(|it| (access::accepted(it.by, device), it.write())));
                     findings.alarms.extend(found.alarms.iter().map(|alarm| (permit.clone(), alarm)));
                     if found.report != DeviceReport::default() {
                         findings.reports.push((permit, &found.report, found.at));
@@ -325,10 +329,38 @@ impl Delivery {
             }
         }
         let left_out = self.env.registry().findings_write(&findings, self.env.now()).await?;
+        self.tell_of_alarms(pieces).await;
         for is_call in left_out.into_iter().filter_map(|at| kinds.get(at)) {
             *written.of(*is_call).1 += 1;
         }
         Ok(written)
+    }
+}
+
+impl Delivery {
+    /// Tells streams of alarms that were written, if there are any: how they stand now.
+    async fn tell_of_alarms(&self, pieces: &[(DeviceRef, SharedPiece)]) {
+        if !self.alarm_changes().is_followed() {
+            return;
+        }
+        let mut places = HashSet::new();
+        for (device, piece) in pieces {
+            let SharedPiece::Report(found) = piece else { continue };
+            places.extend(found.alarms.iter().map(|it| (device.key, &*it.element, &*it.key)));
+            places.extend(found.alarm_changes.iter().map(|it| (device.key, &*it.element, &*it.key)));
+        }
+        if places.is_empty() {
+            return;
+        }
+        match self.env.registry().alarms_at(&places.into_iter().collect::<Vec<_>>()).await {
+            Ok(alarms) => {
+                for (alarm, lineage) in alarms {
+                    self.alarm_changes().tell(|| ChangedAlarm { alarm, lineage });
+                }
+            }
+            // Whoever follows lists alarms anew from time to time.
+            Err(error) => tracing::warn!(%error, "streams are not told of alarms that have changed"),
+        }
     }
 }
 

@@ -19,6 +19,7 @@ use isobar_store::telemetry::{self, Begun, Memory};
 use super::Ingest;
 use super::run_commit::{RunCommit, RunReport};
 use crate::cache::entries::DeviceEntry;
+use crate::outbox::work::AlarmChangeWork;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
@@ -132,6 +133,11 @@ impl DesignRuns<'_> {
         };
         self.bytes += value.as_ref().map_or(0, |value| value.bytes().len());
         self.ingest.change_setting(name, value, by, &mut self.run)
+    }
+
+    /// A user changes an alarm.
+    pub fn change_alarm(&mut self, change: AlarmChangeWork) {
+        self.run.work.alarm_changes.push(change);
     }
 
     /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.

@@ -389,7 +389,7 @@ impl OutboxQueue {
         found.report.meta.retain(|(label, _)| !is_dropped(label));
         let mut changes = Vec::new();
         let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
-        if found.report != Default::default() || !found.alarms.is_empty() {
+        if !found.is_empty() {
             let (row, bytes) = (number(), found.bytes(device.id));
             report.rows = ReportRows { own_bytes: bytes.len(), ..ReportRows::default() };
             report.rows.own.push(row);

@@ -1,14 +1,15 @@
 //! What one run leaves for afterwards, and how it is written down: an entry of the outbox.
 
 use bytes::Bytes;
-use isobar_model::alarm::{AlarmBegin, AlarmFinding, AlarmSeverity};
+use isobar_model::alarm::{Alarm, AlarmBegin, AlarmChange, AlarmFinding, AlarmSeverity};
+use isobar_model::check::Patch;
 use isobar_model::device::Location;
-use isobar_model::ids::{DeviceId, EventId, OrganizationId, SettingId, UserId};
+use isobar_model::ids::{AlarmId, DeviceId, EventId, OrganizationId, SettingId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::registry::{AlarmFindings, DeviceReport};
+use isobar_store::registry::{AlarmFindings, AlarmWrite, DeviceReport};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,8 @@ pub(crate) struct RegistryWork {
     pub location: Option<(f64, f64)>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alarms: Vec<AlarmWork>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alarm_changes: Vec<AlarmChangeWork>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingWork>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -67,6 +70,23 @@ pub(crate) struct AlarmWork {
     at: i64,
 }
 
+/// What a user changes of an alarm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct AlarmChangeWork {
+    pub id: AlarmId,
+    pub element: String,
+    pub key: String,
+    pub by: UserId,
+    /// In milliseconds: done again, it is known.
+    pub at: i64,
+    pub acknowledged: Option<bool>,
+    pub clears: bool,
+    pub comment: Option<String>,
+    /// Whether somebody else, or nobody, is to see to it; and who.
+    pub assigns: bool,
+    pub assignee: Option<UserId>,
+}
+
 /// A notice that a run asked for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NoticeWork {
@@ -96,6 +116,7 @@ pub(crate) struct CallWork {
 pub(crate) struct DeviceFindings {
     pub report: DeviceReport,
     pub alarms: AlarmFindings,
+    pub alarm_changes: Vec<AlarmChangeWork>,
     pub at: Timestamp,
 }
 
@@ -118,7 +139,7 @@ impl RegistryWork {
 
     fn reports(&self) -> bool {
         let is_quiet = self.status.is_none() && self.status_before.is_none() && self.location.is_none();
-        !(is_quiet && self.meta.is_empty() && self.alarms.is_empty())
+        !(is_quiet && self.meta.is_empty() && self.alarms.is_empty() && self.alarm_changes.is_empty())
     }
 
     /// Takes out what was found out about the device itself.
@@ -137,7 +158,8 @@ impl RegistryWork {
             location: location.and_then(|(latitude, longitude)| Location::new(latitude, longitude)),
         });
         let alarms = std::mem::take(&mut self.alarms).into_iter().map(AlarmFinding::from).collect();
-        Some(DeviceFindings { report, alarms, at: self.at.map_or(now, Timestamp::from_millis) })
+        let alarm_changes = std::mem::take(&mut self.alarm_changes);
+        Some(DeviceFindings { report, alarms, alarm_changes, at: self.at.map_or(now, Timestamp::from_millis) })
     }
 
     /// Takes out what is to be delivered.
@@ -178,6 +200,36 @@ impl From<&AlarmFinding> for AlarmWork {
     }
 }
 
+impl AlarmChangeWork {
+    /// What a user changes of an alarm at a moment.
+    pub(crate) fn of(alarm: &Alarm, change: AlarmChange, by: UserId, at: Timestamp) -> Self {
+        Self {
+            id: alarm.id,
+            element: alarm.element.clone(),
+            key: alarm.key.clone(),
+            by,
+            at: at.millis(),
+            acknowledged: change.acknowledged,
+            clears: change.clears,
+            comment: change.comment,
+            assigns: change.assignee != Patch::Keep,
+            assignee: change.assignee.over(None),
+        }
+    }
+
+    /// The change as the registry takes it.
+    pub(crate) fn write(&self) -> AlarmWrite {
+        let assignee = match (self.assigns, self.assignee) {
+            (false, _) => Patch::Keep,
+            (true, None) => Patch::Clear,
+            (true, Some(assignee)) => Patch::Set(assignee),
+        };
+        let (acknowledged, clears, comment) = (self.acknowledged, self.clears, self.comment.clone());
+        let change = AlarmChange { acknowledged, clears, comment, assignee };
+        AlarmWrite { id: self.id, change, at: Timestamp::from_millis(self.at) }
+    }
+}
+
 impl From<AlarmWork> for AlarmFinding {
     fn from(work: AlarmWork) -> Self {
         let begin = work.begin.map(|(title, severity, at)| AlarmBegin {
@@ -199,10 +251,17 @@ impl From<AlarmWork> for AlarmFinding {
 }
 
 impl DeviceFindings {
+    /// Whether it says nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.report == DeviceReport::default() && self.alarms.is_empty() && self.alarm_changes.is_empty()
+    }
+
     /// This, and what was found out after it.
     pub(crate) fn then(&self, newer: Self) -> Self {
         let alarms = self.alarms.clone().then(newer.alarms);
-        Self { report: self.report.clone().then(newer.report), alarms, at: newer.at.max(self.at) }
+        let mut alarm_changes = self.alarm_changes.clone();
+        alarm_changes.extend(newer.alarm_changes);
+        Self { report: self.report.clone().then(newer.report), alarms, alarm_changes, at: newer.at.max(self.at) }
     }
 
     /// Its bytes in the store: those of a [`RegistryWork`] that says nothing else.
@@ -216,6 +275,7 @@ impl DeviceFindings {
             meta,
             location: location.map(|place| (place.latitude, place.longitude)),
             alarms: self.alarms.iter().map(AlarmWork::from).collect(),
+            alarm_changes: &self.alarm_changes,
         };
         serde_json::to_vec(&row).unwrap_or_default().into()
     }
@@ -236,6 +296,8 @@ struct FindingsRow<'a> {
     location: Option<(f64, f64)>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     alarms: Vec<AlarmWork>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    alarm_changes: &'a [AlarmChangeWork],
 }
 
 fn labels<S: Serializer>(labels: &[(String, RawJson)], to: S) -> Result<S::Ok, S::Error> {

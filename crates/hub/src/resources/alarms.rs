@@ -1,19 +1,25 @@
 //! Alarms: what designs have raised, and what people do about it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use isobar_design::{Plan, Trigger};
 use isobar_model::access::{Action, Caller, CanWrite};
 use isobar_model::alarm::{Alarm, AlarmChange, AlarmEntry, AlarmState, AlarmSummary};
 use isobar_model::check::Patch;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{AlarmId, DeviceRef, UserId};
+use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, UserId};
+use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
-use isobar_store::registry::{AlarmChanged, AlarmFilter};
+use isobar_store::registry::AlarmFilter;
+use parking_lot::Mutex;
 
 use crate::cache::entries::DeviceEntry;
-use crate::delivery::alarm_changes::ChangedAlarm;
 use crate::error::if_there;
+use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
+use crate::outbox::work::AlarmChangeWork;
+use crate::settings::held_by_changes;
 use crate::{Hub, TreeQuery};
 
 const ALARM: &str = "alarm";
@@ -87,6 +93,9 @@ impl Hub {
     /// can see the alarm.
     pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
+        if !self.0.outbox.written(entry.device.key).await {
+            return Err(Error::Busy);
+        }
         let before = self.alarm_view(&permit, id).await?.alarm;
         let is_over = before.acknowledged && before.state == AlarmState::Cleared;
         if is_over && change.acknowledged == Some(false) {
@@ -97,12 +106,46 @@ impl Hub {
         {
             self.check_assignee(caller, assignee, &entry).await?;
         }
-        let changed = self.registry().alarm_update(&permit, id, &change, self.now()).await;
-        // Even if it failed: it may have been done.
-        self.0.caches.device_row_changed(entry.device.id);
-        let AlarmChanged { alarm, .. } = changed?.ok_or(Error::Missing(ALARM))?;
-        self.0.delivery.alarm_changes().tell(|| ChangedAlarm { alarm, lineage: entry.lineage.clone() });
+        let _turn = self.0.alarm_turns.take(entry.device.key).await;
+        // What was changed before is known here: of those who acknowledge it at the same time one is the first.
+        let Some((before, _)) = self.registry().alarm_fetch(&permit.reading(), id).await? else {
+            return Err(Error::Missing(ALARM));
+        };
+        self.change(&permit, Arc::clone(&entry), caller.user, &before, change).await?;
+        if !self.0.outbox.written(entry.device.key).await {
+            return Err(Error::Busy);
+        }
         self.alarm_view(&permit, id).await
+    }
+
+    /// Commits a change of an alarm, with all that the design does about it.
+    async fn change(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        entry: Arc<DeviceEntry>,
+        by: UserId,
+        alarm: &Alarm,
+        change: AlarmChange,
+    ) -> Result<()> {
+        let said = serde_json::json!({"key": alarm.key, "comment": change.comment, "by": by});
+        let said = RawJson::trusted(said.to_string().into());
+        let _held = held_by_changes(&self.0.code, entry.held_by_run(said.bytes().len()))?;
+        let (acknowledges, element) = (change.acknowledged == Some(true) && !alarm.acknowledged, &*alarm.element);
+        let estimate = |plan: &Plan| match plan.raises(element) {
+            true => RunsEstimate::of_run(plan, said.bytes().len()),
+            false => RunsEstimate::default(),
+        };
+        let work = |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
+            let event = runs.mint();
+            runs.change_alarm(AlarmChangeWork::of(alarm, change.clone(), by, event.minted_at()));
+            if change.clears {
+                runs.run(event, Trigger::AlarmCleared { element, key: &alarm.key }, &said);
+            }
+            if acknowledges {
+                runs.run(event, Trigger::AlarmAcknowledged { element }, &said);
+            }
+        };
+        self.changed(permit, entry, estimate, work).await
     }
 
     /// Checks that an alarm can be handed to a user: one whom the caller can see, and who can see its device.
@@ -130,5 +173,26 @@ impl Hub {
         let permit = self.0.identity.user_device_write(caller, device, action).await;
         // Whose device is hidden is hidden too.
         if_there(permit)?.ok_or(Error::Missing(ALARM))
+    }
+}
+
+/// Turns at the alarms of a device: whoever changes one waits for those before.
+#[derive(Default)]
+pub(crate) struct AlarmTurns(Mutex<HashMap<DeviceKey, Arc<tokio::sync::Mutex<()>>>>);
+
+/// Devices of which so many have turns are looked at for those that nobody waits for any more.
+const TURNS_LOOKED_AT: usize = 1_024;
+
+impl AlarmTurns {
+    /// Waits for a turn.
+    async fn take(&self, device: DeviceKey) -> tokio::sync::OwnedMutexGuard<()> {
+        let turn = {
+            let mut turns = self.0.lock();
+            if turns.len() >= TURNS_LOOKED_AT {
+                turns.retain(|_, turn| Arc::strong_count(turn) > 1);
+            }
+            Arc::clone(turns.entry(device).or_default())
+        };
+        turn.lock_owned().await
     }
 }

@@ -11,7 +11,7 @@ use super::page_bytes::ALARM_TEXTS;
 use super::{in_order, read_by_id, within};
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::nouns::alarms::{SELECT_ALARMS, alarm};
+use crate::registry::nouns::alarms::{ALARM_COLUMNS, alarm};
 use crate::registry::sql::{Dialect, Sql};
 use crate::telemetry::{Filter, Operand};
 
@@ -75,8 +75,9 @@ impl Registry {
         let condition = within(permit.scope()).text(" AND ").then(all_of(conditions));
         let request = in_default_order(request);
         let (ids, total) = ALARMS.page::<AlarmId>(&tx, condition, &request).await?;
+        let select = format!("SELECT {ALARM_COLUMNS} FROM alarms a JOIN devices d ON d.key = a.device_key WHERE a.id");
         ALARM_TEXTS.are_a_page(&tx, &ids).await?;
-        let alarms = read_by_id(&tx, &format!("{SELECT_ALARMS}a.id"), &ids, alarm).await?;
+        let alarms = read_by_id(&tx, &select, &ids, alarm).await?;
         Ok(Page::new(in_order(&ids, alarms, |alarm| alarm.id), total, request.page))
     }
 }

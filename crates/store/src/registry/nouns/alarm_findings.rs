@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use isobar_model::access::CanWrite;
+use isobar_model::access::{CanWrite, Lineage};
 use isobar_model::alarm::{
     Alarm, AlarmAct, AlarmBegin, AlarmEntry, AlarmFinding, AlarmState, ENTRY_VALUE_BYTES_MAX, LIVING_ALARMS_MAX,
     PAST_ALARMS_MAX, remember,
@@ -15,8 +15,9 @@ use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, OrganizationId, ProjectId
 use serde_json::json;
 use uuid::Uuid;
 
-use super::alarms::{StoredAlarm, stored, with_history, write};
+use super::alarms::{ALARM_COLUMNS, StoredAlarm, alarm, stored, with_history, write};
 use crate::error::Result;
+use crate::registry::Registry;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, without_nul};
 
 /// Most findings about one device's alarms that wait together. Where there are more, those go that tell of what was both
@@ -224,19 +225,35 @@ fn clear(stored: &mut StoredAlarm, finding: &AlarmFinding) {
     stored.end_if_over(at);
 }
 
+impl Registry {
+    /// The newest alarms of these devices, elements and keys, and where their devices belong. It serves the system.
+    pub async fn alarms_at(&self, places: &[(DeviceKey, &str, &str)]) -> Result<Vec<(Alarm, Lineage)>> {
+        let query = Sql::new(format!("SELECT o.lineage, {ALARM_COLUMNS} FROM "))
+            .then(at_places(self.db.dialect, places.iter().copied()))
+            .text(" JOIN devices d ON d.key = a.device_key JOIN organizations o ON o.id = d.organization_id WHERE ")
+            .text(NEWEST);
+        all(&self.db.read, query).await?.iter().map(|row| Ok((alarm(row)?, row.lineage("lineage")?))).collect()
+    }
+}
+
+/// The condition that an alarm `a` is the newest of its place `t`.
+const NEWEST: &str = "a.episode = (SELECT max(b.episode) FROM alarms b WHERE b.device_key = t.device \
+    AND b.element = t.element AND b.key = t.name)";
+
+/// A relation of the alarms `a` of these places `t`.
+fn at_places<'p>(dialect: Dialect, places: impl Iterator<Item = (DeviceKey, &'p str, &'p str)>) -> Sql {
+    let columns = [Column::Number("device"), Column::Text("element"), Column::Text("name")];
+    let rows = places.map(|(device, element, key)| json!([device.0, without_nul(element.to_owned()), key]));
+    Sql::new("")
+        .relation(dialect, &columns, rows)
+        .text(" AS t JOIN alarms a ON a.device_key = t.device AND a.element = t.element AND a.key = t.name")
+}
+
 /// The newest alarm of each place that has any.
 async fn newest_of(tx: &impl Connection, places: &HashSet<Place>) -> Result<HashMap<Place, StoredAlarm>> {
-    let columns = [Column::Number("device"), Column::Text("element"), Column::Text("name")];
-    let rows = places.iter().map(|(device, element, key)| json!([device.0, element, key]));
-    let wanted = Sql::new("")
-        .relation(Dialect::of(tx), &columns, rows)
-        .text(" AS t JOIN alarms a ON a.device_key = t.device AND a.element = t.element AND a.key = t.name");
-    let query = with_history(wanted).text(
-        "a.episode = (SELECT max(b.episode) FROM alarms b WHERE b.device_key = t.device AND b.element = t.element \
-         AND b.key = t.name)",
-    );
+    let wanted = at_places(Dialect::of(tx), places.iter().map(|(device, element, key)| (*device, &**element, &**key)));
     let mut newest = HashMap::new();
-    for row in all(tx, query).await? {
+    for row in all(tx, with_history(wanted).text(NEWEST)).await? {
         let stored = stored(&row)?;
         newest.insert((stored.device, stored.alarm.element.clone(), stored.alarm.key.clone()), stored);
     }

@@ -1,6 +1,6 @@
 //! Alarms: reading them, and what people change of them. What designs find out about them is in `alarm_findings`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{Actor, CanList, CanRead, CanWrite};
 use isobar_model::alarm::{
@@ -12,22 +12,17 @@ use isobar_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::devices::{hold_device, read_json};
+use super::devices::read_json;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::lists::within;
 use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
-/// What an alarm is read from; its id, or what else finds it, follows.
-pub(crate) const SELECT_ALARMS: &str = "SELECT a.id, a.device_key, d.id AS device, d.name AS device_name, \
-    d.organization_id, d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, \
-    a.cleared_at, a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, \
-    a.ended_at, a.created_at, a.updated_at FROM alarms a JOIN devices d ON d.key = a.device_key WHERE ";
-/// The same with the history, of a relation that has the table `a`.
-const SELECT_WITH_HISTORY: &str = "SELECT a.history, a.id, a.device_key, d.id AS device, d.name AS device_name, \
-    d.organization_id, d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, \
-    a.cleared_at, a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, \
-    a.ended_at, a.created_at, a.updated_at FROM ";
+/// What an alarm is read from, of the tables `a` and `d`.
+pub(crate) const ALARM_COLUMNS: &str = "a.id, a.device_key, d.id AS device, d.name AS device_name, d.organization_id, \
+    d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, a.cleared_at, \
+    a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, a.ended_at, \
+    a.created_at, a.updated_at";
 /// Alarms that one statement writes.
 const ROWS_AT_ONCE: usize = 200;
 
@@ -52,15 +47,15 @@ impl StoredAlarm {
     }
 }
 
-/// An alarm after a change, and what has become new.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmChanged {
+/// What a user changes of an alarm.
+#[derive(Clone, Debug)]
+pub struct AlarmWrite {
     /// The alarm.
-    pub alarm: Alarm,
-    /// Whether it was acknowledged by the change.
-    pub acknowledges: bool,
-    /// Whether it was cleared by the change.
-    pub clears: bool,
+    pub id: AlarmId,
+    /// What becomes of it.
+    pub change: AlarmChange,
+    /// When. The same change of the same user and moment again changes nothing.
+    pub at: Timestamp,
 }
 
 impl Registry {
@@ -90,37 +85,6 @@ impl Registry {
         );
         let query = query.bind(device).bind(element).bind(key);
         one(&self.db.read, query).await?.map(|row| row.id("id")).transpose()
-    }
-
-    /// Changes an alarm of a device; none: it has no such alarm.
-    pub async fn alarm_update(
-        &self,
-        permit: &CanWrite<DeviceRef>,
-        id: AlarmId,
-        change: &AlarmChange,
-        now: Timestamp,
-    ) -> Result<Option<AlarmChanged>> {
-        let tx = self.db.begin().await?;
-        let device = hold_device(&tx, permit.target().id).await?.key;
-        let of = with_history(Sql::new("alarms a")).text("a.id = ? AND a.device_key = ?").bind(id).bind(device);
-        let Some(mut stored) = one(&tx, of).await?.map(|row| stored(&row)).transpose()? else { return Ok(None) };
-        let (state, acknowledged) = (stored.alarm.state, stored.alarm.acknowledged);
-        let by = match permit.actor() {
-            Actor::User(user) => Some(user),
-            Actor::Device(_) | Actor::System(_) => None,
-        };
-        // What is over stays over: another one may live by now.
-        let taken_back = stored.ended_at.is_some() && change.acknowledged == Some(false);
-        let change = AlarmChange { acknowledged: change.acknowledged.filter(|_| !taken_back), ..change.clone() };
-        if change.over(&mut stored.alarm, &mut stored.history, by, now) {
-            stored.end_if_over(now);
-            write(&tx, std::slice::from_ref(&stored)).await?;
-        }
-        tx.commit().await?;
-        let alarm = stored.alarm;
-        let acknowledges = alarm.acknowledged && !acknowledged;
-        let clears = alarm.state == AlarmState::Cleared && state == AlarmState::Active;
-        Ok(Some(AlarmChanged { alarm, acknowledges, clears }))
     }
 
     /// How many alarms a part of the tree has.
@@ -170,7 +134,39 @@ impl Registry {
 
 /// Alarms with their histories, of a relation that has the table `a`, up to the condition.
 pub(crate) fn with_history(from: Sql) -> Sql {
-    Sql::new(SELECT_WITH_HISTORY).then(from).text(" JOIN devices d ON d.key = a.device_key WHERE ")
+    let select = Sql::new(format!("SELECT a.history, {ALARM_COLUMNS} FROM "));
+    select.then(from).text(" JOIN devices d ON d.key = a.device_key WHERE ")
+}
+
+/// Changes alarms of devices that are held, in this order. Alarms that are gone are passed over.
+pub(crate) async fn change(
+    tx: &impl Connection,
+    there: &HashSet<DeviceRef>,
+    writes: &[(CanWrite<DeviceRef>, AlarmWrite)],
+) -> Result<()> {
+    for (permit, AlarmWrite { id, change, at }) in writes {
+        if !there.contains(permit.target()) {
+            continue;
+        }
+        let of = with_history(Sql::new("alarms a")).text("a.id = ? AND a.device_key = ?");
+        let Some(row) = one(tx, of.bind(*id).bind(permit.target().key)).await? else { continue };
+        let mut stored = stored(&row)?;
+        let by = match permit.actor() {
+            Actor::User(user) => Some(user),
+            Actor::Device(_) | Actor::System(_) => None,
+        };
+        if stored.history.iter().any(|entry| by.is_some() && (entry.by, entry.at) == (by, *at)) {
+            continue;
+        }
+        // What is over stays over: another one may live by now.
+        let taken_back = stored.ended_at.is_some() && change.acknowledged == Some(false);
+        let change = AlarmChange { acknowledged: change.acknowledged.filter(|_| !taken_back), ..change.clone() };
+        if change.over(&mut stored.alarm, &mut stored.history, by, *at) {
+            stored.end_if_over(*at);
+            write(tx, std::slice::from_ref(&stored)).await?;
+        }
+    }
+    Ok(())
 }
 
 /// An alarm of a row without its history.

@@ -12,6 +12,7 @@ use isobar_model::time::Timestamp;
 use serde_json::json;
 
 use super::alarm_findings;
+use super::alarms::{self, AlarmWrite};
 use super::delivery_quota::{self, LimitedDelivery};
 use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};
@@ -110,6 +111,8 @@ pub struct Findings<'a> {
     pub reports: Vec<(CanWrite<DeviceRef>, &'a DeviceReport, Timestamp)>,
     /// Changes of settings; those of one device in their order.
     pub settings: Vec<(CanWrite<DeviceRef>, SettingWrite)>,
+    /// What users change of alarms; of one alarm in their order. It comes before what designs have found out.
+    pub alarm_writes: Vec<(CanWrite<DeviceRef>, AlarmWrite)>,
     /// How alarms stand; those of one device in their order.
     pub alarms: Vec<(CanWrite<DeviceRef>, &'a AlarmFinding)>,
     /// E-mails and calls that are to go out.
@@ -124,8 +127,10 @@ impl Registry {
         let reported = findings.reports.iter().map(|(permit, ..)| permit.target().id);
         let set = findings.settings.iter().map(|(permit, _)| permit.target().id);
         let raised = findings.alarms.iter().map(|(permit, _)| permit.target().id);
-        let devices = hold_devices(&tx, reported.chain(set).chain(raised).collect()).await?;
+        let written = findings.alarm_writes.iter().map(|(permit, _)| permit.target().id);
+        let devices = hold_devices(&tx, reported.chain(set).chain(raised).chain(written).collect()).await?;
         report(&tx, &devices, findings).await?;
+        alarms::change(&tx, &devices, &findings.alarm_writes).await?;
         alarm_findings::apply(&tx, &devices, findings.alarms.iter().map(|(permit, alarm)| (permit, *alarm))).await?;
         settings::write(&tx, &devices, &findings.settings).await?;
         let left_out = delivery_quota::put_within(&tx, &findings.deliveries, now).await?;

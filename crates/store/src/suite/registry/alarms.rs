@@ -1,19 +1,20 @@
 //! Alarms of devices.
 
+use isobar_model::access::CanWrite;
 use isobar_model::alarm::{
     Alarm, AlarmAct, AlarmBegin, AlarmChange, AlarmCounts, AlarmEntry, AlarmFinding, AlarmSeverity, AlarmState,
     AlarmSummary, LIVING_ALARMS_MAX, PAST_ALARMS_MAX,
 };
 use isobar_model::check::Patch;
 use isobar_model::device::Device;
-use isobar_model::ids::{AlarmId, OrganizationId, UserId};
+use isobar_model::ids::{AlarmId, DeviceRef, OrganizationId, UserId};
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::page::ListRequest;
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
 
 use super::given::{self, at, json, may, page, sees, sorted, user_may};
-use crate::registry::{AlarmField, AlarmFilter, Findings, Registry};
+use crate::registry::{AlarmField, AlarmFilter, AlarmWrite, Findings, Registry};
 use crate::telemetry::{Operand, Operator};
 
 async fn device(r: &Registry, home: OrganizationId, name: &str) -> Device {
@@ -64,9 +65,16 @@ async fn acts(r: &Registry, device: &Device, id: AlarmId) -> Vec<AlarmAct> {
     history(r, device, id).await.iter().map(|entry| entry.what).collect()
 }
 
-async fn acknowledges(r: &Registry, device: &Device, id: AlarmId, moment: i64) -> bool {
+async fn changes(r: &Registry, permit: CanWrite<DeviceRef>, id: AlarmId, change: AlarmChange, moment: i64) -> Alarm {
+    let device = *permit.target();
+    let alarm_writes = vec![(permit, AlarmWrite { id, change, at: at(moment) })];
+    r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
+    r.alarm_fetch(&sees(device), id).await.unwrap().unwrap().0
+}
+
+async fn acknowledges(r: &Registry, device: &Device, id: AlarmId, moment: i64) {
     let change = AlarmChange { acknowledged: Some(true), ..AlarmChange::default() };
-    r.alarm_update(&may(device.reference()), id, &change, at(moment)).await.unwrap().unwrap().acknowledges
+    assert!(changes(r, may(device.reference()), id, change, moment).await.acknowledged);
 }
 
 /// Findings of one episode are one alarm; what is written again, in part or as a whole, is counted once.
@@ -93,7 +101,8 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
     finds(r, &device, &[cleared("a", 1, 2, 2), raised("a", 3, 1)]).await;
     let alarm = all(r).await.remove(0);
     assert_eq!((alarm.id, alarm.count, alarm.raised_at, alarm.cleared_at), (first, 3, at(3), None));
-    assert!(acknowledges(r, &device, first, 4).await && !acknowledges(r, &device, first, 5).await);
+    acknowledges(r, &device, first, 4).await;
+    acknowledges(r, &device, first, 5).await;
     finds(r, &device, &[cleared("a", 3, 1, 6)]).await;
     assert_eq!(
         acts(r, &device, first).await,
@@ -106,8 +115,7 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
     assert_eq!(alarms.iter().map(|alarm| alarm.state).collect::<Vec<_>>(), [AlarmState::Active, AlarmState::Cleared]);
     assert!(alarms[0].id != first && alarms[1].id == first && alarms[1].acknowledged && !alarms[0].acknowledged);
     let back = AlarmChange { acknowledged: Some(false), ..AlarmChange::default() };
-    let kept = r.alarm_update(&may(device.reference()), first, &back, at(8)).await.unwrap().unwrap();
-    assert!(kept.alarm.acknowledged);
+    assert!(changes(r, may(device.reference()), first, back, 8).await.acknowledged);
 }
 
 /// One batch may tell of several alarms of a device and key, one after the other.
@@ -115,7 +123,7 @@ pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("", 1, 1)]).await;
     let first = all(r).await[0].id;
-    assert!(acknowledges(r, &device, first, 2).await);
+    acknowledges(r, &device, first, 2).await;
     finds(r, &device, &[cleared("", 1, 5, 3), raised("", 4, 2)]).await;
     let alarms = all(r).await;
     let told: Vec<_> = alarms.iter().map(|alarm| (alarm.state, alarm.count, alarm.id == first)).collect();
@@ -134,11 +142,17 @@ pub async fn an_alarm_is_changed_by_people(r: &Registry) {
         comment: Some("opened \0 it".to_owned()),
         assignee: Patch::Set(ana),
     };
-    assert!(r.alarm_update(&may(other.reference()), id, &change, at(2)).await.unwrap().is_none());
+    let alarm_writes = vec![(may(other.reference()), AlarmWrite { id, change: change.clone(), at: at(2) })];
+    r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
     assert!(r.alarm_fetch(&sees(other.reference()), id).await.unwrap().is_none());
-    let changed = r.alarm_update(&user_may(ana, device.reference()), id, &change, at(2)).await.unwrap().unwrap();
-    assert!(changed.acknowledges && changed.clears);
-    assert_eq!((changed.alarm.assignee, changed.alarm.acknowledged_by), (Some(ana), Some(ana)));
+    let changed = changes(r, user_may(ana, device.reference()), id, change.clone(), 2).await;
+    assert_eq!((changed.assignee, changed.acknowledged_by, changed.acknowledged), (Some(ana), Some(ana), true));
+    // Written again it is the same; what is only said is said once.
+    changes(r, user_may(ana, device.reference()), id, change, 2).await;
+    let says = AlarmChange { comment: Some("done".to_owned()), ..AlarmChange::default() };
+    for _ in 0..2 {
+        changes(r, user_may(ana, device.reference()), id, says.clone(), 3).await;
+    }
     let entries = history(r, &device, id).await;
     let told: Vec<_> = entries.iter().map(|entry| (entry.what, entry.by, entry.comment.as_deref())).collect();
     assert_eq!(
@@ -148,6 +162,7 @@ pub async fn an_alarm_is_changed_by_people(r: &Registry) {
             (AlarmAct::Cleared, Some(ana), Some("opened  it")),
             (AlarmAct::Acknowledged, Some(ana), None),
             (AlarmAct::Assigned, Some(ana), None),
+            (AlarmAct::Comment, Some(ana), Some("done")),
         ]
     );
     assert_eq!(r.alarm_device(id).await.unwrap(), Some(device.id));
@@ -217,7 +232,7 @@ pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
     finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
     for (key, moment) in [("a", 5), ("b", 6)] {
         let alarm = all(r).await.into_iter().find(|alarm| alarm.key == key).unwrap();
-        assert!(acknowledges(r, &device, alarm.id, 2).await);
+        acknowledges(r, &device, alarm.id, 2).await;
         finds(r, &device, &[cleared(key, 1, 1, moment)]).await;
     }
     assert_eq!(r.alarms_sweep(at(6), 10).await.unwrap(), 1);
