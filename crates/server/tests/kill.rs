@@ -59,11 +59,13 @@ fn design() -> Value {
     let links = elements["reading"]["triggers"]["eventReceived"].as_array_mut().unwrap();
     links.push(json!({"element": "tally", "ability": "push"}));
     links.push(json!({"element": "moved", "ability": "evaluate"}));
+    links.push(json!({"element": "seen", "ability": "raise"}));
     let keeps = |element: &str| json!([{"element": element, "ability": "store"}]);
     let properties = json!({"size": 4096, "aggregate": "count"});
     elements["tally"] = json!({"type": "window", "properties": properties, "triggers": {"result": keeps("counts")}});
     let properties = json!({"expression": "payload.n % 3"});
     elements["moved"] = json!({"type": "changed", "properties": properties, "triggers": {"changed": keeps("moves")}});
+    elements["seen"] = json!({"type": "alarm", "properties": {"title": "it talks"}});
     elements["counts"] = json!({"type": "storage"});
     elements["moves"] = json!({"type": "storage"});
     elements
@@ -211,6 +213,10 @@ impl Customer {
         let counts = api.list(&format!("/v2/devices/{id}/data/counts?limit=10000")).await;
         let counts: Vec<u64> = counts.iter().map(|value| value["payload"].as_u64().unwrap()).collect();
         assert_eq!(counts, (1..=events.len() as u64).rev().collect::<Vec<_>>(), "the window's counts");
+        // One alarm, raised once by each event, whatever the registry was told again.
+        let alarms = api.list(&format!("/v2/alarms?filter[deviceId][eq]={id}")).await;
+        let raised: Vec<_> = alarms.iter().map(|alarm| alarm["count"].as_u64().unwrap()).collect();
+        assert_eq!(raised, if events.is_empty() { vec![] } else { vec![events.len() as u64] }, "the alarm's count");
         let moves = numbers(&api.list(&format!("/v2/devices/{id}/data/moves?limit=10000")).await, None);
         let before = events.iter().skip(1).map(Some).chain([None]);
         let changes = events.iter().zip(before).filter(|(n, before)| before.is_none_or(|before| before % 3 != *n % 3));

@@ -4,6 +4,7 @@
 
 mod about;
 mod access;
+mod alarm_elements;
 mod alarms;
 mod api_keys;
 mod appearance;
