@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import type { Locator } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { beforeEach, describe, expect, it } from 'vitest';
 import { fleet, stage, visitor, withVisitor } from './stage';
 
@@ -48,6 +48,18 @@ const more = async (item: string): Promise<void> => {
   await visitor.page.getByRole('button', { name: 'More with dashboards' }).click();
   await visitor.page.getByRole('menuitem', { name: item }).click();
 };
+
+/** Draws a picture larger than one that is kept. */
+async function plan(page: Page): Promise<Buffer> {
+  const address = await page.evaluate(() => {
+    const canvas = document.createElement('canvas');
+    [canvas.width, canvas.height] = [2_000, 1_200];
+    const context = canvas.getContext('2d');
+    context?.fillRect(100, 100, 600, 400);
+    return canvas.toDataURL('image/png');
+  });
+  return Buffer.from(address.split(',')[1] ?? '', 'base64');
+}
 
 beforeEach(async () => {
   for (const { id } of await heads()) await fleet.text('DELETE', `${path()}/${id}`);
@@ -183,6 +195,34 @@ describe('a widget', () => {
     expect(await widget('markdown').getByRole('link').count()).toBe(1);
   });
 
+  it('shows devices where they stand on a picture, which is made small enough to be kept', async () => {
+    await make('Hall', [words('Told', 'the hall')]);
+    const { page } = visitor;
+    await visitor.open('/dashboards');
+    await page.getByRole('button', { name: 'Arrange' }).click();
+    await page.getByRole('button', { name: 'Add a widget' }).click();
+    const form = page.getByRole('dialog');
+    await form.getByLabel('Widget type').selectOption({ label: 'Picture or floor plan' });
+    await form.getByLabel('Title (optional)').fill('Plan');
+    const file = form.getByLabel('Picture', { exact: true });
+    await file.setInputFiles({ name: 'x.png', mimeType: 'image/png', buffer: Buffer.from('no picture') });
+    await form.getByText('This is no picture').waitFor();
+    await file.setInputFiles({ name: 'plan.png', mimeType: 'image/png', buffer: await plan(page) });
+    await form.getByRole('button', { name: 'Fridge' }).click();
+    await form.getByLabel('Fridge: from the left, in percent').fill('20');
+    await form.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('button', { name: 'Arrange' }).waitFor();
+    await widget('Plan').getByRole('img', { name: 'Picture or floor plan' }).waitFor();
+    await widget('Plan')
+      .getByRole('link', { name: /Fridge/ })
+      .waitFor();
+    const [head] = await heads();
+    const { configuration } = await fleet.call<Whole>('GET', `${path()}/${head?.id}`);
+    const plans = configuration.widgets.filter(({ type }) => type === 'picture');
+    expect(plans[0]?.settings).toMatchObject({ places: [{ id: fridge.id, name: 'Fridge', x: 20, y: 50 }] });
+  });
+
   it('is set up by a form, and bound to the device on whose page it is shown', async () => {
     const board = await make('Of each fridge', [words('Told', 'all fridges')]);
     const { page } = visitor;
@@ -215,7 +255,8 @@ describe('a widget', () => {
     expect((await heads())[0]?.projectUuid).toBe(project);
     await widget('Now').getByText('Fridge').waitFor();
     await page.goto(`/devices/${freezer.id}`);
-    await page.getByRole('link', { name: 'Dashboard', exact: true }).last().click();
+    // The page of all dashboards is called so, too.
+    await page.locator(`a[href="/devices/${freezer.id}/board"]`).click();
     await widget('Now').getByText('-18').waitFor();
     await widget('Now').getByRole('link', { name: 'Freezer' }).waitFor();
     expect(new URL(page.url()).pathname).toBe(`/devices/${freezer.id}/board`);

@@ -36,7 +36,7 @@ export function boardIn(text: string): Input | null {
 
 /** Returns the name of the file for a dashboard. */
 export function boardFileName(name: string): string {
-  return `${name.replaceAll(REFUSED, ' ').trim().slice(0, NAME_CHARS_MAX) || 'dashboard'}.json`;
+  return `${name.replaceAll(REFUSED, ' ').replaceAll(/\s+/g, ' ').trim().slice(0, NAME_CHARS_MAX) || 'dashboard'}.json`;
 }
 
 function isMembers(value: unknown): value is Record<string, unknown> {

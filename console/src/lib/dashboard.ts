@@ -17,6 +17,7 @@ export const WIDGET_TYPES = [
   'table',
   'selection',
   'map',
+  'picture',
   'status',
   'events',
   'button',
@@ -62,6 +63,9 @@ export interface Settings {
   projectUuid?: string;
   label?: string;
   labelValue?: string;
+  /** A picture in Base64, and the devices that stand on it. */
+  picture?: string;
+  places?: WidgetPlace[];
   /** On the page of a device it shows that one instead of those that it names. */
   isOnThis?: boolean;
 }
@@ -70,6 +74,15 @@ export interface WidgetDevice {
   id: string;
   name: string;
 }
+
+/** A device on a picture: how far from its left and its top, in percent. */
+export interface WidgetPlace extends WidgetDevice {
+  x: number;
+  y: number;
+}
+
+/** Devices on one picture. */
+export const PLACES_MAX = 20;
 
 /** A widget. Its type may be one of another program: it is kept then, as all is that is not known here. */
 export interface Widget extends Box {
@@ -97,6 +110,7 @@ export const SIZES: Record<WidgetType, { w: number; h: number }> = {
   button: { w: 3, h: 2 },
   switch: { w: 3, h: 3 },
   markdown: { w: 6, h: 3 },
+  picture: { w: 6, h: 5 },
 };
 
 /** The widgets of a dashboard as the server keeps it, on their grid. What is no widget is left out of sight. */
@@ -142,7 +156,7 @@ export function isWidgetType(type: string): type is WidgetType {
 export function settingsOf(raw: unknown): Settings {
   if (!isMembers(raw)) return {};
   const { keys, isSplit, timePath, min, max, elementName, paths, text, device, figure, isOnThis, ...rest } = raw;
-  const { payload, settingName, projectUuid, label, labelValue, ...others } = rest;
+  const { payload, settingName, projectUuid, label, labelValue, picture, places, ...others } = rest;
   return {
     ...others,
     ...(Array.isArray(keys) ? { keys: keysOf(keys) } : {}),
@@ -155,12 +169,29 @@ export function settingsOf(raw: unknown): Settings {
     ...(isDevice(device) ? { device } : {}),
     ...(FIGURES.some((known) => known === figure) ? { figure: figure as Figure } : {}),
     ...(typeof isOnThis === 'boolean' ? { isOnThis } : {}),
-    ...textsOf({ payload, settingName, projectUuid, label, labelValue }),
+    ...textsOf({ payload, settingName, projectUuid, label, labelValue, picture }),
+    ...(Array.isArray(places) ? { places: placesOf(places) } : {}),
   };
 }
 
 function isDevice(raw: unknown): raw is WidgetDevice {
   return isMembers(raw) && typeof raw.id === 'string' && typeof raw.name === 'string';
+}
+
+/** The places among these, each device once. */
+function placesOf(raw: readonly unknown[]): WidgetPlace[] {
+  const places = new Map<string, WidgetPlace>();
+  for (const place of raw) {
+    if (!isDevice(place) || places.size === PLACES_MAX) continue;
+    const { id, name, x, y } = place as WidgetDevice & Record<'x' | 'y', unknown>;
+    places.set(id, { id, name, x: percent(x), y: percent(y) });
+  }
+  return [...places.values()];
+}
+
+/** Returns a share that is one, of what is said to be one. */
+export function percent(value: unknown): number {
+  return isFigure(value) ? Math.min(Math.max(value, 0), 100) : 50;
 }
 
 /** Those of these members that are texts. */
@@ -317,6 +348,8 @@ export function isWhole(type: WidgetType, settings: Settings): boolean {
       return Boolean(elementName) && (paths ?? []).length > 0;
     case 'selection':
       return (figure ?? 'count') === 'count' || (keys ?? []).length > 0;
+    case 'picture':
+      return Boolean(settings.picture);
     case 'events':
       return device !== undefined;
     case 'button':

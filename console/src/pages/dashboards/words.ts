@@ -20,6 +20,8 @@ export function typeWord(type: WidgetType): string {
       return m.widget_bar();
     case 'selection':
       return m.widget_selection();
+    case 'picture':
+      return m.widget_picture();
     case 'events':
       return m.widget_events();
     case 'button':
