@@ -92,6 +92,18 @@ function board(): object {
         put('table', 'Warmest rooms', [0, 7, 6, 4], { elementName: 'climate', paths: ['temperature', 'humidity'] }),
         put('gauge', 'Humidity', [6, 7, 3, 4], { keys: [key('humidity', '%')], min: 0, max: 100 }),
         put('text', 'On call', [9, 7, 3, 4], { text: 'Ada Keller, extension 47.\nAbove 8 °C call at once.' }),
+        put('bar', 'Newest values', [0, 11, 6, 3], { keys: [key('temperature', '°C'), key('humidity', '%')] }),
+        put('selection', '', [6, 11, 3, 3], { figure: 'highest', keys: [key('temperature', '°C')] }),
+        put('button', '', [9, 11, 3, 3], {
+          device: { id: room.id, name: 'Cold room A1' },
+          elementName: 'cool',
+          payload: '{}',
+        }),
+        put('events', '', [0, 14, 6, 4], { device: { id: room.id, name: 'Cold room A1' } }),
+        put('switch', '', [6, 14, 3, 4], { device: { id: room.id, name: 'Cold room A1' }, settingName: 'limit' }),
+        put('markdown', 'Handbook', [9, 14, 3, 4], {
+          text: '# On call\n- **Ada Keller**, extension 47\n- [Handbook](https://example.com)\n\nAbove `8 °C` call *at once*.',
+        }),
       ],
     },
   };
@@ -160,7 +172,14 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await page.locator('.uplot').first().waitFor();
     await page.locator('[data-mark]').first().waitFor();
     await page.getByRole('img', { name: /on a scale/ }).waitFor();
+    for (const words of ['Alarm limit', 'Handbook']) await page.getByText(words).first().waitFor();
     await see(visitor, `${look}-board`, found);
+    await page.getByText('Handbook').first().scrollIntoViewIfNeeded();
+    await see(visitor, `${look}-board-below`, found);
+    await page.getByRole('button', { name: 'More with dashboards' }).click();
+    await page.getByRole('menuitem', { name: 'Duplicate' }).waitFor();
+    await see(visitor, `${look}-board-more`, found);
+    await page.keyboard.press('Escape');
     await page.getByRole('button', { name: 'Arrange' }).click();
     await see(visitor, `${look}-board-arrange`, found);
     await page.getByRole('button', { name: 'Change Climate' }).click();
