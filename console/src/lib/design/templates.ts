@@ -77,7 +77,16 @@ function coldRoom({ upperLimit, isTooWarm, doorOpen }: TemplateWords): Elements 
         ],
       },
     },
-    climate: { type: 'storage', properties: { retentionDays: 730 } },
+    climate: {
+      type: 'storage',
+      properties: {
+        retentionDays: 730,
+        fields: {
+          'payload.temperature': { title: { en: 'Temperature', de: 'Temperatur' }, unit: '°C', decimals: 1 },
+          'payload.door': { title: { en: 'Door', de: 'Tür' } },
+        },
+      },
+    },
     limit: {
       type: 'deviceSetting',
       properties: {
