@@ -29,7 +29,7 @@ const WORDS_MAX: usize = 50;
 const WORD_CHARS_MAX: usize = 128;
 
 /// The property.
-const FIELDS: &str = "fields";
+const PROPERTY: &str = "fields";
 /// The root of all paths.
 const ROOT: &str = "payload";
 
@@ -40,7 +40,7 @@ type Member<'j> = (Cow<'j, str>, Json<'j>);
 ///
 /// A stored design goes on without what it says here amiss: it was written before there was a rule, and runs as ever.
 pub(super) fn read(properties: &mut Properties<'_>) -> Option<RawJson> {
-    let value = properties.get(FIELDS)?;
+    let value = properties.get(PROPERTY)?;
     let mut reader = Reader { faults: Vec::new() };
     let fields = reader.fields(value);
     if !properties.names.code_time.is_of_stored() {
@@ -65,17 +65,17 @@ impl Reader {
 
     fn fields<'j>(&mut self, value: &Json<'j>) -> Vec<Member<'j>> {
         let Json::Object(members) = value else {
-            self.fault(FIELDS, "must be an object");
+            self.fault(PROPERTY, "must be an object");
             return Vec::new();
         };
         if members.len() > FIELDS_MAX {
-            self.fault(FIELDS, format!("must have at most {FIELDS_MAX} paths"));
+            self.fault(PROPERTY, format!("must have at most {FIELDS_MAX} paths"));
             return Vec::new();
         }
         let mut paths = BTreeMap::<Vec<String>, &str>::new();
         let mut fields = Vec::with_capacity(members.len());
         for (path, value) in members.iter().filter(|(_, value)| !matches!(value, Json::Null)) {
-            let place = format!("{FIELDS}.{}", beginning(path, PATH_CHARS_MAX));
+            let place = format!("{PROPERTY}.{}", beginning(path, PATH_CHARS_MAX));
             match keys(path) {
                 Err(message) => self.fault(&place, message),
                 Ok(keys) => {
