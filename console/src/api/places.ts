@@ -1,23 +1,35 @@
-import type { MapPoint } from '../lib/map';
-import { type Schemas, type StatusText, api, done } from './client';
+import type { MapBox, MapCells, MapPoint } from '../lib/map';
+import { type StatusText, api, done } from './client';
 
-/** Devices that one page of the list holds at most. */
-const PAGE_MAX = 10_000;
-/** Marks beyond would say nothing more. */
-const PLACES_MAX = 50_000;
+/** The whole map in a few cells, whose boxes tell where the fleet is. */
+export const WHOLE_MAP: MapCells = { box: { west: -180, south: -90, east: 180, north: 90 }, cellSize: 30 };
+/** Devices of one place that are listed. */
+const LISTED_MAX = 100;
 
-/** The places of the devices of an organization and of those beneath it. @throws Failure */
-export async function devicePlaces(organizationId: string, signal: AbortSignal): Promise<MapPoint[]> {
-  const found: MapPoint[] = [];
-  for (let page = 1; found.length < PLACES_MAX; page += 1) {
-    const query = { organizationId, depth: 'all' as const, limit: PAGE_MAX, page };
-    const list = await done(api.GET('/v2/devices/locations', { params: { query }, signal }));
-    found.push(...list.data.map(pointOf));
-    if (!list.meta.hasNextPage) break;
-  }
-  return found;
+/** What of an organization, and of those beneath it, stands in each cell. @throws Failure */
+export async function deviceClusters(
+  organizationId: string,
+  { box, cellSize }: MapCells,
+  signal: AbortSignal,
+): Promise<MapPoint[]> {
+  const query = { organizationId, depth: 'all' as const, box: textOf(box), cellSize };
+  const { data } = await done(api.GET('/v2/devices/locations/clusters', { params: { query }, signal }));
+  return data.map(({ latitude: lat, longitude: lon, count, statusText, device, west, south, east, north }) => {
+    const status = statusText as StatusText;
+    if (device) return { id: device.id, name: device.name, lon, lat, status };
+    return { id: `${lat},${lon}`, name: '', lon, lat, status, several: { west, south, east, north, count } };
+  });
 }
 
-function pointOf({ id, name, longitude, latitude, statusText }: Schemas['DeviceLocation']): MapPoint {
-  return { id, name, lon: longitude, lat: latitude, status: statusText as StatusText };
+/** The devices within a box, as many as are listed. @throws Failure */
+export async function devicesWithin(organizationId: string, box: MapBox, signal: AbortSignal): Promise<MapPoint[]> {
+  const query = { organizationId, depth: 'all' as const, box: textOf(box), limit: LISTED_MAX };
+  const { data } = await done(api.GET('/v2/devices/locations', { params: { query }, signal }));
+  return data.map(({ id, name, longitude: lon, latitude: lat, statusText }) => {
+    return { id, name, lon, lat, status: statusText as StatusText };
+  });
+}
+
+function textOf({ west, south, east, north }: MapBox): string {
+  return [west, south, east, north].join(',');
 }

@@ -3,7 +3,10 @@ import {
   type MapPoint,
   WORLD,
   ZOOM_MAX,
+  boxOf,
+  cellsOf,
   clusters,
+  cornersOf,
   project,
   unproject,
   viewOf,
@@ -92,5 +95,44 @@ describe('clusters', () => {
     places.forEach(([x, y], index) => {
       for (const [ox, oy] of places.slice(index + 1)) expect(Math.hypot(x - ox, y - oy)).toBeGreaterThanOrEqual(40);
     });
+  });
+});
+
+describe('cells', () => {
+  const cell = (count: number): MapPoint => ({
+    ...point('cell', 8.2, 47.1, 'warning'),
+    several: { west: 8, south: 47, east: 9, north: 48, count },
+  });
+
+  it('of a view cover it, and stay while it moves a little', () => {
+    const view = { x: 520, y: 350, zoom: 4 };
+    const asked = cellsOf(view, SIZE, 4, 44);
+    for (const [x, y] of [
+      [-400, -200],
+      [400, 200],
+    ] as const) {
+      const { lon, lat } = unproject(view.x + x / view.zoom, view.y + y / view.zoom);
+      const { west, south, east, north } = asked.box;
+      expect(lon >= west && lon <= east && lat >= south && lat <= north).toBe(true);
+    }
+    expect(asked.cellSize).toBeCloseTo(((44 / 4) * 360) / WORLD);
+    expect(cellsOf({ ...view, x: 521 }, SIZE, 4, 44)).toEqual(asked);
+    // Few enough to be answered, also on a large screen.
+    const { box, cellSize } = cellsOf({ x: 500, y: 500, zoom: 4 }, { width: 3_840, height: 400 }, 4, 44);
+    expect(((box.east - box.west) / cellSize + 1) * ((box.north - box.south) / cellSize + 1)).toBeLessThan(10_000);
+  });
+
+  it('of the whole world reach its poles', () => {
+    const whole = { x: 500, y: 500, zoom: 0.8 };
+    const { box } = cellsOf(whole, { width: 800, height: 800 }, 0.7, 44);
+    expect(box).toEqual({ west: -180, south: -90, east: 180, north: 90 });
+  });
+
+  it('count all that they hold, and are looked at by their boxes', () => {
+    expect(clusters([cell(40), point('a', 8.2, 47.1)], 1).map(({ count, status }) => [count, status])).toEqual([
+      [41, 'warning'],
+    ]);
+    expect(boxOf([cell(2), point('far', 20, 40)])).toEqual({ west: 8, south: 40, east: 20, north: 48 });
+    expect(cornersOf([])).toEqual([]);
   });
 });

@@ -15,11 +15,27 @@ export interface Place {
   lat: number;
 }
 
-/** A device on the map. */
+/** A part of the map in degrees. */
+export interface MapBox {
+  west: number;
+  south: number;
+  east: number;
+  north: number;
+}
+
+/** A device on the map, or the devices of a cell of it. */
 export interface MapPoint extends Place {
   id: string;
   name: string;
   status: StatusText;
+  /** How many a cell holds, and the least box around them; they have no name. */
+  several?: MapBox & { count: number };
+}
+
+/** What of the map is asked for: a box, and the side of its cells in degrees. */
+export interface MapCells {
+  box: MapBox;
+  cellSize: number;
 }
 
 /** What is looked at: the middle in units, and pixels a unit. */
@@ -38,6 +54,32 @@ export function project({ lon, lat }: Place): [x: number, y: number] {
   const bound = (Math.min(Math.max(lat, -LATITUDE_MAX), LATITUDE_MAX) * Math.PI) / 180;
   const y = 0.5 - Math.log(Math.tan(Math.PI / 4 + bound / 2)) / (2 * Math.PI);
   return [(lon / 360 + 0.5) * WORLD, y * WORLD];
+}
+
+/** How many devices a point stands for. */
+export function countOf({ several }: MapPoint): number {
+  return several?.count ?? 1;
+}
+
+/** The least box around all that points stand for. */
+export function boxOf(points: readonly MapPoint[]): MapBox {
+  const boxes = points.map(({ lon, lat, several }) => several ?? { west: lon, south: lat, east: lon, north: lat });
+  return {
+    west: Math.min(...boxes.map(({ west }) => west)),
+    south: Math.min(...boxes.map(({ south }) => south)),
+    east: Math.max(...boxes.map(({ east }) => east)),
+    north: Math.max(...boxes.map(({ north }) => north)),
+  };
+}
+
+/** The corners of the box around points, to be looked at; none without any. */
+export function cornersOf(points: readonly MapPoint[]): Place[] {
+  if (points.length === 0) return [];
+  const { west, south, east, north } = boxOf(points);
+  return [
+    { lon: west, lat: south },
+    { lon: east, lat: north },
+  ];
 }
 
 /** The place of a point, as exactly as one can point. */
@@ -91,12 +133,35 @@ export function viewOf(places: readonly Place[], size: Size, padding = 48): View
   return within({ x: (left + right) / 2, y: (top + bottom) / 2, zoom }, size);
 }
 
+/** Tiles in which a map is asked for, in pixels: who moves it a little asks for nothing. */
+const TILE_PX = 256;
+
+/** The cells of a view, as wide as a mark: whole tiles of a level of zoom, so that they stay where they are. */
+export function cellsOf(view: View, size: Size, level: number, markPx: number): MapCells {
+  const tile = TILE_PX / level;
+  const edges = (middle: number, pixels: number): [number, number] => {
+    const half = pixels / view.zoom / 2;
+    return [
+      Math.max(Math.floor((middle - half) / tile) * tile, 0),
+      Math.min(Math.ceil((middle + half) / tile) * tile, WORLD),
+    ];
+  };
+  const [[left, right], [top, bottom]] = [edges(view.x, size.width), edges(view.y, size.height)];
+  const [first, last] = [unproject(left, bottom), unproject(right, top)];
+  // Whoever stands beyond the projection is drawn at its edge.
+  const south = bottom >= WORLD ? -90 : first.lat;
+  const north = top <= 0 ? 90 : last.lat;
+  return { box: { west: first.lon, south, east: last.lon, north }, cellSize: (markPx / level / WORLD) * 360 };
+}
+
 /** Devices that stand so near that they are one mark. */
 export interface Cluster {
   id: string;
   x: number;
   y: number;
   points: MapPoint[];
+  /** Devices. */
+  count: number;
   /** The most urgent of its statuses. */
   status: StatusText;
 }
@@ -115,10 +180,11 @@ export function clusters(points: readonly MapPoint[], radius: number): Cluster[]
     const near = nearest(cells, cell, x, y, radius);
     if (near) {
       near.points.push(point);
+      near.count += countOf(point);
       if (byUrgency(point.status, near.status) < 0) near.status = point.status;
       continue;
     }
-    const cluster: Cluster = { id: point.id, x, y, points: [point], status: point.status };
+    const cluster: Cluster = { id: point.id, x, y, points: [point], count: countOf(point), status: point.status };
     found.push(cluster);
     const neighbours = cells.get(cell);
     if (neighbours) neighbours.push(cluster);
