@@ -48,6 +48,12 @@ describe('on a phone', () => {
     await expect.poll(() => overlap(node(page, 'values'), frame)).toBe(true);
   });
 
+  it('the name of each device is seen in the list', async () => {
+    const { page } = visitor;
+    await visitor.open('/devices');
+    for (const name of ['Room 0', 'Room 3']) await page.getByRole('link', { name, exact: true }).waitFor();
+  });
+
   it('the buttons that zoom a map lie over none of it', async () => {
     const { page } = visitor;
     await visitor.open('/');
