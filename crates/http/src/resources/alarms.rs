@@ -2,7 +2,7 @@
 
 use isobar_hub::AlarmView;
 use isobar_model::access::Action;
-use isobar_model::alarm::{Alarm, AlarmAct, AlarmEntry, AlarmSummary, read_change};
+use isobar_model::alarm::{Alarm, AlarmEntry, AlarmSummary, read_change};
 use isobar_model::ids::AlarmId;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -146,22 +146,21 @@ pub(crate) struct AlarmEntryJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnyJson)]
     value: Option<Raw>,
-    /// Who was to take care of it from then on; null: nobody.
+    /// Who was to take care of it from then on; left out where that is nobody.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(required = false)]
-    assignee_id: Option<Option<Id>>,
+    #[schema(required = false, value_type = Id)]
+    assignee_id: Option<Id>,
 }
 
 impl From<AlarmEntry> for AlarmEntryJson {
     fn from(entry: AlarmEntry) -> Self {
-        let is_assigned = entry.what == AlarmAct::Assigned;
         Self {
             at: Time(entry.at),
             what: entry.what.name(),
             by: entry.by.map(|user| Id(user.0)),
             comment: entry.comment,
             value: entry.value.map(Raw),
-            assignee_id: is_assigned.then(|| entry.assignee.map(|user| Id(user.0))),
+            assignee_id: entry.assignee.map(|user| Id(user.0)),
         }
     }
 }
