@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { distinctTitles } from './words';
+import { distinctTitles, widgetTitle } from './words';
 
 it('widgets of one title are told apart by a number', () => {
   const widget = (id: string, title: string) => ({ id, title, type: 'text', settings: {} });
@@ -15,4 +15,12 @@ it('widgets of one title are told apart by a number', () => {
     ['c', 'Cold room (2)'],
     ['d', 'Text'],
   ]);
+});
+
+it('widgets of a device are named after it and what they do there', () => {
+  const device = { id: 'd', name: 'Fridge' };
+  const title = (type: string, settings: object) => widgetTitle({ title: '', type, settings: { device, ...settings } });
+  expect(title('button', { elementName: 'defrost' })).toBe('Fridge: defrost');
+  expect(title('switch', { settingName: 'cooling' })).toBe('Fridge: cooling');
+  expect(title('events', {})).toBe('Fridge: Events');
 });

@@ -46,9 +46,9 @@ export function widgetTitle(
   if (title) return title;
   if (!isWidgetType(type)) return m.widget_unknown();
   if (type === 'selection') return selectionTitle(settings);
-  const { device } = settings;
-  if (device && ['events', 'button', 'switch'].includes(type))
-    return `${device.name}: ${settings.settingName ?? typeWord(type)}`;
+  const { device, settingName, elementName } = settings;
+  if (device && type === 'events') return `${device.name}: ${m.tab_events()}`;
+  if (device && (type === 'button' || type === 'switch')) return `${device.name}: ${settingName ?? elementName ?? ''}`;
   const [key] = settings.keys ?? [];
   return key ? `${key.deviceName}: ${called(key)}` : typeWord(type);
 }
