@@ -19,7 +19,6 @@ use crate::cache::entries::DeviceEntry;
 use crate::error::if_there;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::outbox::work::AlarmChangeWork;
-use crate::settings::held_by_changes;
 use crate::{Hub, TreeQuery};
 
 const ALARM: &str = "alarm";
@@ -70,9 +69,10 @@ impl Hub {
 
     /// Fetches an alarm with its history.
     ///
-    /// Needs `AlarmRead`.
+    /// Needs `AlarmRead`. Waits as [`Hub::alarm_list`] does.
     pub async fn alarm_fetch(&self, caller: &Caller, id: AlarmId) -> Result<AlarmView> {
-        let (permit, _) = self.alarm_permit(caller, id, Action::AlarmRead).await?;
+        let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmRead).await?;
+        self.0.outbox.caught_up(entry.lineage.top()).await;
         self.alarm_view(&permit, id).await
     }
 
@@ -84,18 +84,16 @@ impl Hub {
         self.alarm_permit(caller, id, action).await.map(|_| ())
     }
 
-    /// Changes an alarm: what the body leaves out stays as it is. One that it acknowledges runs its design.
+    /// Changes an alarm: what the body leaves out stays as it is. One that it acknowledges or clears runs its design.
     ///
-    /// Needs `AlarmUpdate` on its device. Durable when this returns. Of those who acknowledge it at the same time one does.
+    /// Needs `AlarmUpdate` on its device. Durable when this returns, with all that the design has done about it. Of those who
+    /// acknowledge it at the same time one runs the design.
     ///
     /// # Errors
-    /// `Invalid`: it is over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who
+    /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`: it is over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who
     /// can see the alarm.
     pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
-        if !self.0.outbox.written(entry.device.key).await {
-            return Err(Error::Busy);
-        }
         let before = self.alarm_view(&permit, id).await?.alarm;
         let is_over = before.acknowledged && before.state == AlarmState::Cleared;
         if is_over && change.acknowledged == Some(false) {
@@ -107,7 +105,10 @@ impl Hub {
             self.check_assignee(caller, assignee, &entry).await?;
         }
         let _turn = self.0.alarm_turns.take(entry.device.key).await;
-        // What was changed before is known here: of those who acknowledge it at the same time one is the first.
+        // What was changed before is known from here on: of those who acknowledge it at the same time one is the first.
+        if !self.0.outbox.written(entry.device.key).await {
+            return Err(Error::Busy);
+        }
         let Some((before, _)) = self.registry().alarm_fetch(&permit.reading(), id).await? else {
             return Err(Error::Missing(ALARM));
         };
@@ -129,7 +130,8 @@ impl Hub {
     ) -> Result<()> {
         let said = serde_json::json!({"key": alarm.key, "comment": change.comment, "by": by});
         let said = RawJson::trusted(said.to_string().into());
-        let _held = held_by_changes(&self.0.code, entry.held_by_run(said.bytes().len()))?;
+        let held = self.0.code.hold(entry.held_by_run(said.bytes().len()));
+        let _held = held.map_err(|_| Error::Busy)?;
         let (acknowledges, element) = (change.acknowledged == Some(true) && !alarm.acknowledged, &*alarm.element);
         let estimate = |plan: &Plan| match plan.raises(element) {
             true => RunsEstimate::of_run(plan, said.bytes().len()),

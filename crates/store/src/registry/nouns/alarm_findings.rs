@@ -20,9 +20,11 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, without_nul};
 
-/// Most findings about one device's alarms that wait together. Where there are more, those go that tell of what was both
-/// raised and cleared, the oldest first.
+/// Most findings about one device's alarms that wait together, of such that have begun and of others. Where there are more,
+/// those go that tell of what was both raised and cleared, the oldest first, and then the newest: no more live anyway.
 const FINDINGS_MAX: usize = 1_024;
+/// So few findings are looked for among those that wait without an index.
+const FEW: usize = 8;
 
 /// How alarms of a device stand, of each episode one finding, in the order in which they began.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,33 +41,59 @@ impl AlarmFindings {
         self.0.iter()
     }
 
-    /// Adds a newer finding.
-    pub fn add(&mut self, newer: AlarmFinding) {
-        // What is raised again was mostly raised just now.
-        if let Some(present) = self.0.iter_mut().rev().find(|present| present.is_of(&newer)) {
-            present.then(newer);
-            return;
-        }
-        self.0.push(newer);
-        if self.0.len() > FINDINGS_MAX
-            && let Some(oldest) = self.0.iter().position(AlarmFinding::is_whole)
-        {
-            self.0.remove(oldest);
-        }
-    }
-
     /// What both say, one after the other.
     #[must_use]
     pub fn then(mut self, newer: Self) -> Self {
-        newer.0.into_iter().for_each(|finding| self.add(finding));
+        self.extend(newer.0);
         self
+    }
+
+    fn extend(&mut self, newer: Vec<AlarmFinding>) {
+        if newer.len() <= FEW {
+            // What is raised again was mostly raised just now.
+            for finding in newer {
+                match self.0.iter_mut().rev().find(|present| present.is_of(&finding)) {
+                    Some(present) => present.then(finding),
+                    None => self.0.push(finding),
+                }
+            }
+        } else {
+            let of = |finding: &AlarmFinding| (finding.episode, finding.element.clone(), finding.key.clone());
+            let mut places: HashMap<_, usize> = self.0.iter().map(of).zip(0..).collect();
+            for finding in newer {
+                let place = *places.entry(of(&finding)).or_insert(self.0.len());
+                match self.0.get_mut(place) {
+                    Some(present) => present.then(finding),
+                    None => self.0.push(finding),
+                }
+            }
+        }
+        self.hold_to_bound();
+    }
+
+    fn hold_to_bound(&mut self) {
+        let mut excess = self.0.len().saturating_sub(FINDINGS_MAX);
+        if excess == 0 {
+            return;
+        }
+        self.0.retain(|finding| {
+            let goes = excess > 0 && finding.is_whole();
+            excess -= usize::from(goes);
+            !goes
+        });
+        let (mut begun, mut known) = (0, 0);
+        self.0.retain(|finding| {
+            let count = if finding.begin.is_some() { &mut begun } else { &mut known };
+            *count += 1;
+            *count <= FINDINGS_MAX
+        });
     }
 }
 
 impl FromIterator<AlarmFinding> for AlarmFindings {
     fn from_iter<T: IntoIterator<Item = AlarmFinding>>(findings: T) -> Self {
         let mut all = Self::default();
-        findings.into_iter().for_each(|finding| all.add(finding));
+        all.extend(findings.into_iter().collect());
         all
     }
 }
@@ -312,4 +340,38 @@ async fn trim(tx: &impl Connection, device: DeviceKey) -> Result<()> {
          ORDER BY ended_at DESC, id DESC LIMIT ? OFFSET ?)",
     );
     run(tx, delete.bind(device).bind(i64::MAX).bind(PAST_ALARMS_MAX as u64)).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::alarm::AlarmSeverity;
+    use isobar_model::time::Timestamp;
+
+    use super::*;
+
+    fn finding(key: usize, count: u64, cleared: bool) -> AlarmFinding {
+        let at = Timestamp::from_millis(1);
+        let begin = (count == 1).then(|| AlarmBegin { title: "t".to_owned(), severity: AlarmSeverity::Info, at });
+        let (element, key) = ("e".to_owned(), key.to_string());
+        AlarmFinding { element, key, episode: 1, begin, count, value: None, cleared_at: cleared.then_some(at), at }
+    }
+
+    #[test]
+    fn findings_of_one_episode_are_merged_however_many_come() {
+        for count in [3, 100] {
+            let first: AlarmFindings = (0..count).map(|key| finding(key, 1, false)).collect();
+            let both = first.then((0..count).map(|key| finding(key, 5, key == 0)).collect());
+            let told: Vec<_> = both.iter().map(|it| (it.count, it.begin.is_some(), it.is_whole())).collect();
+            assert_eq!(told, (0..count).map(|key| (5, true, key == 0)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn findings_of_ten_thousand_keys_are_bounded_and_keep_the_active() {
+        let active: AlarmFindings = (0..10).map(|key| finding(key, 1, false)).collect();
+        let flooded = active.then((10..10_000).map(|key| finding(key, 1, true)).collect());
+        assert_eq!((flooded.0.len(), flooded.iter().filter(|it| !it.is_whole()).count()), (FINDINGS_MAX, 10));
+        let all_active = flooded.then((0..10_000).map(|key| finding(20_000 + key, 1, false)).collect());
+        assert_eq!((all_active.0.len(), all_active.0[0].key.as_str()), (FINDINGS_MAX, "0"));
+    }
 }
