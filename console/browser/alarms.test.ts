@@ -33,7 +33,7 @@ interface AlarmList {
   data: { id: string; acknowledged: boolean; state: string; deviceId: string }[];
 }
 
-const alarmsOf = (id: string): Promise<AlarmList> => fleet.call('GET', `/alarms?filter[deviceId]=${id}`);
+const alarmsOf = (id: string): Promise<AlarmList> => fleet.call('GET', `/alarms?filter[deviceId][eq]=${id}`);
 
 /** A device of a name of its own, with an alarm. */
 async function warmDevice(name: string): Promise<{ id: string; token: string; name: string; alarm: string }> {
@@ -77,7 +77,7 @@ describe('the page of alarms', () => {
     await drawer.getByText('{"temperature":9.5}').waitFor();
     await drawer.getByLabel('Comment (optional)').fill('I am on my way');
     await drawer.getByRole('button', { name: 'Assign to me' }).click();
-    await drawer.getByText('Assigned to Ada Keller').waitFor();
+    await drawer.getByText('Assigned to Ada Keller').first().waitFor();
     await drawer.getByRole('button', { name: 'Acknowledge', exact: true }).click();
     await drawer.getByText('I am on my way').waitFor();
     await drawer.getByRole('button', { name: 'Take the acknowledgement back' }).waitFor();
