@@ -54,8 +54,9 @@ export async function listen(
         listener.state('live');
         for await (const message of messages(response.body)) {
           lastId = message.id || lastId;
-          if (message.event === 'message') listener.event(readAnswer(message.data) as StoredEvent);
-          else if (message.event === 'alarm') listener.alarm?.(readAnswer(message.data) as Alarm);
+          // Events are named after their type.
+          if (message.event === 'alarm') listener.alarm?.(readAnswer(message.data) as Alarm);
+          else listener.event(readAnswer(message.data) as StoredEvent);
         }
       } else {
         ended = await failureOf(response);
