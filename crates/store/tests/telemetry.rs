@@ -276,21 +276,21 @@ async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
 async fn a_page_beyond_what_one_round_keeps_is_exact() {
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
-    // Long texts fill a round before its values do.
+    // Long texts fill a round before its values do: two rounds and a half.
     let long = "x".repeat(400_000);
-    for n in 0..200 {
-        given::store(&store, &device, n, "log", &format!("{{\"t\":\"{long}{:03}\"}}", (n * 7) % 200)).await;
+    for n in 0..100 {
+        given::store(&store, &device, n, "log", &format!("{{\"t\":\"{long}{:03}\"}}", (n * 7) % 100)).await;
     }
     let sort = vec![isobar_store::telemetry::ValueSort {
         field: isobar_store::telemetry::FilterField::Payload(vec!["t".into()]),
         descending: false,
     }];
-    for number in [1, 10, 20] {
+    for number in [1, 5, 10] {
         let query = ValueQuery { sort: sort.clone(), page: page(number, 10), ..ValueQuery::default() };
         let (found, total) = given::texts(&store, &device, "log", query).await;
         let ends: Vec<_> = found.iter().map(|text| text[text.len() - 5..text.len() - 2].to_owned()).collect();
         let first = (number - 1) * 10;
-        assert_eq!((ends, total), ((first..first + 10).map(|n| format!("{n:03}")).collect(), 200));
+        assert_eq!((ends, total), ((first..first + 10).map(|n| format!("{n:03}")).collect(), 100));
     }
 }
 
@@ -331,7 +331,7 @@ async fn a_page_takes_so_many_bytes() {
     const TOO_MANY: u64 = (PAGE_BYTES_MAX / PAYLOAD) as u64 + 1;
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
-    let large = format!("\"{}\"", "x".repeat(PAYLOAD));
+    let large = format!("{{\"n\":1,\"text\":\"{}\"}}", "x".repeat(PAYLOAD));
     for n in 0..TOO_MANY as i64 {
         let event = id(n);
         let mut commit = given::storing(event, &[("log", &large)]);
@@ -339,7 +339,7 @@ async fn a_page_takes_so_many_bytes() {
         given::run(&store, &device, commit).await;
     }
     let reading = device.reading();
-    let by_payload = vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }];
+    let by_payload = vec![ValueSort { field: FilterField::Payload(vec!["n".into()]), descending: false }];
     for sort in [Vec::new(), by_payload] {
         let asked = |limit| ValueQuery { sort: sort.clone(), page: page(1, limit), ..ValueQuery::default() };
         let refused = store.values(&reading, "log", asked(TOO_MANY as u32), given::claim()).await;
