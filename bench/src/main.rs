@@ -1,5 +1,10 @@
 //! What Isobar can do on this machine, beside what a bare HTTP server can: the figures of docs/performance.md.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures how long things take on this machine, and waits beside them"
+)]
+
 mod api;
 mod echo;
 mod load;

@@ -1,5 +1,7 @@
 //! How tests wait: for a state, never for a time.
 
+#![expect(clippy::disallowed_methods, reason = "the one place where tests wait by the machine's clock")]
+
 use std::time::{Duration, Instant};
 
 /// How long a test waits for what must come, in seconds of a machine that may be slow: reaching it is a failure, and nothing else is

@@ -49,6 +49,7 @@ const ASKING: &str = "asking-15-bytes";
 const NOTES: &str = "POWER_TEST_NOTES";
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the machine's clock is what stops")]
 fn asker() {
     let Some(notes) = std::env::var_os(NOTES) else { return };
     let asks = |name: &str| std::thread::Builder::new().name(name.to_owned()).spawn(Instant::now).unwrap().join();
