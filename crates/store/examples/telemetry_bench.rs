@@ -3,6 +3,7 @@
 //! `cargo run --release -p isobar-store --example telemetry_bench -- [events] [tasks] [folder]`
 
 #![allow(clippy::unwrap_used, reason = "a bench that cannot go on ends")]
+#![expect(clippy::disallowed_methods, reason = "a bench measures the machine's time")]
 
 use std::path::Path;
 use std::sync::Arc;

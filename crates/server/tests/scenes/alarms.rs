@@ -1,6 +1,7 @@
 //! Alarms: what designs raise, how it is listed, and what people do about it.
 
 use futures::future::join_all;
+use isobar_power::settled;
 use serde_json::{Value, json};
 
 use crate::support::designs::{to, to_with};
@@ -344,13 +345,11 @@ async fn notification_names_its_device_and_alarm(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
     let alarm = raises(&ana, &device, "warm", "a").await;
-    let told = loop {
+    let told = settled("a notification", async || {
         let told = ana.get("/v2/notifications").await.ok()["data"][0].clone();
-        if told.is_object() {
-            break told;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    };
+        told.is_object().then_some(told)
+    });
+    let told = told.await;
     assert_eq!((&told["deviceId"], &told["alarmId"]), (&json!(device.id), &alarm["id"]));
     assert_eq!(told["translations"]["en"]["message"], "fridge is 9.5");
 }

@@ -74,6 +74,6 @@ async fn fields_change_nothing_that_is_stored(app: &TestApp) {
     let device = ana.creates_device_of(&project, "fridge").await;
     let payload = json!({"temp": 99.123456, "front door": {"open": true}});
     device.posts("reading", payload.clone()).await.created();
-    assert_eq!(ana.get(&device.at("data/climate")).await.list_of("/payload"), [payload.clone()]);
+    assert_eq!(ana.get(&device.at("data/climate")).await.list_of("/payload"), std::slice::from_ref(&payload));
     assert_eq!(ana.get(&device.at("last/climate")).await.ok()["values"], payload);
 }

@@ -47,7 +47,8 @@ pub async fn active_alarms_of_devices_are_counted_and_filtered_by(r: &Registry) 
         shown.iter().map(|device| device.alarms).collect::<Vec<_>>(),
         [counts(2, 0), counts(1, 1), counts(0, 0), counts(0, 0)]
     );
-    let numbers: [(Operator, &[u64], fn(u64, &[u64]) -> bool); 8] = [
+    type Passes = fn(u64, &[u64]) -> bool;
+    let numbers: [(Operator, &[u64], Passes); 8] = [
         (Operator::Eq, &[2], |count, of| of.contains(&count)),
         (Operator::Eq, &[0], |count, of| of.contains(&count)),
         (Operator::Ne, &[1], |count, of| !of.contains(&count)),
