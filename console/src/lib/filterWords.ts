@@ -23,6 +23,12 @@ export function fieldWord(field: string): string {
       return m.created();
     case 'updatedAt':
       return m.column_updated();
+    case 'alarms.critical':
+      return m.filter_alarms_critical();
+    case 'alarms.warning':
+      return m.filter_alarms_warning();
+    case 'alarms.info':
+      return m.filter_alarms_info();
     default:
       return labelWord(labelOf(field) ?? field);
   }

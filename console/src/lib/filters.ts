@@ -6,14 +6,14 @@ export const OPERATORS = ['eq', 'ne', 'lt', 'lte', 'gt', 'gte', 'in', 'nin'] as 
 export type Operator = (typeof OPERATORS)[number];
 
 export interface Condition {
-  /** `name`, `statusInt`, `projectUuid`, `createdAt`, `updatedAt`, `lastActive`, `meta.<path>` or `meta["<name>"]`. */
+  /** One of the fields below, `meta.<path>` or `meta["<name>"]`. */
   field: string;
   operator: Operator;
   /** As it stands in the address. A time may be a span before now: `-36h`. */
   value: string;
 }
 
-export type FieldKind = 'text' | 'status' | 'project' | 'time' | 'label';
+export type FieldKind = 'text' | 'status' | 'project' | 'time' | 'count' | 'label';
 
 /** What is compared with: what is typed or chosen for it. */
 export type Operand = 'text' | 'list' | 'status' | 'project' | 'span' | 'moment' | 'none';
@@ -25,7 +25,17 @@ export interface Question {
   operand: Operand;
 }
 
-export const FIELDS = ['name', 'statusInt', 'projectUuid', 'lastActive', 'createdAt', 'updatedAt'] as const;
+export const FIELDS = [
+  'name',
+  'statusInt',
+  'projectUuid',
+  'lastActive',
+  'createdAt',
+  'updatedAt',
+  'alarms.critical',
+  'alarms.warning',
+  'alarms.info',
+] as const;
 /** An instant that never was. */
 const NEVER = 'null';
 
@@ -40,6 +50,7 @@ export function kindOf(field: string): FieldKind {
   if (labelOf(field) !== undefined) return 'label';
   if (field === 'statusInt') return 'status';
   if (field === 'projectUuid') return 'project';
+  if (field.startsWith('alarms.')) return 'count';
   return field === 'name' ? 'text' : 'time';
 }
 
@@ -71,6 +82,11 @@ export function questionsOf(field: string): readonly Question[] {
         ...TIMES,
         { name: 'never', operator: 'eq', operand: 'none' },
         { name: 'ever', operator: 'ne', operand: 'none' },
+      ];
+    case 'count':
+      return [
+        { name: 'at_least', operator: 'gte', operand: 'text' },
+        { name: 'at_most', operator: 'lte', operand: 'text' },
       ];
     case 'label':
       return [

@@ -1,4 +1,4 @@
-//! Alarms: what a device's design has raised and somebody has to look at (contract: Alarms).
+//! Alarms: what a device's design has raised and somebody has to look at (contract: Beyond the specification).
 
 use crate::check::{Input, Patch};
 use crate::error::Result;

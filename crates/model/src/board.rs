@@ -1,4 +1,4 @@
-//! The dashboards of an organization: any number, the oldest of which is its first (contract: Boards).
+//! The dashboards of an organization: any number, the oldest of which is its first (contract: Beyond the specification).
 
 use std::fmt;
 

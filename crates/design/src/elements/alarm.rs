@@ -1,4 +1,4 @@
-//! `alarm`: something that somebody has to look at, until it is cleared and acknowledged (contract: Alarms).
+//! `alarm`: something that somebody has to look at, until it is cleared and acknowledged (contract: Beyond the specification).
 
 use std::sync::Arc;
 

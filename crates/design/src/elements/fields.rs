@@ -14,7 +14,7 @@ const FIELDS_MAX: usize = 200;
 /// Longest path, in characters.
 const PATH_CHARS_MAX: usize = 512;
 /// Longest title, in characters.
-const TITLE_CHARS_MAX: usize = 200;
+const FIELD_TITLE_CHARS_MAX: usize = 200;
 /// Longest unit, in characters.
 const UNIT_CHARS_MAX: usize = 32;
 /// Most locales of one title.
@@ -120,9 +120,9 @@ impl Reader {
 
     fn title(&mut self, place: &str, value: &Json<'_>) {
         match value {
-            Json::Text(_) => self.text(place, value, TITLE_CHARS_MAX),
+            Json::Text(_) => self.text(place, value, FIELD_TITLE_CHARS_MAX),
             Json::Object(texts) if (1..=LOCALES_MAX).contains(&texts.len()) => {
-                self.texts(place, texts, LOCALE_CHARS_MAX, TITLE_CHARS_MAX);
+                self.texts(place, texts, LOCALE_CHARS_MAX, FIELD_TITLE_CHARS_MAX);
             }
             Json::Object(_) => self.fault(place, format!("must have 1 to {LOCALES_MAX} locales")),
             _ => self.fault(place, "must be a string, or an object of strings by locale"),

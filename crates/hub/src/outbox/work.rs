@@ -77,8 +77,8 @@ pub(crate) struct AlarmChangeWork {
     pub element: String,
     pub key: String,
     pub by: UserId,
-    /// In milliseconds: done again, it is known.
-    pub at: i64,
+    /// Done again, it is known.
+    pub event: EventId,
     pub acknowledged: Option<bool>,
     pub clears: bool,
     pub comment: Option<String>,
@@ -201,14 +201,14 @@ impl From<&AlarmFinding> for AlarmWork {
 }
 
 impl AlarmChangeWork {
-    /// What a user changes of an alarm at a moment.
-    pub(crate) fn of(alarm: &Alarm, change: AlarmChange, by: UserId, at: Timestamp) -> Self {
+    /// What a user changes of an alarm, under an identifier that stands for the change.
+    pub(crate) fn of(alarm: &Alarm, change: AlarmChange, by: UserId, event: EventId) -> Self {
         Self {
             id: alarm.id,
             element: alarm.element.clone(),
             key: alarm.key.clone(),
             by,
-            at: at.millis(),
+            event,
             acknowledged: change.acknowledged,
             clears: change.clears,
             comment: change.comment,
@@ -226,7 +226,7 @@ impl AlarmChangeWork {
         };
         let (acknowledged, clears, comment) = (self.acknowledged, self.clears, self.comment.clone());
         let change = AlarmChange { acknowledged, clears, comment, assignee };
-        AlarmWrite { id: self.id, change, at: Timestamp::from_millis(self.at) }
+        AlarmWrite { id: self.id, change, event: self.event }
     }
 }
 

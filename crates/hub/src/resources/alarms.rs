@@ -139,7 +139,7 @@ impl Hub {
         };
         let work = |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
             let event = runs.mint();
-            runs.change_alarm(AlarmChangeWork::of(alarm, change.clone(), by, event.minted_at()));
+            runs.change_alarm(AlarmChangeWork::of(alarm, change.clone(), by, event));
             if change.clears {
                 runs.run(event, Trigger::AlarmCleared { element, key: &alarm.key }, &said);
             }

@@ -1,4 +1,4 @@
-//! Dashboards of organizations: any number, the first of which is the one of the specification (contract: Boards).
+//! Dashboards of organizations: any number, the first of which is the one of the specification (contract: Beyond the specification).
 
 use std::cmp::Ordering;
 

@@ -3,7 +3,8 @@
 use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, DashboardId, DeviceId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId, UserId,
+    AlarmId, ApiKeyId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId,
+    UserId,
 };
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
@@ -99,6 +100,7 @@ const SPREAD_TO: Read = |row, column| match row.text_if(column)?.as_deref() {
 
 macro_rules! identifiers {
     ($($id:ident, $name:ident, $name_if:ident;)*) => {$(
+        #[allow(dead_code, reason = "not every identifier stands alone somewhere")]
         const $name: Read = |row, column| row.id::<$id>(column).map(|_| ());
         #[allow(dead_code, reason = "not every identifier may be missing somewhere")]
         const $name_if: Read = |row, column| row.id_if::<$id>(column).map(|_| ());
@@ -116,6 +118,7 @@ identifiers! {
     SettingId, SETTING, SETTING_IF;
     NotificationId, NOTIFICATION, NOTIFICATION_IF;
     AlarmId, ALARM, ALARM_IF;
+    EventId, EVENT, EVENT_IF;
 }
 
 fn well_formed(column: &str, text: &str) -> Result<()> {
@@ -214,7 +217,7 @@ const TABLES: &[Table] = &[
         ("state", ALARM_STATE), ("acknowledged", TRUTH), ("raised_at", TIME), ("cleared_at", TIME_IF),
         ("acknowledged_at", TIME_IF), ("acknowledged_by", USER_IF), ("assignee_id", USER_IF), ("count", COUNT),
         ("value", JSON_IF), ("history", ALARM_HISTORY), ("episode", NUMBER), ("episode_count", COUNT),
-        ("ended_at", TIME_IF), ("created_at", TIME), ("updated_at", TIME),
+        ("last_change", EVENT_IF), ("ended_at", TIME_IF), ("created_at", TIME), ("updated_at", TIME),
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),

@@ -22,6 +22,8 @@ CREATE TABLE alarms (
     -- again is known.
     episode BIGINT NOT NULL,
     episode_count BIGINT NOT NULL,
+    -- The newest change by a user, so that it too is known when it is written again.
+    last_change {text},
     -- None: it lives.
     ended_at BIGINT,
     created_at BIGINT NOT NULL,

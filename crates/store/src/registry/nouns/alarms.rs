@@ -6,7 +6,7 @@ use isobar_model::access::{Actor, CanList, CanRead, CanWrite};
 use isobar_model::alarm::{
     Alarm, AlarmAct, AlarmChange, AlarmCounts, AlarmEntry, AlarmSeverity, AlarmState, AlarmSummary,
 };
-use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, DeviceRef, UserId};
+use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, DeviceRef, EventId, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run,
 /// What an alarm is read from, of the tables `a` and `d`.
 pub(crate) const ALARM_COLUMNS: &str = "a.id, a.device_key, d.id AS device, d.name AS device_name, d.organization_id, \
     d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, a.cleared_at, \
-    a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, a.ended_at, \
+    a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, a.last_change, a.ended_at, \
     a.created_at, a.updated_at";
 /// Alarms that one statement writes.
 const ROWS_AT_ONCE: usize = 200;
@@ -34,6 +34,8 @@ pub(crate) struct StoredAlarm {
     pub history: Vec<AlarmEntry>,
     /// The last time that it became active, by the device's own numbers, and how often it was raised in it.
     pub episode: (i64, u64),
+    /// The newest change by a user.
+    pub last_change: Option<EventId>,
     /// When it was over; none: it lives.
     pub ended_at: Option<Timestamp>,
 }
@@ -54,8 +56,8 @@ pub struct AlarmWrite {
     pub id: AlarmId,
     /// What becomes of it.
     pub change: AlarmChange,
-    /// When. The same change of the same user and moment again changes nothing.
-    pub at: Timestamp,
+    /// Names the change and its moment. One that is not newer than the alarm's newest changes nothing: it was written before.
+    pub event: EventId,
 }
 
 impl Registry {
@@ -144,25 +146,27 @@ pub(crate) async fn change(
     there: &HashSet<DeviceRef>,
     writes: &[(CanWrite<DeviceRef>, AlarmWrite)],
 ) -> Result<()> {
-    for (permit, AlarmWrite { id, change, at }) in writes {
+    for (permit, AlarmWrite { id, change, event }) in writes {
         if !there.contains(permit.target()) {
             continue;
         }
         let of = with_history(Sql::new("alarms a")).text("a.id = ? AND a.device_key = ?");
         let Some(row) = one(tx, of.bind(*id).bind(permit.target().key)).await? else { continue };
         let mut stored = stored(&row)?;
+        if stored.last_change.is_some_and(|last| *event <= last) {
+            continue;
+        }
         let by = match permit.actor() {
             Actor::User(user) => Some(user),
             Actor::Device(_) | Actor::System(_) => None,
         };
-        if stored.history.iter().any(|entry| by.is_some() && (entry.by, entry.at) == (by, *at)) {
-            continue;
-        }
         // What is over stays over: another one may live by now.
         let taken_back = stored.ended_at.is_some() && change.acknowledged == Some(false);
         let change = AlarmChange { acknowledged: change.acknowledged.filter(|_| !taken_back), ..change.clone() };
-        if change.over(&mut stored.alarm, &mut stored.history, by, *at) {
-            stored.end_if_over(*at);
+        let at = event.minted_at();
+        if change.over(&mut stored.alarm, &mut stored.history, by, at) {
+            stored.last_change = Some(*event);
+            stored.end_if_over(at);
             write(tx, std::slice::from_ref(&stored)).await?;
         }
     }
@@ -202,6 +206,7 @@ pub(crate) fn stored(row: &Row) -> Result<StoredAlarm> {
         device: row.key("device_key")?,
         history: history("history", row)?,
         episode: (row.number("episode")?, row.count("episode_count")?),
+        last_change: row.id_if("last_change")?,
         ended_at: row.time_if("ended_at")?,
     })
 }
@@ -251,7 +256,7 @@ fn written_history(history: &[AlarmEntry]) -> Result<String> {
     super::devices::written(&entries.collect::<Vec<_>>())
 }
 
-const COLUMNS: [Column; 21] = [
+const COLUMNS: [Column; 22] = [
     Column::Text("id"),
     Column::Number("device_key"),
     Column::Text("element"),
@@ -270,6 +275,7 @@ const COLUMNS: [Column; 21] = [
     Column::Text("history"),
     Column::Number("episode"),
     Column::Number("episode_count"),
+    Column::Text("last_change"),
     Column::Number("ended_at"),
     Column::Number("created_at"),
     Column::Number("updated_at"),
@@ -293,7 +299,7 @@ pub(crate) async fn write(tx: &impl Connection, alarms: &[StoredAlarm]) -> Resul
 }
 
 fn row(stored: &StoredAlarm) -> Result<serde_json::Value> {
-    let StoredAlarm { alarm, device, history, episode, ended_at } = stored;
+    let StoredAlarm { alarm, device, history, episode, last_change, ended_at } = stored;
     let millis = |moment: Option<Timestamp>| moment.map(Timestamp::millis);
     Ok(json!([
         alarm.id,
@@ -314,6 +320,7 @@ fn row(stored: &StoredAlarm) -> Result<serde_json::Value> {
         written_history(history)?,
         episode.0,
         episode.1,
+        last_change,
         millis(*ended_at),
         alarm.created_at.millis(),
         alarm.updated_at.millis(),

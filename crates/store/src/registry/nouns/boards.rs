@@ -15,7 +15,7 @@ use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
 /// What a dashboard is called where it is missing.
 const BOARD: &str = "dashboard";
-const HEAD: &str = "SELECT id, organization_id, version, created_at, updated_at, name, project_id";
+const BOARD_HEAD: &str = "SELECT id, organization_id, version, created_at, updated_at, name, project_id";
 const WHOLE: &str =
     "SELECT id, organization_id, version, created_at, updated_at, name, project_id, options, configuration";
 
@@ -58,7 +58,7 @@ impl Registry {
     pub async fn board_list(&self, permit: &CanRead<OrganizationId>) -> Result<Vec<BoardHead>> {
         let (tx, id) = (self.db.snapshot().await?, *permit.target());
         let Some(owner) = owner_of_shown(&tx, self, id).await? else { return Ok(Vec::new()) };
-        let query = Sql::new(HEAD).text(" FROM organization_dashboards WHERE organization_id = ? ORDER BY id");
+        let query = Sql::new(BOARD_HEAD).text(" FROM organization_dashboards WHERE organization_id = ? ORDER BY id");
         all(&tx, query.bind(owner)).await?.iter().map(|row| head(row, id)).collect()
     }
 

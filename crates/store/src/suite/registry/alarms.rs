@@ -7,11 +7,12 @@ use isobar_model::alarm::{
 };
 use isobar_model::check::Patch;
 use isobar_model::device::Device;
-use isobar_model::ids::{AlarmId, DeviceRef, OrganizationId, UserId};
+use isobar_model::ids::{AlarmId, DeviceRef, EventId, OrganizationId, UserId};
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::page::ListRequest;
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
+use uuid::Uuid;
 
 use super::given::{self, at, json, may, page, sees, sorted, user_may};
 use crate::registry::{AlarmField, AlarmFilter, AlarmWrite, Findings, Registry};
@@ -65,9 +66,14 @@ async fn acts(r: &Registry, device: &Device, id: AlarmId) -> Vec<AlarmAct> {
     history(r, device, id).await.iter().map(|entry| entry.what).collect()
 }
 
+/// Names a change of this moment.
+fn event(moment: i64) -> EventId {
+    EventId(Uuid::from_u128((at(moment).millis() as u128) << 80 | 7 << 76 | 2 << 62))
+}
+
 async fn changes(r: &Registry, permit: CanWrite<DeviceRef>, id: AlarmId, change: AlarmChange, moment: i64) -> Alarm {
     let device = *permit.target();
-    let alarm_writes = vec![(permit, AlarmWrite { id, change, at: at(moment) })];
+    let alarm_writes = vec![(permit, AlarmWrite { id, change, event: event(moment) })];
     r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
     r.alarm_fetch(&sees(device), id).await.unwrap().unwrap().0
 }
@@ -142,7 +148,7 @@ pub async fn an_alarm_is_changed_by_people(r: &Registry) {
         comment: Some("opened \0 it".to_owned()),
         assignee: Patch::Set(ana),
     };
-    let alarm_writes = vec![(may(other.reference()), AlarmWrite { id, change: change.clone(), at: at(2) })];
+    let alarm_writes = vec![(may(other.reference()), AlarmWrite { id, change: change.clone(), event: event(2) })];
     r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
     assert!(r.alarm_fetch(&sees(other.reference()), id).await.unwrap().is_none());
     let changed = changes(r, user_may(ana, device.reference()), id, change.clone(), 2).await;
