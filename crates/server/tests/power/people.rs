@@ -1,11 +1,12 @@
 //! What the registry has acknowledged of users, and the letters that they get.
 
-use isobar_power::becomes;
-use reqwest::Method;
-use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use isobar_power::becomes;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::program_support::site::Api;

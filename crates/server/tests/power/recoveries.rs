@@ -18,11 +18,19 @@ fn largest(folder: &Path, end: &str) -> std::path::PathBuf {
     named.max_by_key(|path| path.metadata().unwrap().len()).unwrap()
 }
 
-fn flip(file: &Path) {
+fn flip(file: &Path, in_use: impl Fn(&[u8]) -> usize) {
     let mut bytes = fs::read(file).unwrap();
-    let middle = bytes.len() / 2;
+    let middle = in_use(&bytes) / 2;
     bytes[middle] ^= 0x10;
     fs::write(file, bytes).unwrap();
+}
+
+/// The bytes of SQLite's log that hold: those of frames with the salts of its header. Behind them may stand frames of before
+/// (https://www.sqlite.org/fileformat2.html, "WAL File Format").
+fn in_use(log: &[u8]) -> usize {
+    let page = u32::from_be_bytes(log[8..12].try_into().unwrap()) as usize;
+    let frames = log[32..].chunks_exact(24 + page);
+    32 + frames.take_while(|frame| frame[8..16] == log[16..24]).count() * (24 + page)
 }
 
 #[tokio::test]
@@ -38,7 +46,8 @@ async fn what_is_gone_on_without_is_kept_before_anything_is_changed() {
     }
     serving.kill();
     let logs = [largest(&data.join("telemetry"), ".log"), data.join("registry.db-wal")];
-    logs.iter().for_each(|log| flip(log));
+    flip(&logs[0], <[u8]>::len);
+    flip(&logs[1], in_use);
     // The socket is no file that could be copied.
     let _ = fs::remove_file(data.join("isobar.sock"));
     place.is_as_it_is();

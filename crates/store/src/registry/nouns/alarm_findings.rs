@@ -24,7 +24,7 @@ use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, with
 /// those go that tell of what was both raised and cleared, the oldest first, and then the newest: no more live anyway.
 const FINDINGS_MAX: usize = 1_024;
 /// So few findings are looked for among those that wait without an index.
-const COMPARED_MAX: usize = 8;
+const SEARCHED_FEW: usize = 8;
 
 /// How alarms of a device stand, of each episode one finding, in the order in which they began.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -49,7 +49,7 @@ impl AlarmFindings {
     }
 
     fn extend(&mut self, newer: Vec<AlarmFinding>) {
-        if newer.len() <= COMPARED_MAX {
+        if newer.len() <= SEARCHED_FEW {
             // What is raised again was mostly raised just now.
             for finding in newer {
                 match self.0.iter_mut().rev().find(|present| present.is_of(&finding)) {
