@@ -73,8 +73,8 @@ describe('the page of alarms', () => {
       .getByRole('link', { name: `${room.name} is too warm` })
       .click();
     const drawer = page.getByRole('dialog', { name: `${room.name} is too warm` });
-    expect(new URL(page.url()).searchParams.get('alarm')).toBe(room.alarm);
-    await drawer.getByText('{"temperature":9.5}').waitFor();
+    await expect.poll(() => new URL(page.url()).searchParams.get('alarm')).toBe(room.alarm);
+    await drawer.getByRole('region', { name: 'The event before it' }).getByText('{"temperature":9.5}').waitFor();
     await drawer.getByLabel('Comment (optional)').fill('I am on my way');
     await drawer.getByRole('button', { name: 'Assign to me' }).click();
     await drawer.getByText('Assigned to Ada Keller').first().waitFor();
@@ -196,10 +196,10 @@ describe('the manager of a plant, at night and on a phone', () => {
     );
     const drawer = page.getByRole('dialog', { name: `${room.name} is too warm` });
     // The event that caused it stands in what the alarm says.
-    await drawer.getByText('{"temperature":9.5}').waitFor();
+    await drawer.getByRole('region', { name: 'The event before it' }).getByText('{"temperature":9.5}').waitFor();
     await tap(drawer.getByRole('link', { name: 'Send the device a command' }));
     await page.getByLabel('Element').fill('cool');
-    await tap(page.getByRole('button', { name: 'Send', exact: true }));
+    await tap(page.getByRole('button', { name: 'Send to the device', exact: true }));
     await page.getByText('cool', { exact: true }).first().waitFor();
     await tap(page.getByRole('button', { name: `Acknowledge ${room.name} is too warm of ${room.name}` }));
     await expect.poll(async () => (await alarmsOf(room.id)).data[0]?.acknowledged).toBe(true);

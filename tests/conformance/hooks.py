@@ -16,6 +16,7 @@ BY_NOUN = {
     "projects": PROJECT,
     "devices": DEVICE,
     "notifications": GIVEN["NOTIFICATION"],
+    "alarms": GIVEN["ALARM"],
 }
 BY_NAME = {"organizationId": ORGANIZATION, "parentId": ORGANIZATION, "projectUuid": PROJECT, "deviceId": DEVICE}
 NAMES = {"elementName": "climate", "settingName": "highest"}
@@ -56,6 +57,8 @@ def map_path_parameters(context, path_parameters):
             path_parameters[name] = GIVEN["EVENT"]
         elif name in ("id", "deviceId") and exists(value):
             path_parameters[name] = BY_NOUN.get(noun, value)
+        elif name == "dashboardId" and exists(value):
+            path_parameters[name] = GIVEN["SPARE_BOARD" if operation.method.upper() == "DELETE" else "BOARD"]
         elif name == "keyId" and exists(value):
             path_parameters[name] = GIVEN["SPARE_KEY"]
         elif name == "number" and isinstance(value, int) and value > 0 and value % 4 != 0:

@@ -18,8 +18,14 @@ PLANES = {
         "elements": {
             "reading": {
                 "type": "deviceEvent",
-                "triggers": {"eventReceived": [{"element": "climate", "ability": "store"}]},
+                "triggers": {
+                    "eventReceived": [
+                        {"element": "climate", "ability": "store"},
+                        {"element": "warm", "ability": "raise", "arguments": {"value": "payload"}},
+                    ]
+                },
             },
+            "warm": {"type": "alarm", "properties": {"title": "too warm"}},
             "climate": {"type": "storage"},
             "highest": {
                 "type": "deviceSetting",
@@ -47,14 +53,14 @@ def person(name, role, **more):
     return {"username": name, "email": f"{name}@dairy.example", **names, **passwords, **more}
 
 
-def told(jwt):
-    """The notification that everybody gets, as soon as it came."""
+def first(jwt, path, **params):
+    """The first of a list, as soon as there is one."""
     for _ in range(300):
-        listed = call("GET", "/notifications", jwt).json()["data"]
+        listed = call("GET", path, jwt, params=params).json()["data"]
         if listed:
             return listed[0]["id"]
         time.sleep(0.1)
-    raise AssertionError("nobody was told")
+    raise AssertionError(f"{path} stays empty")
 
 
 def main():
@@ -64,6 +70,8 @@ def main():
     key = call("POST", f"/users/{ana['id']}/apiKeys", jwt, json={"name": "checks"}).json()["key"]
     other = call("POST", "/users", jwt, json=person("bea", "technician")).json()
     child = call("POST", "/organizations", jwt, json={"name": "North", "parentId": ana["organizationId"]}).json()
+    boards = f"/organizations/{child['id']}/dashboards"
+    board, spare_board = (call("POST", boards, jwt, json={"name": name}).json() for name in ("Cold", "To be deleted"))
     project = call("POST", "/projects", jwt, json={"name": "Fridges"}).json()
     call("PUT", f"/projects/{project['id']}/specification", jwt, json={"name": "Fridges", "planes": PLANES})
     device = call("POST", "/devices", jwt, json={"name": "Fridge", "projectUuid": project["id"]}).json()
@@ -80,7 +88,10 @@ def main():
     admin = login("admin", os.environ["ISOBAR_ADMIN_PASSWORD"]).json()["jwtToken"]
     call("POST", "/notifications/system", admin, json={"message": "Back at noon"})
     found = {
-        "ISOBAR_NOTIFICATION": told(jwt),
+        "ISOBAR_NOTIFICATION": first(jwt, "/notifications"),
+        "ISOBAR_ALARM": first(jwt, "/alarms", **{"filter[deviceId][eq]": device["id"]}),
+        "ISOBAR_BOARD": board["id"],
+        "ISOBAR_SPARE_BOARD": spare_board["id"],
         "ISOBAR_SPARE_PROJECT": spare["id"],
         "ISOBAR_SPARE_DEVICE": changed["id"],
         "ISOBAR_SPARE_KEY": other_key["id"],
