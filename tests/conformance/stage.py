@@ -71,7 +71,8 @@ def main():
     other = call("POST", "/users", jwt, json=person("bea", "technician")).json()
     child = call("POST", "/organizations", jwt, json={"name": "North", "parentId": ana["organizationId"]}).json()
     boards = f"/organizations/{child['id']}/dashboards"
-    board, spare_board = (call("POST", boards, jwt, json={"name": name}).json() for name in ("Cold", "To be deleted"))
+    names = ("Cold", "To be deleted")
+    board, spare_board = (call("POST", boards, jwt, json={"name": name, "configuration": {}}).json() for name in names)
     project = call("POST", "/projects", jwt, json={"name": "Fridges"}).json()
     call("PUT", f"/projects/{project['id']}/specification", jwt, json={"name": "Fridges", "planes": PLANES})
     device = call("POST", "/devices", jwt, json={"name": "Fridge", "projectUuid": project["id"]}).json()
