@@ -1,4 +1,5 @@
 import { type AlarmSummary, alarmSummary } from '../api/alarms';
+import { lookNowAndThen } from './visible.svelte';
 
 const POLLED_EVERY_MS = 15_000;
 
@@ -11,16 +12,7 @@ class AlarmCount {
   watch(organizationId: string): () => void {
     this.#organizationId = organizationId;
     this.summary = null;
-    const look = (): void => {
-      if (!document.hidden) void this.refresh();
-    };
-    look();
-    const timer = setInterval(look, POLLED_EVERY_MS);
-    document.addEventListener('visibilitychange', look);
-    return () => {
-      clearInterval(timer);
-      document.removeEventListener('visibilitychange', look);
-    };
+    return lookNowAndThen(POLLED_EVERY_MS, () => void this.refresh());
   }
 
   async refresh(): Promise<void> {

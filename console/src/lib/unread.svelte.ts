@@ -1,4 +1,5 @@
 import { type Notification, api, done } from '../api/client';
+import { lookNowAndThen } from './visible.svelte';
 
 const POLLED_EVERY_MS = 15_000;
 /** So many of the newest are read with the count: among them is what everybody is told. */
@@ -12,16 +13,7 @@ class Unread {
 
   /** Keeps the count until the function that it gives is called. */
   watch(): () => void {
-    const look = (): void => {
-      if (!document.hidden) void this.refresh();
-    };
-    look();
-    const timer = setInterval(look, POLLED_EVERY_MS);
-    document.addEventListener('visibilitychange', look);
-    return () => {
-      clearInterval(timer);
-      document.removeEventListener('visibilitychange', look);
-    };
+    return lookNowAndThen(POLLED_EVERY_MS, () => void this.refresh());
   }
 
   async refresh(): Promise<void> {

@@ -1,5 +1,5 @@
-//! The end of what is old: history, notifications, alarms that are over and what settings were after six months, sessions after their end
-//! (specification: Limits).
+//! The end of what is old: history, notifications, alarms that are over and what settings were after six months, sessions
+//! after their end (specification: Limits).
 
 use std::sync::Arc;
 use std::time::Duration;

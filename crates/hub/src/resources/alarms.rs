@@ -76,7 +76,7 @@ impl Hub {
         self.alarm_view(&permit, id).await
     }
 
-    /// Whether the caller may do this with an alarm.
+    /// Checks that the caller may do this with an alarm.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -90,8 +90,8 @@ impl Hub {
     /// acknowledge it at the same time one runs the design.
     ///
     /// # Errors
-    /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`: it is over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who
-    /// can see the alarm.
+    /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`: it is
+    /// over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who can see the alarm.
     pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
         let before = self.alarm_view(&permit, id).await?.alarm;
