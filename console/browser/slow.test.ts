@@ -9,9 +9,11 @@ const SIGN_IN_MAX = 70_000;
 const OVERVIEW_MAX = 190_000;
 const SHOWN_WITHIN_MS = 100;
 
+let north: { id: string };
+
 stage(async () => {
   const project = await fleet.project('Cold rooms');
-  await fleet.device('North', project, { meta: { latitude: 53.5, longitude: 9.9 } });
+  north = await fleet.device('North', project, { meta: { latitude: 53.5, longitude: 9.9 } });
   await fleet.device('South', project, { meta: { latitude: 48.1, longitude: 11.6 } });
 });
 withVisitor((of, url) => Visitor.comeFirst(of, url));
@@ -57,6 +59,21 @@ describe('on a slow network', () => {
     await page.getByRole('heading', { level: 1, name: 'Projects' }).waitFor();
     await page.locator('body[aria-busy="false"]').waitFor();
     expect(await page.locator('#app [role="progressbar"]').count()).toBe(0);
+  });
+
+  it('a device has no link without words while the name of its project is on its way', async () => {
+    const { page } = visitor;
+    let goOn!: () => void;
+    const isAnswered = new Promise<void>((resolve) => (goOn = resolve));
+    await page.route('**/v2/projects/*', async (route) => {
+      await isAnswered;
+      await route.fallback();
+    });
+    await visitor.open(`/devices/${north.id}`);
+    await page.getByRole('heading', { level: 1, name: 'North' }).waitFor();
+    expect(await page.locator('main a:empty').count()).toBe(0);
+    goOn();
+    await page.getByRole('link', { name: 'Cold rooms' }).waitFor();
   });
 
   it('signing in and the overview fetch what they show, and no more', async () => {
