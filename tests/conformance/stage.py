@@ -1,9 +1,11 @@
 """Fills a new server with what the checks act on, and prints it as KEY=value lines for the shell.
 
-Environment: ISOBAR_URL, ISOBAR_ADMIN_PASSWORD.
+With the argument `session` it prints the credentials of a new session: a jwt that was made before a long run of checks would have
+expired after it. Environment: ISOBAR_URL, ISOBAR_ADMIN_PASSWORD.
 """
 
 import os
+import sys
 import time
 
 import requests
@@ -65,8 +67,7 @@ def first(jwt, path, **params):
 
 def main():
     ana = call("POST", "/auth/register", json=person("ana", "developer")).json()
-    session = login("ana")
-    jwt = session.json()["jwtToken"]
+    jwt = login("ana").json()["jwtToken"]
     key = call("POST", f"/users/{ana['id']}/apiKeys", jwt, json={"name": "checks"}).json()["key"]
     other = call("POST", "/users", jwt, json=person("bea", "technician")).json()
     child = call("POST", "/organizations", jwt, json={"name": "North", "parentId": ana["organizationId"]}).json()
@@ -96,9 +97,7 @@ def main():
         "ISOBAR_SPARE_PROJECT": spare["id"],
         "ISOBAR_SPARE_DEVICE": changed["id"],
         "ISOBAR_SPARE_KEY": other_key["id"],
-        "ISOBAR_JWT": jwt,
-        "ISOBAR_LEAVING_JWT": login("ana").json()["jwtToken"],
-        "ISOBAR_REFRESH": session.cookies["refreshToken"],
+        "ISOBAR_PASSWORD": PASSWORD,
         "ISOBAR_API_KEY": key,
         "ISOBAR_DEVICE_TOKEN": device["token"],
         "ISOBAR_SELF": ana["id"],
@@ -108,8 +107,17 @@ def main():
         "ISOBAR_DEVICE": device["id"],
         "ISOBAR_EVENT": event["id"],
     }
+    tell(found)
+
+
+def tell(found):
     for name, value in found.items():
         print(f"{name}={value}")
 
 
-main()
+def session():
+    ending, refreshing = login("ana"), login("ana")
+    tell({"ISOBAR_LEAVING_JWT": ending.json()["jwtToken"], "ISOBAR_REFRESH": refreshing.cookies["refreshToken"]})
+
+
+session() if sys.argv[1:] == ["session"] else main()
