@@ -43,10 +43,7 @@ export async function see(visitor: Visitor, name: string, found: Found): Promise
 }
 
 async function look(page: Page, name: string, found: Found, isSeenBefore = false): Promise<void> {
-  // What appears, appears at once for axe: half faded text has half its contrast.
-  await page.evaluate(() =>
-    Promise.all(document.getAnimations().map((animation) => animation.finished.catch(() => undefined))),
-  );
+  await page.evaluate(settled);
   if (TAKES_PICTURES) {
     await mkdir(SHOTS, { recursive: true });
     await page.screenshot({ path: join(SHOTS, `${name}.png`) });
@@ -58,6 +55,17 @@ async function look(page: Page, name: string, found: Found, isSeenBefore = false
     ({ id, help, nodes }) => `${id}: ${help}: ${nodes.map(({ html }) => html.slice(0, 200)).join(' | ')}`,
   );
   if (told.length > 0) found.set(name, told);
+}
+
+/** Runs in the page, until it stands still: half faded text has half its contrast, and a picture that is not read yet is not seen. */
+async function settled(): Promise<void> {
+  const isRunning = ({ playState }: Animation): boolean => playState === 'running';
+  // What appears may bring what appears after it.
+  for (let running = document.getAnimations(); running.some(isRunning); running = document.getAnimations())
+    await Promise.all(running.filter(isRunning).map((animation) => animation.finished.catch(() => undefined)));
+  await Promise.all([...document.images].map((image) => image.decode().catch(() => undefined)));
+  // A chart is drawn anew in the frame after its colours have changed.
+  await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
 }
 
 /** Runs in the page: what axe finds there, be it of colours alone. */
