@@ -129,7 +129,7 @@ describe('a chart', () => {
     const chart = page.getByRole('slider', { name: /Temperature/ });
     await chart.waitFor();
     await page.locator('.legend').getByText('Temperature', { exact: true }).waitFor();
-    await page.locator('.legend').getByText('°C').waitFor();
+    await page.locator('.legend .value').getByText('°C').waitFor();
     await chart.focus();
     await page.keyboard.press('End');
     await expect.poll(() => chart.getAttribute('aria-valuetext')).toMatch(/Temperature: \d\.\d °C/);
