@@ -232,6 +232,19 @@ describe('the canvas', () => {
   });
 });
 
+describe('a row of the canvas that was opened', () => {
+  it('stays open while it is changed', async () => {
+    await visitor.open(`/projects/${await fleet.project('Opened', DESIGN)}/design`);
+    const { page } = visitor;
+    await node(page, 'climate').click();
+    await page.getByText('payload.temp', { exact: true }).click();
+    const row = page.locator('details').filter({ hasText: 'payload.temp' }).first();
+    await row.getByLabel('Unit').fill('K');
+    await page.getByText('Unsaved changes').waitFor();
+    expect(await row.getByLabel('Unit').isVisible()).toBe(true);
+  });
+});
+
 describe('the first snippet of a device', () => {
   it('carries the keys that its design reads', async () => {
     await visitor.open('/devices?new');
