@@ -2,4 +2,4 @@
 import { runnerImport } from 'vite';
 
 const { module } = await runnerImport('./browser/trace/main.ts');
-await module.trace();
+await module.trace(process.argv[2] === 'network');

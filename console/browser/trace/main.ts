@@ -3,6 +3,7 @@ import { Fleet } from '../fleet';
 import { DESK, Visitor, launch } from '../pages';
 import { startServer } from '../server';
 import { DEVICES, ELEMENTS, type Filled, VALUES, fill } from './fill';
+import { overNetworks } from './network';
 import { type Step, steps } from './steps';
 import { type Timing, begin, longestTask, picture, takeNotes } from './watch';
 
@@ -19,13 +20,15 @@ interface Measured extends Timing {
   task: number;
 }
 
-/** Fills a program, opens it in a browser, and prints how long each step took. */
-export async function trace(): Promise<void> {
-  say(`filling: ${DEVICES} devices, ${VALUES} values of one series, a design of ${ELEMENTS} elements\n`);
+/** Fills a program, opens it in a browser, and prints how long each step took; or how long one waits behind slow networks. */
+export async function trace(isOverNetworks: boolean): Promise<void> {
+  const values = isOverNetworks ? '' : `, ${VALUES} values of one series`;
+  say(`filling: ${DEVICES} devices${values}, a design of ${ELEMENTS} elements\n`);
   const server = await startServer({ ISOBAR_RATE_LIMIT__USER: '0' });
   const browser = await launch();
   try {
-    const filled = await fill(await Fleet.of(server.url));
+    const filled = await fill(await Fleet.of(server.url), !isOverNetworks);
+    if (isOverNetworks) return await overNetworks(browser, server.url, say);
     const measured = new Map<string, Measured[]>();
     for (let visit = 1; visit <= VISITS; visit += 1) {
       say(`visit ${visit} of ${VISITS}\n`);
