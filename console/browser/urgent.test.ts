@@ -26,6 +26,9 @@ stage(async () => {
     const { token } = await fleet.device(`Silent ${index}`, project, { organizationId: site, meta });
     await fleet.event(token, { status: 'missing' });
   }
+  const quiet = await organization(fleet, 'Altona', fleet.organizationId);
+  const gone = await fleet.device('Gone', project, { organizationId: quiet });
+  await fleet.event(gone.token, { status: 'missing' });
   await fleet.device('Never heard', project);
   const room = await fleet.device('Room', await fleet.project('Rooms'));
   await fleet.event(room.token, { temperature: 4 });
@@ -51,6 +54,11 @@ describe('one that burns among many that are silent', () => {
       .filter({ has: page.getByRole('link', { name: 'Hamburg' }) })
       .last();
     await row.getByText('Critical').waitFor();
+    const links = page.getByRole('link', { name: /^(Hamburg|Altona)$/ });
+    expect(await links.allInnerTexts()).toEqual(['Hamburg', 'Altona']);
+    await page.goto('/organizations?q=a');
+    await page.getByRole('link', { name: 'Altona' }).waitFor();
+    expect(await links.allInnerTexts()).toEqual(['Hamburg', 'Altona']);
   });
 
   it('leaves a table of an element to the devices that have it', async () => {

@@ -8,9 +8,12 @@ export interface Contents {
   devices: number;
 }
 
-/** Its direct children by name. @throws Failure */
+/** Those first where one would look first, then by name. */
+export const MOST_URGENT = ['-urgency', 'name'];
+
+/** Its direct children, the most urgent first. @throws Failure */
 export function childrenOf(id: string, limit: number, signal: AbortSignal): Promise<Page<Organization>> {
-  const query = { parentId: id, limit, sortBy: ['name'] };
+  const query = { parentId: id, limit, sortBy: MOST_URGENT };
   return done(api.GET('/v2/organizations', { params: { query }, signal }));
 }
 
@@ -20,8 +23,9 @@ export function organizationsFound(
   page: number,
   limit: number,
   signal: AbortSignal,
+  sortBy = ['name'],
 ): Promise<Page<Organization>> {
-  const query = { depth: 'all' as const, sortBy: ['name'], page, limit, ...(searchText ? { searchText } : {}) };
+  const query = { depth: 'all' as const, sortBy, page, limit, ...(searchText ? { searchText } : {}) };
   return done(api.GET('/v2/organizations', { params: { query }, signal }));
 }
 

@@ -28,6 +28,8 @@ pub struct Organization {
     pub has_children: bool,
     /// The highest status among the devices in its subtree.
     pub status: Status,
+    /// The most urgent status among them.
+    pub urgent_status: Status,
     /// Devices in its subtree.
     pub device_count: u64,
     /// Bytes of the payloads that the devices in its subtree have stored.

@@ -27,6 +27,12 @@ impl Status {
     pub const BY_URGENCY: [Status; 6] =
         [Status::Critical, Status::Warning, Status::Missing, Status::Info, Status::Good, Status::None];
 
+    /// Returns the status that stands at that place in rising urgency, from 0.
+    pub fn of_urgency(urgency: i64) -> Option<Status> {
+        let place = usize::try_from(urgency).ok()?;
+        Status::BY_URGENCY.into_iter().rev().nth(place)
+    }
+
     /// `statusInt`.
     pub const fn number(self) -> u8 {
         self as u8
@@ -52,5 +58,17 @@ impl Status {
     /// The status with that `statusText`.
     pub fn named(name: &str) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urgency_puts_missing_below_what_was_said() {
+        let rising: Vec<_> = (0..6).filter_map(Status::of_urgency).map(Status::name).collect();
+        assert_eq!(rising, ["none", "good", "info", "missing", "warning", "critical"]);
+        assert_eq!([-1, 6].map(Status::of_urgency), [None, None]);
     }
 }

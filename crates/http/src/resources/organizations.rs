@@ -77,6 +77,9 @@ pub(crate) struct OrganizationJson {
     status_text: &'static str,
     #[schema(maximum = 5)]
     status_int: u8,
+    /// The most urgent status of its devices and of those beneath it: critical, warning, missing, then the others.
+    #[schema(value_type = StatusText)]
+    urgent_status: &'static str,
     device_count: u64,
     data_usage_mb: f64,
     device_count_limit: f64,
@@ -104,6 +107,7 @@ impl From<Organization> for OrganizationJson {
             has_children: organization.has_children,
             status_text: organization.status.name(),
             status_int: organization.status.number(),
+            urgent_status: organization.urgent_status.name(),
             device_count: organization.device_count,
             data_usage_mb,
             device_count_limit: organization.device_count_limit,

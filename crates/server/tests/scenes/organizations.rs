@@ -32,6 +32,7 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
         "hasChildren": false,
         "statusText": "none",
         "statusInt": 0,
+        "urgentStatus": "none",
         "deviceCount": 0,
         "dataUsageMb": 0.0,
         "deviceCountLimit": 0.0,

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 use crate::support::designs::to_with;
 use crate::support::{Person, TestApp, on_both_registries};
 
-on_both_registries!(an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are);
+on_both_registries!(
+    an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are,
+    organizations_are_listed_by_urgency,
+);
 
 const RISING: [&str; 6] = ["none", "good", "info", "warning", "critical", "missing"];
 
@@ -14,15 +17,50 @@ async fn shown(person: &Person<'_>, url: &str) -> (Value, Value) {
     (thing["statusInt"].clone(), thing["statusText"].clone())
 }
 
-async fn an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are(app: &TestApp) {
-    let ana = app.developer("ana").await;
-    let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
+/// Makes a project whose devices have the status that their element `is` names.
+async fn project_of_statuses(person: &Person<'_>) -> String {
     let links = json!([to_with("meta", "setStatus", json!({"status": "payload"}))]);
     let design = json!({
         "is": {"type": "deviceEvent", "triggers": {"eventReceived": links}},
         "meta": {"type": "deviceMeta"},
     });
-    let project = ana.designs(design).await;
+    person.designs(design).await
+}
+
+async fn organizations_are_listed_by_urgency(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let project = project_of_statuses(&ana).await;
+    // What is silent and what burns together is where it burns.
+    let sites: [(&str, &[&str], &str); 5] = [
+        ("a", &["missing"], "missing"),
+        ("b", &["missing", "critical"], "critical"),
+        ("c", &[], "none"),
+        ("d", &["info", "good"], "info"),
+        ("e", &["warning", "missing"], "warning"),
+    ];
+    for (name, statuses, expected) in sites {
+        let site = ana.founds(name, &ana.organization).await;
+        let hall = ana.founds("hall", &site).await;
+        for status in statuses {
+            let body = json!({"name": "d", "projectUuid": project, "organizationId": hall});
+            ana.creates_device_as(body).await.posts("is", json!(status)).await.created();
+        }
+        for id in [&site, &hall] {
+            assert_eq!(ana.organization(id).await["urgentStatus"], expected, "{name}");
+        }
+    }
+    assert_eq!(ana.organization(&ana.organization).await["urgentStatus"], "critical");
+    let beneath = format!("/v2/organizations?parentId={}&sortBy=", ana.organization);
+    let names = async |order: &str| ana.get(&format!("{beneath}{order}")).await.list_of("/name");
+    assert_eq!(names("-urgency,name").await, ["b", "e", "a", "d", "c"]);
+    assert_eq!(names("urgency,-name").await, ["c", "d", "a", "e", "b"]);
+    assert_eq!(names("-urgency,name&limit=2&page=2").await, ["a", "d"]);
+}
+
+async fn an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
+    let project = project_of_statuses(&ana).await;
     let mut devices = Vec::new();
     for organization in [&left, &right, &right] {
         let body = json!({"name": "d", "projectUuid": project, "organizationId": organization});

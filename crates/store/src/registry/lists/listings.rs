@@ -110,11 +110,26 @@ pub(crate) const DEVICES: Listing = Listing {
     default: "name",
 };
 
-const ORGANIZATION_FIELDS: [SortField; 4] = [
+/// The place in rising urgency of the most urgent status in the subtree of `o`: each question is one look into an index.
+macro_rules! urgency {
+    () => {
+        "(SELECT CAST(max(CASE \
+            WHEN EXISTS (SELECT 1 FROM devices d WHERE d.organization_id = s.id AND d.status = 4) THEN 5 \
+            WHEN EXISTS (SELECT 1 FROM devices d WHERE d.organization_id = s.id AND d.status = 3) THEN 4 \
+            WHEN EXISTS (SELECT 1 FROM devices d WHERE d.organization_id = s.id AND d.status = 5) THEN 3 \
+            WHEN EXISTS (SELECT 1 FROM devices d WHERE d.organization_id = s.id AND d.status = 2) THEN 2 \
+            WHEN EXISTS (SELECT 1 FROM devices d WHERE d.organization_id = s.id AND d.status = 1) THEN 1 ELSE 0 END) AS BIGINT) \
+            FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~')"
+    };
+}
+pub(crate) use urgency;
+
+const ORGANIZATION_FIELDS: [SortField; 5] = [
     SortField::indexed("name", "o.name", ORGANIZATION),
     SortField::unindexed("description", "coalesce(o.description, '')"),
     SortField::unindexed("createdAt", "o.created_at"),
     SortField::unindexed("updatedAt", "o.updated_at"),
+    SortField::unindexed("urgency", urgency!()),
 ];
 
 /// Searched by name and description.

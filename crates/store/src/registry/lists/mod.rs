@@ -30,7 +30,7 @@ pub use alarms::{AlarmField, AlarmFilter};
 pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
 pub use device_summary::{ActiveDevices, DeviceSummary, ProjectDevices};
 pub use listings::sortable;
-pub(crate) use listings::{API_KEYS, Listing, ORGANIZATIONS, PROJECTS, SETTING_HISTORY, USERS};
+pub(crate) use listings::{API_KEYS, Listing, ORGANIZATIONS, PROJECTS, SETTING_HISTORY, USERS, urgency};
 use order::{Order, TableAlias};
 pub(crate) use page_bytes::{METADATA_AND_SETTINGS, SETTING_VALUES, is_a_page};
 use page_window::PageWindow;

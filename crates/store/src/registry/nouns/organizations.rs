@@ -11,12 +11,13 @@ use isobar_model::time::Timestamp;
 use super::device_creation::left_beneath;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, searched};
+use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, searched, urgency};
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, run};
 
 /// An organization with what is summed up over its subtree.
-const SELECT_ORGANIZATIONS: &str = "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
+const SELECT_ORGANIZATIONS: &str = concat!(
+    "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
     o.children_inherit_dashboard, o.device_table, o.created_at, o.updated_at, \
     (SELECT count(*) FROM organizations c WHERE c.parent_id = o.id) AS children, \
     (SELECT CAST(coalesce(sum(s.device_count), 0) AS BIGINT) FROM organizations s \
@@ -24,8 +25,10 @@ const SELECT_ORGANIZATIONS: &str = "SELECT o.id, o.name, o.description, o.lineag
     (SELECT CAST(coalesce(sum(s.bytes_stored), 0) AS BIGINT) FROM organizations s \
         WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS bytes, \
     (SELECT coalesce(max((SELECT max(d.status) FROM devices d WHERE d.organization_id = s.id)), 0) \
-        FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS status \
-    FROM organizations o WHERE o.id";
+        FROM organizations s WHERE s.lineage >= o.lineage AND s.lineage < o.lineage || '~') AS status, ",
+    urgency!(),
+    " AS urgency FROM organizations o WHERE o.id"
+);
 
 /// What somebody hears who asks for one more device.
 pub const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
@@ -211,6 +214,7 @@ fn organization(row: &Row) -> Result<Organization> {
         names: Vec::new(),
         has_children: row.count("children")? > 0,
         status: row.named("status", Status::numbered)?,
+        urgent_status: row.named("urgency", Status::of_urgency)?,
         device_count: row.count("devices")?,
         bytes_stored: row.count("bytes")?,
         device_count_limit: row.float("device_count_limit")?,
