@@ -191,6 +191,11 @@ impl Hub {
         self.0.started_at
     }
 
+    /// Returns true if e-mails go out, and do not become files.
+    pub fn sends_email(&self) -> bool {
+        self.0.delivery.sends_email()
+    }
+
     /// What the operator configured.
     pub fn config(&self) -> &Config {
         self.0.env.config()

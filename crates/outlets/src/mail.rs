@@ -84,6 +84,11 @@ impl Mailer {
         Ok(Self { from: sender(from)?, clock, way: Way::Files(folder.to_owned()) })
     }
 
+    /// Returns true if e-mails reach anybody: where they become files, nobody gets them.
+    pub fn reaches_people(&self) -> bool {
+        matches!(self.way, Way::Smtp(_))
+    }
+
     /// Sends an e-mail. When this answers `Ok`, the server has taken it, or the file is durable. `id` names the e-mail: the
     /// same one sent twice has the same `Message-ID`, or becomes the same file.
     pub async fn send(&self, id: &str, mail: &Mail) -> Result<()> {

@@ -13,7 +13,8 @@ const NAME: &str = "Isobar";
 pub(crate) async fn about(call: &mut Call) -> Answer {
     let commit = call.state.settings.commit;
     let started_at = Time(call.hub().started_at());
-    response::ok(&AboutJson { name: NAME, version: env!("CARGO_PKG_VERSION"), commit, started_at })
+    let sends_email = call.hub().sends_email();
+    response::ok(&AboutJson { name: NAME, version: env!("CARGO_PKG_VERSION"), commit, started_at, sends_email })
 }
 
 /// What this server is.
@@ -28,4 +29,6 @@ pub(crate) struct AboutJson {
     commit: Option<&'static str>,
     /// When it was started.
     started_at: Time,
+    /// Whether e-mails go out; false where no mail server is set up.
+    sends_email: bool,
 }

@@ -78,6 +78,11 @@ impl Delivery {
         &self.alarm_changes
     }
 
+    /// Returns true if the operator has set a server that e-mails go out by.
+    pub(crate) fn sends_email(&self) -> bool {
+        self.mailer.reaches_people()
+    }
+
     /// E-mails were put into the registry: the worker looks for them now.
     pub(crate) fn wake_mail(&self) {
         self.mail_queue.wake.notify_one();

@@ -13,7 +13,7 @@ async fn the_server_tells_anybody_what_it_is() {
     let app = TestApp::with(|settings| settings.http.commit = Some(COMMIT)).await;
     let expected = json!({
         "name": "Isobar", "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT,
-        "startedAt": "2027-01-15T08:00:00.000Z",
+        "startedAt": "2027-01-15T08:00:00.000Z", "sendsEmail": false,
     });
     app.wait_seconds(60);
     assert_eq!(app.get("/v2/about").await.ok(), expected);
@@ -29,6 +29,13 @@ async fn the_server_tells_anybody_what_it_is() {
 async fn a_build_that_does_not_know_its_commit_says_so() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/v2/about").await.ok()["commit"], json!(null));
+}
+
+#[tokio::test]
+async fn email_is_told_to_go_out_where_a_server_is_set() {
+    let url = "smtp://mail.example:25".to_owned();
+    let app = TestApp::with(|settings| settings.smtp_url = Some(url)).await;
+    assert_eq!(app.get("/v2/about").await.ok()["sendsEmail"], json!(true));
 }
 
 #[tokio::test]
