@@ -45,11 +45,15 @@ describe('the profile', () => {
     // What the page asks by itself from now on is not answered: it hears of the end with what is done next.
     await other.page.route(/\/v2\/(?!auth\/|devices)/, () => undefined);
     await visitor.open('/profile/security', 'peter', PASSWORD);
+    await page.getByLabel('Current password').fill('not-this-one');
     await page.getByLabel('New password').fill('deep-frost-9');
     await page.getByLabel('Repeat the password').fill('deep-frost-8');
     await page.getByText('The passwords do not match').waitFor();
     expect(await page.getByRole('button', { name: 'Set the password' }).isDisabled()).toBe(true);
     await page.getByLabel('Repeat the password').fill('deep-frost-9');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByText('This is not your current password.').waitFor();
+    await page.getByLabel('Current password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Set the password' }).click();
     await page.getByText('The new password is set').waitFor();
     await page.getByRole('link', { name: 'Devices', exact: true }).click();

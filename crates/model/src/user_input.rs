@@ -12,6 +12,8 @@ use crate::user::User;
 pub const PASSWORD_MIN: usize = 6;
 /// Its upper bound (specification: Limits; on creation it may be longer).
 pub const PASSWORD_MAX: usize = 20;
+/// Most characters that are read of a password that is only compared.
+const CURRENT_PASSWORD_MAX: usize = 1024;
 /// Most characters that are read of a token; ours have 64.
 const TOKEN_MAX: usize = 256;
 
@@ -44,6 +46,8 @@ pub struct UserInput {
     pub disabled: Option<bool>,
     /// A new password.
     pub password: Option<String>,
+    /// The password of today, which whoever sets a new one of its own must know.
+    pub current_password: Option<String>,
     /// Why, for the operator.
     pub reason: Option<String>,
 }
@@ -68,6 +72,7 @@ impl UserInput {
             organization: input.id("organizationId"),
             disabled: input.boolean("disabled"),
             password: read_password(&mut input, false),
+            current_password: input.text("currentPassword", 0, CURRENT_PASSWORD_MAX),
             reason: input.text("reason", 1, 300),
         };
         input.unless_any(read)
@@ -194,6 +199,17 @@ mod tests {
         assert!(UserInput::read(&parse(r#"{"role": "manager", "company": "Acme"}"#).unwrap()).is_ok());
         assert_eq!(faults(r#"{"role": "", "company": ""}"#), ["role", "company"]);
         assert_eq!(faults(r#"{"role": null, "company": 1}"#), ["role", "company"]);
+    }
+
+    #[test]
+    fn current_password_is_a_bounded_text() {
+        let with = |current: &str| format!(r#"{{"role": "manager", "company": "Acme", "currentPassword": {current}}}"#);
+        for wrong in ["7", "null", "{}", &format!("{:?}", "x".repeat(CURRENT_PASSWORD_MAX + 1))] {
+            assert_eq!(faults(&with(wrong)), ["currentPassword"], "{wrong}");
+        }
+        for right in ["\"\"", &format!("{:?}", "x".repeat(CURRENT_PASSWORD_MAX))] {
+            assert!(UserInput::read(&parse(&with(right)).unwrap()).is_ok());
+        }
     }
 
     #[test]

@@ -38,7 +38,7 @@ pub(crate) async fn user_update(call: &mut Call) -> Answer {
     let id: UserId = call.id("id", "user")?;
     let (role, body) = call.json_beside(|body| (role_in(body), UserInput::read(body))).await;
     let input = after(call.hub().allow_user_update(call.caller()?, id, role), body).await?;
-    let user = call.hub().user_update(call.caller()?, id, input).await?;
+    let user = call.hub().user_update(call.caller()?, id, input, call.client.address).await?;
     response::ok(&UserJson::from(user))
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod account_notices;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
+pub(crate) mod current_password;
 mod email_links;
 pub(crate) mod hash_line;
 pub(crate) mod operator;

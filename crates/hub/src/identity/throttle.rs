@@ -78,6 +78,11 @@ impl LoginThrottle {
         self.until(Subject::Account(account), address, now).is_some()
     }
 
+    /// Refuses while too many passwords were wrong for an account; only for whoever has signed in to it.
+    pub(crate) fn check_account(&self, account: UserId, address: IpAddr, now: Timestamp) -> Result<()> {
+        self.until(Subject::Account(account), address, now).map_or(Ok(()), |until| Err(Error::Throttled { until }))
+    }
+
     fn until(&self, subject: Subject, address: IpAddr, now: Timestamp) -> Option<Timestamp> {
         let (mut failures, address) = (self.0.lock(), counted(address));
         [(Some(address), PER_ADDRESS), (None, PER_NAME)].into_iter().find_map(|(from, most)| {

@@ -1,5 +1,7 @@
 //! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
 
+use std::net::IpAddr;
+
 use isobar_model::access::{self, AccountChange, Action, Caller, CanWrite};
 use isobar_model::check::Faults;
 use isobar_model::error::{Error, Result};
@@ -13,6 +15,7 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::account_notices::AccountNotice;
 use crate::identity::authorization::change_account;
+use crate::identity::current_password::CURRENT_PASSWORD;
 use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
 
@@ -21,18 +24,29 @@ impl Hub {
     /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password waits for a slot among the hashes.
+    /// A new password waits for a slot among the hashes. Who sets its own, from this address, must know the one of today.
     ///
     /// # Errors
-    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input.
-    pub async fn user_update(&self, caller: &Caller, id: UserId, mut input: UserInput) -> Result<User> {
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input. `Throttled`: too many passwords were wrong.
+    pub async fn user_update(
+        &self,
+        caller: &Caller,
+        id: UserId,
+        mut input: UserInput,
+        address: IpAddr,
+    ) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserUpdate).await?;
         let present = self.present_user(&permit).await?;
         self.permits(caller, id, &input).await.decide(caller, &input, &present)?;
         let password = match input.password.take() {
             None => None,
             Some(password) => {
-                let hash = self.0.identity.password_hash(password, HashedFor::Tenant(caller.lineage.top())).await?;
+                let (identity, who) = (&self.0.identity, HashedFor::Tenant(caller.lineage.top()));
+                if id == caller.user {
+                    let current = input.current_password.take().unwrap_or_default();
+                    identity.check_current_password(&present, current, who, address).await?;
+                }
+                let hash = identity.password_hash(password, who).await?;
                 // Who sets its own password stays where it is.
                 Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
             }
@@ -154,6 +168,9 @@ impl Permits {
         let mut faults = Faults::new();
         for name in input.renamed(present) {
             faults.add(name, "may not be changed");
+        }
+        if own && self.sets_password && input.current_password.is_none() {
+            faults.add(CURRENT_PASSWORD, "is required to set a new password of your own");
         }
         if disables && own {
             faults.add("disabled", "you may not disable yourself");

@@ -13,6 +13,8 @@ on_both_registries!(
     a_server_keeps_a_system_administrator,
     a_disabled_user_is_refused_at_once_with_everything,
     a_new_password_ends_the_other_sessions,
+    a_new_password_of_ones_own_needs_the_one_of_today,
+    wrong_current_passwords_count_as_failed_logins,
     a_user_moves_and_sees_its_new_place_at_once,
     a_deleted_user_is_gone,
     a_user_is_told_what_happens_to_its_account,
@@ -172,7 +174,7 @@ async fn a_new_password_ends_the_other_sessions(app: &TestApp) {
     let there = Person::known(app, as_is(&here).await, here.password.clone()).await;
     there.get("/v2/auth/user").await.ok();
     let password = |new: &str| with("technician", json!({"password": new, "passwordConfirmation": new}));
-    here.put(&url(&here), password("new secret")).await.ok();
+    here.put(&url(&here), knowing(&here.password, password("new secret"))).await.ok();
     here.get("/v2/auth/user").await.ok();
     there.get("/v2/auth/user").await.unauthenticated();
     let refresh = |cookie: &str| app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", cookie);
@@ -184,6 +186,63 @@ async fn a_new_password_ends_the_other_sessions(app: &TestApp) {
     ana.put(&url(&here), password("given to tom")).await.ok();
     here.get("/v2/auth/user").await.unauthenticated();
     app.login("tom", "given to tom").await.created();
+}
+
+/// The body beside the password of today.
+fn knowing(current: &str, mut body: Value) -> Value {
+    body["currentPassword"] = json!(current);
+    body
+}
+
+async fn a_new_password_of_ones_own_needs_the_one_of_today(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let password = |role: &str| with(role, json!({"password": "new secret", "passwordConfirmation": "new secret"}));
+    let keyed = tom.logged_in_again().await.with_key().await;
+    for thief in [&tom, &keyed] {
+        let path = url(&tom);
+        assert_eq!(thief.put(&path, password("technician")).await.faults(), ["currentPassword"]);
+        for wrong in ["", "new secret", &tom.password.to_uppercase()] {
+            assert_eq!(thief.put(&path, knowing(wrong, password("technician"))).await.faults(), ["currentPassword"]);
+        }
+        for odd in [json!(null), json!(7), json!("x".repeat(1025))] {
+            let mut body = password("technician");
+            body["currentPassword"] = odd;
+            assert_eq!(thief.put(&path, body).await.faults(), ["currentPassword"]);
+        }
+        let renamed = with(
+            "technician",
+            json!({"password": "new secret", "passwordConfirmation": "new secret", "username": "other"}),
+        );
+        assert_eq!(thief.put(&path, renamed).await.faults(), ["currentPassword", "username"]);
+    }
+    app.login("tom", &tom.password).await.created();
+    // The rest of the profile needs none, and one that is not used is not looked at.
+    tom.put(&url(&tom), with("technician", json!({"jobTitle": "Fitter"}))).await.ok();
+    tom.put(&url(&tom), knowing("wrong", with("technician", json!({})))).await.ok();
+    // Whoever sets that of another knows it no more than before.
+    ana.put(&url(&tom), knowing("wrong", password("technician"))).await.ok();
+    app.login("tom", "new secret").await.created();
+    ana.put(&url(&ana), password("developer")).await.is(400);
+    ana.put(&url(&ana), knowing(&ana.password, password("developer"))).await.ok();
+    app.login("ana", "new secret").await.created();
+}
+
+async fn wrong_current_passwords_count_as_failed_logins(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let tom = ana.invites("tom", "technician").await;
+    let password = with("technician", json!({"password": "new secret", "passwordConfirmation": "new secret"}));
+    for _ in 0..10 {
+        assert_eq!(tom.put(&url(&tom), knowing("wrong", password.clone())).await.faults(), ["currentPassword"]);
+    }
+    let refused = tom.put(&url(&tom), knowing(&tom.password, password.clone())).await.is(429);
+    assert_eq!(refused.header("retry-after"), "901");
+    app.login("tom", &tom.password).await.is(429);
+    app.login("ana", &ana.password).await.created();
+    app.wait_seconds(15 * 60);
+    let tom = tom.refreshed().await;
+    tom.put(&url(&tom), knowing(&tom.password, password)).await.ok();
+    app.login("tom", "new secret").await.created();
 }
 
 async fn a_user_moves_and_sees_its_new_place_at_once(app: &TestApp) {
@@ -234,7 +293,7 @@ async fn a_user_is_told_what_happens_to_its_account(app: &TestApp) {
     let news = told().await;
     assert_eq!(news, ["The role of your account is now manager."]);
     let body = with("manager", json!({"password": "new secret", "passwordConfirmation": "new secret"}));
-    tom.put(&url(&tom), body).await.ok();
+    tom.put(&url(&tom), knowing(&tom.password, body)).await.ok();
     assert!(told().await[0].as_str().unwrap().starts_with("The password of your account was changed."));
     let list = tom.get("/v2/notifications").await.ok();
     assert_eq!(list["data"][0]["type"], "accountNotification");

@@ -73,7 +73,8 @@ async fn a_new_password_ends_the_streams_of_other_sessions(app: &TestApp) {
     let elsewhere = ana.logged_in_again().await;
     let (mut own, mut other) = (stream(&ana, "").await, stream(&elsewhere, "").await);
     let mut by_key = stream(&elsewhere.with_key().await, "").await;
-    let body = json!({"role": "developer", "company": "Acme", "password": "another one", "passwordConfirmation": "another one"});
+    let mut body = json!({"role": "developer", "company": "Acme", "currentPassword": ana.password});
+    (body["password"], body["passwordConfirmation"]) = (json!("another one"), json!("another one"));
     ana.put(&format!("/v2/users/{}", ana.id), body).await.ok();
     other.ends().await;
     device.posts("reading", json!(1)).await.created();

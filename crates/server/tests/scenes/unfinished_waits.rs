@@ -94,7 +94,8 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
     let tom = tom.refreshed().await;
     let elsewhere = tom.logged_in_again().await;
     let answer = meanwhile(app, elsewhere.request(Method::GET, &next), async {
-        let password = json!({"password": "another one", "passwordConfirmation": "another one"});
+        let mut password = json!({"password": "another one", "passwordConfirmation": "another one"});
+        password["currentPassword"] = json!(tom.password);
         tom.put(&format!("/v2/users/{}", tom.id), profile(password)).await.ok();
     });
     answer.await.unauthenticated();
