@@ -32,6 +32,12 @@ async function script(): Promise<string> {
   return /src="(\/assets\/index-[^"]+\.js)"/.exec(body.toString())?.[1] ?? '';
 }
 
+/** Width and height, as a PNG begins with them. */
+function sideOf(png: Buffer): string {
+  expect(png.subarray(1, 4).toString()).toBe('PNG');
+  return `${png.readUInt32BE(16)}x${png.readUInt32BE(20)}`;
+}
+
 describe('the program', () => {
   it('shows the page at every address of the console, never kept unasked', async () => {
     const page = await ask('/');
@@ -64,11 +70,23 @@ describe('the program', () => {
     const [, path = ''] = /<link rel="manifest" href="([^"]+)"/.exec(page) ?? [];
     const { message, body } = await ask(path);
     expect(message.headers['content-type']).toBe('application/manifest+json');
-    const manifest = JSON.parse(body.toString()) as { display: string; icons: { src: string; type: string }[] };
-    expect(manifest.display).toBe('standalone');
-    for (const { src, type } of manifest.icons) {
-      expect((await ask(src)).message.headers['content-type'], src).toBe(type);
+    const manifest = JSON.parse(body.toString()) as Record<string, string> & { icons: Record<string, string>[] };
+    const { name, short_name, id, start_url, scope, display } = manifest;
+    expect([name, short_name, id, start_url, scope, display].join(' ')).toBe('Isobar Isobar / / / standalone');
+    for (const colour of [manifest.theme_color, manifest.background_color]) expect(colour).toMatch(/^#[0-9a-f]{6}$/);
+    const pictures = [];
+    for (const { src = '', type, sizes, purpose } of manifest.icons) {
+      const icon = await ask(src);
+      expect(icon.message.headers['content-type'], src).toBe(type);
+      if (type !== 'image/png') continue;
+      expect(sideOf(icon.body), src).toBe(sizes);
+      pictures.push(`${purpose} ${sizes}`);
     }
+    // Where browsers take no drawing to install a page by.
+    expect(pictures).toEqual(['any 192x192', 'any 512x512', 'maskable 192x192', 'maskable 512x512']);
+    const [, touch = ''] = /<link rel="apple-touch-icon" href="([^"]+)"/.exec(page) ?? [];
+    const icon = await ask(touch);
+    expect([icon.message.headers['content-type'], sideOf(icon.body)]).toEqual(['image/png', '180x180']);
   });
 
   it('keeps refusing what is no part of the console', async () => {
