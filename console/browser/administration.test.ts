@@ -95,7 +95,7 @@ describe('organizations', () => {
     await dialog.getByText('Users of New place see all of it').waitFor();
     await dialog.getByRole('button', { name: 'Move beneath New place' }).click();
     await page.getByText('Plant is beneath New place now').waitFor();
-    await page.getByRole('navigation', { name: 'Where it is' }).getByText('New place').waitFor();
+    await page.getByRole('navigation', { name: 'Place in the tree' }).getByText('New place').waitFor();
     expect(await fleet.call('GET', `/organizations/${moved}`)).toMatchObject({ parentId: to });
   });
 
@@ -294,7 +294,7 @@ describe('branding', () => {
     await visitor.open(`/organizations/${known.company}/branding`, 'developer', PASSWORD);
     await page.getByText('A colour of its own').click();
     await page.getByLabel('Colour as a code').fill('#7a1fa2');
-    await page.getByText('On dark ground text in this colour could not be read').waitFor();
+    await page.getByText('On a dark background text in this colour would be hard to read').waitFor();
     await page.setInputFiles('input[type=file]', {
       name: 'logo.png',
       mimeType: 'image/png',

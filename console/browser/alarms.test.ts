@@ -80,7 +80,7 @@ describe('the page of alarms', () => {
     await drawer.getByText('Assigned to Ada Keller').first().waitFor();
     await drawer.getByRole('button', { name: 'Acknowledge', exact: true }).click();
     await drawer.getByText('I am on my way').waitFor();
-    await drawer.getByRole('button', { name: 'Take the acknowledgement back' }).waitFor();
+    await drawer.getByRole('button', { name: 'Withdraw the acknowledgement' }).waitFor();
     await page.keyboard.press('Escape');
     await drawer.waitFor({ state: 'detached' });
     await row(room.name).getByText('Acknowledged by Ada Keller').waitFor();

@@ -45,7 +45,7 @@ const make = (name: string, widgets: object[], options: object = {}): Promise<Wh
   fleet.call('POST', path(), { name, options, configuration: { widgets } });
 const words = (id: string, text: string): object => ({ id, type: 'text', title: id, w: 4, h: 2, settings: { text } });
 const more = async (item: string): Promise<void> => {
-  await visitor.page.getByRole('button', { name: 'More with dashboards' }).click();
+  await visitor.page.getByRole('button', { name: 'More actions for dashboards' }).click();
   await visitor.page.getByRole('menuitem', { name: item }).click();
 };
 
@@ -206,7 +206,7 @@ describe('a widget', () => {
     await form.getByLabel('Title (optional)').fill('Plan');
     const file = form.getByLabel('Picture', { exact: true });
     await file.setInputFiles({ name: 'x.png', mimeType: 'image/png', buffer: Buffer.from('no picture') });
-    await form.getByText('This is no picture').waitFor();
+    await form.getByText('This is not a picture').waitFor();
     await file.setInputFiles({ name: 'plan.png', mimeType: 'image/png', buffer: await plan(page) });
     await form.getByRole('button', { name: 'Fridge' }).click();
     await form.getByLabel('Fridge: from the left, in percent').fill('20');
@@ -234,20 +234,20 @@ describe('a widget', () => {
     await form.getByLabel('Title (optional)').fill('Now');
     await form.getByRole('button', { name: 'Fridge' }).click();
     await form.getByRole('radio', { name: 'temperature' }).check();
-    await form.getByRole('checkbox', { name: /On the page of a device/ }).check();
+    await form.getByRole('checkbox', { name: /On a device page/ }).check();
     await form.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByRole('button', { name: 'Add a widget' }).click();
-    await form.getByLabel('Widget type').selectOption({ label: 'Button: send an event' });
+    await form.getByLabel('Widget type').selectOption({ label: 'Button that sends an event' });
     await form.getByLabel('Title (optional)').fill('Send');
     await form.getByRole('button', { name: 'Fridge' }).click();
     await form.getByLabel('Element').fill('command');
     await form.getByLabel('Payload (JSON)').fill('{');
-    await form.getByText('This is no JSON, or null.').waitFor();
+    await form.getByText('This must be valid JSON other than null.').waitFor();
     expect(await form.getByRole('button', { name: 'Add', exact: true }).isDisabled()).toBe(true);
     await form.getByLabel('Payload (JSON)').fill('{"on":1}');
     await form.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByRole('button', { name: 'Settings of the dashboard' }).click();
-    await form.getByLabel('Show it on the pages of devices of').selectOption({ label: 'Cold chain' });
+    await form.getByLabel('Show it on device pages of the project').selectOption({ label: 'Cold chain' });
     await form.getByRole('button', { name: 'Apply' }).click();
     await form.waitFor({ state: 'detached' });
     await page.getByRole('button', { name: 'Save' }).click();

@@ -77,7 +77,7 @@ describe('the place of a device', () => {
     const { page } = visitor;
     await visitor.open(`/devices/${device.id}`);
     const card = page.getByRole('region', { name: 'Place', exact: true });
-    await card.getByText('Nobody has said where this device is.').waitFor();
+    await card.getByText('This device has no place yet.').waitFor();
     // Until it is known where the place is kept, nobody can be so quick as to put it elsewhere.
     let goOn!: () => void;
     const hasGoneOn = new Promise<void>((resolve) => (goOn = resolve));
@@ -117,7 +117,7 @@ describe('the place of a device', () => {
     expect(meta).toEqual({ floor: 3, latitude: -33.9, longitude: 18.4 });
     await card.getByRole('button', { name: 'Change' }).click();
     await dialog.getByRole('button', { name: 'Remove the place' }).click();
-    await card.getByText('Nobody has said where this device is.').waitFor();
+    await card.getByText('This device has no place yet.').waitFor();
     expect((await fleet.call<{ meta: unknown }>('GET', `/devices/${door.id}`)).meta).toEqual({ floor: 3 });
   });
 });
@@ -132,7 +132,7 @@ describe('the picture of a device', () => {
     await input.setInputFiles({ name: 'a.txt', mimeType: 'text/plain', buffer: Buffer.from('no picture') });
     await card.getByText('A picture is a PNG, a JPEG or a WebP.').waitFor();
     await input.setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: Buffer.from('no picture') });
-    await card.getByRole('alert').filter({ hasText: 'The server does not take this' }).waitFor();
+    await card.getByRole('alert').filter({ hasText: 'The server does not accept this' }).waitFor();
     await input.setInputFiles({ name: 'a.png', mimeType: 'image/png', buffer: PNG });
     const picture = card.getByRole('img', { name: 'Picture of Cold room' });
     await picture.waitFor();

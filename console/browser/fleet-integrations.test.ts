@@ -81,7 +81,7 @@ describe('the wizard', () => {
       uplink_message: { f_port: 2, decoded_payload: { temperature: -18.2 } },
     });
     expect(answer.status).toBe(200);
-    await page.getByText('It works: the first delivery is here.').waitFor();
+    await page.getByText('It works: the first delivery has arrived.').waitFor();
     expect(asked.length).toBeLessThan(NOISE / 2);
     const delivery = page.getByRole('article');
     await delivery.getByRole('link', { name: '70B3D57ED0051234' }).waitFor();
@@ -118,7 +118,7 @@ describe('the wizard', () => {
     await visitor.open();
     await setUp(page, 'Something else', 'Anything');
     expect((await deliver(page, { without: 'a device' })).status).toBe(200);
-    await page.getByText(/A delivery came with this key at .*, but made no event/).waitFor();
+    await page.getByText(/A delivery arrived with this key at .*, but resulted in no event/).waitFor();
     await page.getByText('The message must name the device at $.device.id.').waitFor();
     await page.getByRole('button', { name: 'Send a sample message' }).click();
     await page
@@ -156,8 +156,8 @@ describe('the wizard', () => {
     // The browser asks before it loads the page anew; there one is told of the key that is lost.
     await page.reload();
     expect(asked).toEqual(['confirm', 'beforeunload']);
-    await page.getByText('You made the key “Sigfox: Returned” here').waitFor();
-    await page.getByText('Nothing has come with it yet.').waitFor();
+    await page.getByText('You created the key “Sigfox: Returned” here').waitFor();
+    await page.getByText('No message has arrived with it yet.').waitFor();
     const project = page.getByLabel('Project', { exact: true }).locator('option:checked');
     await expect.poll(() => project.innerText()).toBe('Returned');
     await page.getByRole('button', { name: 'Create a new key' }).click();
@@ -180,7 +180,7 @@ describe('the wizard', () => {
     // With a key that has been used nothing is lost.
     expect(await status(second)).not.toBe(401);
     await page.goBack();
-    await page.getByText('Messages have come with it').waitFor();
+    await page.getByText('Messages have arrived with it').waitFor();
   });
 
   it('warns of a design that does not hear, and passes on what the server says', async () => {
@@ -190,6 +190,6 @@ describe('the wizard', () => {
     await page.getByText('has no element that receives messages of the type “sigfox”').waitFor();
     await page.getByRole('button', { name: 'Create the key' }).click();
     await page.getByRole('button', { name: 'Send a sample message' }).click();
-    await page.getByText('The server took the sample, and says:').waitFor();
+    await page.getByText('The server accepted the sample and reports:').waitFor();
   });
 });

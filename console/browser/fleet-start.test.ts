@@ -21,7 +21,7 @@ describe('the guided start', () => {
     // The first value: stored by the server, told by its stream, and drawn.
     const value = page.getByTestId('first-value');
     await expect.poll(() => value.innerText()).toMatch(/^\d+(\.\d)? °C$/);
-    await page.getByText('The first value is here').waitFor();
+    await page.getByText('The first value has arrived').waitFor();
     await page
       .getByLabel(/Temperature of My first device/)
       .first()
@@ -34,8 +34,8 @@ describe('the guided start', () => {
 
     // It is warmed up: the design reacts, and the device hears of it.
     await page.getByLabel(/Warm it up or cool it down/).fill('40');
-    await page.getByText('The fan is on: the design said so.').waitFor();
-    await page.getByText('The alarm went off').waitFor();
+    await page.getByText('The fan is on: the design switched it on.').waitFor();
+    await page.getByText('The alarm was raised').waitFor();
     await page.getByText('Warning', { exact: true }).waitFor();
     // A higher limit calms it.
     await page.getByLabel('Alarm limit in °C').fill('50');
@@ -50,7 +50,7 @@ describe('the guided start', () => {
     await page.getByRole('link', { name: 'Connect a platform' }).waitFor();
 
     await page.getByRole('button', { name: 'Remove all of it' }).click();
-    await page.getByText('Everything that the guided start has made is gone.').waitFor();
+    await page.getByText('Everything that the guided start created has been removed.').waitFor();
     expect((await fleet.call<List<unknown>>('GET', '/devices')).data).toEqual([]);
     expect((await fleet.call<List<unknown>>('GET', '/projects')).data).toEqual([]);
   });
@@ -82,11 +82,11 @@ describe('the guided start', () => {
     const { page } = visitor;
     await visitor.open('/start');
     await page.getByRole('button', { name: 'Begin' }).click();
-    await page.getByText('The first value is here').waitFor();
+    await page.getByText('The first value has arrived').waitFor();
     const { data } = await fleet.call<List<{ projectUuid: string }>>('GET', '/devices');
     await fleet.device('A real one', data[0]?.projectUuid ?? '');
     await page.getByRole('button', { name: 'Remove all of it' }).click();
-    await page.getByText('Its project stays, as other devices are in it.').waitFor();
+    await page.getByText('Its project stays, as it has other devices.').waitFor();
     const left = await fleet.call<List<{ name: string }>>('GET', '/devices');
     expect(left.data.map(({ name }) => name)).toEqual(['A real one']);
   });

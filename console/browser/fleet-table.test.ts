@@ -33,9 +33,9 @@ withVisitor();
 async function filterByLabel(page: Page, label: string, value: string): Promise<void> {
   await page.getByRole('button', { name: 'Add a filter' }).click();
   const editor = page.getByRole('dialog', { name: 'Add a filter' });
-  await editor.getByLabel('What').selectOption({ label: 'Label …' });
+  await editor.getByLabel('Field').selectOption({ label: 'Label …' });
   await editor.getByLabel('Name of the label').fill(label);
-  await editor.getByLabel('Compared with').fill(value);
+  await editor.getByLabel('Value').fill(value);
   await editor.getByRole('button', { name: 'Filter', exact: true }).click();
   await editor.waitFor({ state: 'detached' });
 }
@@ -87,8 +87,8 @@ describe('filters', () => {
     // A chip is changed where it stands.
     await page.getByRole('button', { name: 'floor is 3', exact: true }).click();
     const editor = page.getByRole('dialog', { name: 'floor is 3' });
-    await editor.getByLabel('How').selectOption({ label: 'is one of' });
-    await editor.getByLabel('Compared with').fill('3, 4');
+    await editor.getByLabel('Comparison').selectOption({ label: 'is one of' });
+    await editor.getByLabel('Value').fill('3, 4');
     await editor.getByRole('button', { name: 'Change the filter' }).click();
     await page.getByText('200 devices').waitFor();
     expect(search(page)).toEqual({ 'filter[meta.floor][in]': '3,4' });
@@ -103,15 +103,15 @@ describe('filters', () => {
     await page.getByText('10,000 devices').waitFor();
     await page.getByRole('button', { name: 'Add a filter' }).click();
     const editor = page.getByRole('dialog', { name: 'Add a filter' });
-    await editor.getByLabel('How', { exact: true }).selectOption({ label: 'within the last' });
-    await editor.getByLabel('How long').fill('2');
+    await editor.getByLabel('Comparison').selectOption({ label: 'within the last' });
+    await editor.getByLabel('Period').fill('2');
     await editor.getByRole('button', { name: 'Filter', exact: true }).click();
     await page.getByText('One device').waitFor();
     await page.getByRole('link', { name: nameOf(7) }).waitFor();
     expect(search(page)).toEqual({ 'filter[lastActive][gte]': '-2d' });
     await page.getByRole('button', { name: 'Last active within the last 2 days', exact: true }).click();
     const change = page.getByRole('dialog', { name: 'Last active within the last 2 days' });
-    await change.getByLabel('How', { exact: true }).selectOption({ label: 'never' });
+    await change.getByLabel('Comparison').selectOption({ label: 'never' });
     await change.getByRole('button', { name: 'Change the filter' }).click();
     await page.getByText('9,999 devices').waitFor();
   });
@@ -152,7 +152,7 @@ describe('columns', () => {
     await page.getByText('One device').waitFor();
     await page.getByRole('button', { name: 'Columns' }).click();
     const dialog = page.getByRole('dialog', { name: 'Columns' });
-    await dialog.getByText('Nobody has chosen columns yet').waitFor();
+    await dialog.getByText('These are the default columns').waitFor();
     await dialog.getByRole('option', { name: 'temperature' }).waitFor({ state: 'attached' });
     await dialog.getByLabel('Add a column').selectOption({ label: 'temperature (last value of climate)' });
     await dialog.getByLabel('Add a column').selectOption({ label: 'floor' });

@@ -57,7 +57,7 @@ describe('labels of a device', () => {
     await dialog.getByText('The device has this label already.').waitFor();
     await dialog.getByLabel('Name of the label').fill('depth');
     await dialog.getByLabel('Value').fill('2.50');
-    await dialog.getByText('Kept as a number').waitFor();
+    await dialog.getByText('Saved as a number').waitFor();
     await dialog.getByRole('button', { name: 'Save' }).click();
     await labels.getByText('2.50').waitFor();
     expect(await meta()).toContain('"depth":2.50');

@@ -77,7 +77,7 @@ describe('the list of devices', () => {
     await page.getByText('601 devices').waitFor();
     await page.getByRole('button', { name: 'Add a filter' }).click();
     const editor = page.getByRole('dialog', { name: 'Add a filter' });
-    await editor.getByLabel('What').selectOption({ label: 'Label …' });
+    await editor.getByLabel('Field').selectOption({ label: 'Label …' });
     await editor.getByLabel('Name of the label').fill('depth');
     const offered = () =>
       editor.locator('datalist option').evaluateAll((all) => all.map((one) => one.getAttribute('value')));

@@ -176,7 +176,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
     await see(visitor, `${look}-board`, found);
     await page.getByText('Handbook').first().scrollIntoViewIfNeeded();
     await see(visitor, `${look}-board-below`, found);
-    await page.getByRole('button', { name: 'More with dashboards' }).click();
+    await page.getByRole('button', { name: 'More actions for dashboards' }).click();
     await page.getByRole('menuitem', { name: 'Duplicate' }).waitFor();
     await see(visitor, `${look}-board-more`, found);
     await page.keyboard.press('Escape');

@@ -70,7 +70,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByRole('checkbox', { name: 'Select Cold room B10', exact: true }).check();
         await shot('table');
         await page.getByRole('button', { name: 'Add a filter' }).click();
-        await page.getByLabel('How long').waitFor();
+        await page.getByLabel('Period').waitFor();
         await shot('filter');
         await page.keyboard.press('Escape');
         await page.getByRole('button', { name: 'Saved filters' }).click();
@@ -180,7 +180,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByText('Try it from a terminal').click();
         await shot('integration-setup');
         await page.getByRole('button', { name: 'Send a sample message' }).click();
-        await page.getByText('The server took the sample, and says:').scrollIntoViewIfNeeded();
+        await page.getByText('The server accepted the sample and reports:').scrollIntoViewIfNeeded();
         await shot('integration-problem');
       }),
     120_000,
@@ -194,9 +194,9 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByRole('button', { name: 'Begin' }).waitFor();
         await shot('start');
         await page.getByRole('button', { name: 'Begin' }).click();
-        await page.getByText('The first value is here').waitFor();
+        await page.getByText('The first value has arrived').waitFor();
         await page.getByLabel(/Warm it up/).fill('40');
-        await page.getByText('The alarm went off').waitFor();
+        await page.getByText('The alarm was raised').waitFor();
         await page
           .getByLabel(/Temperature of My first device/)
           .first()
@@ -206,7 +206,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByText('Send as this device from elsewhere').click();
         await shot('next');
         await page.getByRole('button', { name: 'Remove all of it' }).click();
-        await page.getByText('Everything that the guided start has made is gone.').waitFor();
+        await page.getByText('Everything that the guided start created has been removed.').waitFor();
       }),
     120_000,
   );

@@ -117,7 +117,7 @@ describe('choices of a user', () => {
     await visitor.open();
     await page.getByRole('button', { name: /account of/ }).click();
     await page.getByRole('menuitemradio', { name: 'Deutsch' }).click();
-    await page.getByText('Zuerst hier hinsehen').waitFor();
+    await page.getByText('Hier zuerst hinsehen').waitFor();
     expect(await page.evaluate(() => document.documentElement.lang)).toBe('de');
     await visitor.leave();
     expect(visitor.faults).toEqual([]);

@@ -179,7 +179,7 @@ describe('accounts', () => {
     expect(await statusWith(key)).toBe(200);
     await page.goto(await forgets('robbed'));
     await page.getByLabel('New password').fill('south-wind-4');
-    await page.getByRole('switch', { name: 'End all API keys too' }).check();
+    await page.getByRole('switch', { name: 'Also delete all API keys' }).check();
     await page.getByRole('button', { name: 'Set the password' }).click();
     await page.getByText('The new password is set').waitFor();
     expect(await statusWith(key)).toBe(401);

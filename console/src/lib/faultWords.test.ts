@@ -19,16 +19,18 @@ describe('what the server refuses', () => {
     // What a setting may not be.
     expect(faultWords('must be at most 40')).toBe('Höchstens 40.');
     expect(faultWords('must be at least -3.5')).toBe('Mindestens -3.5.');
-    expect(faultWords('must be a boolean')).toBe('Hier wird wahr oder falsch gebraucht.');
-    expect(faultWords('must be {latitude, longitude}, within -90..90 and -180..180 degrees')).toMatch(/^Ein Ort/);
+    expect(faultWords('must be a boolean')).toBe('Hier ist wahr oder falsch erforderlich.');
+    expect(faultWords('must be {latitude, longitude}, within -90..90 and -180..180 degrees')).toMatch(
+      /^Erforderlich sind ein Breitengrad/,
+    );
     expect(inputWord('description')).toBe('Beschreibung');
     expect(refusal('name', 'is required').fault('name')).toBe('Das ist erforderlich.');
     expect(failureText(refusal('name', 'is required'))).toBe('Name: Das ist erforderlich.');
   });
 
   it('is a sentence, and what has no words here is marked as the server’s', () => {
-    expect(failureWords(refusal('name', 'is odd'))).toBe('Something here is not as the server needs it.');
-    expect(faultWords('is odd')).toBe('The server does not take this: “is odd”.');
+    expect(failureWords(refusal('name', 'is odd'))).toBe('Some of the input is not valid.');
+    expect(faultWords('is odd')).toBe('The server does not accept this: “is odd”.');
     overwriteGetLocale(() => 'de');
     expect(faultWords('is odd')).toBe('Der Server nimmt das nicht an: „is odd“.');
   });

@@ -94,7 +94,9 @@ describe('what the server finds wrong with a design', () => {
     overwriteGetLocale(() => 'de');
     const said = (message: string, field = 'planes.cloud.elements.a') => designFaultWords({ field, message });
     expect(said("unknown variable 'paylod'")).toBe('Es gibt keine Variable paylod.');
-    expect(said("closes a cycle back to 'in'")).toBe('Die Verbindung führt zurück zu in: Werte kreisten ewig.');
+    expect(said("closes a cycle back to 'in'")).toBe(
+      'Die Verbindung führt zurück zu in: Werte liefen endlos im Kreis.',
+    );
     expect(said('must be a whole number from 1 to 10000')).toBe('Eine ganze Zahl von 1 bis 10.000.');
     expect(said('must be one of http, lora')).toBe('Eines von http, lora.');
     expect(said("mismatched input '<EOF>' expecting {'[', '('} (line 1, column 14)")).toBe(
@@ -110,6 +112,6 @@ describe('what the server finds wrong with a design', () => {
     expect(designFaultWords({ field: code, message: 'does not run: SyntaxError: unexpected token (line 3)' })).toBe(
       'The code does not run: SyntaxError: unexpected token (line 3)',
     );
-    expect(designFaultWords({ field: 'planes', message: 'is odd' })).toBe('The server does not take this: “is odd”.');
+    expect(designFaultWords({ field: 'planes', message: 'is odd' })).toBe('The server does not accept this: “is odd”.');
   });
 });
