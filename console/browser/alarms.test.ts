@@ -108,6 +108,18 @@ describe('the page of alarms', () => {
     expect((await alarmsOf(room.id)).data[0]).toMatchObject({ acknowledged: true });
   });
 
+  it('counts what is selected as it is now, whoever has acknowledged it meanwhile', async () => {
+    const { page } = visitor;
+    const other = await warmDevice('Room');
+    await visitor.open('/alarms?acknowledged=no', 'tech', PASSWORD);
+    for (const { name } of [room, other])
+      await page.getByRole('checkbox', { name: `Select ${name} is too warm of ${name}`, exact: true }).check();
+    await page.getByRole('button', { name: 'Acknowledge (2)' }).waitFor();
+    await fleet.call('PUT', `/alarms/${other.alarm}`, { acknowledged: true });
+    await page.getByRole('button', { name: 'Acknowledge (1)' }).click();
+    await page.getByText('Acknowledged: 1. Refused: 0.').waitFor();
+  });
+
   it('is filtered, and its filters stand in the address', async () => {
     const { page } = visitor;
     await visitor.open('/alarms', 'tech', PASSWORD);

@@ -9,6 +9,7 @@ const TYPES: Record<string, string> = {
   html: 'text/html; charset=utf-8',
   js: 'text/javascript; charset=utf-8',
   json: 'application/json',
+  png: 'image/png',
   svg: 'image/svg+xml',
   webmanifest: 'application/manifest+json',
 };

@@ -213,3 +213,19 @@ describe('pages', () => {
     }
   });
 });
+
+describe('what cannot be had', () => {
+  it('is not waited for for ever', async () => {
+    const { page } = visitor;
+    const gone = '01981c30-0a00-7b21-a001-1122334455aa';
+    await visitor.open(`/devices?filter[projectUuid][eq]=${gone}`);
+    await page
+      .getByRole('button', { name: /Project not found$/ })
+      .first()
+      .waitFor();
+    const failure = { message: 'an internal error', errors: [] };
+    await page.route('**/v2/devices/summary?**', (route) => route.fulfill({ status: 500, json: failure }));
+    await page.goto('/projects');
+    await page.getByRole('link', { name: '–', exact: true }).first().waitFor();
+  });
+});

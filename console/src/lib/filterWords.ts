@@ -83,7 +83,7 @@ function operandWord({ value }: Condition, { operand }: Question): string {
       return status ? statusWord(status) : value;
     }
     case 'project':
-      return projectName(value) || '…';
+      return (projectName(value) ?? '…') || m.projects_gone_title();
     case 'span':
       return span ? spanWord(span.count, span.unit) : value;
     case 'moment':
