@@ -79,7 +79,7 @@ describe('devices from a file', () => {
     await input.setInputFiles(file(['name', ...Array.from({ length: 10_001 }, (_, index) => `Fridge ${index}`)]));
     await page.getByText('The file has 10,001 lines').waitFor();
     await input.setInputFiles({ ...file([]), buffer: Buffer.from([0x50, 0x4b, 3, 4, 0, 0, 8, 0]) });
-    await page.getByText('fridges.csv is no text').waitFor();
+    await page.getByText('fridges.csv is not a text file').waitFor();
     await input.setInputFiles(file(['name', '"Fridge 1', 'Fridge 2']));
     await page.getByText('A quote opened in line 2 is never closed').waitFor();
   });
