@@ -12,7 +12,7 @@ use utoipa::openapi::{RefOr, Required};
 use crate::request::alarm_fields;
 use crate::request::buckets::POINTS_MAX;
 use crate::request::device_fields::{self, DeviceColumn};
-use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
+use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX, UNIX_MILLIS_MAX, UNIX_MILLIS_MIN};
 use crate::resources::values::{Id, Time};
 
 /// The edges of a box, each to its bounds.
@@ -307,7 +307,10 @@ impl Kind {
             Kind::IdOrNothing => {
                 AnyOfBuilder::new().item(Id::schema()).item(of(Type::String).max_length(Some(0))).into()
             }
-            Kind::Time => Time::schema(),
+            Kind::Time => {
+                let millis = of(Type::Integer).minimum(Some(UNIX_MILLIS_MIN)).maximum(Some(UNIX_MILLIS_MAX));
+                AnyOfBuilder::new().item(Time::schema()).item(millis).into()
+            }
             Kind::Boolean(default) => of(Type::Boolean).default(Some(json!(default))).into(),
             Kind::Whole { min, max, default } => {
                 of(Type::Integer).minimum(Some(min)).maximum(max).default(default.map(|default| json!(default))).into()

@@ -27,6 +27,9 @@ const PARAMETERS_MAX: usize = 1024;
 pub(crate) const SORT_KEYS_MAX: usize = 16;
 /// Most columns of a CSV.
 pub(crate) const CSV_COLUMNS_MAX: usize = 100;
+/// Least and most of a moment in milliseconds since 1970: from 1973 to the end of the year 9999.
+pub(crate) const UNIX_MILLIS_MIN: u64 = 100_000_000_000;
+pub(crate) const UNIX_MILLIS_MAX: u64 = 253_402_300_799_999;
 /// Longest wait for an event, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
 
@@ -150,8 +153,8 @@ impl<'a> Query<'a> {
     pub fn range(&mut self) -> TimeRange {
         // An unescaped `+` before an offset arrives as a space.
         let mut moment = |name| {
-            self.read(name, "an RFC 3339 date-time", |text| {
-                text.parse::<Timestamp>().or_else(|_| text.replace(' ', "+").parse()).ok()
+            self.read(name, "an RFC 3339 date-time, or milliseconds since 1970", |text| {
+                unix_millis(text).or_else(|| text.parse().ok()).or_else(|| text.replace(' ', "+").parse().ok())
             })
         };
         TimeRange { from: moment("from"), to: moment("to") }
@@ -339,6 +342,12 @@ pub(super) fn whole(text: &str) -> Option<u64> {
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
+/// Reads a moment in milliseconds since 1970, as charting tools send it. Fewer are refused: they would be seconds, or a year.
+fn unix_millis(text: &str) -> Option<Timestamp> {
+    let millis = whole(text).filter(|millis| (UNIX_MILLIS_MIN..=UNIX_MILLIS_MAX).contains(millis))?;
+    i64::try_from(millis).ok().map(Timestamp::from_millis)
+}
+
 /// The beginning of a client's text, for a message.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
@@ -402,6 +411,18 @@ mod tests {
         let range = Query::of(Some("from=2026-01-02T03:04:05%2B01:00&to=2026-01-02T03:04:05+01:00")).range();
         assert_eq!(range.from, range.to);
         assert_eq!(faults("from=yesterday&to=1", |query| query.range()), ["query.from", "query.to"]);
+    }
+
+    #[test]
+    fn times_are_also_milliseconds() {
+        let range = Query::of(Some("from=1800000000123&to=2027-01-15T08:00:00.123Z")).range();
+        assert_eq!(range.from, range.to);
+        let range = Query::of(Some("from=100000000000&to=253402300799999")).range();
+        let texts = [range.from, range.to].map(|time| time.unwrap().to_string());
+        assert_eq!(texts, ["1973-03-03T09:46:40.000Z", "9999-12-31T23:59:59.999Z"]);
+        for bad in ["2026", "1800000000", "99999999999", "253402300800000", "1800000000123.0", "-1800000000123"] {
+            assert_eq!(faults(&format!("from={bad}"), |query| query.range()), ["query.from"], "{bad}");
+        }
     }
 
     #[test]

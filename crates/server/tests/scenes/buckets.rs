@@ -68,6 +68,27 @@ async fn a_series_is_told_in_buckets() {
     assert_eq!((&turned["data"], &turned["meta"]["values"]), (&json!([]), &json!(0)));
 }
 
+/// As charting tools send them, which know nothing of RFC 3339.
+#[tokio::test]
+async fn range_takes_unix_milliseconds() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = with_values(&ana, (0..6).map(|temp| json!({"temp": temp}))).await;
+    let (times, millis) = ("from=2027-01-15T08:01:00Z&to=2027-01-15T08:04:00Z", "from=1800000060000&to=1800000240000");
+    let by_times = buckets(&ana, &device, &format!("fields=payload.temp&every=1m&{times}")).await;
+    assert_eq!(counts(&by_times), [1, 1, 1]);
+    assert_eq!(buckets(&ana, &device, &format!("fields=payload.temp&every=1m&{millis}")).await, by_times);
+    let values =
+        async |range: &str| ana.get(&device.at(&format!("data/reading?{range}"))).await.list_of("/payload/temp");
+    assert_eq!(values(millis).await, [3, 2, 1]);
+    assert_eq!(values(times).await, [3, 2, 1]);
+    // Seconds and years would lie half a century back.
+    for few in ["1800000060", "2027", "99999999999"] {
+        let path = device.at(&format!("data/reading/buckets?fields=payload.temp&from={few}"));
+        assert_eq!(ana.get(&path).await.faults(), ["query.from"], "{few}");
+    }
+}
+
 #[tokio::test]
 async fn every_function_tells_what_it_is_called() {
     let app = TestApp::start().await;
