@@ -76,6 +76,22 @@ const ALL: &[(MetricKind, &str, &str)] = &[
         "Changes of settings refused with 503: runs that waited held too much",
     ),
     (MetricKind::Counter, "isobar_webhook_refused_total", "Deliveries refused with 503: those under way held too much"),
+    (MetricKind::Gauge, "isobar_ready", "1 if that part is ready, else 0: a store, or all workers"),
+    (MetricKind::Gauge, "isobar_disk_bytes", "Size of the file system that holds the data folder"),
+    (MetricKind::Gauge, "isobar_disk_free_bytes", "What is free of it for the process"),
+    (MetricKind::Gauge, "process_start_time_seconds", "When the process started, in Unix seconds"),
+    (MetricKind::Gauge, "process_resident_memory_bytes", "Memory of the process that is in use"),
+    (MetricKind::Counter, "process_cpu_seconds_total", "Whole seconds of processor time that the process has had"),
+];
+
+/// Counters that have labels. They are there from the first count on; all others from the start, at zero.
+const LABELLED: [&str; 6] = [
+    REQUESTS,
+    "isobar_deliveries_total",
+    "isobar_notices_total",
+    "isobar_call_answers_total",
+    "isobar_worker_restarts_total",
+    "isobar_task_panics_total",
 ];
 
 /// What a metric is.
@@ -86,11 +102,17 @@ enum MetricKind {
     Histogram,
 }
 
-/// Tells the recorder what each metric is.
+/// Tells the recorder what each metric is, and has it show counters that have not counted yet: of one that appears with its
+/// first count, Prometheus does not see the growth.
 fn describe() {
     for (kind, name, help) in ALL.iter().copied() {
         match kind {
-            MetricKind::Counter => metrics::describe_counter!(name, help),
+            MetricKind::Counter => {
+                metrics::describe_counter!(name, help);
+                if !LABELLED.contains(&name) {
+                    metrics::counter!(name).increment(0);
+                }
+            }
             MetricKind::Gauge => metrics::describe_gauge!(name, help),
             MetricKind::Histogram => metrics::describe_histogram!(name, help),
         }
@@ -239,7 +261,9 @@ mod tests {
     #[test]
     fn names_keep_to_the_rules_of_prometheus() {
         for (kind, name, _) in ALL.iter().copied() {
-            assert!(name.starts_with("isobar_") && !name.contains("__"), "{name}");
+            // `process_` is what every exporter calls its process.
+            assert!(name.starts_with("isobar_") || name.starts_with("process_"), "{name}");
+            assert!(!name.contains("__"), "{name}");
             assert_eq!(name.ends_with("_total"), kind == MetricKind::Counter, "{name}");
             let last = name.rsplit('_').next().unwrap();
             let odd =

@@ -94,6 +94,10 @@ use crate::wiring::Rooms;
 
 /// Longest time that a store may take to answer and be ready. Whoever asks has little patience.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
+/// The stores, as readiness names them. All else that it names is a worker.
+const STORES: [&str; 2] = ["registry", "telemetry"];
+/// Shows what readiness says of each store, and of all workers together.
+const READY: &str = "isobar_ready";
 
 /// What a hub is made of.
 pub struct Parts {
@@ -201,10 +205,18 @@ impl Hub {
         self.0.env.config()
     }
 
-    /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before.
-    pub fn measure(&self) {
+    /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before. It asks both
+    /// stores whether they work, and waits as long for them as [`Hub::ready`].
+    pub async fn measure(&self) {
         self.0.outbox.measure(self.0.env.clock());
         self.0.caches.measure();
+        let faults = self.ready().await.err().unwrap_or_default();
+        for store in STORES {
+            let works = faults.iter().all(|fault| fault.field != store);
+            metrics::gauge!(READY, "part" => store).set(f64::from(works));
+        }
+        let all_work = faults.iter().all(|fault| STORES.contains(&fault.field.as_str()));
+        metrics::gauge!(READY, "part" => "workers").set(f64::from(all_work));
     }
 
     /// How often the code of projects has run since the start.
@@ -218,9 +230,10 @@ impl Hub {
     /// What is the matter with each store and worker for which that is not so.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let clock = self.0.env.clock();
+        let [registry, telemetry] = STORES;
         let (registry, telemetry) = tokio::join!(
-            matter(clock, "registry", self.registry().healthy()),
-            matter(clock, "telemetry", self.telemetry().healthy()),
+            matter(clock, registry, self.registry().healthy()),
+            matter(clock, telemetry, self.telemetry().healthy()),
         );
         let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }

@@ -7,6 +7,7 @@ mod config;
 mod faults;
 mod folder;
 mod logging;
+mod process;
 mod runtime;
 mod serve;
 mod simulate;

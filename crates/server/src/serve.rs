@@ -16,7 +16,7 @@ use crate::config::{self, Settings};
 use crate::folder::DataFolder;
 use crate::stores::{Stores, whole};
 use crate::upkeep::control::Control;
-use crate::{Failure, allocator, logging, runtime};
+use crate::{Failure, allocator, logging, process, runtime};
 
 /// The commit that the program was built from, if the build knew it.
 const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
@@ -118,6 +118,8 @@ fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
         });
     }
     hub.employ("memory", runtime::tidy_memory);
+    let (data, started) = (settings.data.clone(), hub.clock().now());
+    hub.employ("process", move |shift| process::measure(data.clone(), started, shift));
 }
 
 fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {

@@ -252,7 +252,19 @@ async fn what_is_measured_has_a_help_and_a_good_name() {
     }
     house.api.send_as_admin(reqwest::Method::GET, "/v2/nothing", None).await.unwrap();
     let page = house.api.send(reqwest::Method::GET, "/metrics", &[], None).await.unwrap().body;
-    for expected in ["isobar_http_requests_total{", "isobar_telemetry_batch_commits", "isobar_telemetry_sync_seconds"] {
+    for expected in [
+        "isobar_http_requests_total{",
+        "isobar_telemetry_batch_commits",
+        "isobar_telemetry_sync_seconds",
+        // A counter that has nothing to count yet is there.
+        "isobar_telemetry_refused_total 0",
+        "isobar_ready{part=\"registry\"} 1",
+        "isobar_ready{part=\"telemetry\"} 1",
+        "isobar_ready{part=\"workers\"} 1",
+        "isobar_disk_free_bytes",
+        "process_resident_memory_bytes",
+        "process_start_time_seconds",
+    ] {
         assert!(page.contains(expected), "{expected}");
     }
     assert_eq!(lint(&page), [""; 0], "{page}");

@@ -23,6 +23,6 @@ pub(crate) async fn ready(call: &mut Call) -> Answer {
 
 /// What was measured.
 pub(crate) async fn metrics(call: &mut Call) -> Answer {
-    call.hub().measure();
+    call.hub().measure().await;
     Ok(of_type(StatusCode::OK, METRICS, call.state.metrics.render()))
 }
