@@ -18,6 +18,8 @@ CLIENTS = ("127.0.0.2", "127.0.0.3")
 # An event of a stream that comes later has waited in a buffer.
 STREAM_SECONDS = 10
 LARGEST = 5 << 20
+# More than connections that a proxy keeps for later.
+STREAMS = 40
 
 
 def certificate(work):
@@ -149,6 +151,22 @@ def check_events(port, admin):
     check_long_poll(client, token, admin, device)
 
 
+def check_streams_end(port, direct, admin):
+    """A stream that its client has left ends at Isobar too."""
+    def connections():
+        text = fetch(direct, "GET", "/metrics")[2].decode()
+        return int(re.search(r"^isobar_http_connections (\d+)", text, re.M)[1])
+
+    before, streams = connections(), [Client(port, CLIENTS[0]).connect() for _ in range(STREAMS)]
+    for stream in streams:
+        stream.request("GET", "/v2/events/stream", headers={"host": HOST, **admin.headers})
+        check(stream.getresponse().status == 200, "a stream opens")
+    wait_for("streams are connections", lambda: connections() >= before + STREAMS / 2)
+    for stream in streams:
+        stream.close()
+    wait_for("streams end with their clients", lambda: connections() < before + STREAMS / 2)
+
+
 def check_long_poll(client, token, admin, device):
     answered = []
     poll = threading.Thread(target=lambda: answered.append(client.ask("GET", "/v2/events/cloud/next?wait=30", headers=token)))
@@ -201,6 +219,7 @@ def main():
                     check_sign_in(port)
                     admin = Administrator(direct)
                     check_events(port, admin)
+                    check_streams_end(port, direct, admin)
                     check_bodies(port, direct, admin)
                     check_headers(port, admin)
         print(f"{proxy.__name__} stands in front of Isobar")
