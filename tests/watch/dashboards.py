@@ -86,6 +86,9 @@ def main():
             # The e-mail is sent when its turn comes.
             wait_for("an e-mail is counted", lambda: "isobar_deliveries_total" in metrics(url))
             everything = metrics(url)
+            page = fetch(url, "GET", "/metrics")[2]
+    ran = subprocess.run([tool("usr", "bin", "promtool"), "check", "metrics"], input=page, capture_output=True)
+    check(ran.returncode == 0, f"promtool reads /metrics: {ran.stderr.decode()}")
     check(named - OF_FAILURES <= everything, f"the server shows each metric: {named - OF_FAILURES - everything}")
     unseen = {name for name in everything if not name.endswith("_count") and not name.endswith("_sum")} - named
     check(unseen <= {"isobar_http_request_duration_seconds_bucket"}, f"the dashboard or a rule has each metric: {unseen}")
