@@ -6,13 +6,14 @@
 # make console       the web console alone, into console/dist; CONSOLE=no builds the program without it, and without Node.js
 # make console-test  its types, lints, sizes and unit tests, and its tests in a browser
 # make watch-test    alert rules, dashboards, the runbook's commands, nginx and Caddy, tried with a real server
+# make clients-test  the clients of clients/: types, lints, and their tests against the program
 # make dist   the program that is shipped: link-time optimisation, slower to build
 # make bench  the figures of docs/performance.md; ARGS="--quick" for a short run
 # make fmt    format the code
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run check one test torture bench dist fmt prepare quick console console-test watch-test
+.PHONY: run check one test torture bench dist fmt prepare quick console console-test watch-test clients-test
 
 ENV := . scripts/env.sh;
 CONSOLE ?= yes
@@ -47,6 +48,11 @@ watch-test:
 	@scripts/console build
 	@$(ENV) cargo build --locked --workspace --bin isobar --features isobar/console
 	@$(ENV) scripts/watch "$$CARGO_TARGET_DIR/debug/isobar"
+
+clients-test:
+	@scripts/prepare test
+	@$(ENV) cargo build --locked --workspace --bin isobar
+	@$(ENV) scripts/clients test "$$CARGO_TARGET_DIR/debug/isobar"
 
 check:
 	@scripts/prepare test
