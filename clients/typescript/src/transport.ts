@@ -29,6 +29,8 @@ const BACKOFF_MS_MAX = 10_000;
 
 /** The writes that the server does once for each key. It ignores the header everywhere else. */
 const KEYED = /\/v2\/events\/(device|cloud)$/;
+/** Statuses whose answers have no body, though some browsers show an empty one. */
+const BODILESS = [204, 205, 304];
 /** Reads that take what they return. */
 const TAKES = /\/v2\/events\/cloud(\/next)?$/;
 
@@ -87,7 +89,7 @@ export async function refusalOf(response: Response, limits: Required<Limits>): P
 
 /** Returns the same answer with a body that fails beyond the largest size. */
 function bounded(response: Response, { answerBytesMax }: Required<Limits>): Response {
-  if (!response.body) return response;
+  if (!response.body || BODILESS.includes(response.status)) return response;
   let bytes = 0;
   const counter = new TransformStream<Uint8Array, Uint8Array>({
     transform(chunk, controller) {
