@@ -17,6 +17,7 @@ BY_NOUN = {
     "devices": DEVICE,
     "notifications": GIVEN["NOTIFICATION"],
     "alarms": GIVEN["ALARM"],
+    "views": GIVEN["VIEW"],
 }
 BY_NAME = {"organizationId": ORGANIZATION, "parentId": ORGANIZATION, "projectUuid": PROJECT, "deviceId": DEVICE}
 NAMES = {"elementName": "climate", "settingName": "highest"}
@@ -48,6 +49,9 @@ def is_odd(value):
 @schemathesis.hook
 def map_path_parameters(context, path_parameters):
     operation = context.operation
+    # The others fill all places for views.
+    if operation.path == "/v2/views/{id}" and operation.method.upper() == "DELETE" and exists(path_parameters.get("id")):
+        return {"id": GIVEN["SPARE_VIEW"]}
     # What is deleted as a whole would be missing everywhere else.
     if not path_parameters or (operation.method.upper() == "DELETE" and operation.path.endswith("/{id}")):
         return path_parameters

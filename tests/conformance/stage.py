@@ -74,6 +74,7 @@ def main():
     boards = f"/organizations/{child['id']}/dashboards"
     names = ("Cold", "To be deleted")
     board, spare_board = (call("POST", boards, jwt, json={"name": name, "configuration": {}}).json() for name in names)
+    view, spare_view = (call("POST", "/views", jwt, json={"name": name, "query": ""}).json() for name in names)
     project = call("POST", "/projects", jwt, json={"name": "Fridges"}).json()
     call("PUT", f"/projects/{project['id']}/specification", jwt, json={"name": "Fridges", "planes": PLANES})
     device = call("POST", "/devices", jwt, json={"name": "Fridge", "projectUuid": project["id"]}).json()
@@ -92,6 +93,8 @@ def main():
     found = {
         "ISOBAR_NOTIFICATION": first(jwt, "/notifications"),
         "ISOBAR_ALARM": first(jwt, "/alarms", **{"filter[deviceId][eq]": device["id"]}),
+        "ISOBAR_VIEW": view["id"],
+        "ISOBAR_SPARE_VIEW": spare_view["id"],
         "ISOBAR_BOARD": board["id"],
         "ISOBAR_SPARE_BOARD": spare_board["id"],
         "ISOBAR_SPARE_PROJECT": spare["id"],

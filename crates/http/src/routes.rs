@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
     about, alarms, appearance, auth, boards, buckets, data, devices, dry_runs, event_batches, events, health, images,
-    locations, notifications, organizations, projects, settings, specifications, users, webhook,
+    locations, notifications, organizations, projects, settings, specifications, users, views, webhook,
 };
 use crate::response::Reply;
 
@@ -280,6 +280,11 @@ const TABLE: &[RouteRow] = &[
     row(Post,   "/v2/notifications/system",              User,         Some(Action::SystemNotificationEmit), by!(notifications::system_notification_emit)),
     row(Get,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_fetch)),
     row(Put,    "/v2/notifications/{id}",                User,         None,                            by!(notifications::notification_update)),
+
+    row(Get,    "/v2/views",                             User,         None,                            by!(views::view_list)),
+    row(Post,   "/v2/views",                             User,         None,                            by!(views::view_create)),
+    row(Put,    "/v2/views/{id}",                        User,         None,                            by!(views::view_update)),
+    row(Delete, "/v2/views/{id}",                        User,         None,                            by!(views::view_delete)),
 
     row(Get,    "/v2/devices",                           User,         Some(Action::DeviceRead),        by!(devices::device_list)),
     row(Post,   "/v2/devices",                           User,         Some(Action::DeviceCreate),      by!(devices::device_create)),

@@ -91,6 +91,8 @@ id! {
     NotificationId;
     /// Names an alarm.
     AlarmId;
+    /// Names a view of the device list.
+    ViewId;
 }
 
 impl NotificationId {

@@ -40,3 +40,4 @@ pub mod time;
 pub mod user;
 pub mod user_input;
 pub mod version;
+pub mod view;

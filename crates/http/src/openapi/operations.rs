@@ -8,7 +8,7 @@ use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
     AccountName, AlarmInput, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login,
     MetaItems, MetaPatch, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput,
-    SystemMessage, UserCreation, UserInput,
+    SystemMessage, UserCreation, UserInput, ViewInput,
 };
 use super::event_bodies::BatchEvents;
 use super::parameters::*;
@@ -37,6 +37,7 @@ use crate::resources::settings::{DefaultsOutcomeJson, DeviceSettingJson, Setting
 use crate::resources::specifications::{SpecificationJson, SpecificationVersionJson, WholeVersionJson};
 use crate::resources::users::{ApiKeyJson, NewApiKeyJson, UserJson};
 use crate::resources::values::AnyJson;
+use crate::resources::views::ViewJson;
 use crate::resources::webhook::WebhookAnswer;
 use crate::routes::Verb::{self, Delete, Get, Patch, Post, Put};
 
@@ -225,6 +226,11 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [], None, [Json(200, of::<NotificationJson>)]),
     operation!("notifications", Put "/v2/notifications/{id}", "Mark one of the caller's notifications",
         [], Some(of::<ReadMark>), [Json(200, of::<ErrorBody>)]),
+
+    operation!("views", Get "/v2/views", "List the caller's views of the device list, by name", [PAGE, LIMIT], None, [Page(200, of::<ViewJson>)]),
+    operation!("views", Post "/v2/views", "Create a view: at most 50", [], Some(of::<ViewInput>), [Json(201, of::<ViewJson>)]),
+    operation!("views", Put "/v2/views/{id}", "Update one of the caller's views", [], Some(of::<ViewInput>), [Json(200, of::<ViewJson>)]),
+    operation!("views", Delete "/v2/views/{id}", "Delete one of the caller's views", [], None, [Empty(204)]),
 
     operation!("devices", Get "/v2/devices", "List devices; as CSV: all of them",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_DEVICES, LAST_VALUES, ENTITY_LIST, DEVICE_FILTER, DEVICE_COLUMNS], None,

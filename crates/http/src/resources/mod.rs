@@ -26,5 +26,6 @@ pub(crate) mod settings;
 pub(crate) mod specifications;
 pub(crate) mod users;
 pub(crate) mod values;
+pub(crate) mod views;
 pub(crate) mod webhook;
 pub(crate) mod words;

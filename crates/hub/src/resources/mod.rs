@@ -25,3 +25,4 @@ pub(crate) mod queue;
 pub(crate) mod specifications;
 pub(crate) mod user_updates;
 pub(crate) mod users;
+pub(crate) mod views;

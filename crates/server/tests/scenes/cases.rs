@@ -35,6 +35,19 @@ fn list_of(row: &RouteRow, organization: &str) -> Case {
     case(&format!("{}?organizationId={organization}", row.path), None, 200)
 }
 
+/// The cases of views: each user has its own, and nobody has this one.
+fn of_views(row: &RouteRow) -> Option<Case> {
+    let body = || Some(json!({"name": "cold", "query": "status=critical"}));
+    let (body, success) = match (row.method.name(), row.path) {
+        ("GET", "/v2/views") => (None, 200),
+        ("POST", "/v2/views") => (body(), 201),
+        ("PUT", "/v2/views/{id}") => (body(), 404),
+        ("DELETE", "/v2/views/{id}") => (None, 404),
+        _ => return None,
+    };
+    Some(case(&row.path.replace("{id}", NOBODY), body, success))
+}
+
 /// A body that says nothing but a name.
 fn named(name: &str) -> Option<Value> {
     Some(json!({"name": name}))
@@ -126,6 +139,7 @@ impl<'a> Things<'a> {
             Some("projects") => self.of_projects(row),
             Some("users") => self.of_users(row),
             Some("notifications") => self.of_notifications(row),
+            Some("views") => of_views(row),
             Some("alarms") => self.of_alarms(row),
             Some("devices") => {
                 self.of_devices(row).or_else(|| self.of_device_data(row)).or_else(|| self.of_settings(row))

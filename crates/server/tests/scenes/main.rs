@@ -80,6 +80,7 @@ mod untaken_answers;
 mod usage;
 mod users;
 mod versions;
+mod views;
 mod webhook;
 mod webhook_case;
 mod webhook_code;

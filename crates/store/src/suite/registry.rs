@@ -36,6 +36,7 @@ mod tree;
 mod upkeep;
 mod usage;
 mod versions;
+mod views;
 
 pub use alarm_counts::*;
 pub use alarms::*;
@@ -64,6 +65,7 @@ pub use tree::*;
 pub use upkeep::*;
 pub use usage::*;
 pub use versions::*;
+pub use views::*;
 
 /// Hands every scene to a macro, which makes a test of each.
 #[macro_export]
@@ -221,6 +223,10 @@ macro_rules! registry_scenes {
             devices_with_much_metadata_are_not_read_all_at_once
             the_past_of_large_settings_is_not_read_all_at_once
             long_notifications_are_not_read_all_at_once
+            a_view_is_its_users_alone
+            a_name_of_a_view_is_taken_once
+            a_user_has_so_many_views
+            views_go_with_what_they_hang_on
         }
     };
 }

@@ -4,7 +4,7 @@ use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
 use isobar_model::ids::{
     AlarmId, ApiKeyId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId,
-    UserId,
+    UserId, ViewId,
 };
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
@@ -118,6 +118,7 @@ identifiers! {
     SettingId, SETTING, SETTING_IF;
     NotificationId, NOTIFICATION, NOTIFICATION_IF;
     AlarmId, ALARM, ALARM_IF;
+    ViewId, VIEW, VIEW_IF;
     EventId, EVENT, EVENT_IF;
 }
 
@@ -168,6 +169,10 @@ const TABLES: &[Table] = &[
     table("api_keys", 1, &[
         ("id", API_KEY), ("user_id", USER), ("name", TEXT), ("digest", DIGEST), ("created_at", TIME),
         ("last_used_at", TIME_IF), ("role", ROLE_IF), ("expires_at", TIME_IF),
+    ]),
+    table("user_views", 1, &[
+        ("id", VIEW), ("user_id", USER), ("organization_id", ORGANIZATION_IF), ("name", TEXT), ("query", TEXT),
+        ("created_at", TIME), ("updated_at", TIME),
     ]),
     table_of_large_rows("notifications", 1, &[
         ("id", NOTIFICATION), ("number", COUNT), ("kind", KIND), ("message", TEXT), ("device_id", DEVICE_IF),

@@ -25,6 +25,7 @@ const STEPS: &[&str] = &[
     include_str!("0014_timers.sql"),
     include_str!("0015_alarms.sql"),
     include_str!("0016_boards.sql"),
+    include_str!("0018_views.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -165,6 +166,7 @@ mod tests {
         "9161624d85b668fea4714f9d9a97f4692fa3f7c9cea17502e675f69ade7015a7",
         "156685d3774bdab6c4b43e9e4a03a50dd6e8c8695ad678262aaa5ce53bb3bf75",
         "96756a66b2290584b1745e6c245acf212899997444ec33a139b3ffc68a4da5f5",
+        "5c896ffece093ecfb529554aa75279c55b5cbf4f5b59568a4ff698fdd8be6698",
     ];
 
     #[test]

@@ -33,3 +33,4 @@ pub(crate) mod specifications;
 pub(crate) mod timers;
 pub(crate) mod usage;
 pub(crate) mod users;
+pub(crate) mod views;

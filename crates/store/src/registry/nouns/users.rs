@@ -267,7 +267,7 @@ pub(crate) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator
 }
 
 /// A user that must be there, held until the transaction ends.
-async fn hold_user(tx: &impl Connection, id: UserId) -> Result<Row> {
+pub(super) async fn hold_user(tx: &impl Connection, id: UserId) -> Result<Row> {
     let query = Sql::new("SELECT role, disabled FROM users WHERE id = ?").bind(id);
     one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
 }

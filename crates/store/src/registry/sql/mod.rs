@@ -14,7 +14,7 @@ use bytes::Bytes;
 use isobar_model::access::Lineage;
 use isobar_model::ids::{
     AlarmId, ApiKeyId, DashboardId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId,
-    SettingId, UserId,
+    SettingId, UserId, ViewId,
 };
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
@@ -333,6 +333,7 @@ bound! {
     SettingId => Text, |id| id.to_string();
     NotificationId => Text, |id| id.to_string();
     AlarmId => Text, |id| id.to_string();
+    ViewId => Text, |id| id.to_string();
 }
 
 impl Bound for &str {
