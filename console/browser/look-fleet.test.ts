@@ -73,9 +73,9 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
         await page.getByLabel('Period').waitFor();
         await shot('filter');
         await page.keyboard.press('Escape');
-        await page.getByRole('button', { name: 'Saved filters' }).click();
-        await page.getByLabel('Save the active filters as').waitFor();
-        await shot('kept');
+        await page.getByRole('button', { name: 'Views' }).click();
+        await page.getByLabel('Save the list as it is now as').waitFor();
+        await shot('views');
         await page.keyboard.press('Escape');
         await page.getByRole('button', { name: 'Columns' }).click();
         await page.getByRole('button', { name: 'Remove floor' }).waitFor();
