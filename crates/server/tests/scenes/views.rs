@@ -1,4 +1,4 @@
-//! Views of the device list: each user has its own, wherever it signs in (contract: Views).
+//! Views of the device list: each user has its own, wherever it signs in (contract: Beyond the specification).
 
 use serde_json::{Value, json};
 
