@@ -164,7 +164,7 @@ describe('the search of a viewer', () => {
     await visitor.open('/about', 'viewer', PASSWORD);
     await search(page, '');
     await page.getByRole('option', { name: 'Overview' }).waitFor();
-    for (const name of ['New device', 'New project', 'Users', 'Organizations', 'Settings of Root', 'Guided start']) {
+    for (const name of ['New device', 'New project', 'Users', 'Organizations', 'Branding', 'Guided start']) {
       expect(await page.getByRole('option', { name }).count(), name).toBe(0);
     }
     await field(page).fill('Hamburg');
