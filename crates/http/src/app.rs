@@ -23,7 +23,7 @@ use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{self, Client, RequestBody};
 use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Response};
-use crate::routes::{self, Verb};
+use crate::routes::{self, RouteAccess, RouteRow, Verb};
 use crate::state::{HttpSettings, ServerState};
 
 /// Answers every request. Clones share everything.
@@ -32,6 +32,7 @@ pub struct App(Arc<Inner>);
 
 struct Inner {
     state: Arc<ServerState>,
+    door: Door,
     router: Router,
     main_road: Arc<Admission>,
     cors: Option<CorsLayer>,
@@ -39,20 +40,50 @@ struct Inner {
     malformed: Arc<RouteMeter>,
 }
 
+/// Which operations are answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// All of them.
+    Every,
+    /// All but those for who watches over the server, who has an address of their own.
+    Public,
+    /// Those for who watches over the server alone.
+    Operations,
+}
+
+impl Door {
+    fn has(self, row: &RouteRow) -> bool {
+        match self {
+            Self::Every => true,
+            Self::Public => row.access != RouteAccess::Probe,
+            Self::Operations => row.access == RouteAccess::Probe,
+        }
+    }
+}
+
 /// Makes the application that answers requests for a hub. It reads and writes nothing.
 ///
 /// Install the metrics recorder that `metrics` belongs to before, or hand in the handle of a recorder of its own: here the
 /// handles of all HTTP metrics are made.
 pub fn app(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> App {
-    let cors = cors(&settings.cors_origins);
-    let state = Arc::new(ServerState::new(hub, settings, metrics));
-    let main_road = Arc::new(Admission::new(routes::MAIN_ROAD));
-    let router = router(&state, &main_road);
-    let malformed = Arc::new(RouteMeter::new("any", "none"));
-    App(Arc::new(Inner { state, router, main_road, cors, malformed }))
+    let door = if settings.has_operations_listener { Door::Public } else { Door::Every };
+    App::at(door, &Arc::new(ServerState::new(hub, settings, metrics)))
 }
 
 impl App {
+    fn at(door: Door, state: &Arc<ServerState>) -> Self {
+        let cors = cors(&state.settings.cors_origins).filter(|_| door != Door::Operations);
+        let main_road = Arc::new(Admission::new(routes::MAIN_ROAD));
+        let router = router(door, state, &main_road);
+        let malformed = Arc::new(RouteMeter::new("any", "none"));
+        Self(Arc::new(Inner { state: Arc::clone(state), door, router, main_road, cors, malformed }))
+    }
+
+    /// Answers those who watch over the server, and nobody else.
+    pub(crate) fn operations(&self) -> Self {
+        Self::at(Door::Operations, &self.0.state)
+    }
+
     /// Answers a request.
     pub(crate) fn answer(&self, request: Request<Incoming>, client: Client) -> BoxFuture<'static, Response> {
         let request = request.map(RequestBody::Incoming);
@@ -83,14 +114,18 @@ impl App {
 
     /// Whether requests of the main road may be answered without what looks at all requests.
     pub(crate) fn has_fast_path(&self) -> bool {
-        self.0.cors.is_none()
+        self.0.cors.is_none() && self.has_main_road()
+    }
+
+    fn has_main_road(&self) -> bool {
+        self.0.door.has(self.0.main_road.row())
     }
 
     fn route(&self, mut request: Request<RequestBody>, client: Client) -> BoxFuture<'static, Response> {
         let Inner { state, router, main_road, .. } = &*self.0;
         // Most requests are of the main road, also those that do not take the fast path. The router would add half of what
         // the whole of HTTP costs here (1.3 µs against 1.9 µs, measured without hub and sockets).
-        if main_road.row().is_for(request.method(), request.uri().path()) {
+        if self.has_main_road() && main_road.row().is_for(request.method(), request.uri().path()) {
             return Box::pin(main_road.answer(state, client, request));
         }
         request.extensions_mut().insert(client);
@@ -142,9 +177,9 @@ impl App {
 }
 
 /// The router of all operations, and the refusals for what is none.
-fn router(state: &Arc<ServerState>, main_road: &Arc<Admission>) -> Router {
+fn router(door: Door, state: &Arc<ServerState>, main_road: &Arc<Admission>) -> Router {
     let mut router = Router::new();
-    for row in routes::table() {
+    for row in routes::table().into_iter().filter(|row| door.has(row)) {
         let admission = if row.path == main_road.row().path && row.method == main_road.row().method {
             Arc::clone(main_road)
         } else {
@@ -157,9 +192,12 @@ fn router(state: &Arc<ServerState>, main_road: &Arc<Admission>) -> Router {
         };
         router = router.route(row.path, on(row.method.filter(), handler));
     }
-    let no_such_path = file_or(state, refusal(state, || Problem::NoSuchPath));
-    let wrong_method = refusal(state, || Problem::WrongMethod);
-    router.fallback(no_such_path).method_not_allowed_fallback(wrong_method)
+    let no_such_path = refusal(state, || Problem::NoSuchPath);
+    let router = router.method_not_allowed_fallback(refusal(state, || Problem::WrongMethod));
+    match door {
+        Door::Operations => router.fallback(no_such_path),
+        Door::Every | Door::Public => router.fallback(file_or(state, no_such_path)),
+    }
 }
 
 /// A handler that answers with a file of the console, and hands what is for none to `otherwise`.

@@ -176,6 +176,11 @@ impl ConnectionMeters {
             failed: metrics::counter!(ACCEPT_FAILURES),
         }
     }
+
+    /// Meters that count nothing.
+    pub fn none() -> Self {
+        Self { open: Gauge::noop(), most: Gauge::noop(), ended: Counter::noop(), failed: Counter::noop() }
+    }
 }
 
 /// What is measured of one route.

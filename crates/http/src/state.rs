@@ -31,6 +31,8 @@ pub struct HttpSettings {
     pub max_connections: usize,
     /// Proxies that are believed when they name the client whose call they pass on.
     pub trusted_proxies: Vec<Network>,
+    /// Whether health and metrics have a listener of their own, and only that.
+    pub has_operations_listener: bool,
     /// The commit that the program was built from, if the build knew it. Operators do not set it.
     pub commit: Option<&'static str>,
     /// The files of the web console; none in a program without it.
@@ -50,6 +52,7 @@ impl Default for HttpSettings {
             cors_origins: Vec::new(),
             max_connections: 20_000,
             trusted_proxies: Vec::new(),
+            has_operations_listener: false,
             commit: None,
             console: &[],
             transfer_time: TRANSFER_TIME,

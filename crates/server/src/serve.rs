@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_http::HttpSettings;
+use isobar_http::{HttpSettings, Listeners, Tls};
 use isobar_hub::{Hub, Parts, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
@@ -50,21 +50,20 @@ pub fn openapi() -> Result<String, Failure> {
 }
 
 async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> Result<(), Failure> {
-    let listener = isobar_http::listen(settings.listen)
-        .map_err(|error| format!("cannot listen on {}: {error}", settings.listen))?;
-    let address = listener.local_addr()?;
+    let listeners = listeners(&settings.http, settings.listen)?;
+    let url = own_url(&listeners)?;
     // Before anything of the folder is upgraded: an older program must not write into what it does not know.
     folder.stamp()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
-    let Started { hub, first_password } = start_hub(settings, address, &stores).await?;
+    let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
     let app = isobar_http::app(hub.clone(), http_settings(settings, connections), metrics);
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     // The first password's hash took more than the idle server will.
     allocator::tidy();
     employ_own(&hub, settings, &stores);
-    announce(address, first_password.as_deref())?;
+    announce(&url, first_password.as_deref())?;
     let telemetry = stores.telemetry.clone();
     let mut failure = None;
     let ends = async {
@@ -77,7 +76,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
             }
         }
     };
-    let served = isobar_http::serve(listener, app, ends).await;
+    let served = isobar_http::serve(listeners, app, ends).await;
     // Work that waits for a store must not keep the process from ending: it is durable, and goes on at the next start.
     if hub.clock().timeout(LAST_WORK, hub.stop()).await.is_err() {
         tracing::warn!("work beside the calls waits for a store, and goes on at the next start");
@@ -95,15 +94,28 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     Ok(served?)
 }
 
+/// Listens where the settings say, with the certificate that they name.
+fn listeners(http: &config::Http, public: SocketAddr) -> Result<Listeners, Failure> {
+    let tls = http.tls.clone().map(Tls::read).transpose()?;
+    let listen = |address| isobar_http::listen(address).map_err(|error| format!("cannot listen on {address}: {error}"));
+    Ok(Listeners { public: listen(public)?, tls, operations: http.operations_listen.map(listen).transpose()? })
+}
+
+/// The address by which this machine reaches the platform.
+fn own_url(listeners: &Listeners) -> std::io::Result<String> {
+    let scheme = if listeners.tls.is_some() { "https" } else { "http" };
+    Ok(format!("{scheme}://{}", listeners.public.local_addr()?))
+}
+
 /// The hub on these stores, as the settings say.
-async fn start_hub(settings: &Settings, address: SocketAddr, stores: &Stores) -> Result<Started, Failure> {
+async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Result<Started, Failure> {
     let parts = Parts {
         registry: stores.registry.clone(),
         telemetry: stores.telemetry.clone(),
         mailer: mailer(settings)?,
         clock: Clock::System,
         chance: Chance::from_system(),
-        config: hub_config(settings, address),
+        config: hub_config(settings, own_url),
     };
     Ok(Hub::start(parts).await?)
 }
@@ -122,9 +134,9 @@ fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
     hub.employ("process", move |shift| process::measure(data.clone(), started, shift));
 }
 
-fn hub_config(settings: &Settings, address: SocketAddr) -> isobar_hub::Config {
+fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
     isobar_hub::Config {
-        public_url: settings.public_url.clone().unwrap_or_else(|| format!("http://{address}")),
+        public_url: settings.public_url.clone().unwrap_or_else(|| own_url.to_owned()),
         rate_limit: settings.rate_limit,
         registration_open: settings.registration.open,
         require_verified_email: settings.registration.require_verified_email,
@@ -148,6 +160,7 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
         cors_origins: settings.http.cors_origins.clone(),
         max_connections: connections,
         trusted_proxies: settings.http.trusted_proxies.clone(),
+        has_operations_listener: settings.http.operations_listen.is_some(),
         commit: COMMIT,
         console: isobar_console::FILES,
         ..HttpSettings::default()
@@ -155,12 +168,12 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
 }
 
 /// Says on standard output that the platform is ready, and the first password if one was made up.
-fn announce(address: SocketAddr, first_password: Option<&str>) -> std::io::Result<()> {
+fn announce(url: &str, first_password: Option<&str>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(password) = first_password {
         writeln!(out, "The first administrator is admin, the password is {password} (shown only this once)")?;
     }
-    writeln!(out, "Isobar is ready: http://{address}")?;
+    writeln!(out, "Isobar is ready: {url}")?;
     if out.is_terminal() {
         writeln!(out, "Ctrl-C stops it.")?;
     }
@@ -189,7 +202,7 @@ mod tests {
         let taken = DataFolder::take(&settings.data).unwrap();
         taken.stamp().unwrap();
         let stores = Stores::open(&settings).await.unwrap();
-        let hub = start_hub(&settings, settings.listen, &stores).await.unwrap().hub;
+        let hub = start_hub(&settings, "http://localhost", &stores).await.unwrap().hub;
         // So often that readiness tells of it for some seconds.
         faults::panic_at("memory", 5);
         employ_own(&hub, &settings, &stores);

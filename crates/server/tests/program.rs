@@ -139,6 +139,32 @@ fn a_newer_folder_and_a_taken_port_are_refused_and_told_why() {
 }
 
 #[test]
+fn a_certificate_that_cannot_be_used_ends_the_start_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+    let made = rcgen::generate_simple_self_signed(["isobar.test".to_owned()]).unwrap();
+    let starts = |certificate_says: &str, key_says: &str| {
+        std::fs::write(&certificate, certificate_says).unwrap();
+        std::fs::write(&key, key_says).unwrap();
+        let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(folder.path().join("data"));
+        command.env("ISOBAR_HTTP__TLS_CERTIFICATE", &certificate).env("ISOBAR_HTTP__TLS_KEY", &key);
+        failure(&command.output().unwrap())
+    };
+    let (right, other) = (made.signing_key.serialize_pem(), rcgen::KeyPair::generate().unwrap().serialize_pem());
+    assert!(starts("", &right).contains("cert.pem holds no certificate in PEM form"));
+    assert!(starts(&made.cert.pem(), &made.cert.pem()).contains("key.pem holds no private key in PEM form"));
+    let told = starts(&made.cert.pem(), &other);
+    assert!(told.contains("cannot use the certificate") && told.contains("key.pem"), "{told}");
+    std::fs::remove_file(&key).unwrap();
+    let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]);
+    command.arg(folder.path().join("data"));
+    command.env("ISOBAR_HTTP__TLS_CERTIFICATE", &certificate).env("ISOBAR_HTTP__TLS_KEY", &key);
+    let told = failure(&command.output().unwrap());
+    assert!(told.contains("cannot read") && told.contains("key.pem"), "{told}");
+}
+
+#[test]
 fn a_simulation_without_a_server_says_so() {
     let output = isobar(&["simulate", "--url", "http://127.0.0.1:1", "--password", "x"]).output().unwrap();
     assert!(failure(&output).contains("cannot connect"));

@@ -21,14 +21,13 @@ use bytes::Bytes;
 use httparse::{EMPTY_HEADER, Status};
 use isobar_model::time::Timestamp;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
-use tokio::net::TcpStream;
 
 use super::encode::{encoded, encoded_created};
 use super::leaving::Leaving;
 use super::shutdown::ShutdownSignal;
 use super::slots::Slot;
 use crate::app::App;
-use crate::request::{Client, RequestBody, host};
+use crate::request::{Client, RequestBody, Stream, host};
 use crate::response::{EventResponse, Response, ResponseBody};
 use crate::routes::MAIN_ROAD;
 
@@ -39,7 +38,7 @@ const FAST_PATH_HEADERS_MAX: usize = 24;
 
 /// A connection as long as it is on the fast path.
 pub(super) struct FastPath {
-    pub stream: TcpStream,
+    pub stream: Stream,
     pub app: App,
     pub peer: IpAddr,
     /// Whether the peer is a proxy that the operator trusts.
@@ -105,15 +104,15 @@ impl FastPath {
     /// Writes a response, which is a small one, to a client that takes it in time.
     async fn write(&mut self, response: Vec<u8>) -> io::Result<()> {
         // Mostly it goes out at once: then no timer is needed.
-        let written = match self.stream.try_write(&response) {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(error) => return Err(error),
-        };
-        if written == response.len() {
+        let (written, is_out) = poll_fn(|cx| Poll::Ready(self.stream.write_at_once(cx, &response))).await?;
+        if is_out {
             return Ok(());
         }
-        let rest = self.stream.write_all(&response[written..]);
+        let stream = &mut self.stream;
+        let rest = async {
+            stream.write_all(&response[written..]).await?;
+            stream.flush().await
+        };
         let written = Box::pin(self.app.clock().timeout(self.app.settings().transfer_time, rest)).await;
         written.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
     }
@@ -121,7 +120,7 @@ impl FastPath {
     /// Ends the connection well: what has come meanwhile is not answered, but a close before it is read would be a reset,
     /// which may cost the client the response before it.
     async fn close(&mut self) -> io::Result<()> {
-        let _ = self.stream.try_read(&mut [0; FAST_PATH_READ_BYTES]);
+        let _ = self.stream.socket().try_read(&mut [0; FAST_PATH_READ_BYTES]);
         self.stream.shutdown().await
     }
 }

@@ -14,16 +14,13 @@ use hyper::server::conn::http1::{Builder, Parts};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 
-use super::ConnectionError;
 use super::completed::completed;
 use super::fast_path::{FastPath, Handover};
 use super::slots::Slot;
 use super::time_limits::LimitedSocket;
+use super::{ConnectionError, HEAD_BYTES_MAX};
 use crate::request::{Client, ClientSocket};
 use crate::response::{self, ResponseBody};
-
-/// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// hyper's settings for all connections.
 pub(super) fn builder() -> Builder {

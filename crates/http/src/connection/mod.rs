@@ -1,22 +1,24 @@
 //! Connections: accepting them, bounding their number and their time, and letting them end well.
 //!
 //! Nothing here knows what a request is about. Events that come whole take the fast path ([`fast_path`]); hyper serves all
-//! other requests ([`http1`]). Both hand them to [`App`].
+//! other requests ([`http1`], [`http2`]). All hand them to [`App`]. Where there is a certificate, bytes come under TLS ([`tls`]).
 
 mod completed;
 mod encode;
 mod fast_path;
 mod http1;
+mod http2;
 mod leaving;
 mod shutdown;
 mod slots;
 mod slow_peer;
 mod time_limits;
+mod tls;
 mod unreadable;
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,12 +31,18 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 pub(crate) use self::fast_path::event as fast_path_event;
 use self::fast_path::{FastPath, Handover};
 use self::leaving::Leaving;
-use self::shutdown::Shutdown;
-use self::slots::Slots;
+use self::shutdown::{Shutdown, ShutdownSignal};
+use self::slots::{SlotGuard, Slots};
+pub use self::tls::{BadCertificate, CertificateFiles, Tls};
 use crate::app::App;
+use crate::request::Stream;
 
 /// Connections that the kernel holds for us until they are accepted.
 const BACKLOG: u32 = 4096;
+/// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Connections to the listener for operations: probes, scrapers, and an operator who looks.
+const OPERATIONS_CONNECTIONS_MAX: usize = 64;
 /// Longest time that requests under way get when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
 /// Connections that are accepted before others have their turn on the thread: some hundred microseconds' work.
@@ -56,12 +64,31 @@ const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 /// Why a connection broke.
 type ConnectionError = Box<dyn Error + Send + Sync>;
 
-/// What all connections share.
+/// Where connections come in.
+pub struct Listeners {
+    /// For everybody.
+    pub public: TcpListener,
+    /// Makes those to the public one HTTPS; none: they are HTTP.
+    pub tls: Option<Tls>,
+    /// For `/health` and `/metrics`, over HTTP and with connections of its own; none: the public one answers them.
+    pub operations: Option<TcpListener>,
+}
+
+/// What all connections to a listener share.
 struct Server {
-    http: hyper::server::conn::http1::Builder,
+    http1: hyper::server::conn::http1::Builder,
+    http2: hyper::server::conn::http2::Builder<http2::Guarded>,
     app: App,
+    tls: Option<Tls>,
     slots: Arc<Slots>,
     leaving: Leaving,
+}
+
+impl Server {
+    fn new(app: App, tls: Option<Tls>, slots: Arc<Slots>) -> Arc<Self> {
+        let (http1, http2, leaving) = (http1::builder(), http2::builder(), Leaving::new());
+        Arc::new(Self { http1, http2, app, tls, slots, leaving })
+    }
 }
 
 /// Listens on an address, with a backlog of 4,096 connections that are not accepted yet. It does not block; call it within a
@@ -81,26 +108,44 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// None today: a connection that fails is a line in the log, and accepting is tried again.
-pub async fn serve(listener: TcpListener, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
-    let slots = Slots::new(app.settings().max_connections, app.clock().clone());
-    let stop = Shutdown::new(&slots, app.clock().clone());
-    let server = Arc::new(Server { http: http1::builder(), app, slots, leaving: Leaving::new() });
+pub async fn serve(listeners: Listeners, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
+    let Listeners { public, tls, operations } = listeners;
+    let (clock, hub) = (app.clock().clone(), app.hub().clone());
+    let slots = Slots::new(app.settings().max_connections, clock.clone());
+    let own_slots = Slots::unmeasured(OPERATIONS_CONNECTIONS_MAX, clock.clone());
+    let (stop, own_stop) = (Shutdown::new(&slots, clock.clone()), Shutdown::new(&own_slots, clock.clone()));
+    let own_server = Server::new(app.operations(), None, own_slots);
+    let server = Server::new(app, tls.clone(), slots);
     {
-        let hub = server.app.hub();
-        let accepting = hub.keep("accept", |shift| accept(&listener, &server, &stop, shift));
+        let accepting = hub.keep("accept", |shift| accept(&public, &server, &stop, shift));
         let upkeep = hub.keep("meters", |shift| upkeep(&server, shift));
+        let own_accepting = optional(operations.as_ref(), |operations| {
+            hub.keep("accept_operations", |shift| accept(operations, &own_server, &own_stop, shift))
+        });
+        let renewal =
+            optional(tls.as_ref(), |tls| hub.keep("certificate", |shift| tls.keep_newest(server.app.clock(), shift)));
         tokio::select! {
             () = shutdown => {}
             () = accepting => {}
+            () = own_accepting => {}
+            () = renewal => {}
             () = upkeep => {}
         }
     }
-    drop(listener);
+    drop((public, operations));
     server.app.end_streams();
-    if server.app.clock().timeout(STOP_TIME, stop.end_all()).await.is_err() {
+    if clock.timeout(STOP_TIME, futures::future::join(stop.end_all(), own_stop.end_all())).await.is_err() {
         tracing::warn!("some requests did not end in time and were cut off");
     }
     Ok(())
+}
+
+/// Does the work if there is something that it is for; else it waits for ever.
+async fn optional<T, F: Future<Output = ()>>(of: Option<T>, work: impl FnOnce(T) -> F) {
+    match of {
+        Some(of) => work(of).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Accepts connections, without end. While all slots are taken, one waits here and the others in the kernel.
@@ -146,8 +191,8 @@ async fn accept_failed(server: &Server, error: io::Error) {
 }
 
 /// Begins to serve a connection, in a task of its own.
-fn begin(server: &Arc<Server>, stop: &Shutdown, stream: TcpStream, peer: SocketAddr) {
-    if let Err(error) = set_options(&stream) {
+fn begin(server: &Arc<Server>, stop: &Shutdown, socket: TcpStream, peer: SocketAddr) {
+    if let Err(error) = set_options(&socket) {
         tracing::debug!(%error, "a connection was gone before it began");
         return;
     }
@@ -155,11 +200,7 @@ fn begin(server: &Arc<Server>, stop: &Shutdown, stream: TcpStream, peer: SocketA
     server.slots.take(now, |guard| {
         let server = Arc::clone(server);
         spawn_guarded("connection", async move {
-            let (app, slot) = (server.app.clone(), Arc::clone(&guard.slot));
-            let is_proxy = app.trusts(peer);
-            let leaving = server.leaving.clone();
-            let connection = FastPath { stream, app, peer, is_proxy, slot, leaving, shutdown };
-            if let Err(error) = serve_connection(&server, connection).await {
+            if let Err(error) = serve_connection(&server, socket, peer, &guard, shutdown).await {
                 tracing::debug!(error, "a connection broke");
             }
             drop(guard);
@@ -168,7 +209,24 @@ fn begin(server: &Arc<Server>, stop: &Shutdown, stream: TcpStream, peer: SocketA
 }
 
 /// Serves a connection: on the fast path as long as it can be, then by hyper.
-async fn serve_connection(server: &Server, connection: FastPath) -> Result<(), ConnectionError> {
+async fn serve_connection(
+    server: &Server,
+    socket: TcpStream,
+    peer: IpAddr,
+    guard: &SlotGuard,
+    shutdown: ShutdownSignal,
+) -> Result<(), ConnectionError> {
+    let (app, slot) = (server.app.clone(), Arc::clone(&guard.slot));
+    let stream = match &server.tls {
+        // Boxed: a handshake needs much that its connection does not.
+        Some(tls) => Box::pin(tls.accept(socket, app.clock())).await?,
+        None => Stream::Plain(socket),
+    };
+    let (is_proxy, leaving) = (app.trusts(peer), server.leaving.clone());
+    let connection = FastPath { stream, app, peer, is_proxy, slot, leaving, shutdown };
+    if tls::is_http2(&connection.stream) {
+        return Box::pin(http2::serve(&server.http2, connection)).await;
+    }
     let handover = if server.app.has_fast_path() {
         connection.serve().await?
     } else {
@@ -176,7 +234,7 @@ async fn serve_connection(server: &Server, connection: FastPath) -> Result<(), C
     };
     match handover {
         // Boxed: a connection that stays on the fast path has no memory for hyper.
-        Some(handover) => Box::pin(http1::serve(&server.http, handover)).await,
+        Some(handover) => Box::pin(http1::serve(&server.http1, handover)).await,
         None => Ok(()),
     }
 }

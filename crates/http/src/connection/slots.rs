@@ -221,8 +221,18 @@ struct TakenSlot {
 impl Slots {
     /// For so many connections.
     pub fn new(most: usize, clock: Clock) -> Arc<Self> {
-        let (most, meters) = (most.max(1), ConnectionMeters::new());
-        meters.most.set(most as f64);
+        let meters = ConnectionMeters::new();
+        meters.most.set(most.max(1) as f64);
+        Self::with(most, clock, meters)
+    }
+
+    /// For so many connections that no meter counts.
+    pub fn unmeasured(most: usize, clock: Clock) -> Arc<Self> {
+        Self::with(most, clock, ConnectionMeters::none())
+    }
+
+    fn with(most: usize, clock: Clock, meters: ConnectionMeters) -> Arc<Self> {
+        let most = most.max(1);
         let (taken, ending, freed, log) = Default::default();
         Arc::new(Self { most, taken, ending, freed, meters, log, clock })
     }

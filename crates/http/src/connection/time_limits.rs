@@ -104,14 +104,16 @@ impl LimitedSocket {
                 written
             }
             Poll::Ready(Err(_)) => written,
-            Poll::Pending => {
-                let app = &self.app;
-                let slow =
-                    self.slow.get_or_insert_with(|| SlowPeer::new(app.settings().transfer_time, app.clock().clone()));
-                ready!(slow.poll_waits(cx));
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
+            Poll::Pending => self.is_late(cx),
         }
+    }
+
+    /// An error when the client has taken what waits for it too slowly.
+    fn is_late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let app = &self.app;
+        let slow = self.slow.get_or_insert_with(|| SlowPeer::new(app.settings().transfer_time, app.clock().clone()));
+        ready!(slow.poll_waits(cx));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -164,7 +166,12 @@ impl AsyncWrite for LimitedSocket {
 
     /// hyper calls this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut *self.socket.stream()).poll_flush(cx))?;
+        let flushed = Pin::new(&mut *self.socket.stream()).poll_flush(cx);
+        // Under TLS something may wait behind what was written.
+        if flushed.is_pending() {
+            return self.is_late(cx);
+        }
+        ready!(flushed)?;
         if let Some(slow) = &mut self.slow {
             slow.has_all();
         }

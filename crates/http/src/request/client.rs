@@ -23,7 +23,8 @@ use bytes::{Buf as _, BytesMut};
 use isobar_model::time::Clock;
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
-use tokio::net::TcpStream;
+
+use super::stream::Stream;
 
 /// Most bytes that are kept of what comes behind a request whose response is waited for.
 const AHEAD_BYTES_MAX: usize = 8 << 10;
@@ -53,7 +54,7 @@ pub(crate) struct Client {
 pub(crate) struct ClientSocket(Arc<Mutex<SocketState>>);
 
 struct SocketState {
-    stream: TcpStream,
+    stream: Stream,
     /// What came behind a request while somebody waited for the end.
     ahead: BytesMut,
     /// Whether the last write went out as a whole: else the next one begins in the middle of a response.
@@ -61,12 +62,12 @@ struct SocketState {
 }
 
 impl ClientSocket {
-    pub fn new(stream: TcpStream) -> Self {
+    pub fn new(stream: Stream) -> Self {
         Self(Arc::new(Mutex::new(SocketState { stream, ahead: BytesMut::new(), is_whole: true })))
     }
 
     /// The stream, for its end and for what is asked of it.
-    pub fn stream(&self) -> MappedMutexGuard<'_, TcpStream> {
+    pub fn stream(&self) -> MappedMutexGuard<'_, Stream> {
         MutexGuard::map(self.0.lock(), |state| &mut state.stream)
     }
 
@@ -99,11 +100,7 @@ impl ClientSocket {
     /// Is done when the connection was reset or broke. It takes nothing from the socket, so it cannot see that while bytes
     /// wait to be read.
     pub async fn broken(&self) -> io::Error {
-        poll_fn(|cx| match self.stream().poll_peek(cx, &mut ReadBuf::new(&mut [0])) {
-            Poll::Ready(Err(error)) => Poll::Ready(error),
-            Poll::Ready(Ok(_)) | Poll::Pending => Poll::Pending,
-        })
-        .await
+        poll_fn(|cx| self.stream().poll_broken(cx)).await
     }
 
     /// Is done when the client has closed its side, whatever it has sent before; an error when the connection was reset or
@@ -128,24 +125,23 @@ impl ClientSocket {
         loop {
             // The last response to a client that asks for several may not be out yet.
             if self.is_between_writes()
-                && let Err(error) = self.ask()
+                && let Err(error) = poll_fn(|cx| Poll::Ready(self.ask(cx))).await
             {
                 return error;
             }
             clock.sleep(pause).await;
-            match self.stream().take_error() {
+            match self.stream().socket().take_error() {
                 Ok(None) => pause = ASKED_EVERY_MAX.min(pause * 2),
                 Ok(Some(error)) | Err(error) => return error,
             }
         }
     }
 
-    /// Sends an interim response.
-    fn ask(&self) -> io::Result<()> {
-        match self.stream().try_write(INTERIM) {
-            Ok(count) if count < INTERIM.len() => Err(io::ErrorKind::WriteZero.into()),
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-            Ok(_) | Err(_) => Ok(()),
+    /// Sends an interim response. None of it going out is an answer to wait for; a part of it would spoil the response.
+    fn ask(&self, cx: &mut Context<'_>) -> io::Result<()> {
+        match self.stream().write_at_once(cx, INTERIM)?.0 {
+            count if count == 0 || count == INTERIM.len() => Ok(()),
+            _ => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
@@ -171,7 +167,7 @@ impl ClientSocket {
 mod tests {
     use isobar_power::within_patience;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
 
@@ -179,7 +175,7 @@ mod tests {
     async fn connected() -> (ClientSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (ClientSocket::new(listener.accept().await.unwrap().0), client)
+        (ClientSocket::new(Stream::Plain(listener.accept().await.unwrap().0)), client)
     }
 
     async fn closed(socket: &ClientSocket) -> io::Result<()> {
@@ -280,7 +276,7 @@ mod tests {
     #[tokio::test]
     async fn the_other_way_is_free() {
         let (socket, mut client) = connected().await;
-        socket.stream().try_write(b"hello").unwrap();
+        socket.stream().socket().try_write(b"hello").unwrap();
         let mut heard = [0; 5];
         client.read_exact(&mut heard).await.unwrap();
         assert_eq!(&heard, b"hello");

@@ -14,6 +14,8 @@ pub(crate) fn check(request: &Request<RequestBody>) -> Result<(), Error> {
     let refused = |message| Err(Error::invalid(FIELD, message));
     let mut hosts = request.headers().get_all(HOST).into_iter();
     match (hosts.next(), hosts.next()) {
+        // HTTP/2 has the host in the target, and may have it here too (RFC 9113, 8.3.1).
+        (None, _) if request.version() == Version::HTTP_2 && request.uri().authority().is_some() => {}
         (None, _) if request.version() >= Version::HTTP_11 => return refused("is required"),
         (None, _) => {}
         (Some(_), Some(_)) => return refused("must be there once"),

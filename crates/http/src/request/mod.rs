@@ -17,6 +17,7 @@ mod map;
 pub(crate) mod negotiation;
 mod percent;
 pub(crate) mod query;
+mod stream;
 mod transfer;
 
 pub(crate) use body::{RequestBody, drain};
@@ -24,4 +25,5 @@ pub(crate) use call::{Call, MERGE_PATCH_TYPE, REFRESH_COOKIE, after, both, crede
 pub(crate) use client::{Client, ClientSocket};
 pub use forwarded::{BadNetwork, Network};
 pub(crate) use forwarded::{client_behind, is_trusted};
+pub(crate) use stream::Stream;
 pub(crate) use transfer::{TRANSFER_TIME, time_for};

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use isobar_http::Network;
+use isobar_http::{CertificateFiles, Network};
 use isobar_hub::{LetterBounds, RateLimits};
 use isobar_outlets::mail;
 pub use layers::Fault;
@@ -79,6 +79,10 @@ pub struct Http {
     pub max_connections: usize,
     /// Proxies whose word about their clients is believed.
     pub trusted_proxies: Vec<Network>,
+    /// The certificate of HTTPS; none: HTTP is served.
+    pub tls: Option<CertificateFiles>,
+    /// Where health and metrics are served, if not with everything else.
+    pub operations_listen: Option<SocketAddr>,
 }
 
 /// `[registration]`
@@ -214,10 +218,7 @@ impl Settings {
 
     /// Reads all settings, noting every fault; none only beside a fault.
     fn read(layers: &mut Layers) -> Option<Self> {
-        let listen = layers.parsed("listen", |text| {
-            text.parse::<SocketAddr>()
-                .map_err(|_| format!("must be an address and a port like 127.0.0.1:8080, not {text:?}"))
-        });
+        let listen = layers.parsed("listen", socket_address);
         let data = layers.parsed("data", |text| match text {
             "" => Err("must be the path of a folder".to_owned()),
             path => Ok(PathBuf::from(path)),
@@ -272,7 +273,20 @@ impl Http {
         let trusted_proxies = layers.list_of("http.trusted_proxies", |text| {
             text.parse::<Network>().map_err(|error| format!("{text:?} {error}"))
         });
-        Self { threads, cors_origins, max_body_bytes, max_connections, trusted_proxies }
+        let tls = certificate_files(layers);
+        let operations_listen = layers.parsed("http.operations_listen", |text| match text {
+            "" => Ok(None),
+            address => socket_address(address).map(Some),
+        });
+        Self {
+            threads,
+            cors_origins,
+            max_body_bytes,
+            max_connections,
+            trusted_proxies,
+            tls,
+            operations_listen: operations_listen.flatten(),
+        }
     }
 }
 
@@ -309,9 +323,30 @@ impl Mail {
     }
 }
 
+/// The certificate and its key: one without the other is a fault.
+fn certificate_files(layers: &mut Layers) -> Option<CertificateFiles> {
+    let (certificate, key) = (layers.text("http.tls_certificate"), layers.text("http.tls_key"));
+    match (certificate.as_str(), key.as_str()) {
+        ("", "") => None,
+        ("", _) => {
+            layers.fault_of("http.tls_certificate", "is required beside http.tls_key".to_owned());
+            None
+        }
+        (_, "") => {
+            layers.fault_of("http.tls_key", "is required beside http.tls_certificate".to_owned());
+            None
+        }
+        _ => Some(CertificateFiles { certificate: certificate.into(), key: key.into() }),
+    }
+}
+
 /// One less than the machine has processors: the stores have threads of their own.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get).saturating_sub(1).max(1)
+}
+
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("must be an address and a port like 127.0.0.1:8080, not {text:?}"))
 }
 
 fn public_url(text: &str) -> Result<Option<String>, String> {

@@ -35,6 +35,8 @@ fn the_commented_file_is_the_default() {
                 max_body_bytes: 1024 * 1024,
                 max_connections: 20_000,
                 trusted_proxies: vec![],
+                tls: None,
+                operations_listen: None,
             },
             rate_limit: RateLimits { user: 10_000, device: 6_000, address: 600 },
             registration: Registration { open: true, require_verified_email: false },
@@ -99,6 +101,9 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_HTTP__MAX_BODY_BYTES", "2048"),
         ("ISOBAR_HTTP__MAX_CONNECTIONS", "32"),
         ("ISOBAR_HTTP__TRUSTED_PROXIES", "10.1.0.0/16, ::1"),
+        ("ISOBAR_HTTP__TLS_CERTIFICATE", "cert.pem"),
+        ("ISOBAR_HTTP__TLS_KEY", "key.pem"),
+        ("ISOBAR_HTTP__OPERATIONS_LISTEN", "127.0.0.1:9090"),
         ("ISOBAR_RATE_LIMIT__USER", "1"),
         ("ISOBAR_RATE_LIMIT__DEVICE", "2"),
         ("ISOBAR_RATE_LIMIT__ADDRESS", "0"),
@@ -124,6 +129,8 @@ fn every_name_of_the_contract_is_a_setting() {
             max_body_bytes: 2048,
             max_connections: 32,
             trusted_proxies: vec!["10.1.0.0/16".parse().unwrap(), "::1/128".parse().unwrap()],
+            tls: Some(CertificateFiles { certificate: "cert.pem".into(), key: "key.pem".into() }),
+            operations_listen: Some("127.0.0.1:9090".parse().unwrap()),
         },
         rate_limit: RateLimits { user: 1, device: 2, address: 0 },
         registration: Registration { open: false, require_verified_email: true },
@@ -179,6 +186,16 @@ fn a_network_that_is_none_is_named_with_what_is_wrong_with_it() {
     }
     let faults = load_with(Some("[http]\nmax_connections = 3\n"), &[], Flags::default()).unwrap_err();
     assert_eq!(faults, ["isobar.toml: http.max_connections: must be a whole number from 16 to 1000000, not 3"]);
+}
+
+#[test]
+fn a_certificate_without_its_key_is_a_fault_and_so_is_a_key_alone() {
+    for (given, missing) in [("TLS_KEY", "tls_certificate"), ("TLS_CERTIFICATE", "tls_key")] {
+        let faults = load_with(None, &[(&format!("ISOBAR_HTTP__{given}"), "x.pem")], Flags::default()).unwrap_err();
+        let given = given.to_lowercase();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].ends_with(&format!("http.{missing}: is required beside http.{given}")), "{faults:?}");
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod half_closed;
 mod health;
 mod hostile_code;
 mod hosts;
+mod https;
 mod images;
 mod interrupted_batches;
 mod intervals;

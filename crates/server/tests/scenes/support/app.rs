@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use isobar_http::HttpSettings;
+use isobar_http::{HttpSettings, Listeners};
 use isobar_hub::{Config, Hub, Parts, RateLimits};
 use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
@@ -323,15 +323,16 @@ async fn run(
         config: settings.hub.clone(),
     };
     let hub = Hub::start(parts).await.unwrap().hub;
-    let listener = isobar_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let address = listener.local_addr().unwrap();
+    let public = isobar_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = public.local_addr().unwrap();
+    let listeners = Listeners { public, tls: None, operations: None };
     // Never installed: every scene has a server of its own, but a process has one recorder.
     let metrics = isobar_http::prometheus().unwrap().build_recorder().handle();
     let app = isobar_http::app(hub.clone(), settings.http.clone(), metrics);
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(async move {
         let told = async { stopped.await.unwrap_or_default() };
-        isobar_http::serve(listener, app, told).await.unwrap();
+        isobar_http::serve(listeners, app, told).await.unwrap();
     });
     (Running { hub, registry, telemetry, stop, served }, address)
 }

@@ -5,6 +5,7 @@ pub mod app;
 pub mod designs;
 pub mod device;
 mod document;
+pub mod https;
 pub mod mail;
 pub mod outside;
 pub mod person;

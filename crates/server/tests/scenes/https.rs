@@ -1,0 +1,195 @@
+//! HTTPS without a proxy in front, and the listener for operations.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use http_body_util::BodyExt as _;
+use isobar_power::{becomes, within_patience};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::TestApp;
+use crate::support::https::{SecureDoor, asks, heard};
+
+const POST: &str = "/v2/events/device?elementName=reading";
+/// A look for new files, and some more.
+const A_LOOK: Duration = Duration::from_secs(11);
+
+#[tokio::test]
+async fn events_come_under_tls_by_both_versions_of_http() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let door = SecureDoor::beside(&app);
+    let (mut old, mut new) = (door.http1().await, door.http2().await);
+    let large = json!({"text": "x".repeat(200_000)}).to_string();
+    for body in ["{\"n\":1}", &large] {
+        let posted = heard(old.send_request(asks("POST", POST, &device.token, body.to_owned())).await.unwrap()).await;
+        assert_eq!(posted.0, 201, "{posted:?}");
+        old.ready().await.unwrap();
+        let posted = heard(new.send_request(asks("POST", POST, &device.token, body.to_owned())).await.unwrap()).await;
+        assert_eq!(posted.0, 201, "{posted:?}");
+    }
+    // What is read is the same by both, small and large.
+    let path = device.at("events?limit=10");
+    let by_old = heard(old.send_request(asks("GET", &path, &device.token, "")).await.unwrap()).await;
+    let by_new = heard(new.send_request(asks("GET", &path, &device.token, "")).await.unwrap()).await;
+    assert_eq!(by_old, by_new);
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 4);
+}
+
+#[tokio::test]
+async fn many_requests_share_a_connection_of_http_2() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let door = SecureDoor::beside(&app);
+    let client = door.http2().await;
+    let posts = (0..100).map(|number| {
+        let mut client = client.clone();
+        let request = asks("POST", POST, &device.token, format!("{{\"n\":{number}}}"));
+        async move { heard(client.send_request(request).await.unwrap()).await.0 }
+    });
+    assert_eq!(join_all(posts).await, [201; 100]);
+    // A stream stays open beside them, and tells of what comes.
+    let mut client = client;
+    let mut live = asks("GET", "/v2/events/stream", "", "");
+    live.headers_mut().insert("authorization", format!("Bearer {}", ana.jwt).parse().unwrap());
+    let mut stream = client.send_request(live).await.unwrap().into_body();
+    let posted = heard(client.send_request(asks("POST", POST, &device.token, "{\"n\":\"live\"}")).await.unwrap()).await;
+    assert_eq!(posted.0, 201);
+    let mut told = Vec::new();
+    while !String::from_utf8_lossy(&told).contains("\"live\"") {
+        let frame = within_patience("the stream tells of it", stream.frame()).await.unwrap().unwrap();
+        told.extend_from_slice(frame.data_ref().unwrap());
+    }
+    assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 101);
+    // The stream ends with the server, and the server does not wait for it.
+    within_patience("the door closes", door.closes()).await;
+}
+
+#[tokio::test]
+async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let door = SecureDoor::beside(&app);
+    let client = door.http2().await;
+    for number in 0..200 {
+        let mut client = client.clone();
+        let mut post = Box::pin(client.send_request(asks("POST", POST, &device.token, format!("{{\"n\":{number}}}"))));
+        // It goes out, and nobody waits for what comes.
+        assert!(futures::poll!(&mut post).is_pending());
+        tokio::task::yield_now().await;
+        drop(post);
+    }
+    let mut client = client;
+    let last = heard(client.send_request(asks("POST", POST, &device.token, "{\"n\":\"last\"}")).await.unwrap()).await;
+    assert_eq!(last.0, 201);
+    let mut open = door.http2().await;
+    let spec = heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await;
+    assert_eq!(spec.0, 200);
+    within_patience("the door closes", door.closes()).await;
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
+    let app = TestApp::start().await;
+    let mut door = SecureDoor::beside(&app);
+    let address = door.address;
+    let open = door.http1().await;
+    door.certificates.spoil_key();
+    // Looked at three times, and still the old one.
+    for _ in 0..3 {
+        app.clock.pass(A_LOOK);
+        door.certificates.shake_hands(address, &[]).await.unwrap();
+    }
+    door.certificates.renew();
+    becomes("the new certificate is shown", async || {
+        app.clock.pass(A_LOOK);
+        door.certificates.shake_hands(address, &[]).await.is_ok()
+    })
+    .await;
+    // Who was there before stays.
+    let mut open = open;
+    let spec = heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await;
+    assert_eq!(spec.0, 200);
+}
+
+#[tokio::test]
+async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
+    let app = TestApp::start().await;
+    let door = SecureDoor::beside(&app);
+    let silent = TcpStream::connect(door.address).await.unwrap();
+    for said in ["GET /v2/spec HTTP/1.1\r\nhost: isobar\r\n\r\n", "\u{16}\u{3}\u{1}\u{ff}\u{ff}rubbish"] {
+        let mut socket = TcpStream::connect(door.address).await.unwrap();
+        socket.write_all(said.as_bytes()).await.unwrap();
+        socket.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        // It ends, well or with a reset.
+        let _ = within_patience("it ends", socket.read_to_end(&mut answer)).await;
+        assert!(!answer.starts_with(b"HTTP/"));
+    }
+    // No common protocol.
+    assert!(door.certificates.shake_hands(door.address, &["spdy/3"]).await.is_err());
+    let mut client = door.http2().await;
+    assert_eq!(heard(client.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await.0, 200);
+    let mut silent = silent;
+    becomes("who says nothing is let go", async || {
+        app.clock.pass(A_LOOK);
+        matches!(silent.try_read(&mut [0]), Ok(0))
+    })
+    .await;
+    let _ = silent.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let made = device.posts("log", json!("x".repeat(900_000))).await.created();
+    let path = device.at(&format!("events/{}", made["id"].as_str().unwrap()));
+    let door = SecureDoor::beside(&app);
+    let mut client = door
+        .certificates
+        .http2_with(door.address, |builder| {
+            builder.initial_stream_window_size(1_000);
+        })
+        .await;
+    let response = client.send_request(asks("GET", &path, &device.token, "")).await.unwrap();
+    assert_eq!(response.status(), 200);
+    becomes("the connection is ended", async || {
+        app.clock.pass(Duration::from_secs(6));
+        client.is_closed()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn health_and_metrics_are_at_their_own_door_alone() {
+    let app = TestApp::start().await;
+    let door = SecureDoor::beside(&app);
+    let mut client = door.http2().await;
+    for path in ["/health/live", "/health/ready", "/metrics"] {
+        let refused = heard(client.send_request(asks("GET", path, "", "")).await.unwrap()).await;
+        assert_eq!(refused.0, 404, "{refused:?}");
+        assert_eq!(plain(door.operations, path).await, "200");
+    }
+    for path in ["/v2/spec", "/", "/v2/auth/user"] {
+        assert_eq!(plain(door.operations, path).await, "404", "{path}");
+    }
+    // A server with one door has all behind it.
+    app.get("/health/live").await.ok();
+}
+
+/// The status of a response to a GET without TLS.
+async fn plain(address: std::net::SocketAddr, path: &str) -> String {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n\r\n");
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
+}
