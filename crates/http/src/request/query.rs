@@ -480,7 +480,7 @@ mod tests {
             prop::sample::select(vec!["page", "limit", "from", "to", "sortBy", "depth", "wait", "lastValues",
                 "fields", "functions", "every", "points", "zone", "fill", "timeField", "late", "groupBy", "deviceIds",
                 "filter[payload.a][in]", "filter[createdAt][lt]", "filter[", "filter[][", "columns",
-                "filter[meta.a][nin]", "filter[statusInt][gt]", "filter[lastActive][eq]"]), 0..6)) {
+                "filter[meta.a][nin]", "filter[statusInt][gt]", "filter[lastActive][eq]", "box", "cellSize"]), 0..6)) {
             let raw = names.iter().map(|name| format!("{name}={raw}&")).collect::<String>() + &raw;
             let mut query = Query::of(Some(&raw));
             query.values_list(true);
@@ -493,6 +493,7 @@ mod tests {
             query.last_values();
             query.buckets();
             query.bucket_devices();
+            query.map_cells();
             let _ = query.end(());
         }
     }

@@ -1,19 +1,28 @@
 //! The list of alarms: what it may be filtered by, and its pages.
 
-use isobar_model::access::CanList;
+use isobar_model::access::{CanList, Scope};
 use isobar_model::alarm::Alarm;
 use isobar_model::ids::AlarmId;
 use isobar_model::page::{ListRequest, Page, SortKey};
 
 use super::device_filters::{Bindable, all_of, bindable, compared};
 use super::listings::ALARMS;
+use super::order::{Order, TableAlias};
 use super::page_bytes::ALARM_TEXTS;
-use super::{in_order, read_by_id, within};
+use super::page_window::PageWindow;
+use super::{count, in_order, read_by_id, within};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::nouns::alarms::{ALARM_COLUMNS, alarm};
-use crate::registry::sql::{Dialect, Sql};
-use crate::telemetry::{Filter, Operand};
+use crate::registry::sql::{Connection, Dialect, Sql};
+use crate::telemetry::{Filter, Operand, Operator};
+
+/// The order when none is asked for, which an index has: the active ones first, of these the most severe, of these the newest.
+const DEFAULT_ORDER: [(&str, bool); 3] = [("state", false), ("severity", true), ("raisedAt", true)];
+/// The device of an alarm.
+const DEVICE_KEY: &str = "a.device_key";
+/// The name of its device.
+const DEVICE_NAME: &str = "d.name";
 
 /// What a filter of alarms looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +64,54 @@ impl AlarmField {
             Self::RaisedAt => "a.raised_at",
         }
     }
+
+    fn is_of_device(self) -> bool {
+        matches!(self, Self::Device | Self::Project)
+    }
+}
+
+/// How alarms are found: what else is known of them is looked at where they are.
+#[derive(Clone, Copy)]
+pub(super) enum Way<'w> {
+    /// Along an index in this order.
+    Along(&'w Order),
+    /// From the organizations of the part of the tree.
+    Organizations,
+    /// From the devices that a filter names.
+    Devices,
+}
+
+impl Way<'_> {
+    /// The way to all that pass the filters.
+    pub(super) fn to(filters: &[AlarmFilter]) -> Self {
+        let names = |filter: &AlarmFilter| {
+            filter.field == AlarmField::Device && matches!(filter.operator, Operator::Eq | Operator::In)
+        };
+        if filters.iter().any(names) { Self::Devices } else { Self::Organizations }
+    }
+
+    fn column(self, dialect: Dialect, column: &str) -> String {
+        let finds = match self {
+            Self::Along(order) => order.has(column),
+            Self::Organizations => column != DEVICE_KEY,
+            Self::Devices => column == DEVICE_KEY,
+        };
+        if finds { column.to_owned() } else { dialect.unindexed(column) }
+    }
+
+    pub(super) fn condition(self, dialect: Dialect, filters: &[AlarmFilter]) -> Sql {
+        let conditions = filters.iter().map(|filter| {
+            let operands: Vec<Bindable> = filter.operands.iter().filter_map(operand).collect();
+            if filter.field.is_of_device() {
+                let device = self.column(dialect, DEVICE_KEY);
+                return Sql::new(format!("{device} IN (SELECT d.key FROM devices d WHERE "))
+                    .then(compared(dialect, filter.field.column(), filter.operator, &operands))
+                    .text(")");
+            }
+            compared(dialect, &self.column(dialect, filter.field.column()), filter.operator, &operands)
+        });
+        all_of(conditions.collect())
+    }
 }
 
 impl Registry {
@@ -71,10 +128,7 @@ impl Registry {
         filters: &[AlarmFilter],
     ) -> Result<Page<Alarm>> {
         let tx = self.db.snapshot().await?;
-        let conditions = filters.iter().map(|filter| condition(self.db.dialect, filter)).collect();
-        let condition = within(permit.scope()).text(" AND ").then(all_of(conditions));
-        let request = in_default_order(request);
-        let (ids, total) = ALARMS.page::<AlarmId>(&tx, condition, &request).await?;
+        let (ids, total) = page(&tx, permit.scope(), request, filters).await?;
         let select = format!("SELECT {ALARM_COLUMNS} FROM alarms a JOIN devices d ON d.key = a.device_key WHERE a.id");
         ALARM_TEXTS.are_a_page(&tx, &ids).await?;
         let alarms = read_by_id(&tx, &select, &ids, alarm).await?;
@@ -82,21 +136,75 @@ impl Registry {
     }
 }
 
-fn in_default_order(request: &ListRequest) -> ListRequest {
+/// The ids of a page and how many pass, found in whichever of two ways costs less: along an index in the order, leaving out
+/// what lies elsewhere, or by gathering all that pass and sorting them.
+async fn page(
+    tx: &impl Connection,
+    scope: &Scope,
+    request: &ListRequest,
+    filters: &[AlarmFilter],
+) -> Result<(Vec<AlarmId>, u64)> {
+    let (dialect, request) = (Dialect::of(tx), in_default_order(request));
+    let order = ALARMS.order(&request)?;
+    let narrowed = ALARMS.narrowed(dialect, &request);
+    let way = Way::to(filters);
+    let passing = gathered(dialect, scope, filters, None).then(narrowed.clone());
+    let index = indexed_in(&request, &order).filter(|_| matches!(way, Way::Organizations));
+    let sorted = gathered(dialect, scope, filters, Some(&order)).then(narrowed.clone());
+    let Some(index) = index else {
+        let total = count(tx, passing).await?;
+        let Some(window) = PageWindow::of(request.page, total) else { return Ok((Vec::new(), total)) };
+        return Ok((window.ids(tx, ALARMS.relation, sorted, &order.sorted_at_the_end()).await?, total));
+    };
+    let extent = ALARMS.extent(tx, passing).await?;
+    let Some(window) = PageWindow::of(request.page, extent.within) else { return Ok((Vec::new(), extent.within)) };
+    let ids = if extent.index_is_cheaper(&window) {
+        let along = ALARMS.along(dialect, index, &extent, scope).text(" AND ");
+        let along = along.then(Way::Along(&order).condition(dialect, filters)).then(narrowed);
+        window.ids(tx, index, along, &order).await?
+    } else {
+        window.ids(tx, ALARMS.relation, sorted, &order.sorted_at_the_end()).await?
+    };
+    Ok((ids, extent.within))
+}
+
+/// All that pass, to be sorted at the end (none: only counted). `CROSS JOIN` keeps SQLite to an order of the tables;
+/// PostgreSQL takes it as any other join.
+pub(super) fn gathered(dialect: Dialect, scope: &Scope, filters: &[AlarmFilter], order: Option<&Order>) -> Sql {
+    let way = Way::to(filters);
+    let from = match way {
+        Way::Devices => " FROM alarms a CROSS JOIN organizations o",
+        Way::Organizations | Way::Along(_) => " FROM organizations o CROSS JOIN alarms a",
+    };
+    let (joined, on) = match order {
+        Some(order) if order.has(DEVICE_NAME) => (" CROSS JOIN devices d", " AND d.key = a.device_key"),
+        _ => ("", ""),
+    };
+    Sql::new(format!("{from}{joined} WHERE a.organization_id = o.id{on} AND "))
+        .then(within(scope))
+        .text(" AND ")
+        .then(way.condition(dialect, filters))
+}
+
+/// The table that has an index in the order that is asked for.
+pub(super) fn indexed_in(request: &ListRequest, order: &Order) -> Option<TableAlias> {
+    let is_default = request.sort.iter().map(|key| (&*key.field, key.descending)).eq(DEFAULT_ORDER);
+    if is_default { Some(ALARMS.relation) } else { order.indexed_in() }
+}
+
+pub(super) fn in_default_order(request: &ListRequest) -> ListRequest {
     let mut request = request.clone();
     if request.sort.is_empty() {
         let key = |(field, descending): (&str, bool)| SortKey { field: field.to_owned(), descending };
-        request.sort = [("state", false), ("severity", true), ("raisedAt", true)].map(key).to_vec();
+        request.sort = DEFAULT_ORDER.map(key).to_vec();
     }
     request
 }
 
-fn condition(dialect: Dialect, filter: &AlarmFilter) -> Sql {
-    let operand = |operand: &Operand| match operand {
+fn operand(operand: &Operand) -> Option<Bindable> {
+    match operand {
         Operand::Bool(truth) => Some(Bindable::Number(i64::from(*truth))),
         Operand::Null => Some(Bindable::Text(String::new())),
         other => bindable(other),
-    };
-    let operands: Vec<Bindable> = filter.operands.iter().filter_map(operand).collect();
-    compared(dialect, filter.field.column(), filter.operator, &operands)
+    }
 }

@@ -58,12 +58,13 @@ impl Registry {
     }
 }
 
-/// The cells that hold anything, in one pass over the devices that have a place.
+/// The cells that hold anything, in one pass over an index of the devices that have a place; then the device of each cell
+/// that holds one.
 fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sql {
     let mut select = String::from(
-        "SELECT count(*) AS devices, avg(d.place_latitude) AS latitude, avg(d.place_longitude) AS longitude, \
-         min(d.place_latitude) AS south, min(d.place_longitude) AS west, max(d.place_latitude) AS north, \
-         max(d.place_longitude) AS east, min(d.id) AS id, min(d.name) AS name",
+        "SELECT c.*, e.id, e.name FROM (SELECT count(*) AS devices, avg(d.place_latitude) AS latitude, \
+         avg(d.place_longitude) AS longitude, min(d.place_latitude) AS south, min(d.place_longitude) AS west, \
+         max(d.place_latitude) AS north, max(d.place_longitude) AS east, min(d.key) AS first_key",
     );
     for status in Status::ALL.into_iter().map(Status::number) {
         // Writing into a text cannot fail.
@@ -87,7 +88,10 @@ fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sq
         .text(PLACED)
         .then(within(permit.scope()))
         .then(inside(asked))
-        .text(" GROUP BY cell_row, cell_column ORDER BY cell_row, cell_column")
+        .text(
+            " GROUP BY cell_row, cell_column) c LEFT JOIN devices e ON e.key = c.first_key AND c.devices = 1 \
+             ORDER BY c.cell_row, c.cell_column",
+        )
 }
 
 /// `AND` a place lies within a box; nothing of the whole map, whose count an index alone answers.

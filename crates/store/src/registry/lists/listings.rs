@@ -198,8 +198,10 @@ pub(crate) const SETTING_HISTORY: Listing = Listing {
     default: "-changedAt",
 };
 
+const ALARM: TableAlias = TableAlias { table: "alarms", alias: "a" };
+
 const ALARM_FIELDS: [SortField; 10] = [
-    SortField::unindexed("raisedAt", "a.raised_at"),
+    SortField::indexed("raisedAt", "a.raised_at", ALARM),
     SortField::unindexed("severity", "a.severity"),
     // The active ones first.
     SortField::unindexed("state", "a.state"),
@@ -214,9 +216,9 @@ const ALARM_FIELDS: [SortField; 10] = [
 
 /// Those of a part of the tree.
 pub(crate) const ALARMS: Listing = Listing {
-    relation: TableAlias { table: "alarms", alias: "a" },
-    joined: " JOIN devices d ON d.key = a.device_key JOIN organizations o ON o.id = d.organization_id",
-    organization: None,
+    relation: ALARM,
+    joined: "",
+    organization: Some("organization_id"),
     search: None,
     fields: &ALARM_FIELDS,
     default: "-raisedAt",

@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use super::device_filters::{Lookup, ReadyFilters};
-use super::listings::DEVICES;
+use super::listings::{ALARMS, DEVICES};
 use super::*;
 use crate::registry::Registry;
 use crate::registry::sql::run;
@@ -38,8 +38,8 @@ fn scope() -> Scope {
 type Way = (&'static str, Sql);
 
 /// The ways of a list along an index.
-fn along(listing: &Listing, dialect: Dialect, order: &Order) -> Option<Way> {
-    let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
+fn along(listing: &Listing, dialect: Dialect, request: &ListRequest, order: &Order) -> Option<Way> {
+    let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), alarms::indexed_in(request, order)?);
     let from = listing.along(dialect, index, &EXTENT, &scope());
     Some(("along an index", window.statement(dialect, index, from, order)))
 }
@@ -65,19 +65,23 @@ fn sorting(name: &str, listing: &Listing, dialect: Dialect, order: &Order) -> Ve
             let condition = Sql::new("s.device_key = ? AND s.changed_at >= ?").bind(1_u64).bind(0_u64);
             vec![("gathered", gathered(condition))]
         }
+        "alarms" => vec![("gathered", alarms::gathered(dialect, &scope(), &[], Some(order)))],
         "api_keys" => vec![("gathered", gathered(Sql::new("k.user_id = ?").bind("u")))],
         _ => vec![("gathered", gathered(within(&scope())))],
     };
     ways.into_iter().map(|(way, from)| (way, window.statement(dialect, listing.relation, from, order))).collect()
 }
 
-/// Every field either way, and an order of two fields.
-fn orders(listing: &Listing) -> Vec<Vec<SortKey>> {
+/// Every field either way, an order of two fields, and that of alarms when none is asked for.
+fn orders(name: &str, listing: &Listing) -> Vec<Vec<SortKey>> {
     let key = |name: &str, descending| SortKey { field: name.to_owned(), descending };
     let single = listing.fields.iter().flat_map(|field| [false, true].map(|descends| vec![key(field.name, descends)]));
     let mut orders: Vec<_> = single.collect();
     if let [first, second, ..] = listing.fields {
         orders.push(vec![key(second.name, true), key(first.name, false)]);
+    }
+    if name == "alarms" {
+        orders.push(alarms::in_default_order(&ListRequest::default()).sort);
     }
     orders
 }
@@ -113,6 +117,7 @@ async fn hold_statements(registry: &Registry, dialect: &str) {
         run(&tx, Sql::new(*setting)).await.unwrap();
     }
     for (name, listing) in [
+        ("alarms", &ALARMS),
         ("api_keys", &API_KEYS),
         ("devices", &DEVICES),
         ("organizations", &ORGANIZATIONS),
@@ -121,11 +126,11 @@ async fn hold_statements(registry: &Registry, dialect: &str) {
         ("users", &USERS),
     ] {
         let mut statements = String::new();
-        for sort in orders(listing) {
+        for sort in orders(name, listing) {
             let request = ListRequest { sort, ..ListRequest::default() };
             let (order, dialect) = (listing.order(&request).unwrap(), Dialect::of(&tx));
             let searched = (name == "devices").then(|| searched_along(dialect, &order)).flatten();
-            for way in along(listing, dialect, &order).into_iter().chain(searched) {
+            for way in along(listing, dialect, &request, &order).into_iter().chain(searched) {
                 let plan = plan(&tx, way.1.clone()).await;
                 let is_sorted = plan.iter().any(|line| line.contains("FOR ORDER BY") || line.contains("Sort"));
                 assert!(!is_sorted, "{}: {plan:?}", way.1.written());
@@ -251,6 +256,76 @@ async fn filters_are_written_alike_on_postgres() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     hold_filter_statements(&registry, "postgres").await;
+    registry.close().await.unwrap();
+    database.remove().await;
+}
+
+/// Filters of alarms, and whether indexes know all that they look at.
+fn alarm_filters() -> Vec<(&'static str, bool, AlarmFilter)> {
+    let filter = |field, operator, operands: Vec<Operand>| AlarmFilter { field, operator, operands };
+    let text = |text: &str| Operand::Text(text.to_owned());
+    let number = |number: &str| Operand::Number(number.to_owned());
+    let time = Operand::Time(Timestamp::from_millis(1_000));
+    vec![
+        ("state eq", true, filter(AlarmField::State, Operator::Eq, vec![number("0")])),
+        ("severity in", true, filter(AlarmField::Severity, Operator::In, vec![number("1"), number("2")])),
+        ("acknowledged eq", true, filter(AlarmField::Acknowledged, Operator::Eq, vec![Operand::Bool(false)])),
+        ("raisedAt gte", true, filter(AlarmField::RaisedAt, Operator::Gte, vec![time])),
+        ("projectId eq", true, filter(AlarmField::Project, Operator::Eq, vec![text("p")])),
+        ("deviceId eq", false, filter(AlarmField::Device, Operator::Eq, vec![text("d")])),
+        ("elementName eq", false, filter(AlarmField::Element, Operator::Eq, vec![text("warm")])),
+    ]
+}
+
+/// The statements of the list of alarms with filters: how many pass, and a page along the index of either order or gathered.
+async fn hold_alarm_statements(registry: &Registry, dialect: &str) {
+    let tx = registry.db.begin().await.unwrap();
+    let is_postgres = Dialect::of(&tx) == Dialect::Postgres;
+    let (mut statements, window) = (String::new(), PageWindow::of(PAGE, EXTENT.within).unwrap());
+    let newest = vec![SortKey { field: "raisedAt".to_owned(), descending: true }];
+    for (name, is_covered, filter) in alarm_filters() {
+        let (filters, dialect) = ([filter], Dialect::of(&tx));
+        let passing = alarms::gathered(dialect, &scope(), &filters, None);
+        let mut ways = vec![("count", Sql::new("SELECT count(*) AS total").then(passing))];
+        for (way, sort) in
+            [("default order, along an index", Vec::new()), ("-raisedAt, along an index", newest.clone())]
+        {
+            let request = alarms::in_default_order(&ListRequest { sort, ..ListRequest::default() });
+            let order = ALARMS.order(&request).unwrap();
+            let along = ALARMS.along(dialect, ALARMS.relation, &EXTENT, &scope()).text(" AND ");
+            let along = along.then(alarms::Way::Along(&order).condition(dialect, &filters));
+            ways.push((way, window.statement(dialect, ALARMS.relation, along, &order)));
+        }
+        let order = ALARMS.order(&alarms::in_default_order(&ListRequest::default())).unwrap();
+        let gathered = alarms::gathered(dialect, &scope(), &filters, Some(&order));
+        let gathered = window.statement(dialect, ALARMS.relation, gathered, &order.sorted_at_the_end());
+        ways.push(("default order, gathered", gathered));
+        for (way, statement) in ways {
+            let plan = if is_postgres { Vec::new() } else { plan(&tx, statement.clone()).await };
+            if way.ends_with("along an index") {
+                assert!(!plan.iter().any(|line| line.contains("FOR ORDER BY")), "{name}, {way}: {plan:?}");
+                assert!(!is_covered || plan.iter().all(|line| reads_no_rows(line)), "{name}, {way}: {plan:?}");
+            }
+            writeln!(statements, "{name}, {way}\n    {}", statement.written()).unwrap();
+            plan.iter().for_each(|line| writeln!(statements, "      | {line}").unwrap());
+        }
+    }
+    insta::assert_snapshot!(format!("alarm_filters_{dialect}"), statements);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarms_are_found_along_indexes_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let registry = Registry::open(&format!("sqlite:{}", folder.path().join("registry.db").display())).await.unwrap();
+    hold_alarm_statements(&registry, "sqlite").await;
+    registry.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn alarm_filters_are_written_alike_on_postgres() {
+    let database = OwnDatabase::new().await;
+    let registry = Registry::open(&database.address).await.unwrap();
+    hold_alarm_statements(&registry, "postgres").await;
     registry.close().await.unwrap();
     database.remove().await;
 }

@@ -39,6 +39,11 @@ const KEPT_FIGURES: &[(&str, &str)] = &[
          ON s.key = d.key AND s.organization_id = d.organization_id WHERE s.key IS NULL",
     ),
     (
+        "alarms belong elsewhere than their devices",
+        "SELECT count(*) AS found FROM alarms a JOIN devices d ON d.key = a.device_key \
+         WHERE a.organization_id <> d.organization_id",
+    ),
+    (
         "organizations hang elsewhere than their lineage says",
         "SELECT count(*) AS found FROM organizations o LEFT JOIN organizations p ON p.id = o.parent_id \
          WHERE o.lineage <> coalesce(p.lineage, '/') || o.id || '/'",

@@ -223,6 +223,7 @@ const TABLES: &[Table] = &[
         ("acknowledged_at", TIME_IF), ("acknowledged_by", USER_IF), ("assignee_id", USER_IF), ("count", COUNT),
         ("value", JSON_IF), ("history", ALARM_HISTORY), ("episode", NUMBER), ("episode_count", COUNT),
         ("last_change", EVENT_IF), ("ended_at", TIME_IF), ("created_at", TIME), ("updated_at", TIME),
+        ("organization_id", ORGANIZATION),
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),

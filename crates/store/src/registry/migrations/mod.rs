@@ -26,6 +26,7 @@ const STEPS: &[&str] = &[
     include_str!("0015_alarms.sql"),
     include_str!("0016_boards.sql"),
     include_str!("0018_views.sql"),
+    include_str!("0019_alarms_in_order.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -167,6 +168,7 @@ mod tests {
         "156685d3774bdab6c4b43e9e4a03a50dd6e8c8695ad678262aaa5ce53bb3bf75",
         "96756a66b2290584b1745e6c245acf212899997444ec33a139b3ffc68a4da5f5",
         "5c896ffece093ecfb529554aa75279c55b5cbf4f5b59568a4ff698fdd8be6698",
+        "70d2a4cab568328cdbab6a727f5724c79f69ebd9592a318dea4d75f2692436da",
     ];
 
     #[test]

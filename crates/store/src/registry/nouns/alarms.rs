@@ -15,7 +15,7 @@ use serde_json::json;
 use super::devices::read_json;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::within;
+use crate::registry::lists::{count, within};
 use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
 /// What an alarm is read from, of the tables `a` and `d`.
@@ -23,6 +23,10 @@ pub(crate) const ALARM_COLUMNS: &str = "a.id, a.device_key, d.id AS device, d.na
     d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, a.cleared_at, \
     a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, a.last_change, a.ended_at, \
     a.created_at, a.updated_at";
+/// The alarms `a` of organizations `o`, up to the condition of these. `CROSS JOIN` keeps SQLite to this order of the tables;
+/// PostgreSQL takes it as any other join.
+pub(crate) const OF_ORGANIZATIONS: &str =
+    " FROM organizations o CROSS JOIN alarms a WHERE a.organization_id = o.id AND ";
 /// Alarms that one statement writes.
 const ROWS_AT_ONCE: usize = 200;
 
@@ -92,19 +96,16 @@ impl Registry {
     /// How many alarms a part of the tree has.
     pub async fn alarm_summary(&self, permit: &CanList) -> Result<AlarmSummary> {
         let tx = self.db.snapshot().await?;
-        let from = "FROM alarms a JOIN devices d ON d.key = a.device_key JOIN organizations o ON o.id = d.organization_id \
-                    WHERE ";
-        let active = Sql::new(format!("SELECT a.severity, count(*) AS alarms {from} a.state = 0 AND "))
+        let active = Sql::new("SELECT a.severity, count(*) AS alarms")
+            .text(OF_ORGANIZATIONS)
             .then(within(permit.scope()))
-            .text(" GROUP BY a.severity");
+            .text(" AND a.state = 0 GROUP BY a.severity");
         let mut summary = AlarmSummary::default();
         for row in all(&tx, active).await? {
             summary.active.add(row.named("severity", AlarmSeverity::numbered)?, row.count("alarms")?);
         }
-        let unseen =
-            Sql::new(format!("SELECT count(*) AS alarms {from} a.ended_at IS NULL AND a.acknowledged = 0 AND "));
-        let unseen = one(&tx, unseen.then(within(permit.scope()))).await?;
-        summary.unacknowledged = unseen.map_or(Ok(0), |row| row.count("alarms"))?;
+        let unseen = Sql::new(OF_ORGANIZATIONS).then(within(permit.scope()));
+        summary.unacknowledged = count(&tx, unseen.text(" AND a.acknowledged = 0 AND a.ended_at IS NULL")).await?;
         Ok(summary)
     }
 
@@ -290,9 +291,12 @@ pub(crate) async fn write(tx: &impl Connection, alarms: &[StoredAlarm]) -> Resul
     let (names, changed) = (names.join(", "), changed.join(", "));
     for alarms in alarms.chunks(ROWS_AT_ONCE) {
         let rows = alarms.iter().map(row).collect::<Result<Vec<_>>>()?;
-        let upsert = Sql::new(format!("INSERT INTO alarms ({names}) SELECT {names} FROM "))
+        // An alarm belongs where its device does.
+        let of_devices = "JOIN (SELECT key AS owner, organization_id FROM devices) d ON d.owner = t.device_key";
+        let insert = format!("INSERT INTO alarms ({names}, organization_id) SELECT {names}, organization_id FROM ");
+        let upsert = Sql::new(insert)
             .relation(Dialect::of(tx), &COLUMNS, rows)
-            .text(&format!(" AS t WHERE 1 = 1 ON CONFLICT (id) DO UPDATE SET {changed}"));
+            .text(&format!(" AS t {of_devices} WHERE 1 = 1 ON CONFLICT (id) DO UPDATE SET {changed}"));
         run(tx, upsert).await?;
     }
     Ok(())

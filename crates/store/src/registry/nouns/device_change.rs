@@ -134,7 +134,7 @@ async fn write_profile(tx: &impl Connection, device: &Device, now: Timestamp) ->
     run(tx, update).await.map(|_| ())
 }
 
-/// Counts a device in another organization; its own row is the caller's to change.
+/// Counts a device in another organization, and takes its activity and its alarms there; its own row is the caller's to change.
 async fn move_device(tx: &impl Connection, device: &Device, to: OrganizationId) -> Result<()> {
     let lineage = hold_organization(tx, to, Dialect::of(tx).hold_in_place()).await?;
     room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;
@@ -142,5 +142,7 @@ async fn move_device(tx: &impl Connection, device: &Device, to: OrganizationId) 
     count_devices(tx, to, 1).await?;
     usage::hand_over(tx, device.key, device.organization, Some(to)).await?;
     let update = Sql::new("UPDATE device_activity SET organization_id = ? WHERE key = ?").bind(to).bind(device.key);
+    run(tx, update).await?;
+    let update = Sql::new("UPDATE alarms SET organization_id = ? WHERE device_key = ?").bind(to).bind(device.key);
     run(tx, update).await.map(|_| ())
 }
