@@ -43,7 +43,12 @@ export function tableOf(values: readonly StoredValue[]): ValueTable {
  * point stands in quotes, so that `"a.b"` is another than `a.b`.
  */
 export function leaves(payload: unknown): [string, unknown][] {
-  return takenApart(payload, (name) => (name === '' || /[."]/.test(name) ? JSON.stringify(name) : name));
+  return takenApart(payload, nameInPath);
+}
+
+/** A name as it stands in a path of `leaves`. */
+export function nameInPath(name: string): string {
+  return name === '' || /[."]/.test(name) ? JSON.stringify(name) : name;
 }
 
 /** A path beneath a payload or labels, as the interface writes it: `.door.open`, and in quotes what has other signs. */

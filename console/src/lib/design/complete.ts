@@ -1,3 +1,4 @@
+import { namesIn } from '../table';
 import { isIdentifier } from './cel';
 
 /** What there is to complete in an expression. */
@@ -72,10 +73,11 @@ function members(path: string, known: Known): Completion[] {
 
 /** The members right beneath a path. */
 function children(paths: readonly string[], under: string): string[] {
-  const prefix = under === '' ? '' : `${under}.`;
+  const above = under === '' ? [] : under.split('.');
   const found = paths
-    .filter((path) => path.startsWith(prefix))
-    .map((path) => path.slice(prefix.length).split('.')[0] ?? '');
+    .map(namesIn)
+    .filter((names) => above.every((name, at) => names[at] === name))
+    .map((names) => names[above.length] ?? '');
   return [...new Set(found)].filter((name) => name !== '');
 }
 

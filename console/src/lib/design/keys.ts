@@ -1,4 +1,5 @@
 import type { StoredEvent } from '../../api/client';
+import { nameInPath } from '../table';
 import { type Design, allLinks, elementOf } from './model';
 
 /** Members of payloads, as paths with points: what there is to complete. */
@@ -14,13 +15,14 @@ export const NO_KEYS: KnownKeys = { events: new Map(), stored: new Map() };
 const DEPTH_MAX = 4;
 const KEYS_MAX = 300;
 
-/** The paths of a payload's members. */
+/** The paths of a payload's members, written as `leaves` does: a name that has a point stands in quotes. */
 export function keysOf(payload: unknown, into = new Set<string>(), prefix = '', depth = 0): Set<string> {
   if (typeof payload !== 'object' || payload === null || Array.isArray(payload) || depth >= DEPTH_MAX) return into;
   for (const [key, value] of Object.entries(payload)) {
     if (into.size >= KEYS_MAX) return into;
-    into.add(prefix + key);
-    keysOf(value, into, `${prefix + key}.`, depth + 1);
+    const path = prefix + nameInPath(key);
+    into.add(path);
+    keysOf(value, into, `${path}.`, depth + 1);
   }
   return into;
 }

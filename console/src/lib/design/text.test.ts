@@ -10,6 +10,7 @@ import * as model from './model';
 import { emptyDesign } from './model';
 import { dropDraft, keepDraft, readDraft } from './draft';
 import { FRIDGE, chance } from './fixture';
+import { fieldOf } from '../series';
 
 describe('steps of undo', () => {
   it('join what is typed in a row, and no more', () => {
@@ -106,6 +107,24 @@ describe('keys', () => {
     const known = { events, stored: new Map() };
     expect(incomingKeys(FRIDGE, 'warm', known)).toEqual(['deep', 'deep.a', 'deep.a.b', 'list', 'temp']);
     expect(incomingKeys(FRIDGE, 'tell', known)).toContain('strange');
+  });
+
+  it('whose names have points are told apart from paths, and completed in brackets', () => {
+    const paths = [...keysOf({ 'a.b': 1, a: { b: 2, 'c"d': { 'e.f': 3 } } })];
+    expect(paths.map(fieldOf)).toEqual([
+      'payload["a.b"]',
+      'payload.a',
+      'payload.a.b',
+      'payload.a["c\\"d"]',
+      'payload.a["c\\"d"]["e.f"]',
+    ]);
+    const known = { payload: paths, settings: [], stored: new Map([['log', paths]]) };
+    const applied = (before: string) =>
+      celCompletions(before, known, false)
+        ?.options.filter(({ kind }) => kind === 'property')
+        .map(({ label, apply }) => apply ?? label);
+    expect(applied('payload.')).toEqual(["['a.b']", 'a']);
+    expect(applied('last.log.a.')).toEqual(['b', "['c\"d']"]);
   });
 });
 
