@@ -1,3 +1,4 @@
+import { alarmCount } from '../lib/alarmCount.svelte';
 import { readAnswer } from '../lib/exact';
 import type { Alarm } from './alarms';
 import { connection } from './connection.svelte';
@@ -55,8 +56,10 @@ export async function listen(
         for await (const message of messages(response.body)) {
           lastId = message.id || lastId;
           // Events are named after their type.
-          if (message.event === 'alarm') listener.alarm?.(readAnswer(message.data) as Alarm);
-          else listener.event(readAnswer(message.data) as StoredEvent);
+          if (message.event === 'alarm') {
+            alarmCount.changed();
+            listener.alarm?.(readAnswer(message.data) as Alarm);
+          } else listener.event(readAnswer(message.data) as StoredEvent);
         }
       } else {
         ended = await failureOf(response);
