@@ -124,6 +124,14 @@ describe('dashboards that somebody else has written', () => {
     expect(settings(odd, 'button')).toEqual({});
   });
 
+  it('have alarms of a severity, a state and a number that are such', () => {
+    const known = { severity: 'warning', alarmState: 'unacknowledged', rows: 5, projectUuid: 'p' };
+    expect(settings(known, 'alarms')).toEqual(known);
+    expect(settings({ severity: 'high', alarmState: 'cleared', rows: 'many' }, 'alarms')).toEqual({});
+    expect(settings({ rows: 1e9 }, 'alarms')).toEqual({ rows: 100 });
+    expect(settings({ rows: 0.2 }, 'alarms')).toEqual({ rows: 1 });
+  });
+
   it('keep what widgets of other programs have', () => {
     expect(settings({ keys: 5, text: {} }, 'their-own')).toEqual({ keys: 5, text: {} });
     expect(settings({ theirs: 1, isSplit: 'no' })).toEqual({ theirs: 1 });
@@ -140,6 +148,7 @@ describe('widgets', () => {
     expect(isWhole('table', { elementName: 'e', paths: [] })).toBe(false);
     expect(isWhole('text', { text: '  ' })).toBe(false);
     expect(isWhole('map', {})).toBe(true);
+    expect(isWhole('alarms', {})).toBe(true);
   });
 
   it('send, switch and listen with what they need', () => {
@@ -169,6 +178,8 @@ describe('widgets', () => {
       isOnThis: true,
     });
     expect(boundTo({ text: 'x', isOnThis: true }, self)).toEqual({ text: 'x', isOnThis: true });
+    // Alarms of a project, say, become those of the device.
+    expect(boundTo({ projectUuid: 'p', isOnThis: true }, self, 'alarms')).toMatchObject({ device: self });
   });
 
   it('are new where there is room', () => {

@@ -1,4 +1,5 @@
 import type { Schemas } from '../api/client';
+import { SEVERITIES, type AlarmSeverity } from './alarms';
 import { readJson } from './json';
 import { FIGURES, type Figure } from './selection';
 import type { Key } from './series';
@@ -19,6 +20,7 @@ export const WIDGET_TYPES = [
   'map',
   'picture',
   'status',
+  'alarms',
   'events',
   'button',
   'switch',
@@ -26,6 +28,13 @@ export const WIDGET_TYPES = [
   'text',
 ] as const;
 export type WidgetType = (typeof WIDGET_TYPES)[number];
+
+/** Which alarms a widget shows, where not all that are active: those that nobody has acknowledged, or active ones that somebody has. */
+export const ALARM_STATES = ['unacknowledged', 'acknowledged'] as const;
+export type AlarmState = (typeof ALARM_STATES)[number];
+/** Alarms that a widget shows, and at most. */
+export const ALARM_ROWS = 10;
+export const ALARM_ROWS_MAX = 100;
 
 /** Where a widget lies, in cells. */
 export interface Box {
@@ -63,6 +72,10 @@ export interface Settings {
   projectUuid?: string;
   label?: string;
   labelValue?: string;
+  /** The least severity of alarms, which of them, and how many. */
+  severity?: AlarmSeverity;
+  alarmState?: AlarmState;
+  rows?: number;
   /** A picture in Base64, and the devices that stand on it. */
   picture?: string;
   places?: WidgetPlace[];
@@ -103,6 +116,7 @@ export const SIZES: Record<WidgetType, { w: number; h: number }> = {
   table: { w: 6, h: 4 },
   map: { w: 6, h: 4 },
   status: { w: 6, h: 2 },
+  alarms: { w: 6, h: 4 },
   text: { w: 3, h: 2 },
   bar: { w: 6, h: 3 },
   selection: { w: 3, h: 2 },
@@ -156,7 +170,19 @@ export function isWidgetType(type: string): type is WidgetType {
 export function settingsOf(raw: unknown): Settings {
   if (!isMembers(raw)) return {};
   const { keys, isSplit, timePath, min, max, elementName, paths, text, device, figure, isOnThis, ...rest } = raw;
-  const { payload, settingName, projectUuid, label, labelValue, picture, places, ...others } = rest;
+  const {
+    payload,
+    settingName,
+    projectUuid,
+    label,
+    labelValue,
+    picture,
+    places,
+    severity,
+    alarmState,
+    rows,
+    ...others
+  } = rest;
   return {
     ...others,
     ...(Array.isArray(keys) ? { keys: keysOf(keys) } : {}),
@@ -171,6 +197,9 @@ export function settingsOf(raw: unknown): Settings {
     ...(typeof isOnThis === 'boolean' ? { isOnThis } : {}),
     ...textsOf({ payload, settingName, projectUuid, label, labelValue, picture }),
     ...(Array.isArray(places) ? { places: placesOf(places) } : {}),
+    ...(SEVERITIES.some((known) => known === severity) ? { severity: severity as AlarmSeverity } : {}),
+    ...(ALARM_STATES.some((known) => known === alarmState) ? { alarmState: alarmState as AlarmState } : {}),
+    ...(isFigure(rows) ? { rows: Math.min(Math.max(Math.round(rows), 1), ALARM_ROWS_MAX) } : {}),
   };
 }
 
@@ -201,19 +230,20 @@ function textsOf<T extends string>(raw: Record<T, unknown>): Partial<Record<T, s
 }
 
 /** Returns what a widget shows on the page of a device: of that one, where it is bound to it. */
-export function boundTo(settings: Settings, { id, name }: WidgetDevice): Settings {
+export function boundTo(settings: Settings, { id, name }: WidgetDevice, type?: string): Settings {
   if (!settings.isOnThis) return settings;
   const { keys, device } = settings;
   return {
     ...settings,
     ...(keys ? { keys: keys.map((key) => ({ ...key, deviceId: id, deviceName: name })) } : {}),
-    ...(device ? { device: { id, name } } : {}),
+    // Alarms of all devices become those of this one.
+    ...(device || type === 'alarms' ? { device: { id, name } } : {}),
   };
 }
 
 /** Types whose widgets can be bound to the device on whose page they are shown. */
 export function isOfDevices(type: WidgetType): boolean {
-  return ['line', 'bar', 'value', 'gauge', 'events', 'button', 'switch'].includes(type);
+  return ['line', 'bar', 'value', 'gauge', 'alarms', 'events', 'button', 'switch'].includes(type);
 }
 
 /** The keys among these, each once. */
@@ -361,6 +391,7 @@ export function isWhole(type: WidgetType, settings: Settings): boolean {
       return (text ?? '').trim() !== '';
     case 'map':
     case 'status':
+    case 'alarms':
       return true;
   }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Device } from '../api/client';
-import { conditionsOf, figureOf } from './selection';
+import { alarmFilters, conditionsOf, figureOf } from './selection';
 
 const device = (name: string, values: unknown): Device =>
   ({ name, lastValues: [{ elementName: 'climate', values }] }) as unknown as Device;
@@ -22,5 +22,32 @@ describe('a figure over a selection', () => {
       { field: 'projectUuid', operator: 'eq', value: 'p' },
       { field: 'meta.site', operator: 'eq', value: 'Hall 1' },
     ]);
+  });
+});
+
+describe('the alarms of a widget', () => {
+  it('are those that are active, where nothing else is said', () => {
+    expect(alarmFilters({}, null)).toEqual({ 'filter[state]': { eq: 'active' } });
+  });
+
+  it('are of a severity, a project and a state', () => {
+    expect(alarmFilters({ severity: 'warning', projectUuid: 'p', alarmState: 'unacknowledged' }, null)).toEqual({
+      'filter[projectId]': { eq: 'p' },
+      'filter[severity]': { gte: 'warning' },
+      'filter[acknowledged]': { eq: 'false' },
+    });
+    expect(alarmFilters({ alarmState: 'acknowledged' }, ['a', 'b'])).toEqual({
+      'filter[deviceId]': { in: 'a,b' },
+      'filter[state]': { eq: 'active' },
+      'filter[acknowledged]': { eq: 'true' },
+    });
+  });
+
+  it('of one device are of that alone, whatever else was chosen before', () => {
+    const device = { id: 'd', name: 'D' };
+    expect(alarmFilters({ device, projectUuid: 'p' }, null)).toEqual({
+      'filter[deviceId]': { in: 'd' },
+      'filter[state]': { eq: 'active' },
+    });
   });
 });

@@ -5,7 +5,7 @@ import { doubleOf } from './exact';
 import type { Condition } from './filters';
 import { valueAt } from './table';
 
-/** Figures over several devices: those of a project, or with a label. */
+/** Figures over several devices, and their alarms: those of a project, or with a label. */
 
 export const FIGURES = ['count', 'mean', 'highest', 'lowest'] as const;
 export type Figure = (typeof FIGURES)[number];
@@ -16,6 +16,21 @@ export function conditionsOf({ projectUuid, label, labelValue }: Settings): Cond
     ...(projectUuid ? [{ field: 'projectUuid', operator: 'eq' as const, value: projectUuid }] : []),
     ...(label ? [{ field: labelColumn(label), operator: 'eq' as const, value: labelValue ?? '' }] : []),
   ];
+}
+
+/** Which alarms a widget shows, as filters; of these devices, where there are any. */
+export function alarmFilters(
+  { device, projectUuid, severity, alarmState }: Settings,
+  deviceIds: readonly string[] | null,
+): Record<string, Record<string, string>> {
+  const devices = device ? [device.id] : deviceIds;
+  return {
+    ...(devices ? { 'filter[deviceId]': { in: devices.join(',') } } : {}),
+    ...(projectUuid && !device ? { 'filter[projectId]': { eq: projectUuid } } : {}),
+    ...(severity ? { 'filter[severity]': { gte: severity } } : {}),
+    ...(alarmState === 'unacknowledged' ? {} : { 'filter[state]': { eq: 'active' } }),
+    ...(alarmState ? { 'filter[acknowledged]': { eq: String(alarmState === 'acknowledged') } } : {}),
+  };
 }
 
 /** What is told of a selection. */

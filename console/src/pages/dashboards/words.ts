@@ -1,4 +1,4 @@
-import { type Widget, type WidgetKey, type WidgetType, isWidgetType } from '../../lib/dashboard';
+import { type AlarmState, type Widget, type WidgetKey, type WidgetType, isWidgetType } from '../../lib/dashboard';
 import type { Figure } from '../../lib/selection';
 import { m } from '../../paraglide/messages';
 
@@ -16,6 +16,8 @@ export function typeWord(type: WidgetType): string {
       return m.widget_map();
     case 'status':
       return m.widget_status();
+    case 'alarms':
+      return m.widget_alarms();
     case 'bar':
       return m.widget_bar();
     case 'selection':
@@ -47,10 +49,20 @@ export function widgetTitle(
   if (!isWidgetType(type)) return m.widget_unknown();
   if (type === 'selection') return selectionTitle(settings);
   const { device, settingName, elementName } = settings;
+  if (device && type === 'alarms') return `${device.name}: ${m.widget_alarms()}`;
   if (device && type === 'events') return `${device.name}: ${m.tab_events()}`;
   if (device && (type === 'button' || type === 'switch')) return `${device.name}: ${settingName ?? elementName ?? ''}`;
   const [key] = settings.keys ?? [];
   return key ? `${key.deviceName}: ${called(key)}` : typeWord(type);
+}
+
+export function alarmStatesWord(state: AlarmState): string {
+  switch (state) {
+    case 'unacknowledged':
+      return m.widget_alarms_unacknowledged();
+    case 'acknowledged':
+      return m.widget_alarms_acknowledged();
+  }
 }
 
 export function figureWord(figure: Figure): string {
