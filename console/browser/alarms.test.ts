@@ -172,6 +172,27 @@ describe('alarms elsewhere', () => {
     expect(asked).toBeGreaterThan(0);
   });
 
+  it('are counted again as soon as a stream tells of one', async () => {
+    const { page } = visitor;
+    await visitor.open('/');
+    await bell().waitFor();
+    // Polls are farther apart than this.
+    for (let time = 0; time < 3; time += 1) {
+      const before = await bell().getAttribute('aria-label');
+      await warmDevice('Told');
+      await expect.poll(() => bell().getAttribute('aria-label'), { timeout: 10_000 }).not.toBe(before);
+    }
+  });
+
+  it('burn on the map', async () => {
+    const { page } = visitor;
+    const device = await fleet.device('Mapped', project, { meta: { latitude: 47, longitude: 8 } });
+    await fleet.event(device.token, { temperature: 9.5 });
+    await expect.poll(async () => (await alarmsOf(device.id)).data.length).toBe(1);
+    await visitor.open('/');
+    await page.getByRole('button', { name: /^Mapped: .*Alarms: Critical \(1\)$/ }).waitFor();
+  });
+
   it('stand on their device, its row and its charts until they are over', async () => {
     const { page } = visitor;
     const room = await warmDevice('Shown');
@@ -185,6 +206,75 @@ describe('alarms elsewhere', () => {
     // It is over with the event that clears it.
     await fleet.event(room.token, { temperature: 4 });
     await own.waitFor({ state: 'detached' });
+  });
+});
+
+describe('alarms on a dashboard', () => {
+  const path = (): string => `/organizations/${fleet.organizationId}/dashboards`;
+  const widget = (): Locator => visitor.page.getByRole('region', { name: 'Alarms' });
+  const line = (name: string): Locator =>
+    widget()
+      .getByRole('listitem')
+      .filter({ hasText: `${name} is too warm` });
+  const make = (settings: object, options: object = {}): Promise<{ id: string }> => {
+    const widgets = [{ id: 'a', type: 'alarms', title: 'Alarms', x: 0, y: 0, w: 12, h: 5, settings }];
+    return fleet.call('POST', path(), { name: 'Night', options, configuration: { widgets } });
+  };
+
+  it('come by themselves, are acknowledged by who may, and lead to all that happened', async () => {
+    const { page } = visitor;
+    const room = await warmDevice('Board');
+    const board = await make({ severity: 'warning', projectUuid: project });
+    await visitor.open(`/dashboards?board=${board.id}`, 'tech', PASSWORD);
+    await line(room.name).getByText('Critical').waitFor();
+    const late = await warmDevice('Late');
+    await line(late.name)
+      .getByRole('button', { name: /^Acknowledge/ })
+      .click();
+    await line(late.name).getByText('Acknowledged by').waitFor();
+    expect((await alarmsOf(late.id)).data[0]).toMatchObject({ acknowledged: true });
+    await line(late.name)
+      .getByRole('link', { name: `${late.name} is too warm` })
+      .click();
+    await page.getByRole('dialog', { name: `${late.name} is too warm` }).waitFor();
+    await fleet.text('DELETE', `${path()}/${board.id}`);
+  });
+
+  it('are chosen by severity and state, of all devices or of one', async () => {
+    const { page } = visitor;
+    const room = await warmDevice('Chosen');
+    const board = await fleet.call<{ id: string }>('POST', path(), { name: 'Night', options: {}, configuration: {} });
+    await visitor.open(`/dashboards?board=${board.id}`);
+    await page.getByRole('button', { name: 'Arrange' }).click();
+    await page.getByRole('button', { name: 'Add a widget' }).click();
+    const form = page.getByRole('dialog');
+    await form.getByLabel('Widget type').selectOption({ label: 'Alarms' });
+    await form.getByLabel('Severity, at least').selectOption({ label: 'Critical' });
+    await form.getByLabel('State').selectOption({ label: 'Not acknowledged' });
+    await form.getByLabel('Rows at most').fill('3');
+    await form.getByLabel('Alarms of').selectOption({ label: 'One device' });
+    await form.getByRole('searchbox').fill(room.name);
+    await form.getByRole('button', { name: room.name, exact: true }).click();
+    await form.getByText(`Chosen: ${room.name}`).waitFor();
+    await form.getByRole('button', { name: 'Add', exact: true }).click();
+    await page.getByRole('button', { name: 'Save' }).click();
+    await page
+      .getByRole('region', { name: `${room.name}: Alarms` })
+      .getByText('is too warm')
+      .waitFor();
+    const saved = await fleet.call<{ configuration: { widgets: object[] } }>('GET', `${path()}/${board.id}`);
+    const settings = { severity: 'critical', alarmState: 'unacknowledged', rows: 3, device: { id: room.id } };
+    expect(saved.configuration.widgets).toMatchObject([{ type: 'alarms', settings }]);
+    await fleet.text('DELETE', `${path()}/${board.id}`);
+  });
+
+  it('are those of the device on whose page it is, where it is bound to that', async () => {
+    const [one, other] = [await warmDevice('Bound'), await warmDevice('Bound')];
+    const board = await make({ isOnThis: true }, { projectUuid: project });
+    await visitor.open(`/devices/${one.id}/board?board=${board.id}`, 'viewer', PASSWORD);
+    await line(one.name).getByText('Not acknowledged').waitFor();
+    expect(await line(other.name).count()).toBe(0);
+    await fleet.text('DELETE', `${path()}/${board.id}`);
   });
 });
 
