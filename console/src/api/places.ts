@@ -14,10 +14,12 @@ export async function deviceClusters(
 ): Promise<MapPoint[]> {
   const query = { organizationId, depth: 'all' as const, box: textOf(box), cellSize };
   const { data } = await done(api.GET('/v2/devices/locations/clusters', { params: { query }, signal }));
-  return data.map(({ latitude: lat, longitude: lon, count, statusText, device, west, south, east, north }) => {
-    const status = statusText as StatusText;
-    if (device) return { id: device.id, name: device.name, lon, lat, status };
-    return { id: `${lat},${lon}`, name: '', lon, lat, status, several: { west, south, east, north, count } };
+  return data.map((cell) => {
+    const { latitude: lat, longitude: lon, count, device, west, south, east, north } = cell;
+    const said = { lon, lat, status: cell.statusText as StatusText, alarm: cell.alarmSeverity };
+    if (device) return { id: device.id, name: device.name, ...said };
+    const several = { west, south, east, north, count, alarmed: cell.alarmDevices };
+    return { id: `${lat},${lon}`, name: '', ...said, several };
   });
 }
 
@@ -25,8 +27,8 @@ export async function deviceClusters(
 export async function devicesWithin(organizationId: string, box: MapBox, signal: AbortSignal): Promise<MapPoint[]> {
   const query = { organizationId, depth: 'all' as const, box: textOf(box), limit: LISTED_MAX };
   const { data } = await done(api.GET('/v2/devices/locations', { params: { query }, signal }));
-  return data.map(({ id, name, longitude: lon, latitude: lat, statusText }) => {
-    return { id, name, lon, lat, status: statusText as StatusText };
+  return data.map(({ id, name, longitude: lon, latitude: lat, statusText, alarmSeverity: alarm }) => {
+    return { id, name, lon, lat, status: statusText as StatusText, alarm };
   });
 }
 

@@ -86,6 +86,14 @@ describe('clusters', () => {
     ]);
   });
 
+  it('tell the most severe alarm, and how many devices have any', () => {
+    const box = { west: 13, south: 52, east: 13, north: 52 };
+    const cell = { ...point('cell', 13, 52), alarm: 'critical' as const, several: { ...box, count: 9, alarmed: 4 } };
+    const near = [point('a', 13, 52), { ...point('b', 13, 52), alarm: 'warning' as const }, cell];
+    expect(clusters(near, 20).map(({ alarm, alarmed }) => [alarm, alarmed])).toEqual([['critical', 5]]);
+    expect(clusters([point('a', 13, 52)], 20)).toMatchObject([{ alarm: undefined, alarmed: 0 }]);
+  });
+
   it('lose nobody, and take few marks for many devices', () => {
     const many = Array.from({ length: 10_000 }, (_, index) => point(`${index}`, (index * 7) % 170, (index * 13) % 80));
     const found = clusters(many, 40);

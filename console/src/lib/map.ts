@@ -1,4 +1,5 @@
 import type { StatusText } from '../api/client';
+import type { AlarmSeverity } from './alarms';
 import { byUrgency } from './statuses';
 
 /** The world as a square of this many units, in Mercator's projection, which keeps the shapes of what one zooms into. */
@@ -28,8 +29,10 @@ export interface MapPoint extends Place {
   id: string;
   name: string;
   status: StatusText;
-  /** How many a cell holds, and the least box around them; they have no name. */
-  several?: MapBox & { count: number };
+  /** The highest severity of active alarms. */
+  alarm?: AlarmSeverity | undefined;
+  /** How many a cell holds, how many of these have active alarms, and the least box around them; they have no name. */
+  several?: MapBox & { count: number; alarmed?: number | undefined };
 }
 
 /** What of the map is asked for: a box, and the side of its cells in degrees. */
@@ -59,6 +62,11 @@ export function project({ lon, lat }: Place): [x: number, y: number] {
 /** How many devices a point stands for. */
 export function countOf({ several }: MapPoint): number {
   return several?.count ?? 1;
+}
+
+/** How many of the devices that a point stands for have active alarms. */
+function alarmedOf({ alarm, several }: MapPoint): number {
+  return several?.alarmed ?? (alarm ? 1 : 0);
 }
 
 /** The least box around all that points stand for. */
@@ -164,6 +172,9 @@ export interface Cluster {
   count: number;
   /** The most urgent of its statuses. */
   status: StatusText;
+  /** The highest severity of active alarms, and how many devices have any. */
+  alarm: AlarmSeverity | undefined;
+  alarmed: number;
 }
 
 const NOBODY: readonly Cluster[] = [];
@@ -181,10 +192,13 @@ export function clusters(points: readonly MapPoint[], radius: number): Cluster[]
     if (near) {
       near.points.push(point);
       near.count += countOf(point);
+      near.alarmed += alarmedOf(point);
       if (byUrgency(point.status, near.status) < 0) near.status = point.status;
+      if (point.alarm && (!near.alarm || byUrgency(point.alarm, near.alarm) < 0)) near.alarm = point.alarm;
       continue;
     }
-    const cluster: Cluster = { id: point.id, x, y, points: [point], count: countOf(point), status: point.status };
+    const { id, status, alarm } = point;
+    const cluster = { id, x, y, points: [point], count: countOf(point), status, alarm, alarmed: alarmedOf(point) };
     found.push(cluster);
     const neighbours = cells.get(cell);
     if (neighbours) neighbours.push(cluster);

@@ -1,7 +1,7 @@
 //! Devices.
 
 use crate::access::Lineage;
-use crate::alarm::AlarmCounts;
+use crate::alarm::{AlarmCounts, AlarmSeverity};
 use crate::check::{Input, Patch, body_items, or_faults};
 use crate::error::{Fault, Result};
 use crate::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, UserId};
@@ -115,6 +115,8 @@ pub struct PlacedDevice {
     pub location: Location,
     /// Its status.
     pub status: Status,
+    /// The highest severity of its active alarms.
+    pub alarm: Option<AlarmSeverity>,
 }
 
 /// A postal address.

@@ -1,5 +1,6 @@
 //! Devices on a map, brought together in the cells of a grid.
 
+use crate::alarm::AlarmSeverity;
 use crate::device::Location;
 use crate::ids::DeviceId;
 use crate::status::Status;
@@ -59,6 +60,8 @@ pub struct DeviceCluster {
     pub bounds: MapBox,
     /// The device of a cell that holds one: its id and name.
     pub only: Option<(DeviceId, String)>,
+    /// The highest severity of active alarms, and how many devices have any; none: no alarm is active.
+    pub alarms: Option<(AlarmSeverity, u64)>,
 }
 
 impl DeviceCluster {
@@ -102,7 +105,7 @@ mod tests {
             let mut by_status = [0; 6];
             statuses.iter().for_each(|status| by_status[usize::from(status.number())] += 1);
             let middle = Location { latitude: 0.0, longitude: 0.0 };
-            DeviceCluster { by_status, middle, bounds: MapBox::WORLD, only: None }.status()
+            DeviceCluster { by_status, middle, bounds: MapBox::WORLD, only: None, alarms: None }.status()
         };
         assert_eq!(of(&[Status::Missing, Status::Critical, Status::Warning]), Status::Critical);
         assert_eq!(of(&[Status::Missing, Status::Warning]), Status::Warning);

@@ -1,5 +1,6 @@
 //! Devices on a map.
 
+use isobar_model::alarm::AlarmSeverity;
 use isobar_model::device::PlacedDevice;
 use isobar_model::map::{DeviceCluster, MapBox};
 use serde::Serialize;
@@ -7,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::devices::StatusCountsJson;
 use super::values::Id;
+use super::words::SeverityText;
 use crate::request::Call;
 use crate::response::{self, Answer};
 
@@ -33,6 +35,10 @@ pub(crate) struct DeviceLocationJson {
     longitude: f64,
     status_int: u8,
     status_text: &'static str,
+    /// The highest severity of its active alarms; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SeverityText>, nullable = false)]
+    alarm_severity: Option<&'static str>,
 }
 
 impl From<PlacedDevice> for DeviceLocationJson {
@@ -46,6 +52,7 @@ impl From<PlacedDevice> for DeviceLocationJson {
             longitude: device.location.longitude,
             status_int: device.status.number(),
             status_text: device.status.name(),
+            alarm_severity: device.alarm.map(AlarmSeverity::name),
         }
     }
 }
@@ -78,6 +85,13 @@ pub(crate) struct DeviceClusterJson {
     status_int: u8,
     status_text: &'static str,
     by_status: StatusCountsJson,
+    /// The highest severity of their active alarms, and how many of them have any; left out where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<SeverityText>, nullable = false)]
+    alarm_severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    alarm_devices: Option<u64>,
     /// The least box around their places.
     west: f64,
     south: f64,
@@ -98,7 +112,7 @@ pub(crate) struct ClusteredDeviceJson {
 impl From<DeviceCluster> for DeviceClusterJson {
     fn from(cluster: DeviceCluster) -> Self {
         let (status, count) = (cluster.status(), cluster.count());
-        let DeviceCluster { by_status, middle, bounds, only } = cluster;
+        let DeviceCluster { by_status, middle, bounds, only, alarms } = cluster;
         let MapBox { west, south, east, north } = bounds;
         Self {
             latitude: middle.latitude,
@@ -107,6 +121,8 @@ impl From<DeviceCluster> for DeviceClusterJson {
             status_int: status.number(),
             status_text: status.name(),
             by_status: by_status.into(),
+            alarm_severity: alarms.map(|(severity, _)| severity.name()),
+            alarm_devices: alarms.map(|(_, devices)| devices),
             west,
             south,
             east,

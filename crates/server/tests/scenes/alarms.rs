@@ -331,6 +331,14 @@ async fn devices_count_their_active_alarms(app: &TestApp) {
     let csv =
         ana.get_as("text/csv", "/v2/devices?columns=name,alarms.critical,alarms.warning&sortBy=name").await.is(200);
     assert_eq!(csv.text, "name,alarms.critical,alarms.warning\r\nfridge,2,1\r\noven,0,1\r\n");
+    // The map tells the worst of them, and how many devices have any.
+    for device in [&fridge, &oven] {
+        ana.patch(&format!("{}/meta", device.url()), json!({"latitude": 46, "longitude": 7})).await.ok();
+    }
+    let clusters = ana.get("/v2/devices/locations/clusters?cellSize=30").await.ok();
+    let told = (&clusters["data"][0]["alarmSeverity"], &clusters["data"][0]["alarmDevices"]);
+    assert_eq!(told, (&json!("critical"), &json!(2)));
+    assert_eq!(ana.get("/v2/devices/locations").await.list_of("/alarmSeverity"), ["critical", "warning"]);
     let wrong = ana.get("/v2/devices?filter[alarms.critical][gt]=many&filter[alarms.none][eq]=0").await;
     assert_eq!(wrong.faults(), ["query.filter[alarms.critical][gt]", "query.filter[alarms.none][eq]"]);
     // What is acknowledged is still active; what ends no longer counts.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use isobar_model::access::CanList;
+use isobar_model::alarm::AlarmSeverity;
 use isobar_model::device::{Location, PlacedDevice};
 use isobar_model::map::{DeviceCluster, MapBox};
 use isobar_model::page::{Page, PageRequest};
@@ -16,6 +17,10 @@ use crate::registry::sql::{Dialect, Row, Sql, all};
 /// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
 const PLACED: &str = " FROM organizations o CROSS JOIN devices d \
     WHERE d.organization_id = o.id AND d.place_latitude IS NOT NULL AND ";
+
+/// The highest severity of a device's active alarms.
+const WORST_ALARM: &str =
+    "(SELECT max(l.severity) FROM alarms l WHERE l.device_key = d.key AND l.state = 0) AS alarm_severity";
 
 /// Steps of a degree to which the mean of places is told: about a metre.
 const MEAN_STEPS: f64 = 100_000.0;
@@ -32,10 +37,10 @@ impl Registry {
         let total = count(&tx, Sql::new(PLACED).then(within(permit.scope())).then(inside(asked))).await?;
         let rows = if request.offset() < total {
             // The keys first, from the index alone: only the page's rows are read.
-            let page = Sql::new(
-                "SELECT d.id, d.name, d.organization_id, d.place_latitude, d.place_longitude, d.status FROM \
-                 (SELECT d.key AS key",
-            )
+            let page = Sql::new(format!(
+                "SELECT d.id, d.name, d.organization_id, d.place_latitude, d.place_longitude, d.status, {WORST_ALARM} \
+                 FROM (SELECT d.key AS key"
+            ))
             .text(PLACED)
             .then(within(permit.scope()))
             .then(inside(asked))
@@ -58,13 +63,14 @@ impl Registry {
     }
 }
 
-/// The cells that hold anything, in one pass over an index of the devices that have a place; then the device of each cell
-/// that holds one.
+/// The cells that hold anything, in one pass over an index of the devices that have a place and a look at that of active
+/// alarms for each; then the device of each cell that holds one.
 fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sql {
     let mut select = String::from(
         "SELECT c.*, e.id, e.name FROM (SELECT count(*) AS devices, avg(d.place_latitude) AS latitude, \
          avg(d.place_longitude) AS longitude, min(d.place_latitude) AS south, min(d.place_longitude) AS west, \
-         max(d.place_latitude) AS north, max(d.place_longitude) AS east, min(d.key) AS first_key",
+         max(d.place_latitude) AS north, max(d.place_longitude) AS east, min(d.key) AS first_key, \
+         max(d.alarm_severity) AS alarm_severity, count(d.alarm_severity) AS alarm_devices",
     );
     for status in Status::ALL.into_iter().map(Status::number) {
         // Writing into a text cannot fail.
@@ -84,12 +90,15 @@ fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sq
         .then(index("place_latitude", 90.0))
         .text(" AS cell_row, ")
         .then(index("place_longitude", 180.0))
-        .text(" AS cell_column")
+        .text(" AS cell_column FROM (SELECT d.key, d.place_latitude, d.place_longitude, d.status, ")
+        .text(WORST_ALARM)
         .text(PLACED)
         .then(within(permit.scope()))
         .then(inside(asked))
+        // What has a limit is not merged into what is around it, which would look for alarms twice.
+        .then(limit_offset(u32::MAX, 0))
         .text(
-            " GROUP BY cell_row, cell_column) c LEFT JOIN devices e ON e.key = c.first_key AND c.devices = 1 \
+            ") d GROUP BY cell_row, cell_column) c LEFT JOIN devices e ON e.key = c.first_key AND c.devices = 1 \
              ORDER BY c.cell_row, c.cell_column",
         )
 }
@@ -124,7 +133,9 @@ fn cluster(row: &Row) -> Result<DeviceCluster> {
         Ok(((row.float(name)? * MEAN_STEPS).round() / MEAN_STEPS).max(from).min(to))
     };
     let middle = Location { latitude: mean("latitude", south, north)?, longitude: mean("longitude", west, east)? };
-    Ok(DeviceCluster { by_status, middle, bounds: MapBox { west, south, east, north }, only })
+    let severity = row.named_if("alarm_severity", AlarmSeverity::numbered)?;
+    let alarms = severity.map(|severity| Result::Ok((severity, row.count("alarm_devices")?))).transpose()?;
+    Ok(DeviceCluster { by_status, middle, bounds: MapBox { west, south, east, north }, only, alarms })
 }
 
 fn placed(row: &Row) -> Result<PlacedDevice> {
@@ -134,5 +145,6 @@ fn placed(row: &Row) -> Result<PlacedDevice> {
         organization: row.id("organization_id")?,
         location: Location { latitude: row.float("place_latitude")?, longitude: row.float("place_longitude")? },
         status: row.named("status", Status::numbered)?,
+        alarm: row.named_if("alarm_severity", AlarmSeverity::numbered)?,
     })
 }

@@ -411,6 +411,10 @@ impl Row {
         read(number).ok_or_else(|| StoreError::Damaged(format!("column {column}: {number} means nothing")))
     }
 
+    pub(crate) fn named_if<T>(&self, column: &str, read: impl FnOnce(i64) -> Option<T>) -> Result<Option<T>> {
+        self.number_if(column)?.map(|_| self.named(column, read)).transpose()
+    }
+
     pub(crate) fn time(&self, column: &str) -> Result<Timestamp> {
         self.number(column).map(Timestamp::from_millis)
     }

@@ -9,7 +9,7 @@ use crate::registry::{DeviceField, DeviceFilter, DeviceSelection, Findings, Regi
 use crate::telemetry::{Operand, Operator};
 
 /// Raises so many alarms of a severity, each under a key of its own; the last of them is cleared.
-async fn raises(r: &Registry, device: &Device, severity: AlarmSeverity, count: i64, is_last_cleared: bool) {
+pub(super) async fn raises(r: &Registry, device: &Device, severity: AlarmSeverity, count: i64, is_last_cleared: bool) {
     let found: Vec<_> = (1..=count)
         .map(|number| AlarmFinding {
             element: severity.name().to_owned(),

@@ -1,10 +1,12 @@
 //! Devices on a map.
 
+use isobar_model::alarm::AlarmSeverity;
 use isobar_model::device::{Location, PlacedDevice};
 use isobar_model::map::MapBox;
 use isobar_model::page::PageRequest;
 use isobar_model::status::Status;
 
+use super::alarm_counts::raises;
 use super::given::{self, at, fetched, json, lists, lists_all, may};
 use crate::registry::{DeviceChange, DeviceReport, NewDevice, Registry};
 
@@ -73,6 +75,7 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
                 organization: owner,
                 location,
                 status: Status::None,
+                alarm: None,
             });
         }
     }
@@ -105,7 +108,7 @@ pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
         ("west", top.id, 0.0, -179.5, Status::Good),
         ("pole", top.id, 90.0, 180.0, Status::Critical),
     ];
-    let mut ids = Vec::new();
+    let (mut ids, mut devices) = (Vec::new(), Vec::new());
     for (name, owner, latitude, longitude, status) in places {
         let meta = json(&format!(r#"{{"latitude":{latitude},"longitude":{longitude}}}"#));
         let new = NewDevice { meta, ..given::new_device(project, name) };
@@ -113,7 +116,11 @@ pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
         let report = DeviceReport { status: Some(status), ..DeviceReport::default() };
         given::reports(r, device.reference(), &report, at(1)).await;
         ids.push(device.id);
+        devices.push(device);
     }
+    raises(r, &devices[0], AlarmSeverity::Critical, 1, false).await;
+    raises(r, &devices[2], AlarmSeverity::Warning, 2, false).await;
+    raises(r, &devices[3], AlarmSeverity::Info, 1, true).await;
     let nowhere = given::device(r, top.id, project, "nowhere").await;
     assert_eq!(nowhere.coordinates(), None);
     let clusters = async |base, levels, edges: [f64; 4], cell| {
@@ -129,6 +136,10 @@ pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
     assert_eq!(Some(near.middle), location(47.5, 8.5));
     assert_eq!(Some(near.bounds), MapBox::new([8.0, 47.0, 9.0, 48.0]));
     assert_eq!(all[0].only, Some((ids[4], "west".to_owned())));
+    let alarms: Vec<_> = all.iter().map(|cluster| cluster.alarms).collect();
+    assert_eq!(alarms, [None, None, Some((AlarmSeverity::Critical, 2)), None]);
+    let places = r.device_places(&lists(&north.lineage, None), &MapBox::WORLD, ALL).await.unwrap();
+    assert_eq!(places.items[0].alarm, Some(AlarmSeverity::Warning));
     let named = |clusters: Vec<isobar_model::map::DeviceCluster>| -> Vec<String> {
         clusters.into_iter().filter_map(|cluster| cluster.only).map(|(_, name)| name).collect()
     };
