@@ -116,6 +116,12 @@ impl<'p> PlanCompiler<'p> {
         let storages: Vec<Arc<str>> =
             self.of_type("storage").into_iter().map(|at| self.drafts[at].name.clone()).collect();
         self.names.storages = storages.iter().zip(0..).map(|(name, at)| (name.to_string(), at)).collect();
+        for (at, storage) in self.of_type("storage").into_iter().zip(0..) {
+            let fields = self.drafts[at].json.get("properties").and_then(|properties| properties.get("fields"));
+            if let Some(fields) = fields {
+                self.names.meanings.add(storage, fields);
+            }
+        }
         storages
     }
 

@@ -1,4 +1,5 @@
-//! `fields` of a storage element: what people are told of the keys of its values. Nothing that runs reads it.
+//! `fields` of a storage element: what people are told of the keys of its values. No expression reads it; texts that quote a
+//! value show it so (`meaning.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use super::properties::Properties;
 use crate::expression::beginning;
 
 /// Most paths that one storage element gives a meaning.
-const FIELDS_MAX: usize = 200;
+pub(super) const FIELDS_MAX: usize = 200;
 /// Longest path, in characters.
 const PATH_CHARS_MAX: usize = 512;
 /// Longest title, in characters.
@@ -22,7 +23,7 @@ const LOCALES_MAX: usize = 50;
 /// Longest name of a locale, in characters.
 const LOCALE_CHARS_MAX: usize = 35;
 /// Most decimals of a number.
-const DECIMALS_MAX: i64 = 12;
+pub(super) const DECIMALS_MAX: usize = 12;
 /// Most words of one path.
 const WORDS_MAX: usize = 50;
 /// Longest value that has a word, and longest word, in characters.
@@ -148,7 +149,8 @@ impl Reader {
     }
 
     fn decimals(&mut self, place: &str, value: &Json<'_>) {
-        let whole = |number: &Number<'_>| number.as_i64().is_some_and(|number| (0..=DECIMALS_MAX).contains(&number));
+        let whole =
+            |number: &Number<'_>| number.as_i64().is_some_and(|number| (0..=DECIMALS_MAX as i64).contains(&number));
         if !matches!(value, Json::Number(number) if whole(number)) {
             self.fault(place, format!("must be a whole number from 0 to {DECIMALS_MAX}"));
         }
@@ -171,7 +173,7 @@ impl Reader {
 }
 
 /// Returns the keys of a path, none for the payload itself, or what is wrong with it.
-fn keys(path: &str) -> Result<Vec<String>, String> {
+pub(super) fn keys(path: &str) -> Result<Vec<String>, String> {
     if path.chars().count() > PATH_CHARS_MAX {
         return Err(format!("a path has at most {PATH_CHARS_MAX} characters"));
     }

@@ -11,6 +11,7 @@ mod fields;
 pub(crate) mod function;
 pub(crate) mod http;
 pub(crate) mod interval;
+pub(crate) mod meaning;
 pub(crate) mod notification;
 mod payload_bytes;
 pub(crate) mod properties;

@@ -1,8 +1,11 @@
 //! Texts with `{{ expression }}` in them.
 
+use std::sync::Arc;
+
+use super::meaning::Meaning;
 use super::properties::Properties;
-use crate::expression::{Computed, Expression, Names, Value, to_raw};
-use crate::held_bytes::HeldBytes;
+use crate::expression::{Computed, Expression, Names, Num, Value, to_raw};
+use crate::held_bytes::{HeldBytes, block};
 use crate::run::Run;
 
 /// Longest template, in characters.
@@ -20,14 +23,29 @@ pub(crate) struct Template(Vec<TemplatePart>);
 #[derive(Debug)]
 enum TemplatePart {
     Text(Box<str>),
-    Computed(Expression),
+    Computed(Quote),
+}
+
+/// A value that a text quotes.
+#[derive(Debug)]
+struct Quote {
+    expression: Expression,
+    /// What the design says of the key that it names.
+    meaning: Option<Arc<Meaning>>,
+    /// Whether it stands alone in its line, and so begins with the key's title.
+    has_title: bool,
+    /// Whether the text does not name the unit itself.
+    has_unit: bool,
 }
 
 impl HeldBytes for TemplatePart {
     fn held_bytes(&self) -> usize {
         match self {
             TemplatePart::Text(text) => text.held_bytes(),
-            TemplatePart::Computed(expression) => expression.held_bytes(),
+            TemplatePart::Computed(quote) => {
+                quote.expression.held_bytes()
+                    + quote.meaning.as_ref().map_or(0, |meaning| block(size_of::<Meaning>()) + meaning.held_bytes())
+            }
         }
     }
 }
@@ -58,17 +76,41 @@ impl Template {
         for part in &self.0 {
             match part {
                 TemplatePart::Text(text) => add(text, &mut filled, run)?,
-                TemplatePart::Computed(expression) => {
-                    let value = run.compute(expression, incoming)?;
+                TemplatePart::Computed(quote) => {
+                    let value = run.compute(&quote.expression, incoming)?;
                     match value.as_text() {
-                        Some(text) => add(shortened(text, chars_max), &mut filled, run)?,
-                        None => add(shortened(to_raw(&value, &run.budget)?.text(), chars_max), &mut filled, run)?,
+                        Some(text) => quote.add(shortened(text, chars_max), None, &mut filled, run)?,
+                        None => {
+                            let text = to_raw(&value, &run.budget)?;
+                            quote.add(shortened(text.text(), chars_max), value.number(), &mut filled, run)?;
+                        }
                     }
                 }
             }
         }
         cut(&mut filled, chars_max);
         Ok(filled)
+    }
+}
+
+impl Quote {
+    /// Reads the expression of a quote between what stands before and after it; `is_first`: nothing else is before it.
+    fn new(expression: Expression, names: &Names, (before, after): (&str, &str), is_first: bool) -> Self {
+        let meaning = names.meanings.of(&expression);
+        let line_before = before.rsplit_once('\n').map(|(_, line)| line).or(is_first.then_some(before));
+        let line_after = after.split_once('\n').map_or(after, |(line, _)| line);
+        let unit = meaning.as_ref().map_or("", |meaning| &meaning.unit);
+        let after_unit = after.trim_start().strip_prefix(unit);
+        let has_unit = after_unit.is_none_or(|rest| rest.starts_with(char::is_alphanumeric));
+        let has_title = line_before.is_some_and(|line| line.trim().is_empty()) && line_after.trim().is_empty();
+        Self { expression, meaning, has_title, has_unit }
+    }
+
+    fn add(&self, text: &str, number: Option<Num>, filled: &mut String, run: &Run<'_>) -> Computed<()> {
+        match &self.meaning {
+            Some(meaning) => add(&meaning.told(text, number, self.has_title, self.has_unit), filled, run),
+            None => add(text, filled, run),
+        }
     }
 }
 
@@ -107,8 +149,9 @@ fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String
             return Err(format!("has at most {EXPRESSIONS_MAX} expressions"));
         }
         let (expression, next) = read_expression(after, names)?;
+        let quote = Quote::new(expression, names, (text, next), parts.is_empty());
         parts.push(TemplatePart::Text(text.into()));
-        parts.push(TemplatePart::Computed(expression));
+        parts.push(TemplatePart::Computed(quote));
         rest = next;
     }
     parts.push(TemplatePart::Text(rest.into()));

@@ -17,6 +17,7 @@ use super::value::{Value, shown};
 use super::write::to_constant;
 use crate::budget::Budget;
 use crate::code::CheckTime;
+use crate::elements::meaning::Meanings;
 
 /// Deepest tree of a compiled expression: what evaluation may go down the stack.
 const DEPTH_MAX: usize = 200;
@@ -40,6 +41,8 @@ pub(crate) struct Names {
     pub(crate) settings: HashMap<String, u32>,
     /// Storage elements, by their index in the plan.
     pub(crate) storages: HashMap<String, u32>,
+    /// What the storage elements say of their keys.
+    pub(crate) meanings: Meanings,
     /// Whether any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
     /// How deep macros stand in macros.

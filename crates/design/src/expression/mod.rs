@@ -27,6 +27,7 @@ pub(crate) use value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, beginning,
 pub(crate) use world::{Changes, LastTexts, SettingsSize, World};
 pub(crate) use write::{finite, to_raw};
 
+use isobar_model::json::Json;
 use node::{Node, Root};
 
 use crate::held_bytes::HeldBytes;
@@ -52,6 +53,12 @@ impl Expression {
         Self(Node::Path(Root::Payload, Vec::new()))
     }
 
+    /// The value that it names, where it does nothing else: the names of a path beneath the incoming value, beneath what the
+    /// device sent, or beneath the last values of a storage element, which then is told by its index in the plan.
+    pub(crate) fn named_value(&self) -> Option<(Option<u32>, Vec<String>)> {
+        named_value(&self.0)
+    }
+
     /// Its value.
     pub(crate) fn value<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<Value<'e>> {
         machine.value(&self.0)
@@ -60,5 +67,26 @@ impl Expression {
     /// Its value, which must be a boolean.
     pub(crate) fn truth<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<bool> {
         machine.truth(&self.0)
+    }
+}
+
+fn named_value(node: &Node) -> Option<(Option<u32>, Vec<String>)> {
+    match node {
+        Node::Path(Root::Payload | Root::EventPayload, keys) => {
+            Some((None, keys.iter().map(ToString::to_string).collect()))
+        }
+        Node::Path(Root::Last(storage), keys) => Some((Some(*storage), keys.iter().map(ToString::to_string).collect())),
+        Node::Field(inner, key) => {
+            let (storage, mut keys) = named_value(inner)?;
+            keys.push(key.to_string());
+            Some((storage, keys))
+        }
+        Node::Index(parts) => {
+            let Node::Json(Json::Text(key)) = &parts.1 else { return None };
+            let (storage, mut keys) = named_value(&parts.0)?;
+            keys.push(key.to_string());
+            Some((storage, keys))
+        }
+        _ => None,
     }
 }

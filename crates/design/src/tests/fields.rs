@@ -3,7 +3,7 @@
 use isobar_model::json::RawJson;
 use serde_json::{Map, Value, json};
 
-use super::given::compile;
+use super::given::{compile, done, scene};
 use super::raw;
 use crate::Plan;
 
@@ -122,4 +122,60 @@ fn stored_design_with_other_fields_runs_without_them() {
     let planes = json!({"cloud": {"elements": storage(json!({"temp": {"kind": 5}}))}}).to_string();
     assert!(Plan::compile(&raw(&planes).tree()).is_err());
     assert_eq!(Plan::compile_stored(&raw(&planes).tree()).unwrap().storage_fields("log"), None);
+}
+
+/// What a notification says of a payload, where the design says of keys what they are.
+fn told(message: &str, payload: &str) -> String {
+    let fields = json!({
+        "payload.temp": {"title": {"de": "Temperatur", "en": "Temperature"}, "unit": "°C", "decimals": 1},
+        "payload.deep[\"front door\"]": {"title": "Door", "words": {"true": "open", "false": "closed", "2": "ajar"}},
+        "payload.level": {"unit": "m", "decimals": 2},
+    });
+    let elements = json!({
+        "tell": {"type": "notification", "properties": {"message": message}},
+        "log": {"type": "storage", "properties": {"fields": fields}},
+    });
+    let scene = scene(json!([{"element": "tell", "ability": "notify"}]), elements);
+    let told = done(&scene.with_last("log", r#"{"temp":-0.04}"#).post(payload)).remove(0);
+    told.strip_prefix("notify tell basicUser ").unwrap_or(&told).to_owned()
+}
+
+#[test]
+fn quoted_value_has_its_unit_decimals_and_words() {
+    let payload = r#"{"temp":9.128,"deep":{"front door":true},"level":2,"other":9.128}"#;
+    for (message, expected) in [
+        ("It is {{ payload.temp }} now", "It is 9.1 °C now"),
+        ("It is {{ payload.temp }}°C, {{ event.payload.temp }} °C", "It is 9.1°C, 9.1 °C"),
+        ("The door is {{ payload.deep['front door'] }}", "The door is open"),
+        ("{{ payload.level }} more, {{ payload.level }} m", "2.00 m more, 2.00 m"),
+        ("Before: {{ last.log.temp }}", "Before: 0.0 °C"),
+        // What is calculated, and what nothing is said of, stays as it is.
+        ("{{ payload.temp + 1.0 }} {{ payload.other }}", "10.128 9.128"),
+    ] {
+        assert_eq!(told(message, payload), expected, "{message}");
+    }
+}
+
+#[test]
+fn value_that_stands_alone_is_told_with_its_title() {
+    let payload = r#"{"temp":9,"deep":{"front door":2}}"#;
+    assert_eq!(told("{{ payload.temp }}", payload), "Temperature: 9.0 °C");
+    assert_eq!(
+        told("Look:\n{{ payload.temp }}\n  {{ payload.deep['front door'] }}\n", payload),
+        "Look:\nTemperature: 9.0 °C\n  Door: ajar\n"
+    );
+    assert_eq!(told("{{ payload.temp }} {{ payload.temp }}", payload), "9.0 °C 9.0 °C");
+}
+
+#[test]
+fn quoted_value_of_another_kind_is_told_as_it_is() {
+    for (value, expected) in [
+        (r#""warm""#, "It is warm"),
+        ("null", "It is null"),
+        ("[1]", "It is [1]"),
+        ("1e300", "It is 1e300 °C"),
+        ("9007199254740993", "It is 9007199254740993.0 °C"),
+    ] {
+        assert_eq!(told("It is {{ payload.temp }}", &format!(r#"{{"temp":{value}}}"#)), expected, "{value}");
+    }
 }
