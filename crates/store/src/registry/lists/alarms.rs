@@ -72,7 +72,7 @@ impl AlarmField {
 
 /// How alarms are found: what else is known of them is looked at where they are.
 #[derive(Clone, Copy)]
-pub(super) enum Way<'w> {
+pub(super) enum AlarmWay<'w> {
     /// Along an index in this order.
     Along(&'w Order),
     /// From the organizations of the part of the tree.
@@ -81,7 +81,7 @@ pub(super) enum Way<'w> {
     Devices,
 }
 
-impl Way<'_> {
+impl AlarmWay<'_> {
     /// The way to all that pass the filters.
     pub(super) fn to(filters: &[AlarmFilter]) -> Self {
         let names = |filter: &AlarmFilter| {
@@ -147,9 +147,9 @@ async fn page(
     let (dialect, request) = (Dialect::of(tx), in_default_order(request));
     let order = ALARMS.order(&request)?;
     let narrowed = ALARMS.narrowed(dialect, &request);
-    let way = Way::to(filters);
+    let way = AlarmWay::to(filters);
     let passing = gathered(dialect, scope, filters, None).then(narrowed.clone());
-    let index = indexed_in(&request, &order).filter(|_| matches!(way, Way::Organizations));
+    let index = indexed_in(&request, &order).filter(|_| matches!(way, AlarmWay::Organizations));
     let sorted = gathered(dialect, scope, filters, Some(&order)).then(narrowed.clone());
     let Some(index) = index else {
         let total = count(tx, passing).await?;
@@ -160,7 +160,7 @@ async fn page(
     let Some(window) = PageWindow::of(request.page, extent.within) else { return Ok((Vec::new(), extent.within)) };
     let ids = if extent.index_is_cheaper(&window) {
         let along = ALARMS.along(dialect, index, &extent, scope).text(" AND ");
-        let along = along.then(Way::Along(&order).condition(dialect, filters)).then(narrowed);
+        let along = along.then(AlarmWay::Along(&order).condition(dialect, filters)).then(narrowed);
         window.ids(tx, index, along, &order).await?
     } else {
         window.ids(tx, ALARMS.relation, sorted, &order.sorted_at_the_end()).await?
@@ -171,10 +171,10 @@ async fn page(
 /// All that pass, to be sorted at the end (none: only counted). `CROSS JOIN` keeps SQLite to an order of the tables;
 /// PostgreSQL takes it as any other join.
 pub(super) fn gathered(dialect: Dialect, scope: &Scope, filters: &[AlarmFilter], order: Option<&Order>) -> Sql {
-    let way = Way::to(filters);
+    let way = AlarmWay::to(filters);
     let from = match way {
-        Way::Devices => " FROM alarms a CROSS JOIN organizations o",
-        Way::Organizations | Way::Along(_) => " FROM organizations o CROSS JOIN alarms a",
+        AlarmWay::Devices => " FROM alarms a CROSS JOIN organizations o",
+        AlarmWay::Organizations | AlarmWay::Along(_) => " FROM organizations o CROSS JOIN alarms a",
     };
     let (joined, on) = match order {
         Some(order) if order.has(DEVICE_NAME) => (" CROSS JOIN devices d", " AND d.key = a.device_key"),

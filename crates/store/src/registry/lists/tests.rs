@@ -293,7 +293,7 @@ async fn hold_alarm_statements(registry: &Registry, dialect: &str) {
             let request = alarms::in_default_order(&ListRequest { sort, ..ListRequest::default() });
             let order = ALARMS.order(&request).unwrap();
             let along = ALARMS.along(dialect, ALARMS.relation, &EXTENT, &scope()).text(" AND ");
-            let along = along.then(alarms::Way::Along(&order).condition(dialect, &filters));
+            let along = along.then(alarms::AlarmWay::Along(&order).condition(dialect, &filters));
             ways.push((way, window.statement(dialect, ALARMS.relation, along, &order)));
         }
         let order = ALARMS.order(&alarms::in_default_order(&ListRequest::default())).unwrap();
