@@ -173,7 +173,6 @@ describe('alarms elsewhere', () => {
   });
 
   it('are counted again as soon as a stream tells of one', async () => {
-    const { page } = visitor;
     await visitor.open('/');
     await bell().waitFor();
     // Polls are farther apart than this.
@@ -190,7 +189,7 @@ describe('alarms elsewhere', () => {
     await fleet.event(device.token, { temperature: 9.5 });
     await expect.poll(async () => (await alarmsOf(device.id)).data.length).toBe(1);
     await visitor.open('/');
-    await page.getByRole('button', { name: /^Mapped: .*Alarms: Critical \(1\)$/ }).waitFor();
+    await page.getByRole('button', { name: /^Mapped: .*Alarms: Critical$/ }).waitFor();
   });
 
   it('stand on their device, its row and its charts until they are over', async () => {

@@ -18,8 +18,7 @@ export async function deviceClusters(
     const { latitude: lat, longitude: lon, count, device, west, south, east, north } = cell;
     const said = { lon, lat, status: cell.statusText as StatusText, alarm: cell.alarmSeverity };
     if (device) return { id: device.id, name: device.name, ...said };
-    const several = { west, south, east, north, count, alarmed: cell.alarmDevices };
-    return { id: `${lat},${lon}`, name: '', ...said, several };
+    return { id: `${lat},${lon}`, name: '', ...said, several: { west, south, east, north, count } };
   });
 }
 

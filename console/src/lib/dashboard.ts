@@ -1,5 +1,5 @@
 import type { Schemas } from '../api/client';
-import { SEVERITIES, type AlarmSeverity } from './alarms';
+import type { AlarmSeverity } from './alarms';
 import { readJson } from './json';
 import { FIGURES, type Figure } from './selection';
 import type { Key } from './series';
@@ -32,6 +32,8 @@ export type WidgetType = (typeof WIDGET_TYPES)[number];
 /** Which alarms a widget shows, where not all that are active: those that nobody has acknowledged, or active ones that somebody has. */
 export const ALARM_STATES = ['unacknowledged', 'acknowledged'] as const;
 export type AlarmState = (typeof ALARM_STATES)[number];
+/** The severities that alarms can have at least. */
+export const ALARM_SEVERITIES: readonly AlarmSeverity[] = ['info', 'warning', 'critical'];
 /** Alarms that a widget shows, and at most. */
 export const ALARM_ROWS = 10;
 export const ALARM_ROWS_MAX = 100;
@@ -197,7 +199,7 @@ export function settingsOf(raw: unknown): Settings {
     ...(typeof isOnThis === 'boolean' ? { isOnThis } : {}),
     ...textsOf({ payload, settingName, projectUuid, label, labelValue, picture }),
     ...(Array.isArray(places) ? { places: placesOf(places) } : {}),
-    ...(SEVERITIES.some((known) => known === severity) ? { severity: severity as AlarmSeverity } : {}),
+    ...(ALARM_SEVERITIES.some((known) => known === severity) ? { severity: severity as AlarmSeverity } : {}),
     ...(ALARM_STATES.some((known) => known === alarmState) ? { alarmState: alarmState as AlarmState } : {}),
     ...(isFigure(rows) ? { rows: Math.min(Math.max(Math.round(rows), 1), ALARM_ROWS_MAX) } : {}),
   };

@@ -86,12 +86,11 @@ describe('clusters', () => {
     ]);
   });
 
-  it('tell the most severe alarm, and how many devices have any', () => {
-    const box = { west: 13, south: 52, east: 13, north: 52 };
-    const cell = { ...point('cell', 13, 52), alarm: 'critical' as const, several: { ...box, count: 9, alarmed: 4 } };
-    const near = [point('a', 13, 52), { ...point('b', 13, 52), alarm: 'warning' as const }, cell];
-    expect(clusters(near, 20).map(({ alarm, alarmed }) => [alarm, alarmed])).toEqual([['critical', 5]]);
-    expect(clusters([point('a', 13, 52)], 20)).toMatchObject([{ alarm: undefined, alarmed: 0 }]);
+  it('tell the most severe alarm of all', () => {
+    const alarmed = (id: string, alarm: MapPoint['alarm']) => ({ ...point(id, 13, 52), alarm });
+    const near = [point('a', 13, 52), alarmed('b', 'warning'), alarmed('c', 'critical'), alarmed('d', 'info')];
+    expect(clusters(near, 20).map(({ alarm }) => alarm)).toEqual(['critical']);
+    expect(clusters([point('a', 13, 52)], 20).map(({ alarm }) => alarm)).toEqual([undefined]);
   });
 
   it('lose nobody, and take few marks for many devices', () => {

@@ -31,8 +31,8 @@ export interface MapPoint extends Place {
   status: StatusText;
   /** The highest severity of active alarms. */
   alarm?: AlarmSeverity | undefined;
-  /** How many a cell holds, how many of these have active alarms, and the least box around them; they have no name. */
-  several?: MapBox & { count: number; alarmed?: number | undefined };
+  /** How many a cell holds, and the least box around them; they have no name. */
+  several?: MapBox & { count: number };
 }
 
 /** What of the map is asked for: a box, and the side of its cells in degrees. */
@@ -62,11 +62,6 @@ export function project({ lon, lat }: Place): [x: number, y: number] {
 /** How many devices a point stands for. */
 export function countOf({ several }: MapPoint): number {
   return several?.count ?? 1;
-}
-
-/** How many of the devices that a point stands for have active alarms. */
-function alarmedOf({ alarm, several }: MapPoint): number {
-  return several?.alarmed ?? (alarm ? 1 : 0);
 }
 
 /** The least box around all that points stand for. */
@@ -172,9 +167,8 @@ export interface Cluster {
   count: number;
   /** The most urgent of its statuses. */
   status: StatusText;
-  /** The highest severity of active alarms, and how many devices have any. */
+  /** The highest severity of active alarms. */
   alarm: AlarmSeverity | undefined;
-  alarmed: number;
 }
 
 const NOBODY: readonly Cluster[] = [];
@@ -192,13 +186,12 @@ export function clusters(points: readonly MapPoint[], radius: number): Cluster[]
     if (near) {
       near.points.push(point);
       near.count += countOf(point);
-      near.alarmed += alarmedOf(point);
       if (byUrgency(point.status, near.status) < 0) near.status = point.status;
       if (point.alarm && (!near.alarm || byUrgency(point.alarm, near.alarm) < 0)) near.alarm = point.alarm;
       continue;
     }
     const { id, status, alarm } = point;
-    const cluster = { id, x, y, points: [point], count: countOf(point), status, alarm, alarmed: alarmedOf(point) };
+    const cluster = { id, x, y, points: [point], count: countOf(point), status, alarm };
     found.push(cluster);
     const neighbours = cells.get(cell);
     if (neighbours) neighbours.push(cluster);
