@@ -1,13 +1,12 @@
-import { namesIn } from '../table';
 import { isIdentifier } from './cel';
 
 /** What there is to complete in an expression. */
 export interface Known {
-  /** Paths of members of the incoming value. */
-  payload: readonly string[];
+  /** Paths of members of the incoming value, each by its names. */
+  payload: readonly (readonly string[])[];
   settings: readonly string[];
   /** Storage elements, with the paths of what is stored. */
-  stored: ReadonlyMap<string, readonly string[]>;
+  stored: ReadonlyMap<string, readonly (readonly string[])[]>;
 }
 
 export interface Completion {
@@ -72,10 +71,9 @@ function members(path: string, known: Known): Completion[] {
 }
 
 /** The members right beneath a path. */
-function children(paths: readonly string[], under: string): string[] {
+function children(paths: readonly (readonly string[])[], under: string): string[] {
   const above = under === '' ? [] : under.split('.');
   const found = paths
-    .map(namesIn)
     .filter((names) => above.every((name, at) => names[at] === name))
     .map((names) => names[above.length] ?? '');
   return [...new Set(found)].filter((name) => name !== '');

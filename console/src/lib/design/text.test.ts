@@ -11,6 +11,7 @@ import { emptyDesign } from './model';
 import { dropDraft, keepDraft, readDraft } from './draft';
 import { FRIDGE, chance } from './fixture';
 import { fieldOf } from '../series';
+import { namesIn } from '../table';
 
 describe('steps of undo', () => {
   it('join what is typed in a row, and no more', () => {
@@ -79,9 +80,9 @@ describe('expressions', () => {
 
   it('are completed with what devices really send', () => {
     const known = {
-      payload: ['temp', 'door.open', 'content-type'],
+      payload: [['temp'], ['door', 'open'], ['content-type']],
       settings: ['limit'],
-      stored: new Map([['log', ['hum']]]),
+      stored: new Map([['log', [['hum']]]]),
     };
     const labels = (before: string, isAsked = false) =>
       celCompletions(before, known, isAsked)?.options.map(({ label }) => label);
@@ -118,7 +119,8 @@ describe('keys', () => {
       'payload.a["c\\"d"]',
       'payload.a["c\\"d"]["e.f"]',
     ]);
-    const known = { payload: paths, settings: [], stored: new Map([['log', paths]]) };
+    const names = paths.map(namesIn);
+    const known = { payload: names, settings: [], stored: new Map([['log', names]]) };
     const applied = (before: string) =>
       celCompletions(before, known, false)
         ?.options.filter(({ kind }) => kind === 'property')

@@ -3,6 +3,7 @@ import { type KnownKeys, NO_KEYS, incomingKeys, keysOf, keysOfEvents } from '../
 import type { Known } from '../../lib/design/complete';
 import { type Design, elementsOf } from '../../lib/design/model';
 import { fieldOf } from '../../lib/series';
+import { namesIn } from '../../lib/table';
 
 /** Devices that are looked at, those that were active last. */
 const DEVICES = 3;
@@ -65,9 +66,9 @@ export class PayloadKeys {
     const entries = Object.entries(elementsOf(design));
     const storages = entries.filter(([, { type }]) => type === 'storage').map(([storage]) => storage);
     return {
-      payload: incomingKeys(design, name, this.#keys),
+      payload: incomingKeys(design, name, this.#keys).map(namesIn),
       settings: entries.filter(([, { type }]) => type === 'deviceSetting').map(([setting]) => setting),
-      stored: new Map(storages.map((storage) => [storage, [...(this.#keys.stored.get(storage) ?? [])]])),
+      stored: new Map(storages.map((storage) => [storage, [...(this.#keys.stored.get(storage) ?? [])].map(namesIn)])),
     };
   }
 }
