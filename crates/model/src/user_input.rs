@@ -46,7 +46,7 @@ pub struct UserInput {
     pub disabled: Option<bool>,
     /// A new password.
     pub password: Option<String>,
-    /// The password of today, which whoever sets a new one of its own must know.
+    /// The password of today, beside a new one of the own.
     pub current_password: Option<String>,
     /// Why, for the operator.
     pub reason: Option<String>,

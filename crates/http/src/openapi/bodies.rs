@@ -160,7 +160,7 @@ pub(super) struct UserInput {
     /// Must match password.
     #[schema(required = false, min_length = 6, max_length = 20)]
     password_confirmation: String,
-    /// Must be today's password where callers set a new one of their own; of other users it is not looked at.
+    /// Must be today's password, where callers say it beside a new one of their own; of other users it is not looked at.
     #[schema(required = false, max_length = 1024)]
     current_password: String,
     /// null: the defaults.

@@ -1,4 +1,4 @@
-//! The password of today, without which nobody sets a new one of its own (contract: Authentication).
+//! The password of today, beside which somebody sets a new one of its own (contract: Authentication).
 
 use std::net::IpAddr;
 
@@ -9,11 +9,10 @@ use super::Identity;
 use super::hash_line::HashedFor;
 
 /// The member of a body that carries it.
-pub(crate) const CURRENT_PASSWORD: &str = "currentPassword";
+const CURRENT_PASSWORD: &str = "currentPassword";
 
 impl Identity {
-    /// Refuses what is not the user's password, as slowly and as seldom as a login does: a stolen session must not be
-    /// enough to take an account over. Failures count for logins too.
+    /// Refuses what is not the user's password, as slowly and as seldom as a login does. Failures count for logins too.
     pub(crate) async fn check_current_password(
         &self,
         user: &User,

@@ -15,7 +15,6 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::account_notices::AccountNotice;
 use crate::identity::authorization::change_account;
-use crate::identity::current_password::CURRENT_PASSWORD;
 use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
 
@@ -24,7 +23,7 @@ impl Hub {
     /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password waits for a slot among the hashes. Who sets its own, from this address, must know the one of today.
+    /// A new password waits for a slot among the hashes. Who sets its own and says the one of today, from this address, must know it.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input. `Throttled`: too many passwords were wrong.
@@ -42,8 +41,9 @@ impl Hub {
             None => None,
             Some(password) => {
                 let (identity, who) = (&self.0.identity, HashedFor::Tenant(caller.lineage.top()));
-                if id == caller.user {
-                    let current = input.current_password.take().unwrap_or_default();
+                if id == caller.user
+                    && let Some(current) = input.current_password.take()
+                {
                     identity.check_current_password(&present, current, who, address).await?;
                 }
                 let hash = identity.password_hash(password, who).await?;
@@ -168,9 +168,6 @@ impl Permits {
         let mut faults = Faults::new();
         for name in input.renamed(present) {
             faults.add(name, "may not be changed");
-        }
-        if own && self.sets_password && input.current_password.is_none() {
-            faults.add(CURRENT_PASSWORD, "is required to set a new password of your own");
         }
         if disables && own {
             faults.add("disabled", "you may not disable yourself");
