@@ -455,7 +455,13 @@ mod tests {
         let change = read(r#"{"acknowledged": true, "state": "cleared", "assigneeId": null, "id": 5}"#).unwrap();
         assert!(change.clears && change.acknowledged == Some(true) && change.assignee == Patch::Clear);
         assert!(!read(r#"{"state": "active"}"#).unwrap().clears);
-        for bad in [r#"{"state": "gone"}"#, r#"{"acknowledged": 1}"#, r#"{"assigneeId": "x"}"#, r#"{"comment": ""}"#] {
+        for bad in [
+            r#"{"state": "gone"}"#,
+            r#"{"acknowledged": 1}"#,
+            r#"{"assigneeId": "x"}"#,
+            r#"{"assigneeId": ""}"#,
+            r#"{"comment": ""}"#,
+        ] {
             assert!(read(bad).is_err(), "{bad}");
         }
     }

@@ -195,7 +195,7 @@ impl DeviceTableInput {
             input.fault("organizationId", "is required");
         }
         named_itself(&mut input, own);
-        let device = input.id_patch("deviceId");
+        let device = input.id_or_empty_patch("deviceId");
         let columns = columns(&mut input);
         input.unless_any(Self { device, columns })
     }

@@ -268,13 +268,20 @@ impl<'a> Input<'a> {
         self.parsed(name, "is not an identifier")
     }
 
-    /// An identifier that may be left out, cleared or set; an empty text clears it too.
+    /// An identifier that may be left out, cleared or set.
     pub fn id_patch<T: FromStr>(&mut self, name: &str) -> Patch<T> {
-        match self.text_patch(name, 0, 36) {
-            Patch::Set(text) if text.is_empty() => Patch::Clear,
-            Patch::Set(_) => self.id(name).map_or(Patch::Keep, Patch::Set),
-            Patch::Clear => Patch::Clear,
-            Patch::Keep => Patch::Keep,
+        match self.member(name) {
+            Some(Json::Null) => Patch::Clear,
+            _ => self.id(name).map_or(Patch::Keep, Patch::Set),
+        }
+    }
+
+    /// An identifier that may be left out, cleared or set, where the specification takes any text of 36 characters: an
+    /// empty one clears it too.
+    pub fn id_or_empty_patch<T: FromStr>(&mut self, name: &str) -> Patch<T> {
+        match self.member(name) {
+            Some(Json::Text(text)) if text.is_empty() => Patch::Clear,
+            _ => self.id_patch(name),
         }
     }
 

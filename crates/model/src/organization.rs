@@ -81,7 +81,7 @@ impl OrganizationInput {
     /// Reads and checks a body.
     pub fn read(body: &Json<'_>) -> Result<Self> {
         let mut input = Input::body(body)?;
-        let parent = input.id_patch("parentId");
+        let parent = input.id_or_empty_patch("parentId");
         let read = Self {
             name: input.required_text("name", 1, 80),
             parent,

@@ -92,6 +92,7 @@ async fn bad_views_are_refused_by_each_field(app: &TestApp) {
         (json!({"name": "\0", "query": "\0"}), vec!["name", "query", "query"]),
         (json!({"name": "b", "query": long}), vec!["query"]),
         (json!({"name": "b", "query": "", "organizationId": "x"}), vec!["organizationId"]),
+        (json!({"name": "b", "query": "", "organizationId": ""}), vec!["organizationId"]),
         (json!({"name": "b", "query": "", "organizationId": NOBODY}), vec!["organizationId"]),
         (json!({"name": "b", "query": "", "organizationId": bob.organization}), vec!["organizationId"]),
         (body("taken"), vec!["name"]),
