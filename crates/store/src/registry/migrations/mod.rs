@@ -25,8 +25,8 @@ const STEPS: &[&str] = &[
     include_str!("0014_timers.sql"),
     include_str!("0015_alarms.sql"),
     include_str!("0016_boards.sql"),
-    include_str!("0018_views.sql"),
-    include_str!("0019_alarms_in_order.sql"),
+    include_str!("0017_views.sql"),
+    include_str!("0018_alarms_in_order.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
