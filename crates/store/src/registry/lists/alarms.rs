@@ -93,8 +93,7 @@ impl AlarmWay<'_> {
     fn column(self, dialect: Dialect, column: &str) -> String {
         let finds = match self {
             Self::Along(order) => order.has(column),
-            // Whatever else had an index would be looked up anew for each organization.
-            Self::Organizations => false,
+            Self::Organizations => column != DEVICE_KEY,
             Self::Devices => column == DEVICE_KEY,
         };
         if finds { column.to_owned() } else { dialect.unindexed(column) }

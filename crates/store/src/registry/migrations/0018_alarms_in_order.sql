@@ -8,7 +8,7 @@ CREATE INDEX alarms_order ON alarms (
 );
 CREATE INDEX alarms_by_time ON alarms (raised_at, id, organization_id, state, severity, acknowledged, device_key);
 CREATE INDEX alarms_of_organization ON alarms (
-    organization_id, state, severity, acknowledged, ended_at, raised_at, device_key
+    organization_id, state, severity, acknowledged, ended_at, raised_at, id, device_key
 );
 -- The cells of a map are counted without a look at the devices.
 CREATE INDEX devices_on_map ON devices (organization_id, place_latitude, place_longitude, status, key)
