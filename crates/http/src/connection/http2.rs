@@ -28,13 +28,13 @@ use crate::app::App;
 use crate::request::{Client, Stream, time_for};
 use crate::response::ResponseBody;
 
-/// Most requests under way on a connection: more than a page of the console asks at once.
-const STREAMS_MAX: u32 = 32;
+/// Most requests under way on a connection: as many as clients begin before they are told (RFC 9113, 6.5.2).
+const STREAMS_MAX: u32 = 100;
 /// What a client may send ahead of what is read, of one body and of all on a connection.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
 /// Bytes of a response that wait here for the client's window.
-const UNSENT_BYTES_MAX: usize = 32 << 10;
+const UNSENT_BYTES_MAX: usize = 16 << 10;
 /// Between two looks whether the client takes its responses.
 const SLOW_CHECK_EVERY: Duration = Duration::from_secs(5);
 

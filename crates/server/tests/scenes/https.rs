@@ -5,14 +5,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use http_body_util::BodyExt as _;
 use isobar_power::{becomes, within_patience};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::support::TestApp;
-use crate::support::https::{SecureDoor, asks, heard};
+use crate::support::https::{SecureDoor, asks, heard, reads};
 
 const POST: &str = "/v2/events/device?elementName=reading";
+/// As many as a batch that takes a while has.
+const EVENTS: usize = 500;
 /// A look for new files, and some more.
 const A_LOOK: Duration = Duration::from_secs(11);
 
@@ -33,8 +35,9 @@ async fn events_come_under_tls_by_both_versions_of_http() {
     }
     // What is read is the same by both, small and large.
     let path = device.at("events?limit=10");
-    let by_old = heard(old.send_request(asks("GET", &path, &device.token, "")).await.unwrap()).await;
-    let by_new = heard(new.send_request(asks("GET", &path, &device.token, "")).await.unwrap()).await;
+    let by_old = heard(old.send_request(reads(&path, &ana.jwt)).await.unwrap()).await;
+    let by_new = heard(new.send_request(reads(&path, &ana.jwt)).await.unwrap()).await;
+    assert_eq!(by_old.0, 200, "{by_old:?}");
     assert_eq!(by_old, by_new);
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 4);
 }
@@ -54,9 +57,7 @@ async fn many_requests_share_a_connection_of_http_2() {
     assert_eq!(join_all(posts).await, [201; 100]);
     // A stream stays open beside them, and tells of what comes.
     let mut client = client;
-    let mut live = asks("GET", "/v2/events/stream", "", "");
-    live.headers_mut().insert("authorization", format!("Bearer {}", ana.jwt).parse().unwrap());
-    let mut stream = client.send_request(live).await.unwrap().into_body();
+    let mut stream = client.send_request(reads("/v2/events/stream", &ana.jwt)).await.unwrap().into_body();
     let posted = heard(client.send_request(asks("POST", POST, &device.token, "{\"n\":\"live\"}")).await.unwrap()).await;
     assert_eq!(posted.0, 201);
     let mut told = Vec::new();
@@ -75,21 +76,37 @@ async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let door = SecureDoor::beside(&app);
-    let client = door.http2().await;
-    for number in 0..200 {
-        let mut client = client.clone();
-        let mut post = Box::pin(client.send_request(asks("POST", POST, &device.token, format!("{{\"n\":{number}}}"))));
+    let mut client = door.http2().await;
+    let events: Vec<Value> = (0..EVENTS).map(|n| json!({"elementName": "log", "payload": n})).collect();
+    let batch = asks("POST", "/v2/events/device/batch", &device.token, json!(events).to_string());
+    let post = tokio::spawn(async move { client.send_request(batch).await });
+    let stored = async || ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"].clone();
+    becomes("a first event is there", async || stored().await != 0).await;
+    post.abort();
+    becomes("all events are there", async || stored().await == EVENTS).await;
+    within_patience("the door closes", door.closes()).await;
+}
+
+#[tokio::test]
+async fn whoever_gives_up_requests_again_and_again_is_let_go() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let device = ana.creates_device("fridge").await;
+    let door = SecureDoor::beside(&app);
+    let hostile = door.http2().await;
+    becomes("the connection is ended", async || {
+        let mut client = hostile.clone();
+        let mut post = Box::pin(client.send_request(asks("POST", POST, &device.token, "1")));
         // It goes out, and nobody waits for what comes.
-        assert!(futures::poll!(&mut post).is_pending());
+        let _ = futures::poll!(&mut post);
         tokio::task::yield_now().await;
         drop(post);
-    }
-    let mut client = client;
-    let last = heard(client.send_request(asks("POST", POST, &device.token, "{\"n\":\"last\"}")).await.unwrap()).await;
-    assert_eq!(last.0, 201);
-    let mut open = door.http2().await;
-    let spec = heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await;
-    assert_eq!(spec.0, 200);
+        hostile.is_closed()
+    })
+    .await;
+    let mut other = door.http2().await;
+    let posted = heard(other.send_request(asks("POST", POST, &device.token, "2")).await.unwrap()).await;
+    assert_eq!(posted.0, 201, "{posted:?}");
     within_patience("the door closes", door.closes()).await;
 }
 
@@ -98,23 +115,26 @@ async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
     let app = TestApp::start().await;
     let mut door = SecureDoor::beside(&app);
     let address = door.address;
-    let open = door.http1().await;
+    // Who was there before stays.
+    let mut open = door.http1().await;
+    let mut is_served = async || {
+        open.ready().await.unwrap();
+        heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await.0 == 200
+    };
     door.certificates.spoil_key();
     // Looked at three times, and still the old one.
     for _ in 0..3 {
         app.clock.pass(A_LOOK);
         door.certificates.shake_hands(address, &[]).await.unwrap();
+        assert!(is_served().await);
     }
     door.certificates.renew();
     becomes("the new certificate is shown", async || {
         app.clock.pass(A_LOOK);
-        door.certificates.shake_hands(address, &[]).await.is_ok()
+        is_served().await && door.certificates.shake_hands(address, &[]).await.is_ok()
     })
     .await;
-    // Who was there before stays.
-    let mut open = open;
-    let spec = heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await;
-    assert_eq!(spec.0, 200);
+    assert!(is_served().await);
 }
 
 #[tokio::test]
@@ -158,7 +178,7 @@ async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
             builder.initial_stream_window_size(1_000);
         })
         .await;
-    let response = client.send_request(asks("GET", &path, &device.token, "")).await.unwrap();
+    let response = client.send_request(reads(&path, &ana.jwt)).await.unwrap();
     assert_eq!(response.status(), 200);
     becomes("the connection is ended", async || {
         app.clock.pass(Duration::from_secs(6));

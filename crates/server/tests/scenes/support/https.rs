@@ -153,6 +153,13 @@ pub fn asks(method: &str, path: &str, token: &str, body: impl Into<Bytes>) -> Re
     request.body(Full::new(body.into())).unwrap()
 }
 
+/// A user's request for what is at a path.
+pub fn reads(path: &str, jwt: &str) -> Request<Full<Bytes>> {
+    let mut request = asks("GET", path, "", "");
+    request.headers_mut().insert("authorization", format!("Bearer {jwt}").parse().unwrap());
+    request
+}
+
 /// The status and the body of a response.
 pub async fn heard(response: Response<Incoming>) -> (u16, String) {
     let status = response.status().as_u16();
