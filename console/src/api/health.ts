@@ -14,18 +14,20 @@ export function about(signal: AbortSignal): Promise<Schemas['About']> {
   return done(open.GET('/v2/about', { signal }));
 }
 
-/** @throws Failure */
-export async function health(signal: AbortSignal): Promise<Health> {
+/** The health of the server; null where it is shown at another address alone. @throws Failure */
+export async function health(signal: AbortSignal): Promise<Health | null> {
   const response = await arrived(connection.fetch('/health/ready', { signal, cache: 'no-store' }));
+  if (response.status === 404) return null;
   if (response.ok) return { isReady: true, faults: [] };
   const failure = await failureOf(response);
   if (response.status !== 503) throw failure;
   return { isReady: false, faults: failure.faults };
 }
 
-/** @throws Failure */
-export async function metrics(signal: AbortSignal): Promise<Metrics> {
+/** The figures of the server; null where they are shown at another address alone. @throws Failure */
+export async function metrics(signal: AbortSignal): Promise<Metrics | null> {
   const response = await arrived(connection.fetch('/metrics', { signal, cache: 'no-store' }));
+  if (response.status === 404) return null;
   if (!response.ok) throw await failureOf(response);
   return readMetrics(await arrived(response.text()));
 }
