@@ -1,5 +1,6 @@
 //! HTTPS without a proxy in front, and the listener for operations.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -88,26 +89,28 @@ async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_requests_again_and_again_is_let_go() {
+async fn requests_that_are_given_up_again_and_again_harm_nobody() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
-    let device = ana.creates_device("fridge").await;
+    let [given_up, other] = ["fridge", "oven"].map(|name| ana.creates_device(name));
+    let (given_up, other) = (given_up.await, other.await);
     let door = SecureDoor::beside(&app);
     let hostile = door.http2().await;
-    becomes("the connection is ended", async || {
+    for number in 0..EVENTS {
         let mut client = hostile.clone();
-        let mut post = Box::pin(client.send_request(asks("POST", POST, &device.token, "1")));
-        // It goes out, and nobody waits for what comes.
+        let post = asks("POST", POST, &given_up.token, json!(number).to_string());
+        let mut post = Box::pin(client.send_request(post));
+        // It goes out, unless the server has ended the connection by now, and nobody waits for what comes.
         let _ = futures::poll!(&mut post);
         tokio::task::yield_now().await;
-        drop(post);
-        hostile.is_closed()
-    })
-    .await;
-    let mut other = door.http2().await;
-    let posted = heard(other.send_request(asks("POST", POST, &device.token, "2")).await.unwrap()).await;
+    }
+    let mut client = door.http2().await;
+    let posted = heard(client.send_request(asks("POST", POST, &other.token, "2")).await.unwrap()).await;
     assert_eq!(posted.0, 201, "{posted:?}");
     within_patience("the door closes", door.closes()).await;
+    let listed = ana.get(&given_up.at(&format!("events?limit={EVENTS}"))).await.list_of("/payload");
+    let numbers: HashSet<u64> = listed.iter().map(|number| number.as_u64().unwrap()).collect();
+    assert_eq!(numbers.len(), listed.len(), "each is there once at most: {listed:?}");
 }
 
 #[tokio::test]
@@ -121,6 +124,7 @@ async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
         open.ready().await.unwrap();
         heard(open.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await.0 == 200
     };
+    assert!(is_served().await);
     door.certificates.spoil_key();
     // Looked at three times, and still the old one.
     for _ in 0..3 {
