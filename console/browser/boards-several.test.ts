@@ -190,7 +190,9 @@ describe('a widget', () => {
     await widget('bar').getByText('Freezer temperature').waitFor();
     await widget('count').getByText('1', { exact: true }).waitFor();
     await widget('bar').getByText('4.6778').waitFor();
-    await widget('mean').getByText(/-6\.6611(?!\d)/).waitFor();
+    await widget('mean')
+      .getByText(/-6\.6611(?!\d)/)
+      .waitFor();
     await widget('mean').getByText('over 2 devices').waitFor();
     await widget('worst').getByRole('link', { name: 'Fridge' }).waitFor();
     await widget('markdown').getByText('On call').waitFor();
