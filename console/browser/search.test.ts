@@ -55,7 +55,7 @@ describe('the search', () => {
     await page.getByRole('heading', { name: 'Alarms', level: 1 }).waitFor();
     await search(page, 'cold');
     await page
-      .getByRole('group', { name: 'Dashboard', exact: true })
+      .getByRole('group', { name: 'Dashboards' })
       .getByRole('option', { name: /^Cold rooms/ })
       .waitFor();
     await page
