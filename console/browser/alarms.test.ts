@@ -244,8 +244,7 @@ describe('alarms on a dashboard', () => {
     const room = await warmDevice('Chosen');
     const board = await fleet.call<{ id: string }>('POST', path(), { name: 'Night', options: {}, configuration: {} });
     await visitor.open(`/dashboards?board=${board.id}`);
-    await page.getByRole('button', { name: 'Arrange' }).click();
-    await page.getByRole('button', { name: 'Add a widget' }).click();
+    await page.getByRole('button', { name: 'Choose another widget' }).click();
     const form = page.getByRole('dialog');
     await form.getByLabel('Widget type').selectOption({ label: 'Alarms' });
     await form.getByLabel('Severity, at least').selectOption({ label: 'Critical' });

@@ -105,7 +105,7 @@ describe('two people on one design', () => {
     await dialog.getByText('System Administrator has saved version 3').waitFor();
     await dialog.getByRole('region', { name: 'What they have changed' }).getByText('reading').first().waitFor();
     await dialog.getByRole('region', { name: 'What you have changed' }).getByText('every').first().waitFor();
-    await dialog.getByRole('combobox', { name: 'Whose warm' }).selectOption('theirs');
+    await dialog.getByRole('combobox', { name: 'Which warm' }).selectOption('theirs');
     await dialog.getByRole('button', { name: 'Merge both' }).click();
     await node(second, 'reading').waitFor();
     await node(second, 'every').waitFor();

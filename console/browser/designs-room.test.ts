@@ -121,7 +121,7 @@ describe('a design as a file', () => {
       await (await asked).setFiles(content);
     };
     await pick({ name: 'table.csv', mimeType: 'text/csv', buffer: Buffer.from('a,b') });
-    await page.getByText('table.csv holds no design').waitFor();
+    await page.getByText('table.csv contains no design').waitFor();
     await pick(path);
     await node(page, 'warm').waitFor();
     await page.getByText('Unsaved changes').waitFor();
