@@ -73,6 +73,8 @@ id! {
     OrganizationId;
     /// Names a dashboard of an organization.
     DashboardId;
+    /// Names a link that shows a dashboard on a screen.
+    BoardLinkId;
     /// Names a user.
     UserId;
     /// Names a project; `id` and `uuid` are the same value.

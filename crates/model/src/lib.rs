@@ -5,6 +5,7 @@ pub mod access;
 pub mod alarm;
 pub mod appearance;
 pub mod board;
+pub mod board_link;
 pub mod buckets;
 pub mod chance;
 pub mod check;

@@ -11,6 +11,7 @@
 mod alarm_counts;
 mod alarms;
 mod appearance;
+mod board_links;
 mod boards;
 mod clock;
 mod credentials;
@@ -41,6 +42,7 @@ mod views;
 pub use alarm_counts::*;
 pub use alarms::*;
 pub use appearance::*;
+pub use board_links::*;
 pub use boards::*;
 pub use clock::*;
 pub use credentials::*;
@@ -90,6 +92,9 @@ macro_rules! registry_scenes {
             a_board_is_changed_by_those_who_know_it
             of_two_writers_of_a_board_one_wins
             an_organization_has_so_many_boards
+            a_link_is_found_until_it_is_deleted
+            a_board_has_so_many_links
+            links_go_with_what_they_hang_on
             a_device_table_has_one_place
             what_devices_store_is_summed_up
             a_device_takes_its_figure_along

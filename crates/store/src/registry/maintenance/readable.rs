@@ -3,8 +3,8 @@
 use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId, SessionId, SettingId,
-    UserId, ViewId,
+    AlarmId, ApiKeyId, BoardLinkId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId, SessionId,
+    SettingId, UserId, ViewId,
 };
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
@@ -110,6 +110,7 @@ macro_rules! identifiers {
 identifiers! {
     OrganizationId, ORGANIZATION, ORGANIZATION_IF;
     DashboardId, DASHBOARD, DASHBOARD_IF;
+    BoardLinkId, BOARD_LINK, BOARD_LINK_IF;
     UserId, USER, USER_IF;
     ProjectId, PROJECT, PROJECT_IF;
     DeviceId, DEVICE, DEVICE_IF;
@@ -144,6 +145,10 @@ const TABLES: &[Table] = &[
     table_of_large_rows("organization_dashboards", 1, &[
         ("id", DASHBOARD), ("organization_id", ORGANIZATION), ("version", COUNT), ("created_at", TIME),
         ("updated_at", TIME), ("name", TEXT_IF), ("project_id", PROJECT_IF), ("options", JSON), ("configuration", JSON),
+    ]),
+    table("dashboard_links", 1, &[
+        ("id", BOARD_LINK), ("dashboard_id", DASHBOARD), ("organization_id", ORGANIZATION), ("user_id", USER),
+        ("name", TEXT), ("digest", DIGEST), ("created_at", TIME), ("expires_at", TIME),
     ]),
     table("organization_alerts", 2, &[
         ("organization_id", ORGANIZATION), ("used", TEXT), ("fill", FILL), ("since", TIME), ("told", TRUTH),

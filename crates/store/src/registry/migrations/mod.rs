@@ -27,6 +27,7 @@ const STEPS: &[&str] = &[
     include_str!("0016_boards.sql"),
     include_str!("0017_views.sql"),
     include_str!("0018_alarms_in_order.sql"),
+    include_str!("0019_dashboard_links.sql"),
 ];
 
 /// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
@@ -169,6 +170,7 @@ mod tests {
         "96756a66b2290584b1745e6c245acf212899997444ec33a139b3ffc68a4da5f5",
         "5c896ffece093ecfb529554aa75279c55b5cbf4f5b59568a4ff698fdd8be6698",
         "8f1efb43613430d39c99195c1f5aceb23a52c149f5a91d90884b9d6748568287",
+        "6262d9e500540eff00814e1b52404c343eaf73ae32540adfc955d822eccb046c",
     ];
 
     #[test]

@@ -168,6 +168,18 @@ async fn own(
     one(connection, query.bind(id).bind(owner)).await?.as_ref().map(|row| board(row, shown_to)).transpose()
 }
 
+/// Holds the organization, and requires that it has this dashboard of its own.
+pub(super) async fn hold_own_board(
+    tx: &impl Connection,
+    owner: OrganizationId,
+    id: DashboardId,
+    hold: &str,
+) -> Result<()> {
+    hold_organization(tx, owner, hold).await?;
+    let query = Sql::new("SELECT id FROM organization_dashboards WHERE id = ? AND organization_id = ?");
+    one(tx, query.bind(id).bind(owner)).await?.map(|_| ()).ok_or(StoreError::Gone(BOARD))
+}
+
 async fn required_board(
     tx: &impl Connection,
     owner: OrganizationId,

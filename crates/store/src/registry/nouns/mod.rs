@@ -4,6 +4,7 @@ pub(crate) mod alarm_findings;
 pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
+pub(crate) mod board_links;
 pub(crate) mod boards;
 pub(crate) mod clock;
 pub(crate) mod credentials;

@@ -13,8 +13,8 @@ use std::str::FromStr;
 use bytes::Bytes;
 use isobar_model::access::Lineage;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, DashboardId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId, SessionId,
-    SettingId, UserId, ViewId,
+    AlarmId, ApiKeyId, BoardLinkId, DashboardId, DeviceId, DeviceKey, NotificationId, OrganizationId, ProjectId,
+    SessionId, SettingId, UserId, ViewId,
 };
 use isobar_model::json::RawJson;
 use isobar_model::secret::Digest;
@@ -329,6 +329,7 @@ bound! {
     DeviceId => Text, |id| id.to_string();
     SessionId => Text, |id| id.to_string();
     DashboardId => Text, |id| id.to_string();
+    BoardLinkId => Text, |id| id.to_string();
     ApiKeyId => Text, |id| id.to_string();
     SettingId => Text, |id| id.to_string();
     NotificationId => Text, |id| id.to_string();

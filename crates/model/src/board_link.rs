@@ -1,0 +1,59 @@
+//! Links that show one dashboard on a screen, without an account (contract: Beyond the specification).
+
+use crate::check::Input;
+use crate::error::Result;
+use crate::ids::{BoardLinkId, DashboardId, OrganizationId, UserId};
+use crate::json::Json;
+use crate::time::Timestamp;
+
+/// Most characters of a link's name.
+pub const BOARD_LINK_NAME_MAX: usize = 80;
+/// The longest time until a link ends, in milliseconds: 366 days, a year whichever it is.
+const BOARD_LINK_MILLIS_MAX: i64 = 366 * 86_400_000;
+
+/// A link that shows a dashboard until its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardLink {
+    /// Its identifier.
+    pub id: BoardLinkId,
+    /// The dashboard that it shows.
+    pub board: DashboardId,
+    /// The organization whose dashboard it is.
+    pub organization: OrganizationId,
+    /// Who made it, and by whose rights it reads.
+    pub maker: UserId,
+    /// Its name.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it is refused from.
+    pub expires_at: Timestamp,
+}
+
+/// Makes a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardLinkInput {
+    /// 1 to 80 characters.
+    pub name: String,
+    /// When it shall end: within a year.
+    pub expires_at: Timestamp,
+}
+
+impl BoardLinkInput {
+    /// Reads and checks a body.
+    pub fn read(body: &Json<'_>, now: Timestamp) -> Result<Self> {
+        let mut input = Input::body(body)?;
+        let expires_at = input.time("expiresAt");
+        let latest = Timestamp::from_millis(now.millis().saturating_add(BOARD_LINK_MILLIS_MAX));
+        match expires_at {
+            Some(end) if end <= now => input.fault("expiresAt", "must lie in the future"),
+            Some(end) if end > latest => input.fault("expiresAt", "must lie within a year"),
+            None if matches!(input.member("expiresAt"), None | Some(Json::Null)) => {
+                input.fault("expiresAt", "is required");
+            }
+            _ => {}
+        }
+        let name = input.required_text("name", 1, BOARD_LINK_NAME_MAX);
+        input.unless_any(Self { name, expires_at: expires_at.unwrap_or(now) })
+    }
+}
