@@ -8,6 +8,7 @@ import re
 import schemathesis
 
 UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+MOMENT = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$")
 GIVEN = {name.removeprefix("ISOBAR_"): value for name, value in os.environ.items() if name.startswith("ISOBAR_")}
 DEVICE, PROJECT, ORGANIZATION, USER = (GIVEN[name] for name in ("DEVICE", "PROJECT", "ORGANIZATION", "USER"))
 BY_NOUN = {
@@ -20,7 +21,7 @@ BY_NOUN = {
     "views": GIVEN["VIEW"],
 }
 BY_NAME = {"organizationId": ORGANIZATION, "parentId": ORGANIZATION, "projectUuid": PROJECT, "deviceId": DEVICE}
-NAMES = {"elementName": "climate", "settingName": "highest"}
+NAMES = {"elementName": "climate", "settingName": "highest", "widgetId": "status"}
 # What the rest of the run needs, and what is changed or deleted in its place.
 SPARES = {GIVEN["SELF"]: USER, DEVICE: GIVEN["SPARE_DEVICE"], PROJECT: GIVEN["SPARE_PROJECT"]}
 KEPT = {*SPARES, *SPARES.values(), ORGANIZATION}
@@ -62,7 +63,10 @@ def map_path_parameters(context, path_parameters):
         elif name in ("id", "deviceId") and exists(value):
             path_parameters[name] = BY_NOUN.get(noun, value)
         elif name == "dashboardId" and exists(value):
-            path_parameters[name] = GIVEN["SPARE_BOARD" if operation.method.upper() == "DELETE" else "BOARD"]
+            is_end = operation.method.upper() == "DELETE" and operation.path.endswith("/{dashboardId}")
+            path_parameters[name] = GIVEN["SPARE_BOARD" if is_end else "BOARD"]
+        elif name == "linkId" and exists(value):
+            path_parameters[name] = GIVEN["SPARE_LINK"]
         elif name == "keyId" and exists(value):
             path_parameters[name] = GIVEN["SPARE_KEY"]
         elif name == "number" and isinstance(value, int) and value > 0 and value % 4 != 0:
@@ -107,6 +111,9 @@ def map_body(context, body):
         return IMAGE
     if path.endswith("/{settingName}") and isinstance(body, (int, float)):
         return 7
+    # A link ends within a year, which the document cannot say.
+    if path.endswith("/links") and isinstance(body, dict) and MOMENT.match(str(body.get("expiresAt"))):
+        body = {**body, "expiresAt": GIVEN["LINK_END"]}
     if path in ("/v2/users", "/v2/auth/register") and isinstance(body, dict):
         body = person(body, is_registration=path.endswith("/register"))
     return known(body)

@@ -37,12 +37,19 @@ PLANES = {
     }
 }
 
+CONFIGURATION = {"widgets": [{"id": "status", "type": "status"}]}
+
 
 def call(method, path, jwt=None, headers_too=None, **more):
     headers = {**({"Authorization": f"Bearer {jwt}"} if jwt else {}), **(headers_too or {})}
     answer = requests.request(method, BASE + path, headers=headers, timeout=30, **more)
     assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text}"
     return answer
+
+
+def in_a_month():
+    """A moment as the interface writes it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 30 * 86_400))
 
 
 def login(name, password=PASSWORD):
@@ -73,7 +80,13 @@ def main():
     child = call("POST", "/organizations", jwt, json={"name": "North", "parentId": ana["organizationId"]}).json()
     boards = f"/organizations/{child['id']}/dashboards"
     names = ("Cold", "To be deleted")
-    board, spare_board = (call("POST", boards, jwt, json={"name": name, "configuration": {}}).json() for name in names)
+    board, spare_board = (
+        call("POST", boards, jwt, json={"name": name, "configuration": CONFIGURATION}).json() for name in names
+    )
+    link, spare_link = (
+        call("POST", f"{boards}/{board['id']}/links", jwt, json={"name": name, "expiresAt": in_a_month()}).json()
+        for name in ("Hall", "To be deleted")
+    )
     view, spare_view = (call("POST", "/views", jwt, json={"name": name, "query": ""}).json() for name in names)
     project = call("POST", "/projects", jwt, json={"name": "Fridges"}).json()
     call("PUT", f"/projects/{project['id']}/specification", jwt, json={"name": "Fridges", "planes": PLANES})
@@ -97,6 +110,10 @@ def main():
         "ISOBAR_SPARE_VIEW": spare_view["id"],
         "ISOBAR_BOARD": board["id"],
         "ISOBAR_SPARE_BOARD": spare_board["id"],
+        "ISOBAR_SPARE_LINK": spare_link["id"],
+        "ISOBAR_LINK_END": in_a_month(),
+        # What an address shows behind its number sign.
+        "ISOBAR_WALL": link["url"].partition("#")[2],
         "ISOBAR_SPARE_PROJECT": spare["id"],
         "ISOBAR_SPARE_DEVICE": changed["id"],
         "ISOBAR_SPARE_KEY": other_key["id"],

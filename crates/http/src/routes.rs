@@ -10,8 +10,9 @@ use crate::openapi;
 use crate::problem::Problem;
 use crate::request::Call;
 use crate::resources::{
-    about, alarms, appearance, auth, boards, buckets, data, devices, dry_runs, event_batches, events, health, images,
-    locations, notifications, organizations, projects, settings, specifications, users, views, webhook,
+    about, alarms, appearance, auth, board_links, boards, buckets, data, devices, dry_runs, event_batches, events,
+    health, images, locations, notifications, organizations, projects, settings, specifications, users, views, wall,
+    webhook,
 };
 use crate::response::Reply;
 
@@ -65,13 +66,15 @@ pub enum RouteAccess {
     UserOrDevice,
     /// apiKey or apiKeyAlt.
     ApiKey,
+    /// The link of a dashboard alone.
+    Link,
 }
 
 impl RouteAccess {
     /// Most bytes of a body, where it may have `most` with credentials. Little is read of a client that has shown none.
     pub(crate) fn body_bytes_max(self, most: usize) -> usize {
         match self.accepts() {
-            Accepts::Nobody => most.min(OPEN_BODY_BYTES_MAX),
+            Accepts::Nobody | Accepts::Link => most.min(OPEN_BODY_BYTES_MAX),
             Accepts::User | Accepts::UserOrDevice | Accepts::ApiKey => most,
         }
     }
@@ -87,6 +90,7 @@ impl RouteAccess {
             RouteAccess::User => Accepts::User,
             RouteAccess::UserOrDevice => Accepts::UserOrDevice,
             RouteAccess::ApiKey => Accepts::ApiKey,
+            RouteAccess::Link => Accepts::Link,
         }
     }
 }
@@ -189,8 +193,15 @@ pub(crate) const MAIN_ROAD: RouteRow = row(
 );
 
 /// The operations whose responses show a secret.
-const SHOW_SECRETS: [&str; 6] =
-    ["session_login", "session_refresh", "api_key_create", "device_create", "devices_create", "device_token_rotate"];
+const SHOW_SECRETS: [&str; 7] = [
+    "session_login",
+    "session_refresh",
+    "api_key_create",
+    "board_link_create",
+    "device_create",
+    "devices_create",
+    "device_token_rotate",
+];
 
 /// Every operation, in the order of the documentation. The router, the OpenAPI document and the tests of refusals are made from
 /// this table, so that an operation that is missing here does not exist.
@@ -198,7 +209,7 @@ pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }
 
-use RouteAccess::{ApiKey, Cookie, JwtOrCookie, Open, Optional, Probe, User, UserOrDevice};
+use RouteAccess::{ApiKey, Cookie, JwtOrCookie, Link, Open, Optional, Probe, User, UserOrDevice};
 use Verb::{Delete, Get, Patch, Post, Put};
 
 #[rustfmt::skip]
@@ -239,9 +250,15 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationRead), by!(boards::board_fetch)),
     row(Put,    "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationUpdate), by!(boards::board_update)),
     row(Delete, "/v2/organizations/{id}/dashboards/{dashboardId}", User, Some(Action::OrganizationUpdate), by!(boards::board_delete)),
+    row(Get,    "/v2/organizations/{id}/dashboards/{dashboardId}/links", User, Some(Action::OrganizationUpdate), by!(board_links::board_link_list)),
+    row(Post,   "/v2/organizations/{id}/dashboards/{dashboardId}/links", User, Some(Action::OrganizationUpdate), by!(board_links::board_link_create)),
+    row(Delete, "/v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}", User, Some(Action::OrganizationUpdate), by!(board_links::board_link_delete)),
     row(Get,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationRead),  by!(appearance::device_table_fetch)),
     row(Put,    "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_update)),
     row(Delete, "/v2/organizations/{id}/deviceTable",    User,         Some(Action::OrganizationUpdate), by!(appearance::device_table_delete)),
+
+    row(Get,    "/v2/wall",                              Link,         None,                            by!(wall::wall_fetch)),
+    row(Get,    "/v2/wall/widgets/{widgetId}",           Link,         None,                            by!(wall::wall_widget_fetch)),
 
     row(Get,    "/v2/projects",                          User,         Some(Action::ProjectRead),       by!(projects::project_list)),
     row(Post,   "/v2/projects",                          User,         Some(Action::ProjectCreate),     by!(projects::project_create)),

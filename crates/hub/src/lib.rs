@@ -53,6 +53,7 @@ pub use code::CodeRuns;
 pub use config::{Config, RateLimits};
 pub use identity::authentication::{Accepts, Credentials, DeviceSession, Principal};
 pub use identity::authorization::TreeQuery;
+pub use identity::board_links::LinkSession;
 pub use identity::operator::reset_password;
 pub use identity::sessions::Tokens;
 pub use ingest::accepted::Accepted;
@@ -83,6 +84,8 @@ pub use resources::export::Export;
 pub use resources::images::HasImage;
 pub use resources::projects::ProjectView;
 pub use resources::queue::{QueueBudget, QueueRead};
+pub use resources::wall::{WallBoard, WallData, WallDevice, WallFigure, WallTable, WallWidget};
+pub use resources::wall_numbers::{WallKnown, WallPoint, WallReading};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
@@ -255,7 +258,7 @@ impl Hub {
         self.0.identity.authenticate(credentials, accepts)
     }
 
-    /// Counts a call in the window (one minute) of its user, its device, or its address. None: that limit is off.
+    /// Counts a call in the window (one minute) of its user, its device, its link, or its address. None: that limit is off.
     ///
     /// # Errors
     /// `RateLimited`, with the window, when it is spent.

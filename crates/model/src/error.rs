@@ -41,7 +41,7 @@ pub enum Error {
     /// The caller has spent its requests of this window.
     #[error("the rate limit of {} requests a minute for this {subject} is exceeded", window.limit)]
     RateLimited {
-        /// Whose limit it is: `user`, `device` or `address`.
+        /// Whose limit it is: `user`, `device`, `link` or `address`.
         subject: &'static str,
         /// The window that is spent.
         window: RateWindow,

@@ -42,3 +42,4 @@ pub mod user;
 pub mod user_input;
 pub mod version;
 pub mod view;
+pub mod widget;

@@ -3,7 +3,7 @@
 
 use utoipa::ToSchema;
 
-use crate::resources::values::{Id, Raw};
+use crate::resources::values::{Id, Raw, Time};
 
 /// Updates an organization's branding.
 #[derive(ToSchema)]
@@ -37,6 +37,16 @@ pub(super) struct DashboardInput {
     name: Option<String>,
     options: Option<Raw>,
     configuration: Raw,
+}
+
+/// Creates a link that shows a dashboard on screens.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
+pub(super) struct BoardLinkInput {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    /// When it is refused from: within a year.
+    expires_at: Time,
 }
 
 /// Updates an organization's device table.

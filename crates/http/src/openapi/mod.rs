@@ -158,7 +158,7 @@ fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
         400 => said.body.is_some() || !said.parameters.is_empty(),
         401 => !probe && (row.access != RouteAccess::Open || row.path == "/v2/auth/login"),
         // Into an organization that is there, only those register others who may create users in it.
-        403 if row.access == RouteAccess::Optional => true,
+        403 if matches!(row.access, RouteAccess::Optional | RouteAccess::Link) => true,
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,
@@ -240,7 +240,7 @@ fn add_header(response: &mut Response, name: &str, kind: Type, says: &str) {
     response.headers.insert(name.to_owned(), header.description(Some(says)).build().into());
 }
 
-fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
+fn security_schemes() -> [(&'static str, SecurityScheme); 6] {
     let in_header = |name: &str| SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new(name)));
     let jwt = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).bearer_format("JWT").build();
     [
@@ -249,6 +249,8 @@ fn security_schemes() -> [(&'static str, SecurityScheme); 5] {
         ("apiKey", in_header("api_auth_token")),
         ("apiKeyAlt", in_header("authorization")),
         ("deviceToken", in_header("cloud")),
+        // `Wall <id>.<secret>`: a scheme that no register knows is told as the header that it stands in.
+        ("boardLink", in_header("authorization")),
     ]
 }
 
@@ -263,6 +265,7 @@ fn security(access: RouteAccess) -> Vec<SecurityRequirement> {
         RouteAccess::User => &["jwt", "apiKey", "apiKeyAlt"],
         RouteAccess::UserOrDevice => &["jwt", "apiKey", "apiKeyAlt", "deviceToken"],
         RouteAccess::ApiKey => &["apiKey", "apiKeyAlt"],
+        RouteAccess::Link => &["boardLink"],
     };
     let requirement = |scheme: &&str| match *scheme {
         "" => SecurityRequirement::default(),

@@ -4,7 +4,7 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
 use utoipa::openapi::{Ref, RefOr};
 
-use super::appearance::{BrandingInput, DashboardInput, DeviceTableInput};
+use super::appearance::{BoardLinkInput, BrandingInput, DashboardInput, DeviceTableInput};
 use super::bodies::{
     AccountName, AlarmInput, AnyButNull, ApiKeyInput, DeviceInput, DeviceInputs, DryRunInput, ImageText, Login,
     MetaItems, MetaPatch, NewUser, OrganizationInput, ProjectInput, ReadMark, ResetInput, SpecificationInput,
@@ -20,6 +20,7 @@ use crate::resources::about::AboutJson;
 use crate::resources::alarms::{AlarmDetailJson, AlarmJson, AlarmSummaryJson};
 use crate::resources::appearance::{BrandingJson, DeviceTableJson};
 use crate::resources::auth::TokensJson;
+use crate::resources::board_links::{BoardLinkJson, NewBoardLinkJson};
 use crate::resources::boards::{BoardHeadJson, BoardJson, DashboardJson};
 use crate::resources::buckets::{BucketsJson, FleetBucketsJson};
 use crate::resources::data::{LastValuesJson, StorageElementJson, StorageListJson, StoredValueJson};
@@ -38,6 +39,7 @@ use crate::resources::specifications::{SpecificationJson, SpecificationVersionJs
 use crate::resources::users::{ApiKeyJson, NewApiKeyJson, UserJson};
 use crate::resources::values::AnyJson;
 use crate::resources::views::ViewJson;
+use crate::resources::wall::{WallBoardJson, WallWidgetDataJson};
 use crate::resources::webhook::WebhookAnswer;
 use crate::routes::Verb::{self, Delete, Get, Patch, Post, Put};
 
@@ -166,12 +168,22 @@ pub(super) const OPERATIONS: &[Operation] = &[
         [IF_MATCH], Some(of::<DashboardInput>), [Json(200, of::<BoardJson>)]),
     operation!("organizations", Delete "/v2/organizations/{id}/dashboards/{dashboardId}", "Delete a dashboard of the organization's own",
         [IF_MATCH], None, [Empty(204)]),
+    operation!("organizations", Get "/v2/organizations/{id}/dashboards/{dashboardId}/links", "List the links that show a dashboard on screens, without their secrets",
+        [PAGE, LIMIT], None, [Page(200, of::<BoardLinkJson>)]),
+    operation!("organizations", Post "/v2/organizations/{id}/dashboards/{dashboardId}/links", "Create a link that shows a dashboard on screens until its end: at most 20; its secret is shown this once",
+        [], Some(of::<BoardLinkInput>), [Json(201, of::<NewBoardLinkJson>)]),
+    operation!("organizations", Delete "/v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}", "Delete a link: it is refused at once",
+        [], None, [Empty(204)]),
     operation!("organizations", Get "/v2/organizations/{id}/deviceTable", "Fetch the device table configuration",
         [], None, [Json(200, of::<DeviceTableJson>)]),
     operation!("organizations", Put "/v2/organizations/{id}/deviceTable", "Update the device table configuration",
         [], Some(of::<DeviceTableInput>), [Json(200, of::<DeviceTableJson>)]),
     operation!("organizations", Delete "/v2/organizations/{id}/deviceTable", "Delete the device table configuration",
         [], None, [Json(200, of::<ErrorBody>)]),
+
+    operation!("wall", Get "/v2/wall", "Fetch the dashboard that a link shows", [IF_NONE_MATCH], None, [Json(200, of::<WallBoardJson>), Empty(304)]),
+    operation!("wall", Get "/v2/wall/widgets/{widgetId}", "Read what a widget of that dashboard shows, by the rights of whoever made the link",
+        [], None, [Json(200, of::<WallWidgetDataJson>)]),
 
     operation!("projects", Get "/v2/projects", "List projects",
         [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE, USABLE], None, [Page(200, of::<ProjectJson>)]),

@@ -363,7 +363,7 @@ fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = match name {
-            "id" | "deviceId" | "keyId" | "dashboardId" => Kind::Id,
+            "id" | "deviceId" | "keyId" | "dashboardId" | "linkId" => Kind::Id,
             "number" => Kind::Whole { min: 1, max: None, default: None },
             _ => Kind::Text,
         };

@@ -6,7 +6,7 @@ use isobar_model::ids::ProjectId;
 use isobar_model::json::Step;
 use isobar_model::path::path_beneath;
 
-use super::filter::{Filterable, json_operand, time_operand};
+use super::filter::{Filterable, time_operand};
 
 /// Devices, as filters see them.
 pub(crate) const DEVICES: Filterable<DeviceField> =
@@ -40,7 +40,7 @@ fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
         DeviceField::LastActive if text == "null" => Ok(Operand::Null),
         DeviceField::LastActive => time_operand(text).map_err(|_| "must be an RFC 3339 date-time, or null: never"),
         DeviceField::CreatedAt | DeviceField::UpdatedAt => time_operand(text),
-        DeviceField::Meta(_) => Ok(json_operand(text)),
+        DeviceField::Meta(_) => Ok(Operand::of_text(text)),
     }
 }
 

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use isobar_hub::{Filter, FilterField, Operand, Operator};
 use isobar_model::error::Fault;
-use isobar_model::json::{self, Json};
 use isobar_model::path;
 
 use super::query::excerpt;
@@ -52,12 +51,12 @@ fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-/// The operand of a field: a time for `createdAt`, text for `id`; for payloads as [`json_operand`] reads it.
+/// The operand of a field: a time for `createdAt`, text for `id`; for payloads as [`Operand::of_text`] reads it.
 fn operand(field: &FilterField, text: &str) -> Result<Operand, &'static str> {
     match field {
         FilterField::CreatedAt => time_operand(text),
         FilterField::Id => Ok(Operand::Text(text.to_owned())),
-        FilterField::Payload(_) => Ok(json_operand(text)),
+        FilterField::Payload(_) => Ok(Operand::of_text(text)),
     }
 }
 
@@ -66,16 +65,6 @@ pub(crate) fn time_operand(text: &str) -> Result<Operand, &'static str> {
     // An unescaped `+` before an offset arrives as a space.
     let moment = text.parse().or_else(|_| text.replace(' ', "+").parse());
     moment.map(Operand::Time).map_err(|_| "must be an RFC 3339 date-time")
-}
-
-/// JSON if it is a number, a boolean or null, and else text.
-pub(crate) fn json_operand(text: &str) -> Operand {
-    match json::parse(text) {
-        Ok(Json::Null) => Operand::Null,
-        Ok(Json::Bool(value)) => Operand::Bool(value),
-        Ok(Json::Number(number)) => Operand::Number(number.text().to_owned()),
-        Ok(Json::Text(_) | Json::Array(_) | Json::Object(_)) | Err(_) => Operand::Text(text.to_owned()),
-    }
 }
 
 fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<Filter<F>, String> {

@@ -8,6 +8,7 @@ use isobar_model::ids::{ApiKeyId, DeviceRef, OrganizationId};
 use isobar_model::secret::Digest;
 
 use super::Identity;
+use super::board_links::LinkSession;
 use super::tokens::Claims;
 use crate::cache::entries::DeviceEntry;
 
@@ -16,7 +17,7 @@ use crate::cache::entries::DeviceEntry;
 pub struct Credentials<'a> {
     /// Header `cloud`: a device token.
     pub cloud: Option<&'a [u8]>,
-    /// Header `authorization`: `Bearer <jwt>`, or an API key without a scheme.
+    /// Header `authorization`: `Bearer <jwt>`, `Wall <link>`, or an API key without a scheme.
     pub authorization: Option<&'a [u8]>,
     /// Header `api_auth_token`: an API key.
     pub api_auth_token: Option<&'a [u8]>,
@@ -35,6 +36,8 @@ pub enum Accepts {
     UserOrDevice,
     /// apiKey and apiKeyAlt.
     ApiKey,
+    /// A link of a dashboard.
+    Link,
 }
 
 /// Who calls.
@@ -46,6 +49,8 @@ pub enum Principal {
     User(Arc<Caller>),
     /// A device with its token.
     Device(DeviceSession),
+    /// A screen with the link of a dashboard.
+    Link(Arc<LinkSession>),
 }
 
 /// A device that has shown its token.
@@ -69,7 +74,15 @@ impl Principal {
     pub fn user(&self) -> Result<&Caller> {
         match self {
             Principal::User(caller) => Ok(caller),
-            Principal::Nobody | Principal::Device(_) => Err(Error::Unauthenticated),
+            Principal::Nobody | Principal::Device(_) | Principal::Link(_) => Err(Error::Unauthenticated),
+        }
+    }
+
+    /// The link, where an operation is a link's alone.
+    pub fn link(&self) -> Result<&LinkSession> {
+        match self {
+            Principal::Link(session) => Ok(session),
+            Principal::Nobody | Principal::User(_) | Principal::Device(_) => Err(Error::Unauthenticated),
         }
     }
 
@@ -79,6 +92,7 @@ impl Principal {
             Principal::Nobody => None,
             Principal::User(caller) => Some(caller.lineage.top()),
             Principal::Device(session) => Some(session.0.lineage.top()),
+            Principal::Link(session) => Some(session.maker.lineage.top()),
         }
     }
 }
@@ -88,6 +102,7 @@ pub(crate) enum Credential<'a> {
     DeviceToken(&'a [u8]),
     Jwt(&'a str),
     ApiKey(&'a [u8]),
+    Link(&'a [u8]),
     Unknown,
     None,
 }
@@ -106,6 +121,7 @@ impl<'a> Credentials<'a> {
             (Some((name, jwt)), _) if name.eq_ignore_ascii_case(b"bearer") => {
                 std::str::from_utf8(jwt).map_or(Credential::Unknown, Credential::Jwt)
             }
+            (Some((name, link)), _) if name.eq_ignore_ascii_case(b"wall") => Credential::Link(link),
             (_, Some(key)) => Credential::ApiKey(key),
             (Some((b"", key)), None) => Credential::ApiKey(key),
             (Some(_), None) => Credential::Unknown,
@@ -139,6 +155,7 @@ impl Identity {
             Accepts::User => (false, true),
             Accepts::UserOrDevice => (true, true),
             Accepts::ApiKey => (false, false),
+            Accepts::Link => return self.link_session(credentials).await.map(Principal::Link),
         };
         match credentials.first() {
             Credential::DeviceToken(token) if devices => {
@@ -162,7 +179,9 @@ impl Identity {
         match credentials.first() {
             Credential::Jwt(jwt) => Ok(UserCredential::Jwt(self.tokens.read(jwt)?)),
             Credential::ApiKey(key) => Ok(UserCredential::ApiKey(Digest::of(key))),
-            Credential::DeviceToken(_) | Credential::Unknown | Credential::None => Err(Error::Unauthenticated),
+            Credential::DeviceToken(_) | Credential::Link(_) | Credential::Unknown | Credential::None => {
+                Err(Error::Unauthenticated)
+            }
         }
     }
 
@@ -237,6 +256,8 @@ mod tests {
         assert!(matches!(bearer.first(), Credential::Jwt("jwt")));
         let bare = Credentials { authorization: Some(b"other"), ..bearer };
         assert!(matches!(bare.first(), Credential::ApiKey(b"key")));
+        let link = Credentials { authorization: Some(b"wall a.b"), ..bare.clone() };
+        assert!(matches!(link.first(), Credential::Link(b"a.b")));
         assert!(matches!(Credentials { api_auth_token: None, ..bare }.first(), Credential::ApiKey(b"other")));
         let basic = Credentials { authorization: Some(b"Basic eA=="), ..Credentials::default() };
         assert!(matches!(basic.first(), Credential::Unknown));

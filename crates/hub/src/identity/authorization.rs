@@ -42,7 +42,7 @@ impl Identity {
         match principal {
             Principal::Device(session) if session.device().id == id => Ok(session.permit()),
             Principal::Device(_) => Err(Error::Missing("device")),
-            Principal::Nobody => Err(Error::Unauthenticated),
+            Principal::Nobody | Principal::Link(_) => Err(Error::Unauthenticated),
             Principal::User(caller) => self.user_device_write(caller, id, action).await,
         }
     }

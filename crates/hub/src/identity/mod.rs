@@ -3,6 +3,7 @@
 pub(crate) mod account_notices;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
+pub(crate) mod board_links;
 pub(crate) mod current_password;
 mod email_links;
 pub(crate) mod hash_line;
@@ -85,7 +86,7 @@ impl Identity {
         self.passwords.hash(password, who, self.env.chance()).await
     }
 
-    /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
+    /// Counts a call in the window of its user, its device, its link, or its address. None: that limit is off.
     pub(crate) fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
         self.rates.count_call(principal, address, self.env.now())
     }

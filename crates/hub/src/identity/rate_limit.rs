@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 
 use isobar_model::error::{Error, RateWindow};
-use isobar_model::ids::{DeviceKey, UserId};
+use isobar_model::ids::{BoardLinkId, DeviceKey, UserId};
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use rustc_hash::FxBuildHasher;
@@ -94,10 +94,12 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
     }
 }
 
-/// The rate windows of users, devices and addresses.
+/// The rate windows of users, devices, links and addresses.
 pub(crate) struct CallRates {
     users: RateWindows<UserId, FxBuildHasher>,
     devices: RateWindows<DeviceKey, FxBuildHasher>,
+    /// Screens of one link count together, as much as a user may.
+    links: RateWindows<BoardLinkId, FxBuildHasher>,
     /// Clients choose their addresses: these are hashed with a key.
     addresses: RateWindows<IpAddr, RandomState>,
     /// Calls with bad credentials.
@@ -117,6 +119,7 @@ impl CallRates {
         Self {
             users: RateWindows::new(limits.user, CALLERS_MAX),
             devices: RateWindows::new(limits.device, CALLERS_MAX),
+            links: RateWindows::new(limits.user, CALLERS_MAX),
             addresses: RateWindows::new(limits.address, ADDRESSES_MAX),
             refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES), ADDRESSES_MAX),
         }
@@ -124,7 +127,7 @@ impl CallRates {
 }
 
 impl CallRates {
-    /// Counts a call in the window of its user, its device, or its address. None: that limit is off.
+    /// Counts a call in the window of its user, its device, its link, or its address. None: that limit is off.
     pub(crate) fn count_call(
         &self,
         principal: &Principal,
@@ -134,6 +137,7 @@ impl CallRates {
         let (subject, counts) = match principal {
             Principal::User(caller) => ("user", self.users.count(caller.user, now)),
             Principal::Device(session) => ("device", self.devices.count(session.device().key, now)),
+            Principal::Link(session) => ("link", self.links.count(session.link.id, now)),
             Principal::Nobody => ("address", self.addresses.count(counted(address), now)),
         };
         counts.map_err(|window| Error::RateLimited { subject, window })
@@ -149,7 +153,7 @@ impl CallRates {
         let (subject, counts) = match principal {
             Principal::User(caller) => ("user", self.users.count_all(caller.user, calls, now)),
             Principal::Device(session) => ("device", self.devices.count_all(session.device().key, calls, now)),
-            Principal::Nobody => return Err(Error::Unauthenticated),
+            Principal::Nobody | Principal::Link(_) => return Err(Error::Unauthenticated),
         };
         counts.map_err(|window| Error::RateLimited { subject, window })
     }

@@ -124,7 +124,7 @@ impl Identity {
                 Some(claims)
             }
             Credential::None => None,
-            Credential::DeviceToken(_) | Credential::ApiKey(_) | Credential::Unknown => {
+            Credential::DeviceToken(_) | Credential::ApiKey(_) | Credential::Link(_) | Credential::Unknown => {
                 return Err(Error::Unauthenticated);
             }
         };

@@ -93,6 +93,19 @@ impl Hub {
         }
     }
 
+    /// What the design of a device says of the keys of a storage element; none if it says nothing.
+    ///
+    /// Needs `DeviceRead`; a device reads its own.
+    pub(crate) async fn storage_fields(
+        &self,
+        principal: &Principal,
+        id: DeviceId,
+        element: &str,
+    ) -> Result<Option<RawJson>> {
+        let (_, entry) = self.0.identity.device_read(principal, id).await?;
+        Ok(self.0.caches.plan_of_device(&entry).await?.storage_fields(element).cloned())
+    }
+
     /// The storage elements of a device, by name unless the order is turned round: those that hold data and those that
     /// the design declares.
     ///

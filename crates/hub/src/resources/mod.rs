@@ -3,6 +3,7 @@
 pub(crate) mod alarms;
 pub(crate) mod api_keys;
 pub(crate) mod appearance;
+pub(crate) mod board_links;
 pub(crate) mod boards;
 pub(crate) mod bucket_rows;
 pub(crate) mod buckets;
@@ -26,3 +27,5 @@ pub(crate) mod specifications;
 pub(crate) mod user_updates;
 pub(crate) mod users;
 pub(crate) mod views;
+pub(crate) mod wall;
+pub(crate) mod wall_numbers;

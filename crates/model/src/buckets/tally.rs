@@ -230,6 +230,15 @@ impl Tally {
         number.is_finite().then_some(Told::Number(number))
     }
 
+    /// As [`Tally::told`], as a number.
+    pub fn number(&self, function: Function) -> Option<f64> {
+        match self.told(function)? {
+            Told::Whole(number) => Some(number as f64),
+            Told::Number(number) => Some(number),
+            Told::Sent(text) => text.parse().ok(),
+        }
+    }
+
     fn percentile(&self, quantile: f64) -> Option<f64> {
         let value = self.sketch.as_ref()?.quantile(quantile).ok()??;
         // What a bin stands for may lie beyond what is in it.

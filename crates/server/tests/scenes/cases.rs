@@ -71,8 +71,9 @@ pub struct Things<'a> {
     /// An organization that nothing hangs on, and a project that no device uses.
     empty: String,
     unused: String,
-    /// A dashboard of the organization.
+    /// A dashboard of the organization, and a link of it.
     board: String,
+    link: String,
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
@@ -106,6 +107,9 @@ impl<'a> Things<'a> {
         let alarm = text(&crate::alarms::raises(ana, &oven, "warm", "door").await, "id").to_owned();
         let boards = format!("/v2/organizations/{organization}/dashboards");
         let board = text(&ana.post(&boards, json!({"configuration": {}})).await.created(), "id").to_owned();
+        let links = crate::board_links::links(&organization, &board);
+        let link = json!({"name": "hall", "expiresAt": crate::board_links::LATER});
+        let link = text(&ana.post(&links, link).await.created(), "id").to_owned();
         let user = user.id.clone();
         Self {
             fridge,
@@ -115,6 +119,7 @@ impl<'a> Things<'a> {
             empty,
             unused,
             board,
+            link,
             user,
             key,
             leaver,
@@ -150,6 +155,8 @@ impl<'a> Things<'a> {
                 200,
             )),
             Some("events") => self.of_events(row),
+            // What a path names there belongs to the link that calls.
+            Some("wall") => Some(case(row.path, None, 200)),
             _ => None,
         };
         case.unwrap_or_else(|| panic!("{} has no case: say how it refuses", name(row)))
@@ -175,7 +182,7 @@ impl<'a> Things<'a> {
     }
 
     fn of_organizations(&self, row: &RouteRow) -> Option<Case> {
-        let Self { organization, empty, board, .. } = self;
+        let Self { organization, empty, board, link, .. } = self;
         let (body, success) = match (row.method.name(), row.path) {
             ("GET", "/v2/organizations") => {
                 return Some(case(&format!("{}?parentId={organization}", row.path), None, 200));
@@ -191,7 +198,14 @@ impl<'a> Things<'a> {
                 (Some(json!({"configuration": {}})), 200)
             }
             ("POST", "/v2/organizations/{id}/dashboards") => (Some(json!({"configuration": {}})), 201),
-            ("DELETE", "/v2/organizations/{id}/dashboards/{dashboardId}") => (None, 204),
+            ("POST", "/v2/organizations/{id}/dashboards/{dashboardId}/links") => {
+                (Some(json!({"name": "door", "expiresAt": crate::board_links::LATER})), 201)
+            }
+            (
+                "DELETE",
+                "/v2/organizations/{id}/dashboards/{dashboardId}"
+                | "/v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}",
+            ) => (None, 204),
             ("PUT", "/v2/organizations/{id}/deviceTable") => {
                 (Some(json!({"organizationId": organization, "columns": []})), 200)
             }
@@ -204,11 +218,13 @@ impl<'a> Things<'a> {
                 | "/v2/organizations/{id}/dashboard"
                 | "/v2/organizations/{id}/dashboards"
                 | "/v2/organizations/{id}/dashboards/{dashboardId}"
+                | "/v2/organizations/{id}/dashboards/{dashboardId}/links"
                 | "/v2/organizations/{id}/deviceTable",
             ) => (None, 200),
             _ => return None,
         };
-        Some(case(&row.path.replace("{id}", organization).replace("{dashboardId}", board), body, success))
+        let path = row.path.replace("{id}", organization).replace("{dashboardId}", board).replace("{linkId}", link);
+        Some(case(&path, body, success))
     }
 
     fn of_projects(&self, row: &RouteRow) -> Option<Case> {

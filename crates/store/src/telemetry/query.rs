@@ -1,6 +1,7 @@
 //! What a list of stored values is asked for (specification: Data and last values; contract: Data).
 
 use isobar_model::event::StoredValue;
+use isobar_model::json::{self, Json};
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::retention::Kept;
 
@@ -123,4 +124,16 @@ pub enum Operand {
     Text(String),
     /// A time, for `createdAt`.
     Time(isobar_model::time::Timestamp),
+}
+
+impl Operand {
+    /// Reads JSON if it is a number, a boolean or null, and else a text.
+    pub fn of_text(text: &str) -> Self {
+        match json::parse(text) {
+            Ok(Json::Null) => Self::Null,
+            Ok(Json::Bool(value)) => Self::Bool(value),
+            Ok(Json::Number(number)) => Self::Number(number.text().to_owned()),
+            Ok(Json::Text(_) | Json::Array(_) | Json::Object(_)) | Err(_) => Self::Text(text.to_owned()),
+        }
+    }
 }

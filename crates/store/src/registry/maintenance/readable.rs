@@ -3,8 +3,8 @@
 use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
 use isobar_model::ids::{
-    AlarmId, ApiKeyId, BoardLinkId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId, SessionId,
-    SettingId, UserId, ViewId,
+    AlarmId, ApiKeyId, BoardLinkId, DashboardId, DeviceId, EventId, NotificationId, OrganizationId, ProjectId,
+    SessionId, SettingId, UserId, ViewId,
 };
 use isobar_model::json::{Json, parse};
 use isobar_model::limits::Fill;
