@@ -5,7 +5,7 @@ import Frame from './pages/Frame.svelte';
 import NotFound from './pages/NotFound.svelte';
 
 /** Pages that need no session. `App` shows the sign-in page at every other address while nobody is signed in. */
-export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/verified'];
+export const PUBLIC: readonly string[] = ['/register', '/forgot', '/reset', '/verified', '/wall'];
 
 /** Every page of the console, and its address. What is not needed for the first one is fetched when it is opened. */
 export const { navigate, route } = createRouter({
@@ -42,5 +42,6 @@ export const { navigate, route } = createRouter({
   '/forgot': () => import('./pages/auth/Forgot.svelte'),
   '/reset': () => import('./pages/auth/Reset.svelte'),
   '/verified': () => import('./pages/auth/Verified.svelte'),
+  '/wall': () => import('./pages/Wall.svelte'),
   '*': NotFound,
 });

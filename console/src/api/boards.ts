@@ -49,3 +49,32 @@ export async function deleteBoard(id: string, dashboardId: string, etag: string 
   const params = { path: { id, dashboardId }, header };
   await done(api.DELETE('/v2/organizations/{id}/dashboards/{dashboardId}', { params }));
 }
+
+export type BoardLink = Schemas['BoardLink'];
+export type NewBoardLink = Schemas['NewBoardLink'];
+
+/** More links than a dashboard may have. */
+const LINKS_MAX = 100;
+
+/** Lists the links that show a dashboard on screens, the oldest first. @throws Failure */
+export async function listBoardLinks(id: string, dashboardId: string, signal?: AbortSignal): Promise<BoardLink[]> {
+  const params = { path: { id, dashboardId }, query: { limit: LINKS_MAX } };
+  const asked = { params, ...(signal ? { signal } : {}) };
+  return (await done(api.GET('/v2/organizations/{id}/dashboards/{dashboardId}/links', asked))).data;
+}
+
+/** Makes a link, whose address is shown this once. @throws Failure */
+export function createBoardLink(
+  id: string,
+  dashboardId: string,
+  body: { name: string; expiresAt: string },
+): Promise<NewBoardLink> {
+  const params = { path: { id, dashboardId } };
+  return done(api.POST('/v2/organizations/{id}/dashboards/{dashboardId}/links', { params, body }));
+}
+
+/** Deletes a link: its screens show nothing more. @throws Failure */
+export async function deleteBoardLink(id: string, dashboardId: string, linkId: string): Promise<void> {
+  const params = { path: { id, dashboardId, linkId } };
+  await done(api.DELETE('/v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}', { params }));
+}

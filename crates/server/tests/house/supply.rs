@@ -5,7 +5,7 @@ use crate::{crates, read, root, source_files};
 /// The rooms that have a hash without a key at hand, which is quicker, and what they may hash with it: numbers and identifiers
 /// that the platform itself makes.
 const QUICKLY_HASHED: &[(&str, &[&str])] = &[
-    ("hub", &["DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
+    ("hub", &["BoardLinkId", "DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
     ("store", &["OrganizationId", "Site", "Tenant", "u64"]),
 ];
 

@@ -207,10 +207,13 @@ async fn a_link_opens_nothing_else(app: &TestApp) {
     ] {
         shows(app, &link, &path).await.unauthenticated();
     }
-    let post = |path: &str| app.request(Method::POST, path).header("authorization", format!("Wall {link}"));
-    app.send(post(&fridge.door("reading")).json(&json!({"temp": 1}))).await.unauthenticated();
-    app.send(post(&links(&ana.organization, &board)).json(&json!({}))).await.unauthenticated();
-    assert_eq!(app.send(post("/v2/wall").json(&json!({}))).await.status, 405);
+    let post = async |path: &str, body: &'static str| {
+        let request = app.request(Method::POST, path).header("authorization", format!("Wall {link}"));
+        app.send(request.header("content-type", "application/json").body(body)).await
+    };
+    post(&fridge.door("reading"), r#"{"temp": 1}"#).await.unauthenticated();
+    post(&links(&ana.organization, &board), "{}").await.unauthenticated();
+    assert_eq!(post("/v2/wall", "{}").await.status, 405);
     // Neither the widgets of another board, nor any that the address makes up; and what is asked for beside is not heard.
     for widget in ["theirs", "", "%00", "mine%2F", &"x".repeat(4_000)] {
         let status = shows(app, &link, &format!("/v2/wall/widgets/{widget}")).await.status;
