@@ -159,6 +159,15 @@ describe('a dashboard on a screen', () => {
     await page.getByRole('heading', { name: 'This address shows no dashboard' }).waitFor();
     await page.goto('/wall#01890a5d-ac96-774b-bcce-b302099a8057.0');
     await page.getByRole('heading', { name: 'This link has ended' }).waitFor();
+    // Another address on the same page: what stands there is asked for once more, and not without end.
+    await page.goto(await link());
+    await page.getByRole('region', { name: 'Said' }).getByText('reading').first().waitFor();
+    let asked = 0;
+    page.on('request', () => (asked += 1));
+    await page.goto('/wall#01890a5d-ac96-774b-bcce-b302099a8057.0');
+    await page.getByRole('heading', { name: 'This link has ended' }).waitFor();
+    expect(asked).toBeLessThan(40);
+    await end();
   });
 
   it('is free of faults for the eye, on a wall and on a phone', async () => {

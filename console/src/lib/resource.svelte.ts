@@ -1,3 +1,4 @@
+import { untrack } from 'svelte';
 import { connection } from '../api/connection.svelte';
 import { type Failure, asFailure, isAbort } from '../api/failure';
 
@@ -58,8 +59,9 @@ export function resource<T>(read: (signal: AbortSignal) => Promise<T>): Resource
     get loading() {
       return loading;
     },
+    // An effect that has something read again does not depend on how often it was.
     reload: () => {
-      turn += 1;
+      turn = untrack(() => turn) + 1;
     },
     set: (newer) => {
       value = newer;
