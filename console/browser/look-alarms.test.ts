@@ -195,7 +195,7 @@ describe.each(Object.entries(LOOKS))('in the look %s', (look, options) => {
       await page.getByRole('button', { name: 'Arrange' }).click();
       for (const [type, name] of [
         ['Picture or floor plan', 'picture'],
-        ['Figure over devices', 'selection'],
+        ['Figure across devices', 'selection'],
         ['Text with headings and lists', 'markdown'],
       ] as const) {
         await page.getByRole('button', { name: 'Add a widget' }).click();
