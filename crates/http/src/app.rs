@@ -22,7 +22,7 @@ use crate::console;
 use crate::meters::RouteMeter;
 use crate::problem::Problem;
 use crate::request::{self, Client, RequestBody};
-use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, Response};
+use crate::response::{EventResponse, RATE_LIMIT, RATE_REMAINING, RATE_RESET, REQUEST_ID, RequestId, Response};
 use crate::routes::{self, RouteAccess, RouteRow, Verb};
 use crate::state::{HttpSettings, ServerState};
 
@@ -134,6 +134,11 @@ impl App {
             let Ok(response) = router.call(request.map(Body::from)).await;
             response.map(Into::into)
         })
+    }
+
+    /// Names a request whose headers cannot be read.
+    pub(crate) fn new_request_id(&self) -> RequestId {
+        self.0.state.request_ids.of(&HeaderMap::new())
     }
 
     /// The hub's clock's time.

@@ -68,7 +68,9 @@ impl LimitedSocket {
         if !self.has_refused {
             return Ok(false);
         }
-        let refusal = unreadable::refusal(error.is_parse_too_large(), self.odd.take(), self.app.now());
+        let id = self.app.new_request_id();
+        tracing::debug!(request_id = %id, %error, "the head of a request cannot be read");
+        let refusal = unreadable::refusal(id, error.is_parse_too_large(), self.odd.take(), self.app.now());
         let mut rest = &refusal[..];
         while !rest.is_empty() {
             match poll_fn(|cx| self.write(cx, rest)).await? {

@@ -11,7 +11,7 @@ use isobar_model::time::Timestamp;
 use super::encode::encoded;
 use crate::problem::ErrorBody;
 use crate::request::query::excerpt;
-use crate::response::{self, NOSNIFF, ResponseBody};
+use crate::response::{self, NOSNIFF, REQUEST_ID, RequestId, ResponseBody};
 
 /// The part of a request line that is no text or holds U+0000, if there is one: that is why the head cannot be read.
 pub(super) fn odd_part(head: &[u8]) -> Option<Fault> {
@@ -34,7 +34,7 @@ fn is_odd(text: &[u8]) -> bool {
 }
 
 /// The refusal of a head as it goes out: of one that is too large, or of one that is no HTTP/1.1.
-pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
+pub(super) fn refusal(id: RequestId, is_too_large: bool, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
     let (status, message) = if is_too_large {
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too large or has too many lines")
     } else {
@@ -42,6 +42,7 @@ pub(super) fn refusal(is_too_large: bool, odd: Option<Fault>, now: Timestamp) ->
     };
     let body = ErrorBody { message: message.to_owned(), errors: odd.into_iter().collect() };
     let (mut head, body) = response::json(status, &body).into_parts();
+    head.headers.insert(REQUEST_ID, id.into());
     head.headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
     let ResponseBody::Whole(body) = body else { return Vec::new() };
     encoded(head, body, true, now)
@@ -54,14 +55,15 @@ mod tests {
     #[test]
     fn a_refusal_has_the_body_of_all_refusals() {
         let now = Timestamp::from_millis(784_111_777_999);
+        let id = || RequestId::Made(10);
         assert_eq!(
-            String::from_utf8(refusal(true, None, now)).unwrap(),
+            String::from_utf8(refusal(id(), true, None, now)).unwrap(),
             "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n\
-             x-content-type-options: nosniff\r\nconnection: close\r\n\
+             x-request-id: 000000000000000a\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\
              content-length: 79\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n\
              {\"message\":\"the request's head is too large or has too many lines\",\"errors\":[]}"
         );
-        let unreadable = refusal(false, Some(Fault::new("query.d", "is odd")), now);
+        let unreadable = refusal(id(), false, Some(Fault::new("query.d", "is odd")), now);
         assert!(unreadable.starts_with(b"HTTP/1.1 400 Bad Request\r\n"));
         assert!(unreadable.ends_with(br#""errors":[{"field":"query.d","message":"is odd"}]}"#));
     }
