@@ -111,7 +111,7 @@ pub fn widgets_of<'a>(configuration: &'a Json<'a>) -> Vec<Widget<'a>> {
         let own = raw.get("id").and_then(Json::as_text).filter(|id| taken.insert((*id).to_owned()));
         let free = || (place..).map(|number| format!("widget-{number}")).find(|id| !given.contains(&**id));
         let id = own.map(str::to_owned).or_else(|| free().filter(|id| taken.insert(id.clone())))?;
-        Some(Widget { id, kind: *kind, raw: *raw })
+        Some(Widget { id, kind, raw })
     };
     found.iter().enumerate().filter_map(own).collect()
 }
