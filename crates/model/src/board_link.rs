@@ -8,6 +8,8 @@ use crate::time::Timestamp;
 
 /// Most characters of a link's name.
 pub const BOARD_LINK_NAME_MAX: usize = 80;
+/// The name of a link to which nobody gives one.
+const BOARD_LINK_NAME: &str = "Screen";
 /// The longest time until a link ends, in milliseconds: 366 days, a year whichever it is.
 const BOARD_LINK_MILLIS_MAX: i64 = 366 * 86_400_000;
 
@@ -53,7 +55,7 @@ impl BoardLinkInput {
             }
             _ => {}
         }
-        let name = input.required_text("name", 1, BOARD_LINK_NAME_MAX);
+        let name = input.text("name", 1, BOARD_LINK_NAME_MAX).unwrap_or_else(|| BOARD_LINK_NAME.to_owned());
         input.unless_any(Self { name, expires_at: expires_at.unwrap_or(now) })
     }
 }

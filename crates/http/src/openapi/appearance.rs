@@ -43,7 +43,8 @@ pub(super) struct DashboardInput {
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 pub(super) struct BoardLinkInput {
-    #[schema(min_length = 1, max_length = 80)]
+    /// By which its makers know it; "Screen" where it is left out.
+    #[schema(required = false, min_length = 1, max_length = 80)]
     name: String,
     /// When it is refused from: within a year.
     expires_at: Time,

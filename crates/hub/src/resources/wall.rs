@@ -1,6 +1,6 @@
 //! What a screen on a wall is shown: the dashboard of its link, and widget by widget what that needs. What is read stands in the
-//! stored dashboard alone, and is read by the rights that the link's maker has at that moment, by the verbs that the interface
-//! has for the same.
+//! stored dashboard alone, and is read by the rights that the link's maker has at that moment, as far as the dashboard's
+//! organization reaches, by the verbs that the interface has for the same.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use isobar_model::ids::{DeviceId, ProjectId};
 use isobar_model::json::RawJson;
 use isobar_model::map::{DeviceCluster, MapBox};
 use isobar_model::page::{Depth, ListRequest, PageRequest, SortKey, TimeRange};
+use isobar_model::role::Role;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_model::widget::{Figure, WidgetNeeds, WidgetSelection, meaning_at, value_at, widgets_of};
@@ -137,7 +138,7 @@ impl Hub {
 
     /// Reads what one widget of a link's dashboard shows.
     ///
-    /// Needs what [`Hub::wall_fetch`] needs; what the maker does not reach is left out.
+    /// Needs what [`Hub::wall_fetch`] needs; what the maker does not reach, or the dashboard's organization, is left out.
     ///
     /// # Errors
     /// As of [`Hub::wall_fetch`]; `Missing`: the dashboard has no such widget. `Busy`: too much is under way.
@@ -152,27 +153,36 @@ impl Hub {
         let from = Timestamp::from_millis(now.millis() - WALL_RANGE_MILLIS);
         let range = TimeRange { from: Some(from), to: Some(now) };
         let tree = TreeQuery { organization: Some(session.link.organization), depth: Depth::All };
-        let maker = &session.maker;
+        let reader = &self.wall_reader(session).await?;
         let data = match needs {
             WidgetNeeds::Nothing => WallData::Nothing,
             WidgetNeeds::Numbers { keys, points, time } => {
                 let course = points.map(|points| WallCourse { range, points, time });
-                let reader = Principal::User(Arc::clone(maker));
+                let reader = Principal::User(Arc::clone(reader));
                 WallData::Numbers(self.wall_readings(&reader, keys, course).await?)
             }
-            WidgetNeeds::Table { element, paths } => self.wall_table(maker, tree, &element, &paths).await?,
-            WidgetNeeds::Selection(selection) => WallData::Figure(self.wall_figure(maker, tree, selection).await?),
-            WidgetNeeds::Statuses => WallData::Statuses(self.device_summary(maker, tree, Vec::new()).await?.by_status),
-            WidgetNeeds::Map => WallData::Map(self.wall_map(maker, tree).await?),
-            WidgetNeeds::Picture(devices) => self.wall_picture(maker, devices).await?,
-            WidgetNeeds::Events(device) => WallData::Events(self.wall_events(maker, device).await?),
+            WidgetNeeds::Table { element, paths } => self.wall_table(reader, tree, &element, &paths).await?,
+            WidgetNeeds::Selection(selection) => WallData::Figure(self.wall_figure(reader, tree, selection).await?),
+            WidgetNeeds::Statuses => WallData::Statuses(self.device_summary(reader, tree, Vec::new()).await?.by_status),
+            WidgetNeeds::Map => WallData::Map(self.wall_map(reader, tree).await?),
+            WidgetNeeds::Picture(devices) => self.wall_picture(reader, devices).await?,
+            WidgetNeeds::Events(device) => WallData::Events(self.wall_events(reader, device).await?),
         };
         Ok(WallWidget { range, data })
     }
 
     /// The most urgent devices, those that have stored anything in the element first.
-    async fn wall_table(&self, maker: &Caller, tree: TreeQuery, element: &str, paths: &[String]) -> Result<WallData> {
-        let (projects, fields) = self.projects_storing(maker, tree, element).await?;
+    /// Who reads for a screen: the link's maker, as if it belonged to the dashboard's organization. Whoever changes the
+    /// dashboard later may belong there alone, and names devices on it that only a maker from higher up would reach.
+    async fn wall_reader(&self, session: &LinkSession) -> Result<Arc<Caller>> {
+        let LinkSession { link, maker } = session;
+        let lineage = self.0.caches.lineage_of(link.organization).await?.ok_or(Error::Unauthenticated)?;
+        let role = maker.role.min(Role::Developer);
+        Ok(Arc::new(Caller { role, lineage, ..Caller::clone(maker) }))
+    }
+
+    async fn wall_table(&self, reader: &Caller, tree: TreeQuery, element: &str, paths: &[String]) -> Result<WallData> {
+        let (projects, fields) = self.projects_storing(reader, tree, element).await?;
         let meanings = meanings_at(fields.as_ref(), paths);
         let (mut devices, mut total) = (Vec::new(), 0);
         for (operator, status) in WALL_URGENCY {
@@ -181,7 +191,7 @@ impl Hub {
             let filters = projects.iter().cloned().chain([of_status]).collect();
             let sort = vec![latest("statusInt"), latest("lastActive")];
             let page = PageRequest { page: 1, limit: WALL_ROWS_MAX };
-            let found = self.device_list(maker, tree, ListRequest { page, sort, ..ListRequest::default() }, filters);
+            let found = self.device_list(reader, tree, ListRequest { page, sort, ..ListRequest::default() }, filters);
             let found = found.await?;
             total += found.total;
             devices.extend(found.items);
@@ -189,7 +199,7 @@ impl Hub {
         devices.truncate(WALL_ROWS_MAX as usize);
         let mut rows = Vec::with_capacity(devices.len());
         for device in devices {
-            rows.push(self.wall_row(maker, device, element, paths).await?);
+            rows.push(self.wall_row(reader, device, element, paths).await?);
         }
         rows.sort_by_key(|row| row.values.iter().all(Option::is_none));
         Ok(WallData::Table(WallTable { rows, total, meanings }))
@@ -199,11 +209,11 @@ impl Hub {
     /// first design that says anything of its keys says of them.
     async fn projects_storing(
         &self,
-        maker: &Caller,
+        reader: &Caller,
         tree: TreeQuery,
         element: &str,
     ) -> Result<(Option<DeviceFilter>, Option<RawJson>)> {
-        let summary = self.device_summary(maker, tree, Vec::new()).await?;
+        let summary = self.device_summary(reader, tree, Vec::new()).await?;
         let (mut found, mut fields): (Vec<ProjectId>, _) = (Vec::new(), None);
         for (project, ..) in summary.by_project.into_iter().take(WALL_PROJECTS_MAX) {
             let plan = self.0.caches.plan_of_project(project).await?;
@@ -220,9 +230,9 @@ impl Hub {
         Ok((is_any.then_some(filter), fields))
     }
 
-    async fn wall_row(&self, maker: &Caller, device: Device, element: &str, paths: &[String]) -> Result<WallDevice> {
+    async fn wall_row(&self, reader: &Caller, device: Device, element: &str, paths: &[String]) -> Result<WallDevice> {
         let choice = LastChoice::Elements(vec![element.to_owned()]);
-        let mut view = self.device_with_last(maker, device, &choice).await?;
+        let mut view = self.device_with_last(reader, device, &choice).await?;
         let last = view.last.next().await?.map(|(_, last)| last.values);
         let tree = last.as_ref().map(RawJson::tree);
         let value = |path: &String| tree.as_ref().and_then(|tree| value_at(tree, path)).map(RawJson::from);
@@ -234,7 +244,7 @@ impl Hub {
     /// One figure over the devices of a selection.
     async fn wall_figure(
         &self,
-        maker: &Caller,
+        reader: &Caller,
         tree: TreeQuery,
         WidgetSelection { figure, key, project, label }: WidgetSelection,
     ) -> Result<WallFigure> {
@@ -245,12 +255,12 @@ impl Hub {
         let limit = if key.is_some() { WALL_DEVICES_MAX } else { 1 };
         let sort = vec![SortKey { field: "name".to_owned(), descending: false }];
         let list = ListRequest { page: PageRequest { page: 1, limit }, sort, ..ListRequest::default() };
-        let found = self.device_list(maker, tree, list, filters).await?;
+        let found = self.device_list(reader, tree, list, filters).await?;
         let mut told = WallFigure { total: found.total, ..WallFigure::default() };
         let Some(key) = key else { return Ok(told) };
         for device in found.items {
             told.looked_at += 1;
-            let row = self.wall_row(maker, device, &key.element, std::slice::from_ref(&key.path)).await?;
+            let row = self.wall_row(reader, device, &key.element, std::slice::from_ref(&key.path)).await?;
             let number = row.values.first().and_then(Option::as_ref).and_then(|value| value.tree().as_f64());
             if let Some(number) = number.filter(|number| number.is_finite()) {
                 told.take(figure, number, (row.id, row.name));
@@ -260,8 +270,8 @@ impl Hub {
     }
 
     /// Where the devices are: a look at the whole world tells which part of it is shown.
-    async fn wall_map(&self, maker: &Caller, tree: TreeQuery) -> Result<Vec<DeviceCluster>> {
-        let world = self.device_clusters(maker, tree, MapBox::WORLD, WALL_WORLD_CELL_DEGREES).await?;
+    async fn wall_map(&self, reader: &Caller, tree: TreeQuery) -> Result<Vec<DeviceCluster>> {
+        let world = self.device_clusters(reader, tree, MapBox::WORLD, WALL_WORLD_CELL_DEGREES).await?;
         let Some(around) = world.iter().map(|cluster| cluster.bounds).reduce(around) else { return Ok(world) };
         let side = (around.east - around.west).max(around.north - around.south) / WALL_CELLS_A_SIDE;
         let side = side.clamp(WALL_CELL_DEGREES_MIN, WALL_WORLD_CELL_DEGREES);
@@ -272,12 +282,12 @@ impl Hub {
             (around.north + side).min(90.0),
         ];
         let within = MapBox::new(edges).unwrap_or(MapBox::WORLD);
-        self.device_clusters(maker, tree, within, side).await
+        self.device_clusters(reader, tree, within, side).await
     }
 
     /// The devices of a picture, as far as they are in reach.
-    async fn wall_picture(&self, maker: &Arc<Caller>, devices: Vec<DeviceId>) -> Result<WallData> {
-        let (reader, mut rows) = (Principal::User(Arc::clone(maker)), Vec::with_capacity(devices.len()));
+    async fn wall_picture(&self, reader: &Arc<Caller>, devices: Vec<DeviceId>) -> Result<WallData> {
+        let (reader, mut rows) = (Principal::User(Arc::clone(reader)), Vec::with_capacity(devices.len()));
         for id in devices {
             let found = if_there(self.device_fetch(&reader, id, LastChoice::None).await)?;
             if let Some(Device { id, name, status, last_active, .. }) = found.map(|view| view.device) {
@@ -287,7 +297,7 @@ impl Hub {
         Ok(WallData::Picture(rows))
     }
 
-    async fn wall_events(&self, maker: &Caller, device: DeviceId) -> Result<Option<Vec<Event>>> {
+    async fn wall_events(&self, reader: &Caller, device: DeviceId) -> Result<Option<Vec<Event>>> {
         let page = PageRequest { page: 1, limit: WALL_ROWS_MAX };
         let query = HistoryQuery {
             device_events: true,
@@ -296,7 +306,7 @@ impl Hub {
             not_before: Timestamp::default(),
             page,
         };
-        Ok(if_there(self.history(maker, device, query).await)?.map(|page| page.items))
+        Ok(if_there(self.history(reader, device, query).await)?.map(|page| page.items))
     }
 }
 

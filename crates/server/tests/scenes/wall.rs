@@ -3,8 +3,9 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::board_links::{makes_board, makes_link, shows};
+use crate::board_links::{LATER, links, makes_board, makes_link, shows};
 use crate::support::designs::to;
+use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
@@ -15,6 +16,7 @@ on_both_registries!(
     maps_pictures_and_statuses_are_shown,
     events_are_shown_briefly,
     what_the_maker_does_not_reach_is_left_out,
+    a_screen_reaches_no_further_than_the_boards_organization,
     widgets_that_are_nonsense_show_nothing,
 );
 
@@ -213,6 +215,37 @@ async fn events_are_shown_briefly(app: &TestApp) {
     assert_eq!((&shown[1]["elementName"], &shown[1]["receivedAt"]), (&json!("reading"), &json!(REPORTED)));
     let gone = link_of(&ana, &[("events", settings(NOBODY))]).await;
     assert_eq!(data(app, &gone, "events").await["events"], json!(null));
+}
+
+/// Who may change a board low in the tree names devices on it that a maker from higher up reaches.
+async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp) {
+    for maker in [app.developer("ana").await, app.admin().await] {
+        let above = maker.creates_device("above").await;
+        above.posts("reading", json!({"temp": 9})).await.created();
+        let low = maker.founds("Low", &maker.organization).await;
+        let project = maker.project().await;
+        let own = json!({"name": "own", "projectUuid": project, "organizationId": low});
+        let own = maker.creates_device_as(own).await;
+        own.posts("reading", json!({"temp": 4})).await.created();
+        let device = json!({"id": above.id, "name": "above"});
+        let widgets = json!([
+            {"id": "bar", "type": "bar", "settings": {"keys": [key(&above, "reading", "temp"), key(&own, "reading", "temp")]}},
+            {"id": "picture", "type": "picture", "settings": {"places": [device]}},
+            {"id": "events", "type": "events", "settings": {"device": device}},
+            {"id": "status", "type": "status", "settings": {}},
+        ]);
+        let dashboards = format!("/v2/organizations/{low}/dashboards");
+        let board = json!({"name": "Low", "configuration": {"widgets": widgets}});
+        let board = maker.post(&dashboards, board).await.created();
+        let url = links(&low, text(&board, "id"));
+        let made = maker.post(&url, json!({"expiresAt": LATER})).await.created();
+        let (_, link) = text(&made, "url").split_once('#').unwrap();
+        assert_eq!(data(app, link, "bar").await["readings"].list("value"), [json!(null), json!(4)]);
+        assert_eq!(data(app, link, "picture").await["devices"], json!([]));
+        assert_eq!(data(app, link, "events").await["events"], json!(null));
+        let statuses = data(app, link, "status").await["statuses"].as_object().unwrap().clone();
+        assert_eq!(statuses.values().filter_map(Value::as_u64).sum::<u64>(), 1, "{statuses:?}");
+    }
 }
 
 async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
