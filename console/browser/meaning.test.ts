@@ -204,6 +204,8 @@ describe('the canvas', () => {
     await node(page, 'climate').click();
     await page.getByText('Meaning of keys').waitFor();
     await page.getByText('payload.temp', { exact: true }).waitFor();
+    // The path that is added is the first that a device has sent: what was sent has arrived once it can be chosen.
+    await page.locator('datalist option[value="payload.level"]').waitFor({ state: 'attached' });
     await page.getByRole('button', { name: 'Add a key' }).click();
     const row = page.locator('details').filter({ hasText: 'payload.level' });
     expect(await row.getByLabel('Path').inputValue()).toBe('payload.level');
