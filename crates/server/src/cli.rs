@@ -23,8 +23,18 @@ pub enum Command {
     Config,
     /// Check the settings without starting
     CheckConfig(Flags),
+    /// Ask the platform that runs with these settings whether it is ready
+    Health(Flags),
     /// Print the OpenAPI document of the API
     Openapi,
+    /// Print the script that completes commands and flags in a shell
+    Completions { shell: clap_complete::Shell },
+    /// Write the manual pages into a folder
+    #[command(hide = true)]
+    Man {
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
     /// Change users while the platform does not run
     #[command(subcommand)]
     User(UserCommand),

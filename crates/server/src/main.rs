@@ -6,10 +6,13 @@ mod config;
 #[cfg(test)]
 mod faults;
 mod folder;
+mod health;
 mod logging;
+mod manual;
 mod process;
 mod runtime;
 mod serve;
+mod service_manager;
 mod simulate;
 mod stores;
 mod upkeep;
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
         cli::Command::Serve(flags) => serve::run(&flags).map(|()| true),
         cli::Command::Config => print(config::DEFAULT_FILE),
         cli::Command::CheckConfig(flags) => check_config(&flags),
+        cli::Command::Health(flags) => health::ask(&flags).map(|()| true),
+        cli::Command::Completions { shell } => print(&manual::completions(shell)),
+        cli::Command::Man { folder } => manual::write_pages(&folder).map(|()| true),
         cli::Command::Openapi => serve::openapi().and_then(|document| print(&format!("{document}\n"))),
         cli::Command::User(cli::UserCommand::ResetPassword { name, place }) => {
             user::reset_password(&place.into(), &name).and_then(|told| print(&told))

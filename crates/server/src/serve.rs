@@ -16,7 +16,7 @@ use crate::config::{self, Settings};
 use crate::folder::DataFolder;
 use crate::stores::{Stores, whole};
 use crate::upkeep::control::Control;
-use crate::{Failure, allocator, logging, process, runtime};
+use crate::{Failure, allocator, logging, process, runtime, service_manager};
 
 /// The commit that the program was built from, if the build knew it.
 const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
@@ -64,6 +64,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     allocator::tidy();
     employ_own(&hub, settings, &stores);
     announce(&url, first_password.as_deref())?;
+    service_manager::report_ready(&url);
     let telemetry = stores.telemetry.clone();
     let mut failure = None;
     let ends = async {
@@ -75,6 +76,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
                 failure = Some(cause);
             }
         }
+        service_manager::report_stopping();
     };
     let served = isobar_http::serve(listeners, app, ends).await;
     // Work that waits for a store must not keep the process from ending: it is durable, and goes on at the next start.
@@ -132,6 +134,9 @@ fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
     hub.employ("memory", runtime::tidy_memory);
     let (data, started) = (settings.data.clone(), hub.clock().now());
     hub.employ("process", move |shift| process::measure(data.clone(), started, shift));
+    if let Some(interval) = service_manager::sign_of_life_interval() {
+        hub.employ("watchdog", move |shift| service_manager::report_alive(interval, shift));
+    }
 }
 
 fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
