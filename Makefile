@@ -8,12 +8,14 @@
 # make watch-test    alert rules, dashboards, the runbook's commands, nginx and Caddy, tried with a real server
 # make clients-test  the clients of clients/: types, lints, and their tests against the program
 # make dist   the program that is shipped: link-time optimisation, slower to build
+# make package       the packages, in dist/: .deb, .rpm, tar.xz, image; KEY=NAME signs them and makes an apt repository
+# make package-test  installs, upgrades, removes and purges them in containers; wants root
 # make bench  the figures of docs/performance.md; ARGS="--quick" for a short run
 # make fmt    format the code
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run check one test torture bench dist fmt prepare quick console console-test watch-test clients-test
+.PHONY: run check one test torture bench dist fmt prepare quick console console-test watch-test clients-test package package-test
 
 ENV := . scripts/env.sh;
 CONSOLE ?= yes
@@ -72,6 +74,13 @@ torture:
 	@scripts/prepare test
 	@scripts/console build
 	@scripts/test torture
+
+package: prepare
+	@$(ENV) scripts/package $(PROGRAM)
+
+package-test:
+	@scripts/prepare package-test
+	@$(ENV) scripts/package-test $(PARTS)
 
 bench: dist
 	@scripts/prepare bench

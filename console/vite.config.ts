@@ -42,6 +42,8 @@ export default defineConfig({
     reportCompressedSize: false,
     // For .size-limit.js.
     manifest: true,
+    // For `scripts/console licences`.
+    license: process.env.CONSOLE_LICENCES === 'yes',
   },
   server: { proxy: { '/v2': SERVER, '/health': SERVER, '/metrics': SERVER } },
 });
