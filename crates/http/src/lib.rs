@@ -31,4 +31,4 @@ pub use meters::prometheus;
 pub use openapi::openapi;
 pub use request::{BadNetwork, Network};
 pub use routes::{RouteAccess, RouteRow, Verb, table};
-pub use state::HttpSettings;
+pub use state::{BackupStanding, HttpSettings};

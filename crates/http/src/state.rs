@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_hub::{Hub, TenantShares, WaitPlaces};
+use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
 
@@ -37,6 +38,8 @@ pub struct HttpSettings {
     pub commit: Option<&'static str>,
     /// The files of the web console; none in a program without it.
     pub console: &'static [ConsoleFile],
+    /// How scheduled backups stand; none: there are none.
+    pub backup: Option<watch::Receiver<BackupStanding>>,
     /// How long every body has to come, and every response to be taken. Operators do not set it; tests do not wait so long.
     pub transfer_time: Duration,
     /// Most bytes of bodies that are under way. Operators do not set it either.
@@ -55,11 +58,21 @@ impl Default for HttpSettings {
             has_operations_listener: false,
             commit: None,
             console: &[],
+            backup: None,
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: BODY_MEMORY_BYTES_MAX,
             response_memory_bytes_max: RESPONSE_MEMORY_BYTES_MAX,
         }
     }
+}
+
+/// How scheduled backups stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupStanding {
+    /// The moment of the newest one that counts.
+    pub last_good: Option<Timestamp>,
+    /// Whether the newest try failed.
+    pub is_failing: bool,
 }
 
 /// What every call shares.

@@ -114,19 +114,7 @@ impl Calls {
     /// What makes calls; `allow` is the operator's list of what may be called though it is in the house
     /// (`outgoing.allow`). Certificates are held against the machine's own roots and Mozilla's.
     pub fn new(allow: &[String]) -> Result<Self, CallError> {
-        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
-        let native = rustls_native_certs::load_native_certs();
-        let (added, unreadable) = roots.add_parsable_certificates(native.certs);
-        tracing::debug!(added, unreadable, "the machine's root certificates");
-        let provider = Arc::new(crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|error| refused(error.to_string()))?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let tls = TlsConnector::from(Arc::new(config));
-        Ok(Self { guard: Arc::new(Guard::new(allow)), tls, lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)) })
+        Ok(Self { guard: Arc::new(Guard::new(allow)), tls: tls()?, lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)) })
     }
 
     /// Makes a call. Any answer is a success here, whatever its status.
@@ -178,6 +166,22 @@ impl Calls {
             tokio::task::spawn_blocking(look).await.map_err(|error| failed(error.to_string()))?;
         found.map_err(|_| failed("the host of url is not known".to_owned()))
     }
+}
+
+/// Returns what secures connections over HTTP/1.1. Certificates are held against the machine's own roots and Mozilla's.
+pub fn tls() -> Result<TlsConnector, CallError> {
+    let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+    let native = rustls_native_certs::load_native_certs();
+    let (added, unreadable) = roots.add_parsable_certificates(native.certs);
+    tracing::debug!(added, unreadable, "the machine's root certificates");
+    let provider = Arc::new(crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| refused(error.to_string()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 /// Checks a call and makes the request of it.

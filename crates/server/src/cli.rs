@@ -38,19 +38,22 @@ pub enum Command {
     /// Change users while the platform does not run
     #[command(subcommand)]
     User(UserCommand),
-    /// Copy all state into a folder, while the platform runs or not
+    /// Copy all state into a folder, or to the target of the settings, while the platform runs or not
     Backup {
-        /// Where to: a new or empty folder
+        /// Where to: a new or empty folder; none: to backup.target, as the schedule does
         #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        folder: Option<PathBuf>,
         #[command(flatten)]
         place: DataLocation,
     },
     /// Bring a backup back into an empty data folder
     Restore {
-        /// The backup
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
+        /// The backup: a folder, a file or s3://BUCKET/NAME; -: the standard input
+        #[arg(value_name = "BACKUP")]
+        from: String,
+        /// File of an identity of age that opens it, if it is encrypted [default: backup.identity]
+        #[arg(long, value_name = "FILE")]
+        identity: Option<PathBuf>,
         #[command(flatten)]
         place: DataLocation,
     },

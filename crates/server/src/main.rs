@@ -1,6 +1,7 @@
 //! The binary: configuration, command line, wiring, and a simulated fleet.
 
 mod allocator;
+mod backups;
 mod cli;
 mod config;
 #[cfg(test)]
@@ -41,8 +42,12 @@ fn main() -> ExitCode {
         cli::Command::User(cli::UserCommand::ResetPassword { name, place }) => {
             user::reset_password(&place.into(), &name).and_then(|told| print(&told))
         }
-        cli::Command::Backup { folder, place } => upkeep::backup(&place.into(), &folder).and_then(|told| say(&told)),
-        cli::Command::Restore { folder, place } => upkeep::restore(&place.into(), &folder).and_then(|told| say(&told)),
+        cli::Command::Backup { folder, place } => {
+            upkeep::backup(&place.into(), folder.as_deref()).and_then(|told| say(&told))
+        }
+        cli::Command::Restore { from, identity, place } => {
+            upkeep::restore(&place.into(), &from, identity.as_deref()).and_then(|told| say(&told))
+        }
         cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),

@@ -30,7 +30,7 @@ pub async fn measure(data: PathBuf, started: Timestamp, mut shift: Shift) {
 }
 
 /// Returns what is free for this process of the file system that holds the folder, and how large that is, in bytes.
-fn disk(folder: &Path) -> Option<(u64, u64)> {
+pub fn disk(folder: &Path) -> Option<(u64, u64)> {
     let found = rustix::fs::statvfs(folder)
         .inspect_err(|error| tracing::debug!(%error, folder = %folder.display(), "cannot measure the disk"))
         .ok()?;

@@ -15,6 +15,7 @@ use isobar_store::telemetry::Telemetry as _;
 use crate::config::{self, Settings};
 use crate::folder::DataFolder;
 use crate::stores::{Stores, whole};
+use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
 use crate::{Failure, allocator, logging, process, runtime, service_manager};
 
@@ -57,12 +58,18 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
     let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
-    let app = isobar_http::app(hub.clone(), http_settings(settings, connections), metrics);
+    let platform = Platform::new(settings, &stores, hub.clock().clone());
+    let http_settings = HttpSettings {
+        backup: settings.backup.schedule.is_some().then(|| platform.backups.standing()),
+        ..http_settings(settings, connections)
+    };
+    let app = isobar_http::app(hub.clone(), http_settings, metrics);
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     // The first password's hash took more than the idle server will.
     allocator::tidy();
-    employ_own(&hub, settings, &stores);
+    employ_own(&hub, &platform);
+    drop(platform);
     announce(&url, first_password.as_deref())?;
     service_manager::report_ready(&url);
     let telemetry = stores.telemetry.clone();
@@ -123,13 +130,15 @@ async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Resul
 }
 
 /// Starts the workers that are the program's, not the platform's.
-fn employ_own(hub: &Hub, settings: &Settings, stores: &Stores) {
+fn employ_own(hub: &Hub, platform: &Platform) {
+    let settings = &platform.settings;
     if let Some(control) = Control::open(&settings.data) {
-        let (control, settings, stores) = (Arc::new(control), settings.clone(), stores.clone());
-        let clock = hub.clock().clone();
-        hub.employ("control", move |shift| {
-            Arc::clone(&control).serve(settings.clone(), stores.clone(), clock.clone(), shift)
-        });
+        let (control, platform, clock) = (Arc::new(control), platform.clone(), hub.clock().clone());
+        hub.employ("control", move |shift| Arc::clone(&control).serve(platform.clone(), clock.clone(), shift));
+    }
+    if let Some(schedule) = settings.backup.schedule.clone() {
+        let backups = Arc::clone(&platform.backups);
+        hub.employ("backup", move |shift| Arc::clone(&backups).on_schedule(schedule.clone(), shift));
     }
     hub.employ("memory", runtime::tidy_memory);
     let (data, started) = (settings.data.clone(), hub.clock().now());
@@ -210,7 +219,7 @@ mod tests {
         let hub = start_hub(&settings, "http://localhost", &stores).await.unwrap().hub;
         // So often that readiness tells of it for some seconds.
         faults::panic_at("memory", 5);
-        employ_own(&hub, &settings, &stores);
+        employ_own(&hub, &Platform::new(&settings, &stores, hub.clock().clone()));
         becomes("readiness tells of it", async || named_by_readiness(&hub).await.contains("memory")).await;
         becomes("it comes through", async || named_by_readiness(&hub).await.is_empty()).await;
         // A command on which the worker panics is told that it was not carried out; the next one is.

@@ -1,4 +1,5 @@
-//! The walk of README.md, run as it stands there: every bash block between the markers, against a fresh server.
+//! The walk of README.md and the drill of docs/backup.md, run as they stand there: every bash block between the markers, against a
+//! fresh server.
 //! A line `# => text` in a block is what that block prints, in the order of the lines; `…` stands for anything.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
@@ -7,20 +8,20 @@ mod program_support;
 
 use std::process::{Command, Stdio};
 
-use program_support::Serving;
+use program_support::{Serving, isobar, serve};
 
 const README: &str = include_str!("../../../README.md");
-const BEGINS: &str = "<!-- walk -->";
-const ENDS: &str = "<!-- end of walk -->";
+const BACKUP: &str = include_str!("../../../docs/backup.md");
 /// Where the README's server is, and the password that it is started with.
 const ADDRESS: &str = "127.0.0.1:8080";
 const PASSWORD: &str = "keep-it-cold";
 /// Printed between blocks, so that each one's output can be told from the next one's.
 const NEXT: &str = "== the next block ==";
 
-/// The bash blocks of the walk.
-fn blocks() -> Vec<String> {
-    let walk = README.split_once(BEGINS).unwrap().1.split_once(ENDS).unwrap().0;
+/// The bash blocks of a part of a document.
+fn blocks(document: &str, part: &str) -> Vec<String> {
+    let walk = document.split_once(&format!("<!-- {part} -->")).unwrap().1;
+    let walk = walk.split_once(&format!("<!-- end of {part} -->")).unwrap().0;
     let blocks = walk.split("```bash\n").skip(1);
     blocks.map(|rest| rest.split_once("\n```").unwrap().0.to_owned()).collect()
 }
@@ -36,18 +37,48 @@ fn check(block: &str, printed: &str) {
     }
 }
 
-#[test]
-fn the_walk_of_the_readme_works() {
-    let folder = tempfile::tempdir().unwrap();
-    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", PASSWORD)]);
-    let blocks = blocks();
-    assert!(blocks.len() >= 8 && README.contains(&format!("ISOBAR_ADMIN_PASSWORD={PASSWORD}")));
-    let script = blocks.join(&format!("\necho; echo '{NEXT}'\n")).replace(ADDRESS, &serving.address);
-    let mut bash = Command::new("bash");
+/// Runs the blocks, with these texts for those that stand in the document, and checks what each promises.
+fn run(bash: &mut Command, blocks: &[String], replaced: &[(&str, &str)]) {
+    let script = blocks.join(&format!("\necho; echo '{NEXT}'\n"));
+    let script = replaced.iter().fold(script, |script, (from, to)| script.replace(from, to));
     let output = bash.args(["-euo", "pipefail", "-c", &script]).stdin(Stdio::null()).output().unwrap();
     let (printed, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{printed}\n{told}");
     let printed: Vec<&str> = printed.split(NEXT).collect();
     assert_eq!(printed.len(), blocks.len());
     blocks.iter().zip(printed).for_each(|(block, printed)| check(block, printed));
+}
+
+#[test]
+fn the_walk_of_the_readme_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", PASSWORD)]);
+    let blocks = blocks(README, "walk");
+    assert!(blocks.len() >= 8 && README.contains(&format!("ISOBAR_ADMIN_PASSWORD={PASSWORD}")));
+    run(&mut Command::new("bash"), &blocks, &[(ADDRESS, &serving.address)]);
+}
+
+#[test]
+fn restore_drill_of_the_documents_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str| folder.path().join(name);
+    std::fs::create_dir(of("backups")).unwrap();
+    let settings = format!("data = {:?}\n[backup]\ntarget = {:?}\n", of("data"), of("backups"));
+    std::fs::write(of("isobar.toml"), settings).unwrap();
+    let mut serves = serve(&of("data"), &[("ISOBAR_ADMIN_PASSWORD", PASSWORD)]);
+    serves.arg("--config").arg(of("isobar.toml"));
+    let _serving = Serving::of(serves);
+    let blocks = blocks(BACKUP, "drill");
+    assert!(blocks.len() >= 4 && BACKUP.contains(PASSWORD));
+    let program = isobar(&[]);
+    let programs = std::path::Path::new(program.get_program()).parent().unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let mut bash = Command::new("bash");
+    bash.current_dir(folder.path()).env("PATH", path);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ISOBAR_")) {
+        bash.env_remove(name);
+    }
+    let backups = of("backups").display().to_string();
+    run(&mut bash, &blocks, &[("127.0.0.1:8090", &free), ("/backups/", &format!("{backups}/"))]);
 }

@@ -1,6 +1,7 @@
 //! For those who watch over the server: is it there, can it work, what has it done.
 
 use axum::http::{HeaderValue, StatusCode};
+use serde_json::json;
 
 use crate::problem::Problem;
 use crate::request::Call;
@@ -15,10 +16,14 @@ pub(crate) async fn live(_call: &mut Call) -> Answer {
     Ok(raw_json(StatusCode::OK, UP))
 }
 
-/// Both stores answer too.
+/// Both stores answer too. How backups stand is told beside it: without them it can work all the same.
 pub(crate) async fn ready(call: &mut Call) -> Answer {
     call.hub().ready().await.map_err(Problem::NotReady)?;
-    Ok(raw_json(StatusCode::OK, UP))
+    let Some(backup) = &call.state.settings.backup else { return Ok(raw_json(StatusCode::OK, UP)) };
+    let backup = *backup.borrow();
+    let message = backup.is_failing.then_some("the last backup failed: the log says why");
+    let backup = json!({"lastGoodAt": backup.last_good, "failing": backup.is_failing, "message": message});
+    Ok(raw_json(StatusCode::OK, json!({"status": "up", "backup": backup}).to_string()))
 }
 
 /// What was measured.

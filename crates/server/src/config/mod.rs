@@ -1,5 +1,6 @@
 //! The settings (contract: The program). `config.default.toml` is their documentation and their default.
 
+mod backup;
 mod layers;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+pub use backup::{Access, BackupSettings, Place};
 use isobar_http::{CertificateFiles, Network};
 use isobar_hub::{LetterBounds, RateLimits};
 use isobar_outlets::mail;
@@ -64,6 +66,8 @@ pub struct Settings {
     pub outgoing_allow: Vec<String>,
     /// `[queue] max_events`
     pub queue_max_events: u32,
+    /// `[backup]`
+    pub backup: BackupSettings,
 }
 
 /// `[http]`
@@ -238,6 +242,7 @@ impl Settings {
         let mail = Mail::read(layers);
         let outgoing_allow = layers.list("outgoing.allow", allowed_target);
         let queue_max_events = layers.number("queue.max_events", 1, QUEUE_EVENTS_MAX);
+        let backup = BackupSettings::read(layers);
         let (listen, data) = (listen?, data?);
         Some(Self {
             public_url: public_url?,
@@ -252,6 +257,7 @@ impl Settings {
             mail,
             outgoing_allow,
             queue_max_events,
+            backup,
         })
     }
 }

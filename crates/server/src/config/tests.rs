@@ -1,6 +1,7 @@
 use std::os::unix::ffi::OsStringExt as _;
 
 use super::*;
+use crate::backups::schedule::Schedule;
 
 fn load_with(file: Option<&str>, environment: &[(&str, &str)], flags: Flags) -> Result<Settings, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
@@ -14,6 +15,21 @@ fn load_with(file: Option<&str>, environment: &[(&str, &str)], flags: Flags) -> 
     load_from(&Flags { config, ..flags }, variables)
         .map(|loaded| loaded.settings)
         .map_err(|bad| bad.0.iter().map(|fault| fault.to_string().replace(&prefix, "")).collect())
+}
+
+/// A public key, of the manual of age.
+const RECIPIENT: &str = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
+
+/// No backups.
+fn no_backups() -> BackupSettings {
+    BackupSettings {
+        schedule: None,
+        keep: 7,
+        target: None,
+        encrypt_to: vec![],
+        identity: None,
+        access: Access { endpoint: None, region: "us-east-1".to_owned(), key_id: None, secret_key: None },
+    }
 }
 
 #[test]
@@ -47,6 +63,7 @@ fn the_commented_file_is_the_default() {
             },
             outgoing_allow: vec![],
             queue_max_events: 10_000,
+            backup: no_backups(),
         }
     );
 }
@@ -115,6 +132,15 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_MAIL__TENANT_HOUR", "50"),
         ("ISOBAR_OUTGOING__ALLOW", "10.0.0.0/8"),
         ("ISOBAR_QUEUE__MAX_EVENTS", "7"),
+        ("ISOBAR_BACKUP__SCHEDULE", "15 3 * * *"),
+        ("ISOBAR_BACKUP__TARGET", "s3://vault/isobar/"),
+        ("ISOBAR_BACKUP__KEEP", "30"),
+        ("ISOBAR_BACKUP__ENCRYPT_TO", RECIPIENT),
+        ("ISOBAR_BACKUP__IDENTITY", "key.txt"),
+        ("ISOBAR_BACKUP__S3_ENDPOINT", "https://s3.example.com/"),
+        ("ISOBAR_BACKUP__S3_REGION", "eu-1"),
+        ("ISOBAR_BACKUP__S3_ACCESS_KEY_ID", "id"),
+        ("ISOBAR_BACKUP__S3_SECRET_ACCESS_KEY", "secret"),
     ];
     let expected = Settings {
         listen: "127.0.0.1:9".parse().unwrap(),
@@ -141,6 +167,19 @@ fn every_name_of_the_contract_is_a_setting() {
         },
         outgoing_allow: vec!["10.0.0.0/8".to_owned()],
         queue_max_events: 7,
+        backup: BackupSettings {
+            schedule: Some(Schedule::read("15 3 * * *").unwrap()),
+            keep: 30,
+            target: Some(Place::Bucket { bucket: "vault".to_owned(), prefix: "isobar".to_owned() }),
+            encrypt_to: vec![RECIPIENT.to_owned()],
+            identity: Some("key.txt".into()),
+            access: Access {
+                endpoint: Some("https://s3.example.com".to_owned()),
+                region: "eu-1".to_owned(),
+                key_id: Some("id".to_owned()),
+                secret_key: Some("secret".to_owned()),
+            },
+        },
     };
     assert_eq!(load_with(None, &environment, Flags::default()), Ok(expected));
 }
@@ -252,4 +291,26 @@ fn a_file_that_is_missing_or_no_toml_is_named() {
     let flags = Flags { config: Some("does/not/exist.toml".into()), ..Flags::default() };
     let bad = load_from(&flags, std::iter::empty()).unwrap_err().to_string();
     assert!(bad.contains("does/not/exist.toml: cannot be read"), "{bad}");
+}
+
+#[test]
+fn backup_settings_that_do_not_go_together_are_named() {
+    let refused = |environment: &[(&str, &str)]| load_with(None, environment, Flags::default()).unwrap_err().join("\n");
+    let key = ("ISOBAR_BACKUP__S3_ACCESS_KEY_ID", "key");
+    let secret = ("ISOBAR_BACKUP__S3_SECRET_ACCESS_KEY", "not-to-be-shown");
+    let target = ("ISOBAR_BACKUP__TARGET", "s3://vault/isobar");
+    assert!(refused(&[("ISOBAR_BACKUP__SCHEDULE", "0 3 * * *")]).contains("backup.target: is required"));
+    assert!(refused(&[("ISOBAR_BACKUP__SCHEDULE", "daily")]).contains("five fields"));
+    assert!(refused(&[target, key]).contains("backup.s3_secret_access_key: is required"));
+    assert!(refused(&[target, secret]).contains("backup.s3_access_key_id: is required"));
+    assert!(refused(&[("ISOBAR_BACKUP__KEEP", "0")]).contains("from 1 to"));
+    for bad in ["s3://", "s3:///a", "s3://a/../b", "s3://a b/c", "ftp://a/b", "s3://a//b"] {
+        assert!(refused(&[("ISOBAR_BACKUP__TARGET", bad)]).contains("ISOBAR_BACKUP__TARGET"), "{bad}");
+    }
+    // A secret key where a public one belongs is not shown.
+    let told = refused(&[("ISOBAR_BACKUP__ENCRYPT_TO", "AGE-SECRET-KEY-1QQQ")]);
+    assert!(told.contains("ISOBAR_BACKUP__ENCRYPT_TO") && !told.contains("QQQ"), "{told}");
+    let settings = load_with(None, &[target, key, secret], Flags::default()).unwrap();
+    assert_eq!(settings.backup.target.as_ref().unwrap().to_string(), "s3://vault/isobar");
+    assert!(!format!("{settings:?}").contains("not-to-be-shown"));
 }

@@ -18,9 +18,9 @@ pub const REGISTRY: &str = "registry.db";
 pub const TELEMETRY: &str = "telemetry";
 pub const MAIL: &str = "mail";
 /// Written last: a folder without it is no whole backup.
-const MARK: &str = "BACKUP";
+pub const MARK: &str = "BACKUP";
 /// Bytes of it that are read: it is a few lines.
-const MARK_BYTES_MAX: u64 = 65_536;
+pub const MARK_BYTES_MAX: u64 = 65_536;
 
 /// What a backup says of itself.
 #[derive(Clone, Debug)]
@@ -39,7 +39,12 @@ impl Mark {
         files::open_file(&folder.join(MARK))
             .and_then(|mark| Ok(mark.take(MARK_BYTES_MAX).read_to_string(&mut text)?))
             .map_err(|error| format!("{name} is no backup, or one that was not finished ({MARK}: {error})"))?;
-        let mark: Value = serde_json::from_str(&text).map_err(|error| format!("{name}/{MARK} is damaged: {error}"))?;
+        Self::parse(&text, &name.to_string())
+    }
+
+    /// Reads the mark of the backup with this name.
+    pub fn parse(text: &str, name: &str) -> Result<Self, Failure> {
+        let mark: Value = serde_json::from_str(text).map_err(|error| format!("{name}/{MARK} is damaged: {error}"))?;
         let layout = mark["layout"].as_u64().ok_or_else(|| format!("{name}/{MARK} is damaged: it has no layout"))?;
         if layout > u64::from(LAYOUT_VERSION) {
             return Err(format!(

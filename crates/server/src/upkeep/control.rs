@@ -1,7 +1,7 @@
 //! How a command speaks to the process that serves: a socket in the data folder, for the folder's owner alone. One
 //! process at a time may open the stores, so it is the one that must copy them.
 //!
-//! One line of JSON goes in, one comes out: `{"backup": "/a/folder"}` or `{"check": true}`; `{"text": …, "sound": …}` or
+//! One line of JSON goes in, one comes out: `{"backup": "/a/folder"}`, `{"send": true}` or `{"check": true}`; `{"text": …, "sound": …}` or
 //! `{"failed": …}`.
 
 use std::fs::File;
@@ -20,10 +20,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
-use super::{Task, UpkeepReport};
+use super::{Platform, Task, UpkeepReport};
 use crate::Failure;
-use crate::config::Settings;
-use crate::stores::Stores;
 
 const SOCKET: &str = "isobar.sock";
 /// Whoever connects says what it wants within this time, and takes the answer within it when there is one.
@@ -80,15 +78,15 @@ impl Control {
 
     /// Hears its peers side by side, and does what they ask with these stores, one thing after the other; what is under way
     /// when the server stops is not done. The socket goes with the last who holds this.
-    pub async fn serve(self: Arc<Self>, settings: Settings, stores: Stores, clock: Clock, mut shift: Shift) {
-        let platform = Arc::new(Platform { settings, stores, clock, turn: Mutex::default() });
+    pub async fn serve(self: Arc<Self>, platform: Platform, clock: Clock, mut shift: Shift) {
+        let served = Arc::new(Served { platform, clock, turn: Mutex::default() });
         let mut peers = JoinSet::new();
         loop {
             tokio::select! {
-                stream = self.accept(&platform.clock), if peers.len() < PEERS_MAX => {
-                    let platform = Arc::clone(&platform);
+                stream = self.accept(&served.clock), if peers.len() < PEERS_MAX => {
+                    let served = Arc::clone(&served);
                     peers.spawn(async move {
-                        if let Some(Err(error)) = guarded("command", answer(stream, &platform)).await {
+                        if let Some(Err(error)) = guarded("command", answer(stream, &served)).await {
                             tracing::warn!(%error, "{SOCKET}: a command was not answered");
                         }
                     });
@@ -124,16 +122,15 @@ impl Drop for Control {
     }
 }
 
-/// The stores that commands are about, and their turns.
-struct Platform {
-    settings: Settings,
-    stores: Stores,
+/// The platform that commands are about, and their turns.
+struct Served {
+    platform: Platform,
     clock: Clock,
     /// Held by the command that is being carried out.
     turn: Mutex<()>,
 }
 
-async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failure> {
+async fn answer(mut stream: UnixStream, served: &Served) -> Result<(), Failure> {
     // Between the making of the socket and the change of its mode others could have come in.
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
@@ -142,14 +139,14 @@ async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failu
     let (read, mut write) = stream.split();
     let mut lines = BufReader::new(read.take(LINE_BYTES_MAX));
     let mut line = String::new();
-    let asked = platform.clock.timeout(ASK_TIME, lines.read_line(&mut line)).await;
+    let asked = served.clock.timeout(ASK_TIME, lines.read_line(&mut line)).await;
     asked.map_err(|_| "nothing was asked")??;
     let task = read_task(&line).ok_or("what was asked cannot be read")?;
     tracing::info!(?task, "asked for");
     let mut more = [0];
     let done = async {
-        let _turn = platform.turn.lock().await;
-        task.run(&platform.settings, &platform.stores).await
+        let _turn = served.turn.lock().await;
+        task.run(&served.platform).await
     };
     let done = tokio::select! {
         done = done => done,
@@ -160,15 +157,16 @@ async fn answer(mut stream: UnixStream, platform: &Platform) -> Result<(), Failu
         Err(failure) => json!({"failed": failure.to_string()}),
     };
     let told = format!("{told}\n");
-    let taken = platform.clock.timeout(ASK_TIME, write.write_all(told.as_bytes())).await;
+    let taken = served.clock.timeout(ASK_TIME, write.write_all(told.as_bytes())).await;
     Ok(taken.map_err(|_| "the answer was not taken")??)
 }
 
 fn read_task(line: &str) -> Option<Task> {
     let asked: Value = serde_json::from_str(line).ok()?;
-    match (asked["backup"].as_str(), asked["check"].as_bool()) {
-        (Some(folder), _) => Some(Task::Backup(PathBuf::from(folder))),
-        (None, Some(true)) => Some(Task::Check),
+    match (asked["backup"].as_str(), asked["send"].as_bool(), asked["check"].as_bool()) {
+        (Some(folder), _, _) => Some(Task::Backup(PathBuf::from(folder))),
+        (None, Some(true), _) => Some(Task::Send),
+        (None, None, Some(true)) => Some(Task::Check),
         _ => None,
     }
 }
@@ -182,6 +180,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failu
     };
     let asked = match task {
         Task::Backup(folder) => json!({"backup": folder.to_str().ok_or("the folder's name is not UTF-8")?}),
+        Task::Send => json!({"send": true}),
         Task::Check => json!({"check": true}),
     };
     stream.write_all(format!("{asked}\n").as_bytes()).await?;

@@ -18,10 +18,16 @@ use crate::Failure;
 /// Only its owner looks into a backup: it holds hashes of passwords, and the key that signs tokens.
 const FOLDER_MODE: u32 = 0o700;
 
+/// Makes a folder that only its owner looks into, if there is none.
+pub fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
+    Ok(made.map_err(|error| told(folder, &error))?)
+}
+
 /// Makes a folder, or finds it empty.
 pub fn make_empty(folder: &Path) -> Result<(), Failure> {
-    let told = |error: io::Error| format!("{}: {error}", folder.display());
-    DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder).map_err(told)?;
+    make_folder(folder)?;
+    let told = |error: io::Error| told(folder, &error);
     match fs::read_dir(folder).map_err(told)?.next() {
         None => Ok(()),
         Some(_) => Err(format!("{} is not empty", folder.display()).into()),
@@ -113,6 +119,14 @@ fn copy_entries(folder: &File, from: &Path, to: &Path) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns the bytes of all files in a folder.
+pub fn size(folder: &Path) -> io::Result<u64> {
+    fs::read_dir(folder)?.try_fold(0, |bytes, entry| {
+        let (entry, kind) = entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind)))?;
+        Ok(bytes + if kind.is_dir() { size(&entry.path())? } else { entry.metadata()?.len() })
+    })
 }
 
 /// Waits until a folder, everything in it and its own name are on the disk. The bytes of its files.

@@ -4,19 +4,22 @@
 //! device is given out again that telemetry knows already. What the registry learnt in between from later events, it
 //! keeps; what waits in the outbox is carried over once more when the restored platform starts.
 
-mod backup;
+pub mod backup;
 mod check;
 pub mod control;
-mod files;
+pub mod files;
 mod recover;
 mod registry_loss;
 mod restore;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use isobar_model::time::Clock;
 pub use recover::recover;
 pub use restore::restore;
 
+use crate::backups::act::Backups;
 use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
 use crate::stores::Stores;
@@ -27,6 +30,8 @@ use crate::{Failure, runtime};
 pub enum Task {
     /// A copy into this folder.
     Backup(PathBuf),
+    /// A backup to the target of the settings.
+    Send,
     /// Whether everything is sound.
     Check,
 }
@@ -42,18 +47,36 @@ pub struct UpkeepReport {
 
 impl Task {
     /// Does it.
-    pub async fn run(&self, settings: &Settings, stores: &Stores) -> Result<UpkeepReport, Failure> {
+    pub async fn run(&self, platform: &Platform) -> Result<UpkeepReport, Failure> {
         match self {
-            Self::Backup(to) => backup::into_folder(settings, stores, to).await,
-            Self::Check => check::everything(stores).await,
+            Self::Backup(to) => backup::into_folder(&platform.settings, &platform.stores, to).await,
+            Self::Send => platform.backups.make().await,
+            Self::Check => check::everything(&platform.stores).await,
         }
     }
 }
 
-/// `isobar backup DIR`
-pub fn backup(flags: &Flags, to: &Path) -> Result<UpkeepReport, Failure> {
+/// What tasks are about.
+#[derive(Clone)]
+pub struct Platform {
+    pub settings: Settings,
+    pub stores: Stores,
+    pub backups: Arc<Backups>,
+}
+
+impl Platform {
+    /// These stores, with the backups that the settings ask for.
+    pub fn new(settings: &Settings, stores: &Stores, clock: Clock) -> Self {
+        let backups = Backups::new(settings, stores, clock);
+        Self { settings: settings.clone(), stores: stores.clone(), backups }
+    }
+}
+
+/// `isobar backup [DIR]`
+pub fn backup(flags: &Flags, to: Option<&Path>) -> Result<UpkeepReport, Failure> {
     // The process that serves may have another working folder.
-    run(flags, &Task::Backup(std::path::absolute(to)?))
+    let task = to.map_or(Ok(Task::Send), |to| std::path::absolute(to).map(Task::Backup))?;
+    run(flags, &task)
 }
 
 /// `isobar check`
@@ -73,7 +96,7 @@ fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
             return check::as_they_are(&settings).await;
         }
         let stores = Stores::open_as_they_are(&settings).await?;
-        let told = task.run(&settings, &stores).await;
+        let told = task.run(&Platform::new(&settings, &stores, Clock::System)).await;
         stores.close().await?;
         told
     })

@@ -1,31 +1,76 @@
 //! A backup becomes the state of a platform again, on a data folder that holds none.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use isobar_store::registry::companions;
+use isobar_store::telemetry::embedded::Embedded;
 
 use super::backup::{MAIL, Mark, REGISTRY, TELEMETRY};
 use super::{UpkeepReport, check, files};
-use crate::config::{self, Flags, Settings};
+use crate::backups::archive::{Unpacking, decrypt};
+use crate::backups::target::target;
+use crate::config::{self, Flags, Place, Settings};
 use crate::folder::{DataFolder, LOCK_FILE};
 use crate::serve::MAIL_FOLDER;
-use crate::stores::{Stores, is_telemetry};
+use crate::stores::{Stores, is_telemetry, telemetry_options};
 use crate::{Failure, logging, runtime};
 
 /// What may lie in an empty data folder: our own lock, and what file systems put into theirs.
 const MAY_BE_THERE: [&str; 2] = [LOCK_FILE, "lost+found"];
 
-/// `isobar restore DIR`
-pub fn restore(flags: &Flags, from: &Path) -> Result<UpkeepReport, Failure> {
+/// What is read instead of a file: the standard input.
+const STANDARD_INPUT: &str = "-";
+
+/// `isobar restore BACKUP`: a folder, an archive in a file or a bucket, or the standard input.
+pub fn restore(flags: &Flags, from: &str, identity: Option<&Path>) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
-    let mark = Mark::read(from)?;
-    let places = Places::of(&settings, &mark)?;
+    if from == STANDARD_INPUT {
+        // Whoever hands it over may be killed; nobody is left for whom it would be restored.
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        return archive(&settings, std::io::stdin().lock(), identity, "the backup");
+    }
+    let place = Place::read(from)?;
+    if let Place::Folder(folder) = &place
+        && !folder.is_file()
+    {
+        let mark = Mark::read(folder)?;
+        return into(&settings, &mark, |places| places.fill(folder));
+    }
+    let (place, name) = place.split().ok_or_else(|| format!("{from} names no backup"))?;
+    // A relative path may have one part only.
+    let place = if place == Place::Folder(PathBuf::new()) { Place::Folder(PathBuf::from(".")) } else { place };
+    let target = target(&place, &settings.backup)?;
+    archive(&settings, target.read(&name)?, identity, from)
+}
+
+/// Restores an archive as it is read.
+fn archive(settings: &Settings, from: impl Read, identity: Option<&Path>, name: &str) -> Result<UpkeepReport, Failure> {
+    let identity = identity.or(settings.backup.identity.as_deref());
+    let mut archive = tar::Archive::new(decrypt(from, identity, name)?);
+    let (mark, unpacking) = Unpacking::begin(&mut archive, name)?;
+    into(settings, &mark, |places| {
+        unpacking.fill(|path| places.of(path))?;
+        match is_telemetry(&places.telemetry) {
+            true => places.sync(),
+            false => Err(format!("{name} holds no telemetry").into()),
+        }
+    })
+}
+
+/// Has `fill` bring a backup with this mark into the data folder, and looks through what is there then.
+fn into(
+    settings: &Settings,
+    mark: &Mark,
+    fill: impl FnOnce(&Places) -> Result<(), Failure>,
+) -> Result<UpkeepReport, Failure> {
+    let places = Places::new(settings, mark)?;
     places.must_be_free(&settings.data)?;
     let folder = DataFolder::take(&settings.data)?;
     // Once more: another process may have been faster.
     places.must_be_free(&settings.data)?;
-    let restored = places.fill(from).and_then(|()| look(&settings, &mark));
+    let restored = fill(&places).and_then(|()| look(settings, mark));
     match restored {
         Ok(told) => {
             folder.stamp()?;
@@ -48,7 +93,7 @@ struct Places {
 }
 
 impl Places {
-    fn of(settings: &Settings, mark: &Mark) -> Result<Self, Failure> {
+    fn new(settings: &Settings, mark: &Mark) -> Result<Self, Failure> {
         let registry = settings.sqlite_file();
         match (&registry, mark.with_registry) {
             (None, true) => Err("the backup holds a registry of SQLite, but stores.registry names PostgreSQL")?,
@@ -79,21 +124,37 @@ impl Places {
         }
     }
 
+    /// Returns where a file of an archive goes; none if it is no part of a backup.
+    fn of(&self, path: &Path) -> Option<PathBuf> {
+        if path == Path::new(REGISTRY) {
+            return self.registry.clone();
+        }
+        let within = |part: &str, folder: &Path| path.strip_prefix(part).ok().map(|rest| folder.join(rest));
+        within(TELEMETRY, &self.telemetry).or_else(|| within(MAIL, &self.mail))
+    }
+
     fn fill(&self, from: &Path) -> Result<(), Failure> {
         if !is_telemetry(&from.join(TELEMETRY)) {
             return Err(format!("{} holds no telemetry", from.display()).into());
         }
         files::copy_folder(&from.join(TELEMETRY), &self.telemetry)?;
-        files::sync_folder(&self.telemetry)?;
         if let Some(file) = &self.registry {
-            let told = |error| format!("{}: {error}", file.display());
             if let Some(folder) = file.parent() {
-                std::fs::create_dir_all(folder).map_err(told)?;
+                std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
             }
             files::copy_file(&from.join(REGISTRY), file)?;
-            std::fs::File::open(file).and_then(|file| file.sync_all()).map_err(told)?;
         }
         files::copy_folder(&from.join(MAIL), &self.mail)?;
+        self.sync()
+    }
+
+    /// Waits until all of it is on the disk.
+    fn sync(&self) -> Result<(), Failure> {
+        files::sync_folder(&self.telemetry)?;
+        if let Some(file) = &self.registry {
+            let synced = std::fs::File::open(file).and_then(|file| file.sync_all());
+            synced.map_err(|error| format!("{}: {error}", file.display()))?;
+        }
         if self.mail.is_dir() {
             files::sync_folder(&self.mail)?;
         }
@@ -118,8 +179,13 @@ impl Places {
 /// Both stores open, or they are of a newer version; and they say what they hold.
 fn look(settings: &Settings, mark: &Mark) -> Result<UpkeepReport, Failure> {
     if !mark.with_registry {
-        let text = "Restore PostgreSQL's dump that was made after this backup, then run isobar check.\n";
-        return Ok(UpkeepReport { text: text.to_owned(), sound: true });
+        let examined = Embedded::examine_folder(&settings.telemetry, &telemetry_options(settings))?;
+        let sound = examined.faults.is_empty();
+        let text = match examined.faults.first() {
+            None => "Telemetry is sound. Restore PostgreSQL's dump that was made after this backup, then run isobar check.\n".to_owned(),
+            Some(fault) => format!("Damage was found:\n  telemetry: {fault}\n"),
+        };
+        return Ok(UpkeepReport { text, sound });
     }
     runtime::start(1)?.block_on(async {
         let stores = Stores::open_as_they_are(settings).await?;

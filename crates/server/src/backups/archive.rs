@@ -1,0 +1,233 @@
+//! A backup in one piece: a tar of the folder that `isobar backup DIR` makes, encrypted by age if it shall be.
+//!
+//! The mark of the backup comes first, so that what this program cannot restore is refused before anything is written.
+//! A digest of all files comes last: an archive without it is not finished, and one that does not fit to it was altered.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, Entries, EntryType, Header};
+
+use super::hashing::hex;
+use crate::Failure;
+use crate::upkeep::backup::{MAIL, MARK, MARK_BYTES_MAX, Mark, REGISTRY, TELEMETRY};
+use crate::upkeep::files;
+
+/// The last entry: a digest of those between it and the mark.
+const DIGEST: &str = "DIGEST";
+/// Bytes of it that are read.
+const DIGEST_BYTES_MAX: u64 = 256;
+
+/// Writes the backup that lies in a folder as an archive.
+pub fn pack<W: Write>(folder: &Path, to: W) -> Result<W, Failure> {
+    let mut builder = Builder::new(to);
+    let mut digest = Sha256::new();
+    append_text(&mut builder, MARK, &std::fs::read_to_string(folder.join(MARK))?)?;
+    for part in [REGISTRY, TELEMETRY, MAIL] {
+        append(&mut builder, &mut digest, folder, Path::new(part))?;
+    }
+    append_text(&mut builder, DIGEST, &hex(&digest.finalize()))?;
+    Ok(builder.into_inner()?)
+}
+
+/// Appends a file, or a folder with everything in it; nothing if there is none.
+fn append(builder: &mut Builder<impl Write>, digest: &mut Sha256, root: &Path, name: &Path) -> Result<(), Failure> {
+    let path = root.join(name);
+    if path.is_dir() {
+        let mut entries = std::fs::read_dir(&path)?.collect::<io::Result<Vec<_>>>()?;
+        entries.sort_by_key(std::fs::DirEntry::file_name);
+        return entries.iter().try_for_each(|entry| append(builder, digest, root, &name.join(entry.file_name())));
+    }
+    if !path.exists() {
+        return Ok(());
+    }
+    let file = files::open_file(&path)?;
+    let size = file.metadata()?.len();
+    begin_file(digest, name, size);
+    let mut read = Summed { inner: file.take(size), digest, bytes: 0 };
+    builder.append_data(&mut header(size), name, &mut read)?;
+    match read.bytes == size {
+        true => Ok(()),
+        false => Err(format!("{} became shorter while it was read", path.display()).into()),
+    }
+}
+
+fn append_text(builder: &mut Builder<impl Write>, name: &str, text: &str) -> io::Result<()> {
+    builder.append_data(&mut header(text.len() as u64), name, text.as_bytes())
+}
+
+fn header(size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_mode(super::FILE_MODE);
+    header.set_size(size);
+    header
+}
+
+/// Adds a file's name and length to the digest; its content follows.
+fn begin_file(digest: &mut Sha256, name: &Path, size: u64) {
+    let name = name.as_os_str().as_encoded_bytes();
+    digest.update((name.len() as u64).to_be_bytes());
+    digest.update(name);
+    digest.update(size.to_be_bytes());
+}
+
+/// A reader whose bytes go into a digest, and are counted.
+struct Summed<'a, R> {
+    inner: R,
+    digest: &'a mut Sha256,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Summed<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(buffer)?;
+        self.digest.update(&buffer[..count]);
+        self.bytes += count as u64;
+        Ok(count)
+    }
+}
+
+/// An archive whose mark was read, and nothing else yet.
+pub struct Unpacking<'a, R: Read> {
+    entries: Entries<'a, R>,
+    name: String,
+}
+
+impl<'a, R: Read> Unpacking<'a, R> {
+    /// Reads the mark. The name is what errors call the archive.
+    pub fn begin(archive: &'a mut tar::Archive<R>, name: &str) -> Result<(Mark, Self), Failure> {
+        let name = name.to_owned();
+        let mut entries = archive.entries()?;
+        let no_backup = |why: &str| Failure::from(format!("{name} is no backup: {why}"));
+        let mut first = match entries.next() {
+            Some(first) => first.map_err(|error| broken(&name, &error))?,
+            None => return Err(no_backup("it is empty")),
+        };
+        if first.path_bytes().as_ref() != MARK.as_bytes() {
+            return Err(no_backup(&format!("it does not begin with {MARK}")));
+        }
+        let mut text = String::new();
+        first.by_ref().take(MARK_BYTES_MAX).read_to_string(&mut text).map_err(|error| broken(&name, &error))?;
+        drop(first);
+        let mark = Mark::parse(&text, &name)?;
+        Ok((mark, Self { entries, name }))
+    }
+
+    /// Writes every file to where `place` has it, and holds all of them against the digest at the end.
+    pub fn fill(self, place: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), Failure> {
+        let Self { entries, name } = self;
+        let mut digest = Sha256::new();
+        for entry in entries {
+            let mut entry = entry.map_err(|error| broken(&name, &error))?;
+            let path = entry.path().map_err(|error| broken(&name, &error))?.into_owned();
+            if entry.header().entry_type() != EntryType::Regular {
+                return Err(format!("{name}: {} is no file: only those are restored", path.display()).into());
+            }
+            if path == Path::new(DIGEST) {
+                let mut text = String::new();
+                let read = entry.take(DIGEST_BYTES_MAX).read_to_string(&mut text);
+                read.map_err(|error| broken(&name, &error))?;
+                return match text.trim() == hex(&digest.finalize()) {
+                    true => Ok(()),
+                    false => {
+                        Err(format!("{name} is damaged: its files do not fit to its digest; restore another").into())
+                    }
+                };
+            }
+            let to = place(&path).filter(|_| is_plain(&path));
+            let to = to.ok_or_else(|| format!("{name}: {} belongs to no backup", path.display()))?;
+            begin_file(&mut digest, &path, entry.size());
+            let mut read = Summed { inner: &mut entry, digest: &mut digest, bytes: 0 };
+            write_file(&mut read, &to, &name)?;
+        }
+        Err(format!("{name} is a backup that was not finished: it ends before its digest; restore another").into())
+    }
+}
+
+/// Returns true if a path leads nowhere but down.
+fn is_plain(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// Writes a new file, in pieces that are synced one after the other.
+fn write_file(from: &mut impl Read, to: &Path, name: &str) -> Result<(), Failure> {
+    let cannot = |error: io::Error| format!("{}: {error}", to.display());
+    if let Some(folder) = to.parent() {
+        std::fs::create_dir_all(folder).map_err(cannot)?;
+    }
+    let file = File::options().write(true).create_new(true).mode(super::FILE_MODE).open(to);
+    let mut file = file.map_err(cannot)?;
+    let (mut piece, mut unsynced) = (vec![0; 1 << 16], 0);
+    loop {
+        let count = from.read(&mut piece).map_err(|error| broken(name, &error))?;
+        if count == 0 {
+            return Ok(());
+        }
+        file.write_all(&piece[..count]).map_err(cannot)?;
+        unsynced += count;
+        if unsynced >= super::SYNC_BYTES {
+            file.sync_data().map_err(cannot)?;
+            unsynced = 0;
+        }
+    }
+}
+
+/// Says why an archive cannot be read further.
+fn broken(name: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => format!("{name} is cut off: {error}; restore another backup").into(),
+        _ => format!("{name} cannot be read: {error}").into(),
+    }
+}
+
+/// Encrypts what is written to these recipients.
+pub fn encrypt<W: Write>(recipients: &[String], to: W) -> Result<age::stream::StreamWriter<W>, Failure> {
+    let recipients = recipients.iter().map(|text| recipient(text)).collect::<Result<Vec<_>, _>>()?;
+    let recipients = recipients.iter().map(|recipient| recipient as &dyn age::Recipient);
+    Ok(age::Encryptor::with_recipients(recipients)?.wrap_output(to)?)
+}
+
+/// Reads a recipient: the public half of a key.
+pub fn recipient(text: &str) -> Result<age::x25519::Recipient, String> {
+    // Not told what was given: it may be the other half by mistake.
+    text.parse().map_err(|_| "must be recipients of age, \"age1…\", as age-keygen prints public keys".to_owned())
+}
+
+/// The first bytes of what age has encrypted.
+const AGE_MAGIC: &[u8] = b"age-encryption.org/";
+
+/// Returns the archive in a stream, decrypted by the identities in a file if it is encrypted.
+pub fn decrypt<'a>(from: impl Read + 'a, identity: Option<&Path>, name: &str) -> Result<Box<dyn Read + 'a>, Failure> {
+    let mut from = BufReader::new(from);
+    let mut head = Vec::new();
+    from.by_ref().take(AGE_MAGIC.len() as u64).read_to_end(&mut head).map_err(|error| broken(name, &error))?;
+    let is_encrypted = head == AGE_MAGIC;
+    let whole = io::Cursor::new(head).chain(from);
+    if !is_encrypted {
+        return Ok(Box::new(whole));
+    }
+    let Some(file) = identity else {
+        return Err(
+            format!("{name} is encrypted: name the file of an identity that opens it with --identity FILE").into()
+        );
+    };
+    let identities = age::IdentityFile::from_file(file.display().to_string()).and_then(|file| {
+        file.into_identities().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
+    });
+    let identities = identities.map_err(|error| format!("the identity file {}: {error}", file.display()))?;
+    let opened = age::Decryptor::new(whole)
+        .and_then(|sealed| sealed.decrypt(identities.iter().map(|identity| &**identity as &dyn age::Identity)));
+    match opened {
+        Ok(opened) => Ok(Box::new(opened)),
+        Err(age::DecryptError::NoMatchingKeys) => Err(format!(
+            "{name} was encrypted to others: no identity in {} opens it; name the right one with --identity FILE",
+            file.display()
+        )
+        .into()),
+        Err(error) => Err(format!("{name} cannot be decrypted: {error}").into()),
+    }
+}
