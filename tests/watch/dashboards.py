@@ -81,7 +81,7 @@ def main():
     named = set(re.findall(r"\b(?:isobar|process)_[a-z_]+", re.sub(r'"[^"]*"', "", " ".join(asked + rules))))
     with folder() as work:
         check_expressions(work, asked)
-        with isobar(work) as url:
+        with isobar(work, ISOBAR_BACKUP__SCHEDULE="0 0 1 1 *", ISOBAR_BACKUP__TARGET=str(work)) as url:
             make_traffic(url)
             # The e-mail is sent when its turn comes.
             wait_for("an e-mail is counted", lambda: "isobar_deliveries_total" in metrics(url))

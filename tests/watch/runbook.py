@@ -5,7 +5,7 @@ import subprocess
 
 from server import ISOBAR, ROOT, check
 
-MANUALS = ["runbook.md", "monitoring.md", "proxy.md", "operations.md"]
+MANUALS = ["runbook.md", "monitoring.md", "proxy.md", "operations.md", "backup.md"]
 
 
 def help_of(words):
