@@ -182,6 +182,19 @@ describe('about the server', () => {
     await operator.leave();
   });
 
+  it('backup that failed is told to operators beside the last good one', async () => {
+    const operator = await Visitor.come(browser, server.url);
+    const lastGoodAt = new Date(Date.now() - 3 * 3_600_000 - 60_000).toISOString();
+    await operator.page.route('**/health/ready', (route) =>
+      route.fulfill({ json: { status: 'up', backup: { lastGoodAt, failing: true, message: 'it failed' } } }),
+    );
+    await operator.open('/about');
+    await operator.page.getByText('Last good backup').waitFor();
+    await operator.page.getByText('3 hours ago').waitFor();
+    await operator.page.getByText('The newest try failed').waitFor();
+    await operator.leave();
+  });
+
   it('a store that does not answer is named', async () => {
     const { page } = visitor;
     await page.route('**/health/ready', (route) =>

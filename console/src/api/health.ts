@@ -3,10 +3,18 @@ import { type Schemas, done, open } from './client';
 import { type Fault, arrived, failureOf } from './failure';
 import { type Metrics, readMetrics } from '../lib/metrics';
 
+/** How scheduled backups stand. */
+export interface Backup {
+  lastGoodAt: string | null;
+  failing: boolean;
+}
+
 /** Whether the server can work; if not, which of its stores cannot be reached, and why. */
 export interface Health {
   isReady: boolean;
   faults: readonly Fault[];
+  /** Nothing where none are scheduled. */
+  backup?: Backup;
 }
 
 /** What the server is. @throws Failure */
@@ -18,7 +26,10 @@ export function about(signal: AbortSignal): Promise<Schemas['About']> {
 export async function health(signal: AbortSignal): Promise<Health | null> {
   const response = await arrived(connection.fetch('/health/ready', { signal, cache: 'no-store' }));
   if (response.status === 404) return null;
-  if (response.ok) return { isReady: true, faults: [] };
+  if (response.ok) {
+    const { backup } = (await arrived(response.json())) as Pick<Health, 'backup'>;
+    return { isReady: true, faults: [], backup };
+  }
   const failure = await failureOf(response);
   if (response.status !== 503) throw failure;
   return { isReady: false, faults: failure.faults };
