@@ -106,6 +106,14 @@ impl DataFolder {
         path.join(VERSION_FILE).is_file()
     }
 
+    /// Returns the layout that the folder has.
+    pub fn layout(&self) -> Result<u32, FolderError> {
+        let path = self.path.join(VERSION_FILE);
+        let content = std::fs::read_to_string(&path)
+            .map_err(|cause| FolderError::Io { path: path.display().to_string(), cause })?;
+        content.trim().parse().map_err(|_| FolderError::NoVersion(path.display().to_string()))
+    }
+
     /// Notes that the folder now has the layout of this program. Called before the stores are opened, and so upgraded.
     pub fn stamp(&self) -> Result<(), FolderError> {
         let path = self.path.join(VERSION_FILE);

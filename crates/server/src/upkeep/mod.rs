@@ -11,6 +11,7 @@ pub mod files;
 mod recover;
 mod registry_loss;
 mod restore;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use isobar_model::time::Clock;
 pub use recover::recover;
 pub use restore::restore;
+pub use upgrade::upgrade_check;
 
 use crate::backups::act::Backups;
 use crate::config::{self, Flags, Settings};

@@ -69,6 +69,11 @@ impl Registry {
         Ok(Self::of(db))
     }
 
+    /// Returns how many steps of the schema were taken, and how many there are.
+    pub async fn steps(&self) -> Result<(u64, u64)> {
+        Ok((migrations::version(&self.db.read).await?, migrations::known()))
+    }
+
     /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which
     /// has tools of its own for that.
     pub async fn backup(&self, to: &Path) -> Result<bool> {

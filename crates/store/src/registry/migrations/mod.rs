@@ -51,11 +51,16 @@ async fn advance(tx: &impl Connection, steps: &[&str]) -> Result<bool> {
     Ok(found < steps.len() as u64)
 }
 
+/// Returns the version of the schema that this program has.
+pub(super) const fn known() -> u64 {
+    STEPS.len() as u64
+}
+
 /// The version of the schema that is there. A newer one is refused.
 pub(super) async fn version(connection: &impl Connection) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
     let found = row.map_or(Ok(0), |row| row.count("version"))?;
-    let known = STEPS.len() as u64;
+    let known = known();
     if found > known {
         return Err(StoreError::Damaged(format!(
             "the registry has version {found}, and this version of Isobar reads up to {known}"

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_model::time::Timestamp;
 
 use super::durability::{self, LogState, Loss, Note, Noted};
-use super::{Cancel, Embedded, Options, engine, examine, numbers, retention};
+use super::{Cancel, Embedded, Options, engine, examine, keys, numbers, retention};
 use crate::error::Result;
 use crate::telemetry::{Examined, LostDevices};
 
@@ -26,6 +26,13 @@ impl Embedded {
         numbers::keep_after_loss(&db)?;
         let sequence = db.latest_sequence_number();
         Note::begin(path, Noted::up_to(sequence, sequence)).map(drop)
+    }
+
+    /// Returns the format of a store that nobody has open. A newer one than this program reads is refused.
+    pub fn format(path: &Path, options: &Options) -> Result<u32> {
+        let found = engine::format(&engine::open_to_read(path, options)?)?.unwrap_or(keys::FORMAT_WITHOUT_FLOORS);
+        engine::must_be_known(found)?;
+        Ok(found)
     }
 
     /// Up to when the clock is believed by a store that nobody has open; none: it is empty.

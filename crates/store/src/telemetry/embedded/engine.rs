@@ -220,21 +220,33 @@ pub fn delete_files(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> R
     }
 }
 
+/// Returns the format of a store; none if it is so new that it has none yet.
+pub fn format(db: &DB) -> Result<Option<u32>> {
+    let found = db.get_cf(family(db, Family::Meta)?, keys::META_FORMAT).map_err(failed)?;
+    let number = |bytes: Vec<u8>| <[u8; 4]>::try_from(bytes.as_slice()).map(u32::from_be_bytes);
+    found.map(|bytes| number(bytes).map_err(|_| damaged("the telemetry store's format is no number"))).transpose()
+}
+
 /// A new database gets the version; an older one would be upgraded here; a newer one is refused.
 fn check_format(db: &DB) -> Result<()> {
     let meta = family(db, Family::Meta)?;
-    let found = db.get_cf(meta, keys::META_FORMAT).map_err(failed)?;
-    match found.map(|bytes| <[u8; 4]>::try_from(bytes.as_slice()).map(u32::from_be_bytes)) {
+    match format(db)? {
         None => {
             db.put_cf(meta, keys::META_FORMAT, keys::FORMAT_WITHOUT_FLOORS.to_be_bytes()).map_err(failed)?;
             db.flush_wal(true).map_err(failed)
         }
-        Some(Ok(keys::FORMAT_WITHOUT_FLOORS | keys::FORMAT)) => Ok(()),
-        Some(Ok(other)) => Err(StoreError::Damaged(format!(
+        Some(found) => must_be_known(found),
+    }
+}
+
+/// Refuses a format that a newer program has written.
+pub fn must_be_known(found: u32) -> Result<()> {
+    match found {
+        keys::FORMAT_WITHOUT_FLOORS | keys::FORMAT => Ok(()),
+        other => Err(StoreError::Damaged(format!(
             "the telemetry store has format {other}, and this version of Isobar reads up to {}",
             keys::FORMAT
         ))),
-        Some(Err(_)) => Err(damaged("the telemetry store's format is no number")),
     }
 }
 

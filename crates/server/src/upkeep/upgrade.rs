@@ -1,0 +1,66 @@
+//! `isobar upgrade-check`: what this program would change of a data folder when it serves it for the first time.
+
+use std::fmt::Write as _;
+
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::embedded::Embedded;
+
+use super::UpkeepReport;
+use crate::config::{self, Flags, Settings};
+use crate::folder::{DataFolder, LAYOUT_VERSION};
+use crate::process::disk;
+use crate::stores::{no_registry, telemetry_options, whole};
+use crate::{Failure, runtime};
+
+/// The registry is written anew at most as often by the steps: once as a copy, once in its log.
+const REGISTRY_COPIES: u64 = 2;
+
+/// `isobar upgrade-check`. Nothing is changed.
+pub fn upgrade_check(flags: &Flags) -> Result<UpkeepReport, Failure> {
+    let settings = config::of_a_platform(flags)?;
+    let folder = DataFolder::take(&settings.data)?;
+    let layout = folder.layout()?;
+    let format = Embedded::format(&settings.telemetry, &telemetry_options(&settings));
+    let format = format.map_err(|error| format!("telemetry cannot be opened: {}", whole(&error)))?;
+    let (found, known) = runtime::start(1)?.block_on(async {
+        let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
+        let steps = registry.steps().await;
+        registry.close().await?;
+        Ok::<_, Failure>(steps?)
+    })?;
+    let mut text = String::new();
+    writeln!(text, "This is isobar {}.", env!("CARGO_PKG_VERSION"))?;
+    writeln!(text, "The data folder has layout {layout}, and would have {LAYOUT_VERSION}.")?;
+    writeln!(text, "Telemetry has format {format}, and is left as it is.")?;
+    let pending = known.saturating_sub(found);
+    if pending == 0 && layout == LAYOUT_VERSION {
+        writeln!(
+            text,
+            "The registry has all {known} steps. Nothing would be changed: the program of before can be put back."
+        )?;
+        return Ok(UpkeepReport { text, sound: true });
+    }
+    writeln!(text, "The registry has {found} steps of {known}: {pending} would be taken, in one transaction.")?;
+    writeln!(text, "That cannot be undone, and an older program does not open what comes of it: make a backup first.")?;
+    let sound = tell_of_room(&settings, &mut text)?;
+    Ok(UpkeepReport { text, sound })
+}
+
+/// Tells whether the disk has room for the steps.
+fn tell_of_room(settings: &Settings, text: &mut String) -> Result<bool, Failure> {
+    let Some(file) = settings.sqlite_file() else { return Ok(true) };
+    let wanted = file.metadata()?.len().saturating_mul(REGISTRY_COPIES);
+    let folder = file.parent().unwrap_or(&settings.data);
+    let Some((free, _)) = disk(folder) else { return Ok(true) };
+    let (wanted_mb, free_mb) = (wanted.div_ceil(1_000_000), free / 1_000_000);
+    if free < wanted {
+        writeln!(
+            text,
+            "The steps may take {wanted_mb} MB, and {} has {free_mb} MB left: make room first.",
+            folder.display()
+        )?;
+        return Ok(false);
+    }
+    writeln!(text, "The steps may take {wanted_mb} MB; {free_mb} MB are free.")?;
+    Ok(true)
+}
