@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::client::{ApiOptions, LoginOptions, ServerOptions};
 use crate::config::Flags;
 use crate::simulate::SimulateOptions;
 
@@ -70,6 +71,12 @@ pub enum Command {
     },
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
+    /// Sign in at a server, for the commands below
+    Login(LoginOptions),
+    /// Sign out, and remove what the login has stored
+    Logout(ServerOptions),
+    /// Make any call of a server's API
+    Api(ApiOptions),
 }
 
 #[derive(Debug, Subcommand)]

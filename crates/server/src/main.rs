@@ -1,8 +1,9 @@
-//! The binary: configuration, command line, wiring, and a simulated fleet.
+//! The binary: configuration, command line, wiring, a simulated fleet, and a client of the API.
 
 mod allocator;
 mod backups;
 mod cli;
+mod client;
 mod config;
 #[cfg(test)]
 mod faults;
@@ -52,6 +53,9 @@ fn main() -> ExitCode {
         cli::Command::UpgradeCheck(place) => upkeep::upgrade_check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),
+        cli::Command::Login(options) => return client::run(client::ClientCommand::Login(options)),
+        cli::Command::Logout(options) => return client::run(client::ClientCommand::Logout(options)),
+        cli::Command::Api(options) => return client::run(client::ClientCommand::Api(options)),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

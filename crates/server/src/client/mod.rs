@@ -1,0 +1,99 @@
+//! `isobar` as a client of a server, by its public API alone: it knows nothing of the hub or of the stores.
+//!
+//! The shape is the cheapest that meets the goal: a command is a few calls in a row. So each call opens a connection of its own
+//! ([`http`]), with the HTTP library that `simulate` and the outgoing calls have too; one thread runs it all. [`credentials`]
+//! finds who calls, [`caller`] renews a session and dresses refusals, and each command has a file. JSON is
+//! handled as text, not as numbers: what the server keeps to the digit stays so.
+
+mod api;
+mod caller;
+mod credentials;
+mod failure;
+mod http;
+mod json_text;
+mod login;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use isobar_model::time::Clock;
+
+pub use self::api::ApiOptions;
+use self::failure::ClientError;
+use self::http::{Address, Http};
+pub use self::login::LoginOptions;
+
+/// Which server, and how it is reached.
+#[derive(Debug, clap::Args)]
+pub struct ServerOptions {
+    /// Address of the server, like <https://iot.example.com> [default: that of the login]
+    #[arg(long, env = "ISOBAR_SERVER", value_name = "URL")]
+    server: Option<Address>,
+    /// Certificates (PEM) to trust beside the system's
+    #[arg(long, env = "ISOBAR_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Seconds that an answer may take
+    #[arg(long, default_value_t = 30, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    timeout: u64,
+}
+
+impl ServerOptions {
+    fn http(&self, address: &Address) -> Result<Http, ClientError> {
+        Http::new(address.clone(), self.ca.as_deref(), Duration::from_secs(self.timeout), Clock::System)
+    }
+}
+
+/// What a client is asked to do.
+#[derive(Debug)]
+pub enum ClientCommand {
+    /// Signs in.
+    Login(LoginOptions),
+    /// Signs out.
+    Logout(ServerOptions),
+    /// Makes any call.
+    Api(ApiOptions),
+}
+
+/// Runs a command and returns the program's exit code, as docs/cli.md lists them.
+pub fn run(command: ClientCommand) -> ExitCode {
+    let outcome = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| ClientError::Local(format!("cannot start: {error}")))
+        .and_then(|runtime| runtime.block_on(execute(command)));
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(ClientError::ClosedOutput) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "isobar: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
+    match command {
+        ClientCommand::Login(options) => login::login(&options).await,
+        ClientCommand::Logout(options) => login::logout(&options).await,
+        ClientCommand::Api(options) => api::run(&options).await,
+    }
+}
+
+/// Prints to standard output. A reader that has gone away ends the command quietly.
+fn print(text: &str) -> Result<(), ClientError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        std::io::ErrorKind::BrokenPipe => ClientError::ClosedOutput,
+        _ => ClientError::Local(format!("cannot write: {error}")),
+    })
+}
+
+/// Reads a file, or standard input if it is named `-`.
+fn read_file(path: &std::path::Path) -> Result<String, ClientError> {
+    let text =
+        if path.as_os_str() == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(path) };
+    text.map_err(|error| ClientError::Local(format!("cannot read {}: {error}", path.display())))
+}
