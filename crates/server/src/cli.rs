@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::client::{ApiOptions, LoginOptions, ServerOptions};
+use crate::client::{ApiOptions, DesignCommand, LoginOptions, ServerOptions};
 use crate::config::Flags;
 use crate::simulate::SimulateOptions;
 
@@ -77,6 +77,9 @@ pub enum Command {
     Logout(ServerOptions),
     /// Make any call of a server's API
     Api(ApiOptions),
+    /// Read, compare, test and replace a project's design
+    #[command(subcommand)]
+    Design(DesignCommand),
 }
 
 #[derive(Debug, Subcommand)]

@@ -56,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::Login(options) => return client::run(client::ClientCommand::Login(options)),
         cli::Command::Logout(options) => return client::run(client::ClientCommand::Logout(options)),
         cli::Command::Api(options) => return client::run(client::ClientCommand::Api(options)),
+        cli::Command::Design(command) => return client::run(client::ClientCommand::Design(command)),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

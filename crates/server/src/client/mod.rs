@@ -8,10 +8,12 @@
 mod api;
 mod caller;
 mod credentials;
+mod design;
 mod failure;
 mod http;
 mod json_text;
 mod login;
+mod text_diff;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -21,6 +23,7 @@ use std::time::Duration;
 use isobar_model::time::Clock;
 
 pub use self::api::ApiOptions;
+pub use self::design::DesignCommand;
 use self::failure::ClientError;
 use self::http::{Address, Http};
 pub use self::login::LoginOptions;
@@ -54,6 +57,8 @@ pub enum ClientCommand {
     Logout(ServerOptions),
     /// Makes any call.
     Api(ApiOptions),
+    /// Handles a design.
+    Design(DesignCommand),
 }
 
 /// Runs a command and returns the program's exit code, as docs/cli.md lists them.
@@ -79,6 +84,7 @@ async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
         ClientCommand::Login(options) => login::login(&options).await,
         ClientCommand::Logout(options) => login::logout(&options).await,
         ClientCommand::Api(options) => api::run(&options).await,
+        ClientCommand::Design(command) => design::run(&command).await,
     }
 }
 

@@ -1,0 +1,224 @@
+//! The program as a client: the real binary against a real server.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use program_support::site::{ENVIRONMENT, PASSWORD};
+use program_support::{Serving, isobar, text};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A server, and a folder of somebody who calls it.
+struct Desk {
+    serving: Serving,
+    home: TempDir,
+    _data: TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let serving = Serving::on(data.path(), &ENVIRONMENT);
+        Self { serving, home: tempfile::tempdir().unwrap(), _data: data }
+    }
+
+    fn signed_in() -> Self {
+        let desk = Self::new();
+        assert_code(&desk.login(PASSWORD), 0);
+        desk
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.serving.address)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        client(self.home.path(), words)
+    }
+
+    fn runs(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    fn login(&self, password: &str) -> Output {
+        fed(self.command(&["login", "--user", "admin", "--server", &self.url()]), password)
+    }
+
+    fn api(&self, method: &str, path: &str, body: &Value) -> Value {
+        let output = self.runs(&["api", method, path, "--body", &body.to_string()]);
+        assert_code(&output, 0);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.home.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn project(&self) -> String {
+        let made = self.api("POST", "/v2/projects", &json!({"name": "cold"}));
+        made["id"].as_str().unwrap().to_owned()
+    }
+}
+
+fn client(home: &Path, words: &[&str]) -> Command {
+    let mut command = isobar(words);
+    command.env("XDG_CONFIG_HOME", home);
+    command
+}
+
+fn fed(mut command: Command, input: &str) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{input}").unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[track_caller]
+fn assert_code(output: &Output, code: i32) {
+    assert_eq!(output.status.code(), Some(code), "{output:?}");
+}
+
+#[track_caller]
+fn assert_fails(output: &Output, code: i32, told: &str) {
+    assert_code(output, code);
+    let error = text(&output.stderr);
+    assert!(error.contains(told), "{error}");
+}
+
+#[test]
+fn login_is_stored_for_its_owner_and_ended_by_logout() {
+    let desk = Desk::new();
+    assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "run isobar login");
+    assert_fails(&desk.login("wrong one"), 4, "refuses the credentials");
+    assert_code(&desk.login(PASSWORD), 0);
+    let file = desk.home.path().join("isobar/login.json");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(text(&desk.runs(&["api", "GET", "/v2/auth/user"]).stdout).contains("\"admin\""));
+
+    // An access token that the server refuses is renewed, and what was renewed is stored.
+    let mut stored: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    stored["credential"]["session"]["accessToken"] = json!("ended");
+    std::fs::write(&file, stored.to_string()).unwrap();
+    assert_code(&desk.runs(&["api", "GET", "/v2/auth/user"]), 0);
+    assert!(!std::fs::read_to_string(&file).unwrap().contains("\"ended\""));
+    stored = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+
+    // What is stored is sent to no other server.
+    let elsewhere = desk.runs(&["api", "GET", "/v2/auth/user", "--server", "http://127.0.0.1:1"]);
+    assert_fails(&elsewhere, 4, "no login at http://127.0.0.1:1");
+    assert_code(&desk.runs(&["logout"]), 0);
+    assert!(!file.exists());
+    stored["credential"]["session"]["accessToken"] = json!("ended");
+    std::fs::write(&file, stored.to_string()).unwrap();
+    assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "can be read by others");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "the session has ended");
+}
+
+#[test]
+fn api_key_of_the_environment_works_until_it_is_revoked() {
+    let desk = Desk::signed_in();
+    let own = desk.runs(&["api", "GET", "/v2/auth/user"]);
+    let own: Value = serde_json::from_slice(&own.stdout).unwrap();
+    let keys = format!("/v2/users/{}/apiKeys", own["id"].as_str().unwrap());
+    let made = desk.api("POST", &keys, &json!({"name": "ci"}));
+    let secret =
+        ["key", "token", "apiKey"].iter().find_map(|name| made[name].as_str()).unwrap_or_else(|| panic!("{made}"));
+    let by_key = || {
+        let mut command = desk.command(&["api", "GET", "/v2/projects", "--json"]);
+        command.env("ISOBAR_API_KEY", secret).env("ISOBAR_SERVER", desk.url()).output().unwrap()
+    };
+    assert_code(&by_key(), 0);
+    assert_code(&desk.runs(&["api", "DELETE", &format!("{keys}/{}", made["id"].as_str().unwrap())]), 0);
+    assert_fails(&by_key(), 4, "refuses the credentials");
+}
+
+#[test]
+fn wrong_addresses_and_calls_are_told_in_a_sentence() {
+    let desk = Desk::signed_in();
+    let nobody = fed(desk.command(&["login", "--user", "admin", "--server", "http://127.0.0.1:1"]), PASSWORD);
+    assert_fails(&nobody, 3, "cannot connect to http://127.0.0.1:1");
+    assert_fails(&desk.runs(&["api", "GET", "v2/projects"]), 1, "must begin with /");
+    let refused = desk.runs(&["api", "POST", "/v2/projects", "--body", "{}"]);
+    assert_fails(&refused, 5, "name: ");
+    assert_fails(&desk.runs(&["api", "POST", "/v2/projects", "--file", "/nowhere"]), 1, "cannot read /nowhere");
+    let page = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", page.local_addr().unwrap());
+    let proxy = std::thread::spawn(move || {
+        let (mut stream, _) = page.accept().unwrap();
+        std::io::Read::read(&mut stream, &mut [0; 4096]).unwrap();
+        let head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
+        write!(stream, "{head}<html>").unwrap();
+    });
+    assert_fails(&fed(desk.command(&["login", "--user", "a", "--server", &url]), "x"), 3, "not from Isobar");
+    proxy.join().unwrap();
+}
+
+/// A design whose reading is stored.
+fn storing(store: &str) -> String {
+    json!({"name": "cold", "planes": {"cloud": {"elements": {
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": store, "ability": "store"}]}},
+        store: {"type": "storage"},
+    }}}})
+    .to_string()
+}
+
+#[test]
+fn design_changed_meanwhile_is_not_overwritten() {
+    let desk = Desk::signed_in();
+    let project = desk.project();
+    let design = |words: &[&str]| {
+        let mut command = desk.command(&["design"]);
+        command.args(words).env("ISOBAR_PROJECT", &project).output().unwrap()
+    };
+    let base = desk.file("base.json", "");
+    assert_code(&design(&["get", "--output", &base]), 0);
+    assert_code(&design(&["diff", &base]), 0);
+    let (mine, other) = (desk.file("mine.json", &storing("mine")), desk.file("other.json", &storing("other")));
+    assert!(text(&design(&["diff", &mine]).stdout).contains("+"));
+    assert_code(&design(&["diff", &mine]), 1);
+    assert_code(&design(&["apply", &mine]), 2);
+    assert_code(&design(&["apply", &other, "--overwrite"]), 0);
+    assert_fails(&design(&["apply", &mine, "--base", &base]), 6, "changed meanwhile");
+    assert_fails(&design(&["apply", &mine, "--if-match", "\"1-0\""]), 6, "somebody else was faster");
+    let now = desk.file("now.json", &text(&design(&["get"]).stdout));
+    assert_code(&design(&["apply", &mine, "--base", &now]), 0);
+    assert!(text(&design(&["get"]).stdout).contains("\"mine\""));
+    let broken = desk.file("broken.json", "{\n  \"name\": \"x\",\n  oops");
+    assert_fails(&design(&["apply", &broken, "--overwrite"]), 1, "line 3");
+}
+
+#[test]
+fn design_test_fails_with_a_diff_when_a_case_does() {
+    let desk = Desk::signed_in();
+    let project = desk.project();
+    let design = desk.file("design.json", &storing("log"));
+    let test = |cases: &str, more: &[&str]| {
+        let file = desk.file("cases.toml", cases);
+        let words = ["design", "test", &file, "--project", &project, "--design", &design];
+        desk.command(&words).args(more).output().unwrap()
+    };
+    let case = |temp: &str| {
+        format!(
+            "[[case]]\nname = \"stored\"\nelement = \"reading\"\npayload = {{ temp = 9.1 }}\n\
+             effects = [{{ type = \"store\", element = \"log\", value = {{ temp = {temp} }} }}]\n"
+        )
+    };
+    let passed = test(&case("9.1"), &[]);
+    assert_code(&passed, 0);
+    assert!(text(&passed.stdout).ends_with("1 passed, 0 failed\n"));
+    let failed = test(&case("9.2"), &[]);
+    assert_code(&failed, 1);
+    let told = text(&failed.stdout);
+    assert!(told.contains("FAIL  stored") && told.contains("9.2") && told.contains("+"), "{told}");
+    let failed: Value = serde_json::from_slice(&test(&case("9.2"), &["--json"]).stdout).unwrap();
+    assert_eq!(failed["cases"][0]["passed"], json!(false));
+    assert_fails(&test("[[case]]\nname = 7\n", &[]), 1, "line 2");
+}
