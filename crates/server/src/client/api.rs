@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hyper::Method;
 use hyper::header::HeaderName;
 
-use super::caller::{Caller, refusal};
+use super::caller::{ApiClient, refusal};
 use super::failure::ClientError;
 use super::http::Call;
 use super::json_text::indent;
@@ -55,7 +55,7 @@ pub async fn run(options: &ApiOptions) -> Result<bool, ClientError> {
             call = call.repeatable();
         }
     }
-    let answer = Caller::find(&options.server)?.call_any(call).await?;
+    let answer = ApiClient::find(&options.server)?.call_any(call).await?;
     let text = String::from_utf8_lossy(&answer.body);
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
     if !text.is_empty() {

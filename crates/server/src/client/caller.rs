@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::ServerOptions;
 use super::credentials::{self, Credential, Login};
 use super::failure::ClientError;
-use super::http::{Address, Answer, Call, Http};
+use super::http::{Address, Call, HttpClient, ServerReply};
 
 /// The cookie that brings the next access token.
 const REFRESH_COOKIE: &str = "refreshToken=";
@@ -15,13 +15,13 @@ const REFRESH_COOKIE: &str = "refreshToken=";
 const QUOTE_CHARACTERS_MAX: usize = 80;
 
 /// A server, and who calls it.
-pub struct Caller {
-    http: Http,
+pub struct ApiClient {
+    http: HttpClient,
     credential: Credential,
     is_stored: bool,
 }
 
-impl Caller {
+impl ApiClient {
     /// Finds server and credentials: the environment's key first, then the login. What a login left goes to its server alone.
     pub fn find(options: &ServerOptions) -> Result<Self, ClientError> {
         let key = credentials::environment_key();
@@ -47,13 +47,13 @@ impl Caller {
     }
 
     /// Makes a call and returns the answer, if it is a success.
-    pub async fn call(&mut self, call: Call) -> Result<Answer, ClientError> {
+    pub async fn call(&mut self, call: Call) -> Result<ServerReply, ClientError> {
         let answer = self.call_any(call).await?;
         if answer.status.is_success() { Ok(answer) } else { Err(refusal(&answer)) }
     }
 
     /// Makes a call and returns the answer of an Isobar, whatever its status.
-    pub async fn call_any(&mut self, call: Call) -> Result<Answer, ClientError> {
+    pub async fn call_any(&mut self, call: Call) -> Result<ServerReply, ClientError> {
         let answer = self.http.call(&self.with_credential(call.clone())?).await?;
         let is_session = matches!(self.credential, Credential::Session { .. });
         let answer = if answer.status == StatusCode::UNAUTHORIZED && is_session {
@@ -99,7 +99,7 @@ impl Caller {
 }
 
 /// Reads the session that an answer to a login or renewal holds.
-pub fn session_of(answer: &Answer, old: Option<&str>) -> Result<Credential, ClientError> {
+pub fn session_of(answer: &ServerReply, old: Option<&str>) -> Result<Credential, ClientError> {
     if !answer.status.is_success() {
         return Err(refusal(answer));
     }
@@ -122,7 +122,7 @@ fn refresh_token(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Returns the answer if an Isobar may have given it; else says what to look at.
-pub fn only_isobar(address: &Address, answer: Answer) -> Result<Answer, ClientError> {
+pub fn only_isobar(address: &Address, answer: ServerReply) -> Result<ServerReply, ClientError> {
     let status = answer.status;
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_page = kind.starts_with("text/html");
@@ -139,12 +139,12 @@ pub fn only_isobar(address: &Address, answer: Answer) -> Result<Answer, ClientEr
     Err(ClientError::Unreachable(told))
 }
 
-fn message_of(answer: &Answer) -> Option<Value> {
+fn message_of(answer: &ServerReply) -> Option<Value> {
     serde_json::from_slice(&answer.body).ok().filter(|body: &Value| body.get("message").is_some_and(Value::is_string))
 }
 
 /// Returns the failure that a refusal is.
-pub fn refusal(answer: &Answer) -> ClientError {
+pub fn refusal(answer: &ServerReply) -> ClientError {
     let body = message_of(answer).unwrap_or_default();
     let mut told = match body.get("message").and_then(Value::as_str) {
         Some(message) => format!("{message} ({})", answer.status.as_u16()),

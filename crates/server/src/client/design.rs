@@ -9,7 +9,7 @@ use hyper::header::{ETAG, IF_MATCH};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::caller::Caller;
+use super::caller::ApiClient;
 use super::failure::ClientError;
 use super::http::Call;
 use super::json_text::indent;
@@ -102,7 +102,7 @@ pub async fn run(command: &DesignCommand) -> Result<bool, ClientError> {
         DesignCommand::Get { project, output } => get(project, output.as_deref()).await,
         DesignCommand::Diff { project, file } => {
             let wanted = read_design(file)?;
-            let installed = installed(&mut Caller::find(&project.server)?, project).await?;
+            let installed = installed(&mut ApiClient::find(&project.server)?, project).await?;
             let changes = diff(&installed.text, &wanted);
             print(&changes)?;
             Ok(changes.is_empty())
@@ -113,7 +113,7 @@ pub async fn run(command: &DesignCommand) -> Result<bool, ClientError> {
 }
 
 async fn get(project: &ProjectOptions, output: Option<&Path>) -> Result<bool, ClientError> {
-    let installed = installed(&mut Caller::find(&project.server)?, project).await?;
+    let installed = installed(&mut ApiClient::find(&project.server)?, project).await?;
     let Some(file) = output else { return print(&installed.text).map(|()| true) };
     std::fs::write(file, &installed.text)
         .map_err(|error| ClientError::Local(format!("cannot write {}: {error}", file.display())))?;
@@ -125,7 +125,7 @@ async fn apply(options: &ApplyOptions) -> Result<bool, ClientError> {
     let project = &options.project;
     let wanted = read_design(&options.file)?;
     let base = options.base.as_deref().map(read_design).transpose()?;
-    let mut caller = Caller::find(&project.server)?;
+    let mut caller = ApiClient::find(&project.server)?;
     let installed = installed(&mut caller, project).await?;
     let changes = diff(&installed.text, &wanted);
     if changes.is_empty() {
@@ -145,7 +145,7 @@ async fn apply(options: &ApplyOptions) -> Result<bool, ClientError> {
     Ok(true)
 }
 
-async fn installed(caller: &mut Caller, project: &ProjectOptions) -> Result<Installed, ClientError> {
+async fn installed(caller: &mut ApiClient, project: &ProjectOptions) -> Result<Installed, ClientError> {
     let answer = caller.call(Call::new(Method::GET, &project.path(""))?).await?;
     let tag = answer.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let text = std::str::from_utf8(&answer.body).ok().and_then(|body| normal(body).ok());

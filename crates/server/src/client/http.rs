@@ -22,9 +22,9 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use super::failure::ClientError;
 
 /// Most bytes of an answer: a page of the server holds at most 64 MiB of values.
-const ANSWER_BYTES_MAX: usize = 128 << 20;
+const REPLY_BYTES_MAX: usize = 128 << 20;
 /// Most attempts at a call that may be repeated.
-const ATTEMPTS_MAX: u32 = 5;
+const CALL_ATTEMPTS_MAX: u32 = 5;
 /// Longest pause before another attempt that a server may ask for: longer than a window of the rate limit.
 const PAUSE_MAX: Duration = Duration::from_secs(90);
 
@@ -123,7 +123,7 @@ impl Call {
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ServerReply {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -133,7 +133,7 @@ pub struct Answer {
 }
 
 /// Makes calls to one server.
-pub struct Http {
+pub struct HttpClient {
     /// Where it is.
     pub address: Address,
     tls: Option<TlsConnector>,
@@ -141,7 +141,7 @@ pub struct Http {
     clock: Clock,
 }
 
-impl Http {
+impl HttpClient {
     /// Returns what makes calls; reads certificates if the address wants TLS.
     pub fn new(address: Address, ca: Option<&Path>, timeout: Duration, clock: Clock) -> Result<Self, ClientError> {
         let tls = if address.is_tls { Some(connector(ca)?) } else { None };
@@ -149,7 +149,7 @@ impl Http {
     }
 
     /// Makes a call. Repeats it where that is harmless and the server was busy or the connection broke.
-    pub async fn call(&self, call: &Call) -> Result<Answer, ClientError> {
+    pub async fn call(&self, call: &Call) -> Result<ServerReply, ClientError> {
         let mut attempt = 1;
         loop {
             let outcome = self.attempt(call).await;
@@ -159,7 +159,7 @@ impl Http {
                 Err(ClientError::Unreachable(_)) if attempt > 1 => backoff(attempt),
                 _ => return outcome,
             };
-            if !call.is_repeatable || attempt == ATTEMPTS_MAX || pause > PAUSE_MAX {
+            if !call.is_repeatable || attempt == CALL_ATTEMPTS_MAX || pause > PAUSE_MAX {
                 return outcome;
             }
             attempt += 1;
@@ -167,13 +167,13 @@ impl Http {
         }
     }
 
-    async fn attempt(&self, call: &Call) -> Result<Answer, ClientError> {
+    async fn attempt(&self, call: &Call) -> Result<ServerReply, ClientError> {
         let seconds = self.timeout.as_secs();
         let late = |_| ClientError::Unreachable(format!("{} gave no answer within {seconds} s", self.address));
         self.clock.timeout(self.timeout, self.send(call)).await.map_err(late)?
     }
 
-    async fn send(&self, call: &Call) -> Result<Answer, ClientError> {
+    async fn send(&self, call: &Call) -> Result<ServerReply, ClientError> {
         let (host, place) = self.address.target();
         let stream = TcpStream::connect(&place).await.map_err(|error| {
             ClientError::Unreachable(format!("cannot connect to {}: {error}; is the address right?", self.address))
@@ -188,7 +188,7 @@ impl Http {
         self.exchange(stream, call).await
     }
 
-    async fn exchange<S>(&self, stream: S, call: &Call) -> Result<Answer, ClientError>
+    async fn exchange<S>(&self, stream: S, call: &Call) -> Result<ServerReply, ClientError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -200,8 +200,8 @@ impl Http {
         tokio::spawn(connection);
         let response = sender.send_request(self.request(call)?).await.map_err(|error| broken(&error))?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| broken(&error))?.to_bytes();
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| broken(&error))?.to_bytes();
+        Ok(ServerReply { status: head.status, headers: head.headers, body })
     }
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ClientError> {
@@ -241,7 +241,7 @@ fn connector(ca: Option<&Path>) -> Result<TlsConnector, ClientError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-fn pause_of(answer: &Answer, attempt: u32) -> Duration {
+fn pause_of(answer: &ServerReply, attempt: u32) -> Duration {
     let asked = answer.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
     asked.map_or(Duration::ZERO, Duration::from_secs).max(backoff(attempt))
 }

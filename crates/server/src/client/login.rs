@@ -7,10 +7,10 @@ use hyper::header::AUTHORIZATION;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::json;
 
-use super::caller::{Caller, only_isobar, refusal, session_of};
+use super::caller::{ApiClient, only_isobar, refusal, session_of};
 use super::credentials::{self, Credential, Login};
 use super::failure::ClientError;
-use super::http::{Call, Http};
+use super::http::{Call, HttpClient};
 use super::{ServerOptions, print};
 
 /// Flags of `isobar login`.
@@ -41,13 +41,13 @@ pub async fn login(options: &LoginOptions) -> Result<bool, ClientError> {
     Ok(true)
 }
 
-async fn by_password(http: &Http, user: &str, password: &str) -> Result<Credential, ClientError> {
+async fn by_password(http: &HttpClient, user: &str, password: &str) -> Result<Credential, ClientError> {
     let body = json!({"usernameOrEmail": user, "password": password}).to_string();
     let answer = http.call(&Call::new(Method::POST, "/v2/auth/login")?.with_json(body)).await?;
     session_of(&only_isobar(&http.address, answer)?, None)
 }
 
-async fn by_key(http: &Http, key: String) -> Result<Credential, ClientError> {
+async fn by_key(http: &HttpClient, key: String) -> Result<Credential, ClientError> {
     let call = Call::new(Method::GET, "/v2/auth/user")?.with_header(AUTHORIZATION, &key)?;
     let answer = only_isobar(&http.address, http.call(&call).await?)?;
     if answer.status.is_success() { Ok(Credential::ApiKey(key)) } else { Err(refusal(&answer)) }
@@ -73,7 +73,7 @@ pub async fn logout(options: &ServerOptions) -> Result<bool, ClientError> {
 
 async fn end_session(options: &ServerOptions) -> Result<(), ClientError> {
     let call = Call::new(Method::POST, "/v2/auth/logout")?;
-    Caller::of_login(options)?.call(call).await.map(drop)
+    ApiClient::of_login(options)?.call(call).await.map(drop)
 }
 
 /// Asks for a secret without showing it; where nobody sits at a terminal, reads the first line of standard input.

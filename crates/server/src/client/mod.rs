@@ -25,7 +25,7 @@ use isobar_model::time::Clock;
 pub use self::api::ApiOptions;
 pub use self::design::DesignCommand;
 use self::failure::ClientError;
-use self::http::{Address, Http};
+use self::http::{Address, HttpClient};
 pub use self::login::LoginOptions;
 
 /// Which server, and how it is reached.
@@ -43,8 +43,8 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    fn http(&self, address: &Address) -> Result<Http, ClientError> {
-        Http::new(address.clone(), self.ca.as_deref(), Duration::from_secs(self.timeout), Clock::System)
+    fn http(&self, address: &Address) -> Result<HttpClient, ClientError> {
+        HttpClient::new(address.clone(), self.ca.as_deref(), Duration::from_secs(self.timeout), Clock::System)
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{ProjectOptions, read_design};
-use crate::client::caller::Caller;
+use crate::client::caller::ApiClient;
 use crate::client::failure::ClientError;
 use crate::client::http::Call;
 use crate::client::text_diff::diff;
@@ -69,7 +69,7 @@ pub async fn run(options: &TestOptions) -> Result<bool, ClientError> {
         .map(serde_json::value::RawValue::from_string)
         .transpose()
         .map_err(|error| unreadable(&options.file, &error))?;
-    let mut caller = Caller::find(&options.project.server)?;
+    let mut caller = ApiClient::find(&options.project.server)?;
     let bar = ProgressBar::new(cases.len() as u64);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
@@ -96,7 +96,7 @@ struct DryRun<'a> {
 }
 
 async fn try_case(
-    caller: &mut Caller,
+    caller: &mut ApiClient,
     options: &TestOptions,
     case: &Case,
     specification: Option<&serde_json::value::RawValue>,
