@@ -11,7 +11,15 @@ const ENVIRONMENT_PREFIX: &str = "ISOBAR_";
 /// Separates section and name in such a variable.
 const UNDERSCORES: &str = "__";
 /// Variables with the prefix that are no settings: secrets of the first start, what `simulate` logs in with, what tests are told.
-const NO_SETTINGS: [&str; 4] = ["ISOBAR_ADMIN_PASSWORD", "ISOBAR_USER", "ISOBAR_PASSWORD", "ISOBAR_API_KEY"];
+const NO_SETTINGS: [&str; 7] = [
+    "ISOBAR_ADMIN_PASSWORD",
+    "ISOBAR_USER",
+    "ISOBAR_PASSWORD",
+    "ISOBAR_API_KEY",
+    "ISOBAR_SERVER",
+    "ISOBAR_CA",
+    "ISOBAR_PROJECT",
+];
 /// Variables that are left alone, by their first letters. SERVICE and PORT are what Kubernetes sets beside a service called `isobar`.
 const NO_SETTINGS_PREFIXES: [&str; 4] = ["ISOBAR_TEST_", "ISOBAR_SERVICE_", "ISOBAR_PORT_", "ISOBAR_BENCH_"];
 
