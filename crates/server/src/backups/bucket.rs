@@ -24,7 +24,7 @@ const OBJECT_BYTES_MAX: u64 = 5 << 40;
 /// Tries of a request after the first.
 const RETRIES: usize = 4;
 /// Longest pause between two tries.
-const PAUSE_MAX: Duration = Duration::from_secs(8);
+const BUCKET_PAUSE_MAX: Duration = Duration::from_secs(8);
 
 /// How long a bucket is waited for.
 struct Waits {
@@ -55,7 +55,7 @@ impl Bucket {
         let (Some(key), Some(secret)) = (&access.key_id, &access.secret_key) else {
             return Err("a bucket needs backup.s3_access_key_id and backup.s3_secret_access_key".into());
         };
-        let backoff = BackoffConfig { max_backoff: PAUSE_MAX, ..BackoffConfig::default() };
+        let backoff = BackoffConfig { max_backoff: BUCKET_PAUSE_MAX, ..BackoffConfig::default() };
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(bucket)
             .with_region(&access.region)

@@ -9,7 +9,7 @@ pub use device_numbers::DeviceNumbers;
 pub(crate) use device_numbers::{DrawnNumbers, GivenNumbers};
 
 use super::sql::connections::Connections;
-use super::sql::{Dialect, Sql, all, one, run, sqlite_file};
+use super::sql::{Connection, Dialect, Sql, all, one, run, sqlite_file};
 use super::{Registry, migrations};
 use crate::error::{Result, StoreError};
 
@@ -99,16 +99,18 @@ impl Registry {
                 }
             }
         }
-        faults.extend(readable::unreadable(&self.db.read).await);
-        for (fault, question) in KEPT_FIGURES {
-            match one(&self.db.read, Sql::new(*question))
-                .await
-                .and_then(|row| row.map_or(Ok(0), |row| row.count("found")))
-            {
-                Ok(0) => {}
-                Ok(found) => faults.push(format!("{found} {fault}")),
-                Err(error) => faults.push(format!("whether {fault}, cannot be read: {}", readable::cause(&error))),
+        match self.steps().await {
+            // Rows of an older version are looked at as the first start of this one would leave them; nothing of that is kept.
+            Ok((taken, known)) if taken < known => {
+                let tx = self.db.begin().await?;
+                match migrations::migrate(&tx).await {
+                    Ok(()) => faults.extend(rows_check(&tx).await),
+                    Err(error) => {
+                        faults.push(format!("cannot be brought to this version: {}", readable::cause(&error)))
+                    }
+                }
             }
+            _ => faults.extend(rows_check(&self.db.read).await),
         }
         if self.db.dialect == Dialect::Sqlite {
             // What does not fit to its checksum is known by its name by now.
@@ -136,4 +138,17 @@ impl Registry {
         }
         Ok(faults)
     }
+}
+
+/// Rows that the server could not read, and what rows say of each other.
+async fn rows_check(connection: &impl Connection) -> Vec<String> {
+    let mut faults = readable::unreadable(connection).await;
+    for (fault, question) in KEPT_FIGURES {
+        match one(connection, Sql::new(*question)).await.and_then(|row| row.map_or(Ok(0), |row| row.count("found"))) {
+            Ok(0) => {}
+            Ok(found) => faults.push(format!("{found} {fault}")),
+            Err(error) => faults.push(format!("whether {fault}, cannot be read: {}", readable::cause(&error))),
+        }
+    }
+    faults
 }
