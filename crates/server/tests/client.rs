@@ -4,28 +4,39 @@
 
 mod program_support;
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use program_support::site::{ENVIRONMENT, PASSWORD};
 use program_support::{Serving, isobar, text};
+use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A server, and a folder of somebody who calls it.
 struct Desk {
-    serving: Serving,
+    serving: Option<Serving>,
+    address: String,
     home: TempDir,
-    _data: TempDir,
+    data: TempDir,
 }
 
 impl Desk {
     fn new() -> Self {
         let data = tempfile::tempdir().unwrap();
         let serving = Serving::on(data.path(), &ENVIRONMENT);
-        Self { serving, home: tempfile::tempdir().unwrap(), _data: data }
+        let address = serving.address.clone();
+        Self { serving: Some(serving), address, home: tempfile::tempdir().unwrap(), data }
+    }
+
+    /// Stops the server and starts it at the same address.
+    fn restart(&mut self) {
+        assert_eq!(self.serving.take().unwrap().stop(), Some(0));
+        let mut command = isobar(&["serve", "--listen", &self.address, "--log", "warn", "--data"]);
+        command.arg(self.data.path()).envs(ENVIRONMENT);
+        self.serving = Some(Serving::of(command));
     }
 
     fn signed_in() -> Self {
@@ -35,7 +46,7 @@ impl Desk {
     }
 
     fn url(&self) -> String {
-        format!("http://{}", self.serving.address)
+        format!("http://{}", self.address)
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -117,6 +128,7 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     assert!(!file.exists());
     stored["credential"]["session"]["accessToken"] = json!("ended");
     std::fs::write(&file, stored.to_string()).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "can be read by others");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "the session has ended");
@@ -221,4 +233,122 @@ fn design_test_fails_with_a_diff_when_a_case_does() {
     let failed: Value = serde_json::from_slice(&test(&case("9.2"), &["--json"]).stdout).unwrap();
     assert_eq!(failed["cases"][0]["passed"], json!(false));
     assert_fails(&test("[[case]]\nname = 7\n", &[]), 1, "line 2");
+}
+
+impl Desk {
+    /// A device of a project that stores its readings.
+    fn device(&self) -> String {
+        let project = self.project();
+        let file = self.file("design.json", &storing("log"));
+        assert_code(&self.runs(&["design", "apply", "--project", &project, "--overwrite", &file]), 0);
+        let made = self.api("POST", "/v2/devices", &json!({"name": "fridge", "projectUuid": project}));
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    fn posts(&self, device: &str, payload: &str) -> String {
+        let output = self.runs(&["events", "post", "--device", device, "--element", "reading", "--body", payload]);
+        assert_code(&output, 0);
+        text(&output.stdout).trim().to_owned()
+    }
+}
+
+/// A tail that runs, and its lines as they come.
+struct Tailing {
+    child: Child,
+    lines: Option<Lines<BufReader<ChildStdout>>>,
+}
+
+impl Tailing {
+    fn of(desk: &Desk, words: &[&str]) -> Self {
+        let mut command = desk.command(&["events", "tail"]);
+        let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = Some(BufReader::new(child.stdout.take().unwrap()).lines());
+        Self { child, lines }
+    }
+
+    fn next(&mut self) -> String {
+        self.lines.as_mut().unwrap().next().unwrap().unwrap()
+    }
+
+    /// Ctrl+C; the exit code, and what the program then says.
+    fn interrupted(self) -> (Option<i32>, String) {
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.ended()
+    }
+
+    fn ended(mut self) -> (Option<i32>, String) {
+        let told = std::io::read_to_string(self.child.stderr.take().unwrap()).unwrap();
+        (self.child.wait().unwrap().code(), told)
+    }
+}
+
+impl Drop for Tailing {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn tail_goes_on_behind_the_event_that_it_is_given() {
+    let desk = Desk::signed_in();
+    let device = desk.device();
+    let (first, second) = (desk.posts(&device, r#"{"temp": 1.10}"#), desk.posts(&device, r#"{"temp": 2}"#));
+    let mut tail = Tailing::of(&desk, &["--device", &device, "--after", &first]);
+    let line = tail.next();
+    assert!(line.ends_with(&format!(" deviceEvent {device} reading {{\"temp\": 2}}")), "{line}");
+    let third = desk.posts(&device, "3");
+    assert!(tail.next().ends_with(" reading 3"));
+    assert_eq!(tail.interrupted(), (Some(0), format!("isobar: go on with --after {third}\n")));
+
+    let mut lines = Tailing::of(&desk, &["--after", &second, "--json"]);
+    let event: Value = serde_json::from_str(&lines.next()).unwrap();
+    assert_eq!((&event["event"], &event["data"]["id"]), (&json!("deviceEvent"), &json!(third)));
+    assert_eq!(lines.interrupted().0, Some(0));
+    let unknown = desk.runs(&["events", "tail", "--after", "00000000-0000-7000-8000-000000000000"]);
+    assert_fails(&unknown, 5, "header.Last-Event-ID");
+}
+
+#[test]
+fn tail_outlives_a_restart_of_the_server() {
+    let mut desk = Desk::signed_in();
+    let device = desk.device();
+    let first = desk.posts(&device, "1");
+    let second = desk.posts(&device, "2");
+    let mut tail = Tailing::of(&desk, &["--device", &device, "--after", &first]);
+    assert!(tail.next().ends_with(" reading 2"));
+    desk.restart();
+    desk.posts(&device, "3");
+    assert!(tail.next().ends_with(" reading 3"));
+    let (code, told) = tail.interrupted();
+    assert_eq!(code, Some(0));
+    assert!(told.contains("opening it again in") && !told.contains(&second), "{told}");
+}
+
+#[test]
+fn tail_into_a_closed_pipe_ends_quietly() {
+    let desk = Desk::signed_in();
+    let device = desk.device();
+    let first = desk.posts(&device, "1");
+    desk.posts(&device, "2");
+    let mut tail = Tailing::of(&desk, &["--after", &first]);
+    tail.next();
+    tail.lines = None;
+    desk.posts(&device, "3");
+    assert_eq!(tail.ended(), (Some(0), String::new()));
+}
+
+#[test]
+fn wrong_event_is_refused_with_its_fault() {
+    let desk = Desk::signed_in();
+    let device = desk.device();
+    let post = |more: &[&str]| {
+        let mut command = desk.command(&["events", "post", "--device", &device, "--element"]);
+        command.args(more).output().unwrap()
+    };
+    assert_fails(&post(&["reading", "--body", "{oops"]), 5, "(400)");
+    assert_fails(&post(&["a & b", "--body", "1"]), 5, "(4");
+    assert_fails(&post(&["reading"]), 2, "--body");
+    let keyed = ["reading", "--body", "1", "--idempotency-key", "4711"];
+    assert_eq!(post(&keyed).stdout, post(&keyed).stdout);
 }

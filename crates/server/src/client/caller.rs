@@ -1,7 +1,8 @@
 //! Calls with credentials: a session is renewed when it has ended, and a refusal becomes a sentence.
 
+use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, SET_COOKIE};
-use hyper::{Method, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde_json::Value;
 
 use super::ServerOptions;
@@ -16,7 +17,8 @@ const QUOTE_CHARACTERS_MAX: usize = 80;
 
 /// A server, and who calls it.
 pub struct ApiClient {
-    http: HttpClient,
+    /// Makes the calls.
+    pub http: HttpClient,
     credential: Credential,
     is_stored: bool,
 }
@@ -63,6 +65,19 @@ impl ApiClient {
             answer
         };
         only_isobar(&self.http.address, answer)
+    }
+
+    /// Makes a call whose answer is read as it comes. Repeats nothing.
+    pub async fn open(&mut self, call: Call) -> Result<Response<Incoming>, ClientError> {
+        let mut response = self.http.open(&self.with_credential(call.clone())?).await?;
+        if response.status() == StatusCode::UNAUTHORIZED && matches!(self.credential, Credential::Session { .. }) {
+            self.renew().await?;
+            response = self.http.open(&self.with_credential(call)?).await?;
+        }
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(&only_isobar(&self.http.address, self.http.read(response).await?)?))
     }
 
     fn with_credential(&self, call: Call) -> Result<Call, ClientError> {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use isobar_model::time::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -121,6 +122,27 @@ impl Call {
     }
 }
 
+/// Returns a path with parameters, whose names and values may hold anything.
+pub fn with_query(path: &str, parameters: &[(&str, &str)]) -> String {
+    let mut out = path.to_owned();
+    for (index, (name, value)) in parameters.iter().enumerate() {
+        out.push(if index == 0 { '?' } else { '&' });
+        encode(name, &mut out);
+        out.push('=');
+        encode(value, &mut out);
+    }
+    out
+}
+
+fn encode(text: &str, out: &mut String) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b',' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+}
+
 /// An answer, read to its end.
 #[derive(Debug)]
 pub struct ServerReply {
@@ -138,7 +160,8 @@ pub struct HttpClient {
     pub address: Address,
     tls: Option<TlsConnector>,
     timeout: Duration,
-    clock: Clock,
+    /// Time, as it passes for the client.
+    pub clock: Clock,
 }
 
 impl HttpClient {
@@ -159,7 +182,9 @@ impl HttpClient {
                 Err(ClientError::Unreachable(_)) if attempt > 1 => backoff(attempt),
                 _ => return outcome,
             };
-            if !call.is_repeatable || attempt == CALL_ATTEMPTS_MAX || pause > PAUSE_MAX {
+            // A call beyond the rate limit has done nothing.
+            let is_harmless = call.is_repeatable || matches!(&outcome, Ok(answer) if answer.status.as_u16() == 429);
+            if !is_harmless || attempt == CALL_ATTEMPTS_MAX || pause > PAUSE_MAX {
                 return outcome;
             }
             attempt += 1;
@@ -167,13 +192,34 @@ impl HttpClient {
         }
     }
 
-    async fn attempt(&self, call: &Call) -> Result<ServerReply, ClientError> {
-        let seconds = self.timeout.as_secs();
-        let late = |_| ClientError::Unreachable(format!("{} gave no answer within {seconds} s", self.address));
-        self.clock.timeout(self.timeout, self.send(call)).await.map_err(late)?
+    /// Makes a call once and returns the answer with its body unread: only the head has to come in time.
+    pub async fn open(&self, call: &Call) -> Result<Response<Incoming>, ClientError> {
+        self.in_time(self.send(call)).await
     }
 
-    async fn send(&self, call: &Call) -> Result<ServerReply, ClientError> {
+    /// Reads the body of an answer.
+    pub async fn read(&self, response: Response<Incoming>) -> Result<ServerReply, ClientError> {
+        let (head, body) = response.into_parts();
+        let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| self.broken(&error))?;
+        Ok(ServerReply { status: head.status, headers: head.headers, body: body.to_bytes() })
+    }
+
+    /// Returns the failure that a broken connection is.
+    pub fn broken(&self, error: &dyn std::fmt::Display) -> ClientError {
+        ClientError::Unreachable(format!("the connection to {} broke: {error}", self.address))
+    }
+
+    async fn attempt(&self, call: &Call) -> Result<ServerReply, ClientError> {
+        self.in_time(async { self.read(self.send(call).await?).await }).await
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, ClientError>>) -> Result<T, ClientError> {
+        let seconds = self.timeout.as_secs();
+        let late = |_| ClientError::Unreachable(format!("{} gave no answer within {seconds} s", self.address));
+        self.clock.timeout(self.timeout, work).await.map_err(late)?
+    }
+
+    async fn send(&self, call: &Call) -> Result<Response<Incoming>, ClientError> {
         let (host, place) = self.address.target();
         let stream = TcpStream::connect(&place).await.map_err(|error| {
             ClientError::Unreachable(format!("cannot connect to {}: {error}; is the address right?", self.address))
@@ -188,20 +234,14 @@ impl HttpClient {
         self.exchange(stream, call).await
     }
 
-    async fn exchange<S>(&self, stream: S, call: &Call) -> Result<ServerReply, ClientError>
+    async fn exchange<S>(&self, stream: S, call: &Call) -> Result<Response<Incoming>, ClientError>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let broken = |error: &dyn std::fmt::Display| {
-            ClientError::Unreachable(format!("the connection to {} broke: {error}", self.address))
-        };
-        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
         // It ends with the connection; whatever broke it is told to the request.
         tokio::spawn(connection);
-        let response = sender.send_request(self.request(call)?).await.map_err(|error| broken(&error))?;
-        let (head, body) = response.into_parts();
-        let body = Limited::new(body, REPLY_BYTES_MAX).collect().await.map_err(|error| broken(&error))?.to_bytes();
-        Ok(ServerReply { status: head.status, headers: head.headers, body })
+        sender.send_request(self.request(call)?).await.map_err(|error| self.broken(&error))
     }
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, ClientError> {
@@ -253,6 +293,11 @@ fn backoff(attempt: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_are_percent_encoded() {
+        assert_eq!(with_query("/v2/x", &[("a[b]", "1"), ("c", "ü &=")]), "/v2/x?a%5Bb%5D=1&c=%C3%BC%20%26%3D");
+    }
 
     #[test]
     fn address_has_scheme_host_and_port_and_nothing_else() {

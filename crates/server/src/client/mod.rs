@@ -9,21 +9,24 @@ mod api;
 mod caller;
 mod credentials;
 mod design;
+mod events;
 mod failure;
 mod http;
 mod json_text;
 mod login;
 mod text_diff;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use isobar_model::time::Clock;
 
 pub use self::api::ApiOptions;
 pub use self::design::DesignCommand;
+pub use self::events::EventsCommand;
 use self::failure::ClientError;
 use self::http::{Address, HttpClient};
 pub use self::login::LoginOptions;
@@ -44,7 +47,11 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     fn http(&self, address: &Address) -> Result<HttpClient, ClientError> {
-        HttpClient::new(address.clone(), self.ca.as_deref(), Duration::from_secs(self.timeout), Clock::System)
+        HttpClient::new(address.clone(), self.ca.as_deref(), self.timeout(), Clock::System)
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
     }
 }
 
@@ -59,6 +66,8 @@ pub enum ClientCommand {
     Api(ApiOptions),
     /// Handles a design.
     Design(DesignCommand),
+    /// Sends and follows events.
+    Events(EventsCommand),
 }
 
 /// Runs a command and returns the program's exit code, as docs/cli.md lists them.
@@ -73,7 +82,7 @@ pub fn run(command: ClientCommand) -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(ClientError::ClosedOutput) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "isobar: {error}");
+            note(&error.to_string());
             ExitCode::from(error.exit_code())
         }
     }
@@ -85,16 +94,36 @@ async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
         ClientCommand::Logout(options) => login::logout(&options).await,
         ClientCommand::Api(options) => api::run(&options).await,
         ClientCommand::Design(command) => design::run(&command).await,
+        ClientCommand::Events(command) => events::run(&command).await,
     }
 }
 
 /// Prints to standard output. A reader that has gone away ends the command quietly.
 fn print(text: &str) -> Result<(), ClientError> {
+    write_output(text.as_bytes())
+}
+
+/// Writes bytes as [`print`] does.
+fn write_output(bytes: &[u8]) -> Result<(), ClientError> {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         std::io::ErrorKind::BrokenPipe => ClientError::ClosedOutput,
         _ => ClientError::Local(format!("cannot write: {error}")),
     })
+}
+
+/// Tells people something beside the output.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "isobar: {text}");
+}
+
+/// Returns a bar for so many steps, shown if standard error is a terminal.
+fn progress(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    bar
 }
 
 /// Reads a file, or standard input if it is named `-`.

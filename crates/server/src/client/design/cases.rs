@@ -1,10 +1,8 @@
 //! `isobar design test`: cases of a file, each a dry run.
 
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use hyper::Method;
-use indicatif::{ProgressBar, ProgressDrawTarget};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -13,7 +11,7 @@ use crate::client::caller::ApiClient;
 use crate::client::failure::ClientError;
 use crate::client::http::Call;
 use crate::client::text_diff::diff;
-use crate::client::{print, read_file};
+use crate::client::{print, progress, read_file};
 
 /// Flags of `isobar design test`.
 #[derive(Debug, clap::Args)]
@@ -70,10 +68,7 @@ pub async fn run(options: &TestOptions) -> Result<bool, ClientError> {
         .transpose()
         .map_err(|error| unreadable(&options.file, &error))?;
     let mut caller = ApiClient::find(&options.project.server)?;
-    let bar = ProgressBar::new(cases.len() as u64);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
+    let bar = progress(cases.len());
     let mut results = Vec::with_capacity(cases.len());
     for case in &cases {
         results.push(try_case(&mut caller, options, case, design.as_deref()).await?);
