@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::client::{ApiOptions, DesignCommand, EventsCommand, LoginOptions, ServerOptions};
+use crate::client::{ApiOptions, DesignCommand, DevicesCommand, EventsCommand, LoginOptions, ServerOptions};
 use crate::config::Flags;
 use crate::simulate::SimulateOptions;
 
@@ -80,6 +80,9 @@ pub enum Command {
     /// Read, compare, test and replace a project's design
     #[command(subcommand)]
     Design(DesignCommand),
+    /// List, export and import devices
+    #[command(subcommand)]
+    Devices(DevicesCommand),
     /// Send events, and follow those of devices
     #[command(subcommand)]
     Events(EventsCommand),

@@ -57,6 +57,7 @@ fn main() -> ExitCode {
         cli::Command::Logout(options) => return client::run(client::ClientCommand::Logout(options)),
         cli::Command::Api(options) => return client::run(client::ClientCommand::Api(options)),
         cli::Command::Design(command) => return client::run(client::ClientCommand::Design(command)),
+        cli::Command::Devices(command) => return client::run(client::ClientCommand::Devices(command)),
         cli::Command::Events(command) => return client::run(client::ClientCommand::Events(command)),
     };
     match outcome {

@@ -352,3 +352,94 @@ fn wrong_event_is_refused_with_its_fault() {
     let keyed = ["reading", "--body", "1", "--idempotency-key", "4711"];
     assert_eq!(post(&keyed).stdout, post(&keyed).stdout);
 }
+
+/// A line of what an import tells of the devices that it made.
+fn created(output: &[u8]) -> Vec<Value> {
+    text(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn import_makes_each_device_once() {
+    let desk = Desk::signed_in();
+    let project = desk.project();
+    let file = desk.file("fleet.csv", "name,meta.serial,meta.floor\n'=cold 1,0012,3\n\"a, \"\"b\"\"\",,\n");
+    let import = |more: &[&str]| {
+        let mut command = desk.command(&["devices", "import", &file, "--project", &project]);
+        command.args(more).output().unwrap()
+    };
+    let dry = import(&["--dry-run"]);
+    assert_code(&dry, 0);
+    assert_eq!(
+        (dry.stdout.len(), text(&dry.stderr)),
+        (0, "isobar: 2 could be made, 0 there already, 0 refused\n".to_owned())
+    );
+    let tokens = desk.home.path().join("tokens.jsonl");
+    assert_code(&import(&["--output", tokens.to_str().unwrap()]), 0);
+    assert_eq!(std::fs::metadata(&tokens).unwrap().permissions().mode() & 0o777, 0o600);
+    let made = created(&std::fs::read(&tokens).unwrap());
+    assert_eq!(
+        (&made[0]["line"], &made[0]["name"], &made[1]["name"]),
+        (&json!(2), &json!("=cold 1"), &json!("a, \"b\""))
+    );
+    assert!(made[0]["token"].as_str().unwrap().len() > 16);
+
+    desk.file("fleet.csv", "name,meta.serial\n\"a, \"\"b\"\"\",\nnew,\n'=cold 1,\n");
+    let again = import(&[]);
+    assert_code(&again, 0);
+    assert_eq!(text(&again.stderr), "isobar: 1 made, 2 there already, 0 refused\n");
+    assert_eq!(created(&again.stdout)[0]["line"], json!(3));
+    let listed = desk.runs(&["devices", "list", "--filter", "meta.serial[eq]=nothing"]);
+    assert_eq!(text(&listed.stdout), "");
+    let listed = desk.runs(&["devices", "list", "--sort", "-name", "--filter", "meta.floor[eq]=3", "--json"]);
+    let device: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(device["meta"], json!({"serial": "0012", "floor": 3}));
+}
+
+#[test]
+fn export_can_be_imported_into_another_project() {
+    let desk = Desk::signed_in();
+    let (from, to) = (desk.project(), desk.project());
+    let lines: String =
+        (0..250).map(|n| format!("{{\"name\": \"fridge {n}\", \"meta\": {{\"n\": {n}.50}}}}\n")).collect();
+    let file = desk.file("fleet.jsonl", &lines);
+    assert_code(&desk.runs(&["devices", "import", &file, "--project", &from]), 0);
+    let exported = desk.home.path().join("out.csv");
+    let exported = exported.to_str().unwrap();
+    let columns = ["--columns", "name,createdAt,meta", "--sort", "createdAt", "--output", exported];
+    let mut command = desk.command(&["devices", "export"]);
+    assert_code(&command.args(columns).output().unwrap(), 0);
+    assert_eq!(std::fs::read_to_string(exported).unwrap().lines().count(), 251);
+    let imported = desk.runs(&["devices", "import", exported, "--project", &to]);
+    assert_code(&imported, 0);
+    assert_eq!(created(&imported.stdout).len(), 250);
+    let filter = format!("projectUuid[eq]={to}");
+    let all = desk.runs(&["devices", "export", "--format", "jsonl", "--filter", &filter]);
+    assert_code(&all, 0);
+    let all = text(&all.stdout);
+    assert_eq!((all.lines().count(), all.matches(".50}").count()), (250, 250));
+}
+
+#[test]
+fn import_with_faults_names_their_lines_and_makes_nothing() {
+    let desk = Desk::signed_in();
+    let project = desk.project();
+    let import = |name: &str, content: &str| {
+        let file = desk.file(name, content);
+        desk.runs(&["devices", "import", &file, "--project", &project])
+    };
+    assert_fails(&import("a.csv", "name,colour\nx,red\n"), 1, "a.csv:1: there is no column \"colour\"");
+    assert_fails(&import("a.csv", "name,meta\nx,\ny,{oops\n"), 1, "a.csv:3: meta: is no JSON");
+    assert_fails(&import("a.csv", "name\nx\ny\nx\n"), 1, "a.csv:4: names the same device as line 2");
+    assert_fails(&import("a.csv", "name,projectUuid\nx,7\n"), 1, "a.csv:2: projectUuid: is no id");
+    assert_fails(&import("a.jsonl", "{\"name\": \"x\"}\n{}\n"), 1, "a.jsonl:2: name: is required");
+    assert_fails(&desk.runs(&["devices", "import", "/nowhere"]), 1, "cannot read /nowhere");
+    assert_eq!(text(&desk.runs(&["devices", "list"]).stdout), "");
+    // What the server alone can see is told by its line too, and the others are made.
+    let long = "x".repeat(81);
+    let partly = import("a.csv", &format!("name\nx\n{long}\n"));
+    assert_fails(&partly, 1, "a.csv:3: name: must be 1 to 80 characters long");
+    assert_eq!(created(&partly.stdout).len(), 1);
+    assert_fails(&desk.runs(&["devices", "list", "--filter", "name"]), 2, "must be like");
+    assert_fails(&desk.runs(&["devices", "list", "--limit", "0"]), 5, "limit");
+    assert_fails(&desk.runs(&["devices", "export", "--columns", "colour"]), 5, "colour");
+}

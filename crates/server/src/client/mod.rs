@@ -8,7 +8,9 @@
 mod api;
 mod caller;
 mod credentials;
+mod csv;
 mod design;
+mod devices;
 mod events;
 mod failure;
 mod http;
@@ -26,6 +28,7 @@ use isobar_model::time::Clock;
 
 pub use self::api::ApiOptions;
 pub use self::design::DesignCommand;
+pub use self::devices::DevicesCommand;
 pub use self::events::EventsCommand;
 use self::failure::ClientError;
 use self::http::{Address, HttpClient};
@@ -66,6 +69,8 @@ pub enum ClientCommand {
     Api(ApiOptions),
     /// Handles a design.
     Design(DesignCommand),
+    /// Lists, writes out and makes devices.
+    Devices(DevicesCommand),
     /// Sends and follows events.
     Events(EventsCommand),
 }
@@ -94,6 +99,7 @@ async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
         ClientCommand::Logout(options) => login::logout(&options).await,
         ClientCommand::Api(options) => api::run(&options).await,
         ClientCommand::Design(command) => design::run(&command).await,
+        ClientCommand::Devices(command) => devices::run(&command).await,
         ClientCommand::Events(command) => events::run(&command).await,
     }
 }
