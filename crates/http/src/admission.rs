@@ -9,11 +9,13 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, EXPECT};
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
 use futures::FutureExt as _;
+use futures::future::Either;
 use isobar_hub::{Accepts, Hub, Principal, words};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::{EventId, OrganizationId};
+use isobar_traces::Span;
 use sync_wrapper::SyncWrapper;
 
 use crate::console::{self, ConsoleFile};
@@ -27,6 +29,9 @@ use crate::routes::{RouteAccess, RouteRow, Verb};
 use crate::state::ServerState;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+/// Names the span of the caller (W3C Trace Context).
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// Admits the calls of one route.
 pub(crate) struct Admission {
     row: RouteRow,
@@ -63,9 +68,10 @@ impl Admission {
         client: Client,
         request: Request<RequestBody>,
     ) -> impl Future<Output = EventResponse> + Send + use<> {
+        let span = self.span(request.headers());
         let (admission, state) = (Arc::clone(self), Arc::clone(state));
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(&state), client, request));
-        async move {
+        let answered = async move {
             let (accepted, exchange) = match handling.await {
                 (Ok(Reply::Accepted(accepted)), exchange) => (accepted, exchange),
                 (Ok(Reply::Ready(response)), exchange) => {
@@ -83,7 +89,23 @@ impl Admission {
                 Ok(id) => EventResponse::Created(exchange.end_created(&state, &admission.meter, id)),
                 Err(error) => EventResponse::Other(exchange.end(&state, &admission.meter, Err(error.into()))),
             }
+        };
+        match span {
+            None => Either::Left(answered),
+            Some(span) => Either::Right(Box::pin(traced(span, answered))),
         }
+    }
+
+    /// Begins the span of a request, if traces are on. Probes have none: they would be most of what is sent.
+    fn span(&self, headers: &HeaderMap) -> Option<Span> {
+        if self.row.access == RouteAccess::Probe {
+            return None;
+        }
+        Span::of_request(self.meter.method, self.meter.path, || {
+            let mut all = headers.get_all(TRACEPARENT).iter();
+            // Two say nothing (W3C Trace Context).
+            all.next().filter(|_| all.next().is_none()).map(HeaderValue::as_bytes)
+        })
     }
 
     /// Admits a call and runs its handler. What is left of a refused request is read, so that the refusal is heard.
@@ -141,6 +163,20 @@ impl Admission {
         call.path_parameters = path_parameters(self.row.path, call.head.uri.path());
         self.row.handle(call).await
     }
+}
+
+/// Answers a request whose span has begun.
+async fn traced(span: Span, answered: impl Future<Output = EventResponse>) -> EventResponse {
+    let response = span.work(answered).await;
+    let status = match &response {
+        EventResponse::Created(_) => StatusCode::CREATED,
+        EventResponse::Other(response) => response.status(),
+    };
+    span.note_status(status.as_u16());
+    if status.is_server_error() {
+        span.note_failure("server error");
+    }
+    response
 }
 
 /// Refuses a request that is for no operation. It is counted like any other call: the limits are for all of them.

@@ -63,8 +63,8 @@ pub struct OutgoingCall {
     pub url: String,
     /// Its headers.
     pub headers: Vec<(String, String)>,
-    /// Its body.
-    pub body: Option<String>,
+    /// Its body, which is JSON unless a header says otherwise.
+    pub body: Option<Bytes>,
 }
 
 /// What was answered, whatever its status.
@@ -196,7 +196,7 @@ fn prepared(call: &OutgoingCall) -> Result<(Url, Request<Full<Bytes>>), CallErro
     let host = url.host_str().ok_or_else(|| refused("url has no host"))?;
     let host = url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
-    let body = call.body.clone().map(Bytes::from).unwrap_or_default();
+    let body = call.body.clone().unwrap_or_default();
     let request = Request::builder().method(call.method.as_str()).uri(target).header(header::HOST, host);
     let mut request =
         request.body(Full::new(body)).map_err(|error| refused(format!("the call is not sound: {error}")))?;

@@ -45,7 +45,7 @@ pub fn start(choice: &LogChoice) {
     let is_terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if choice.json.unwrap_or(!is_terminal) {
-        lines.json().flatten_event(true).with_current_span(false).init();
+        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
     } else {
         lines.with_ansi(is_terminal).with_target(false).init();
     }

@@ -11,6 +11,7 @@ mod folder;
 mod health;
 mod logging;
 mod manual;
+mod otlp;
 mod process;
 mod runtime;
 mod serve;

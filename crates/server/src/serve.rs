@@ -14,6 +14,7 @@ use isobar_store::telemetry::Telemetry as _;
 
 use crate::config::{self, Settings};
 use crate::folder::DataFolder;
+use crate::otlp::Otlp;
 use crate::stores::{Stores, whole};
 use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
@@ -57,19 +58,23 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     folder.stamp()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
+    let otlp = settings.otlp.as_ref().map(Otlp::start).transpose()?.map(Arc::new);
     let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
     let platform = Platform::new(settings, &stores, hub.clock().clone());
     let http_settings = HttpSettings {
         backup: settings.backup.schedule.is_some().then(|| platform.backups.standing()),
         ..http_settings(settings, connections)
     };
-    let app = isobar_http::app(hub.clone(), http_settings, metrics);
+    let app = isobar_http::app(hub.clone(), http_settings, metrics.clone());
     // Whoever reads that we are ready may tell us to stop in the next moment.
     let stop = runtime::StopSignals::catch()?;
     // The first password's hash took more than the idle server will.
     allocator::tidy();
     employ_own(&hub, &platform);
     drop(platform);
+    if let Some(otlp) = otlp {
+        otlp.employ(&hub, metrics);
+    }
     announce(&url, first_password.as_deref())?;
     service_manager::report_ready(&url);
     let telemetry = stores.telemetry.clone();

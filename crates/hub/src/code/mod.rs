@@ -13,6 +13,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
 use isobar_store::fair_slots::FairSlot;
+use isobar_traces::Span;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 pub(crate) use project_queue::ProjectQueue;
@@ -33,6 +34,8 @@ const THREADS_MIN: usize = 2;
 /// together; beyond, 503. One tenant has at most twice what is left for the others.
 pub(crate) const QUEUED_BYTES_MAX: usize = 192 << 20;
 
+/// The span of a run.
+const RUN_SPAN: &str = "run design";
 const RUNS: &str = "isobar_code_runs_total";
 const ENGINES: &str = "isobar_code_engines_total";
 const ASIDE: &str = "isobar_code_aside_total";
@@ -137,6 +140,7 @@ impl CodePool {
         if plan.runs_code() || IS_FOR_CODE.get() {
             return Some(self.run_design(plan, trigger, event, device, memory));
         }
+        let _span = Span::of_work(RUN_SPAN);
         isobar_design::run_short(plan, trigger, event, device, memory)
     }
 
@@ -160,6 +164,7 @@ impl CodePool {
         device: &DeviceView,
         memory: &dyn Memory,
     ) -> Outcome {
+        let _span = Span::of_work(RUN_SPAN);
         if !plan.runs_code() {
             return isobar_design::run(plan, trigger, event, device, memory);
         }

@@ -42,7 +42,7 @@ impl ProjectQueue {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<oneshot::Receiver<T>> {
         let (sender, outcome) = oneshot::channel();
-        let run = Box::pin(async move {
+        let run: QueuedRun = Box::pin(async move {
             // Who waits hears of a panic from the sender, which is dropped; those behind in the queue come next.
             let outcome = guarded("code", work).await;
             drop(share);
@@ -51,6 +51,7 @@ impl ProjectQueue {
                 let _ = sender.send(outcome);
             }
         });
+        let run = isobar_traces::carry(run);
         let has_worker = {
             let mut runs = self.0.lock();
             if runs.waiting.len() >= QUEUED_RUNS_MAX {

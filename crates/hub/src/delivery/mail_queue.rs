@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeliveryKind, QueuedDelivery};
+use isobar_traces::Span;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -132,7 +133,12 @@ impl Delivery {
             self.send_email(&queued).await
         };
         let panicked = || Err(Undelivered::NotNow("it panicked".to_owned()));
-        let outcome = guarded("delivery", deliver).await.unwrap_or_else(panicked);
+        let span = Span::of_delivery("send e-mail", kind.name(), None);
+        let outcome = isobar_traces::work(span.as_ref(), guarded("delivery", deliver)).await.unwrap_or_else(panicked);
+        if let (Some(span), Err(_)) = (&span, &outcome) {
+            span.note_failure("not delivered");
+        }
+        drop(span);
         if let Err(error) = self.note_try(kind, &queued, outcome).await {
             tracing::warn!(%error, id = queued.id, "how a delivery went could not be noted: it will be made again");
         }

@@ -60,6 +60,7 @@ impl Ingest {
                     url: request.url,
                     headers: request.headers,
                     body: request.body,
+                    traceparent: isobar_traces::traceparent(),
                 }),
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {

@@ -109,6 +109,9 @@ pub(crate) struct CallWork {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<String>,
+    /// The span that caused it, as `traceparent` names it, where traces are on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// What runs found out about a device, and when.

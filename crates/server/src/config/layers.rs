@@ -172,6 +172,21 @@ impl Layers {
         })
     }
 
+    /// A share of the whole: from 0 to 1.
+    pub fn share(&mut self, name: &str) -> f64 {
+        self.take(name, |value, is_text| {
+            let share = match value {
+                Value::Float(share) => Some(*share),
+                Value::Integer(whole) => i32::try_from(*whole).ok().map(f64::from),
+                Value::String(text) if is_text => text.trim().parse().ok(),
+                _ => None,
+            };
+            share
+                .filter(|share| (0.0..=1.0).contains(share))
+                .ok_or_else(|| format!("must be a number from 0 to 1, not {value}"))
+        })
+    }
+
     /// true or false.
     pub fn switch(&mut self, name: &str) -> bool {
         self.take(name, |value, is_text| match value {

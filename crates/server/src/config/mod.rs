@@ -2,6 +2,7 @@
 
 mod backup;
 mod layers;
+mod otlp;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use isobar_hub::{LetterBounds, RateLimits};
 use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
+pub use otlp::OtlpSettings;
 use toml::Table;
 
 use crate::folder::DataFolder;
@@ -68,6 +70,8 @@ pub struct Settings {
     pub queue_max_events: u32,
     /// `[backup]`
     pub backup: BackupSettings,
+    /// `[observability]`; none: nothing is sent.
+    pub otlp: Option<OtlpSettings>,
 }
 
 /// `[http]`
@@ -243,6 +247,7 @@ impl Settings {
         let outgoing_allow = layers.list("outgoing.allow", allowed_target);
         let queue_max_events = layers.number("queue.max_events", 1, QUEUE_EVENTS_MAX);
         let backup = BackupSettings::read(layers);
+        let otlp = OtlpSettings::read(layers);
         let (listen, data) = (listen?, data?);
         Some(Self {
             public_url: public_url?,
@@ -258,6 +263,7 @@ impl Settings {
             outgoing_allow,
             queue_max_events,
             backup,
+            otlp,
         })
     }
 }

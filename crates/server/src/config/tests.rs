@@ -64,6 +64,7 @@ fn the_commented_file_is_the_default() {
             outgoing_allow: vec![],
             queue_max_events: 10_000,
             backup: no_backups(),
+            otlp: None,
         }
     );
 }
@@ -141,6 +142,9 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_BACKUP__S3_REGION", "eu-1"),
         ("ISOBAR_BACKUP__S3_ACCESS_KEY_ID", "id"),
         ("ISOBAR_BACKUP__S3_SECRET_ACCESS_KEY", "secret"),
+        ("ISOBAR_OBSERVABILITY__OTLP_ENDPOINT", "https://collector.example:4318/otlp/"),
+        ("ISOBAR_OBSERVABILITY__OTLP_HEADERS", "authorization=Bearer a=b, x-tenant = c"),
+        ("ISOBAR_OBSERVABILITY__OTLP_SAMPLE_RATIO", "0.25"),
     ];
     let expected = Settings {
         listen: "127.0.0.1:9".parse().unwrap(),
@@ -180,6 +184,14 @@ fn every_name_of_the_contract_is_a_setting() {
                 secret_key: Some("secret".to_owned()),
             },
         },
+        otlp: Some(OtlpSettings {
+            endpoint: "https://collector.example:4318/otlp".to_owned(),
+            host: "collector.example".to_owned(),
+            headers: [("authorization", "Bearer a=b"), ("x-tenant", "c")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
+            sample_ratio: 0.25,
+        }),
     };
     assert_eq!(load_with(None, &environment, Flags::default()), Ok(expected));
 }
@@ -225,6 +237,32 @@ fn a_network_that_is_none_is_named_with_what_is_wrong_with_it() {
     }
     let faults = load_with(Some("[http]\nmax_connections = 3\n"), &[], Flags::default()).unwrap_err();
     assert_eq!(faults, ["isobar.toml: http.max_connections: must be a whole number from 16 to 1000000, not 3"]);
+}
+
+#[test]
+fn unsound_collector_is_named_and_its_headers_are_not_repeated() {
+    let wrong = |name: &str, text: &str| {
+        let name = format!("ISOBAR_OBSERVABILITY__{name}");
+        let faults = load_with(None, &[(&name, text)], Flags::default()).unwrap_err();
+        assert!(faults.len() == 1 && faults[0].starts_with(&name), "{text}: {faults:?}");
+        faults[0].clone()
+    };
+    for url in
+        ["collector", "grpc://a:4317", "http://", "http://me:secret@a", "http://a?b", "http://a/#b", "http://a b"]
+    {
+        wrong("OTLP_ENDPOINT", url);
+    }
+    for header in ["token", "a b=token", "=token", "a=to\u{1}ken"] {
+        let told = wrong("OTLP_HEADERS", header);
+        assert!(told.ends_with("like \"authorization=Bearer TOKEN\""), "{told}");
+    }
+    for ratio in ["1.1", "-0.1", "NaN", "half", ""] {
+        wrong("OTLP_SAMPLE_RATIO", ratio);
+    }
+    let file = "[observability]\notlp_endpoint = 'http://[::1]:4318'\notlp_headers = ['a=very-secret']\notlp_sample_ratio = 1\n";
+    let settings = load_with(Some(file), &[], Flags::default()).unwrap();
+    assert_eq!(settings.otlp.as_ref().unwrap().host, "[::1]");
+    assert!(!format!("{settings:?}").contains("very-secret"));
 }
 
 #[test]

@@ -9,11 +9,13 @@ mod answer;
 mod destinations;
 #[cfg(test)]
 mod tests;
+mod traced;
 mod under_way;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
@@ -24,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use self::answer::{answer_of, retry_at};
 use self::destinations::{BEHIND_DESTINATIONS, destination_of, tenant_of};
+use self::traced::TracedCall;
 use self::under_way::{CALLS_OF_A_DESTINATION_MAX, UnderWay};
 use super::{Delivery, is_too_old};
 use crate::env::Env;
@@ -273,14 +276,18 @@ impl CallWorker {
                 return Becomes::TriedAgain(self.env.due_again(tries, self.env.now()));
             }
         };
-        let CallWork { element, method, url, headers, body, .. } = call;
-        let made = self.delivery.calls.make(&OutgoingCall { method, url, headers, body }).await;
+        let CallWork { element, method, url, headers, body, traceparent, .. } = call;
+        let traced = TracedCall::begin(&method, &url, traceparent);
+        let (headers, body) = (traced.headers(headers), body.map(Bytes::from));
+        let call = OutgoingCall { method, url, headers, body };
+        let made = traced.work(self.delivery.calls.make(&call)).await;
+        traced.end(&made);
         let Some((response, payload)) = answer_of(made, delivery.attempts) else {
             let chance = self.env.chance().bits_256()[0];
             return Becomes::TriedAgain(retry_at(self.env.now(), delivery.attempts, chance));
         };
         let answer = CallEnded { element, response, payload: payload.text().to_owned() };
-        match self.hand_over_answer(device, &answer).await {
+        match traced.work(self.hand_over_answer(device, &answer)).await {
             Ok(()) => Becomes::Done,
             Err(error) => {
                 count_answers("later");

@@ -6,6 +6,7 @@ use std::ops::Range;
 use isobar_model::ids::OrganizationId;
 use isobar_model::shared_amount::SharedAmount;
 use isobar_model::site::TenantAmounts;
+use isobar_traces::{GROUP_LINKS_MAX, SpanLink};
 use uuid::Uuid;
 
 use super::rows::{self, BatchRow, Rows};
@@ -34,6 +35,8 @@ pub struct Gathered {
     pieces: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     commits: Vec<CommitRows>,
+    /// The calls among those of the commits that are traced.
+    traced: Vec<SpanLink>,
 }
 
 /// The rows of one commit.
@@ -73,6 +76,16 @@ impl Gathered {
         into.extend_from_slice(bytes);
         let bytes = from..into.len();
         self.commits.push(CommitRows { piece, bytes, creates: rows.creates });
+        if let Some(caller) = isobar_traces::current()
+            && self.traced.len() <= GROUP_LINKS_MAX
+        {
+            self.traced.push(caller);
+        }
+    }
+
+    /// Takes the calls that are traced.
+    pub fn take_traced(&mut self) -> Vec<SpanLink> {
+        std::mem::take(&mut self.traced)
     }
 
     /// The commits, in the order they came.

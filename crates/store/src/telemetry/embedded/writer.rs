@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use isobar_model::time::Clock;
 use isobar_threads::Gathering;
+use isobar_traces::Span;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use smallvec::SmallVec;
 
@@ -34,6 +35,8 @@ const BATCH_BYTES_MAX: usize = 16 << 20;
 const UNSYNCED_BATCHES_MAX: usize = 2;
 /// A write that takes longer counts as a stall.
 const STALL: Duration = Duration::from_millis(50);
+/// The span of a batch, from its first row to its sync.
+const GROUP_SPAN: &str = "commit telemetry";
 
 /// A batch that was applied and waits to be synced.
 struct Applied {
@@ -41,6 +44,8 @@ struct Applied {
     positions: BatchPositions,
     /// The newest sequence number of the database right after it: what is synced then holds everything up to it.
     sequence: u64,
+    /// Its span, if one of its calls is traced.
+    span: Option<Span>,
 }
 
 /// The two threads.
@@ -101,13 +106,15 @@ impl Writing {
         let options = WriteOptions::default();
         let (mut gathered, mut gathering) = (Gathered::default(), Gathering::default());
         while self.shared.take_waiting(&mut gathered) {
+            let mut traced = gathered.take_traced();
             let mut rest = gathered.commits();
             gathering.works_on(rest.len());
             metrics::gauge!("isobar_telemetry_waiting_commits").set(rest.len() as f64);
             while !rest.is_empty() {
                 let (batch, later) = rest.split_at(batch_length(rest));
                 rest = later;
-                if let Err(cause) = self.write(&gathered, batch, &options) {
+                let span = Span::of_group(GROUP_SPAN, std::mem::take(&mut traced));
+                if let Err(cause) = self.write(&gathered, batch, &options, span) {
                     return self.shared.fail(&cause);
                 }
             }
@@ -120,8 +127,12 @@ impl Writing {
         gathered: &Gathered,
         commits: &[CommitRows],
         options: &WriteOptions,
+        span: Option<Span>,
     ) -> std::result::Result<(), String> {
         self.shared.release(commits.len());
+        if let Some(span) = &span {
+            span.note("isobar.telemetry.commits", commits.len() as i64);
+        }
         metrics::histogram!("isobar_telemetry_batch_commits").record(commits.len() as f64);
         #[cfg(test)]
         self.shared.may_panic(WRITER);
@@ -136,7 +147,7 @@ impl Writing {
         self.position = positions.end;
         // Others write beside us, but what has a number by now is in the log by now.
         let sequence = self.db.latest_sequence_number();
-        let applied = Applied { ticket: self.ticket, sequence, positions };
+        let applied = Applied { ticket: self.ticket, sequence, positions, span };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
@@ -223,7 +234,9 @@ fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
         {
             return shared.fail(&format!("what is durable cannot be noted: {error}"));
         }
-        for batch in &batches {
+        for batch in &mut batches {
+            // What it made durable is not waited for any longer.
+            batch.span = None;
             shared.followers.reach(batch.ticket, &batch.positions);
         }
         if let Some(newest) = batches.last() {

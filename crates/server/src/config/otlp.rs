@@ -1,0 +1,61 @@
+//! `[observability]`: where traces and metrics are sent.
+
+use std::fmt;
+
+use hyper::header::{HeaderName, HeaderValue};
+use isobar_outlets::calls;
+
+use super::{Layers, origin_of};
+
+/// `[observability]`, with a collector.
+#[derive(Clone, PartialEq)]
+pub struct OtlpSettings {
+    /// The collector's address, without a slash at its end.
+    pub endpoint: String,
+    /// The name of its host.
+    pub host: String,
+    /// What it wants in the head of every request.
+    pub headers: Vec<(String, String)>,
+    /// The share of requests that are traced.
+    pub sample_ratio: f64,
+}
+
+impl fmt::Debug for OtlpSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Headers may hold a token.
+        let Self { endpoint, sample_ratio, .. } = self;
+        let mut shown = f.debug_struct("OtlpSettings");
+        shown.field("endpoint", endpoint).field("sample_ratio", sample_ratio).finish_non_exhaustive()
+    }
+}
+
+impl OtlpSettings {
+    /// Reads the section: none where no collector is named.
+    pub(super) fn read(layers: &mut Layers) -> Option<Self> {
+        let collector = layers.parsed("observability.otlp_endpoint", |text| match text {
+            "" => Ok(None),
+            url => endpoint(url).map(Some),
+        });
+        let headers = layers.list_of("observability.otlp_headers", header);
+        let sample_ratio = layers.share("observability.otlp_sample_ratio");
+        let (endpoint, host) = collector.flatten()?;
+        Some(Self { endpoint, host, headers, sample_ratio })
+    }
+}
+
+/// Reads the collector's address; that, and the name of its host.
+fn endpoint(text: &str) -> Result<(String, String), String> {
+    let plain = text.trim_end_matches('/');
+    let host = origin_of(plain).filter(|_| !plain.contains(['?', '#'])).and_then(|_| calls::host_of(plain));
+    let wrong = || "must be an address like http://127.0.0.1:4318, without a username or a query".to_owned();
+    host.map(|host| (plain.to_owned(), host)).ok_or_else(wrong)
+}
+
+/// Reads `name=value`. What is wrong is not repeated: it may be a token.
+fn header(text: &str) -> Result<(String, String), String> {
+    let wrong = || "must be a list of headers like \"authorization=Bearer TOKEN\"".to_owned();
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    let (name, value) = (name.trim(), value.trim());
+    let is_sound = HeaderName::try_from(name).is_ok() && HeaderValue::try_from(value).is_ok();
+    is_sound.then(|| (name.to_owned(), value.to_owned())).ok_or_else(wrong)
+}
