@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub mod collector;
 pub mod furnished;
 pub mod house;
 pub mod site;
