@@ -25,7 +25,7 @@ mod routes;
 mod state;
 
 pub use app::{App, app};
-pub use connection::{BadCertificate, CertificateFiles, Listeners, Tls, listen, serve};
+pub use connection::{BadCertificate, CertificateFiles, Listeners, Tls, Validity, listen, serve};
 pub use console::ConsoleFile;
 pub use meters::prometheus;
 pub use openapi::openapi;

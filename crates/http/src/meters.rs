@@ -79,6 +79,7 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "isobar_spans_sent_total", "Spans of traces that the collector has taken"),
     (MetricKind::Counter, "isobar_spans_dropped_total", "Spans for which there was no room among those that wait"),
     (MetricKind::Counter, "isobar_spans_failed_total", "Spans that the collector did not take"),
+    (MetricKind::Gauge, CERTIFICATE_EXPIRES, "When the certificate of HTTPS ends, in Unix seconds"),
     (MetricKind::Gauge, "isobar_ready", "1 if that part is ready, else 0: a store, or all workers"),
     (MetricKind::Counter, "isobar_backup_failures_total", "Backups that failed"),
     (MetricKind::Gauge, "isobar_backup_age_seconds", "Age of the newest backup that counts, where they are scheduled"),
@@ -131,6 +132,8 @@ const CONNECTIONS: &str = "isobar_http_connections";
 const CONNECTIONS_MAX: &str = "isobar_http_connections_max";
 const CONNECTIONS_ENDED: &str = "isobar_http_connections_ended_total";
 const ACCEPT_FAILURES: &str = "isobar_http_accept_failures_total";
+/// Tells when the certificate of HTTPS ends.
+pub(crate) const CERTIFICATE_EXPIRES: &str = "isobar_certificate_expires_seconds";
 const EVENTS_ACCEPTED: &str = "isobar_events_accepted_total";
 
 /// Upper bounds of the duration buckets, in seconds.

@@ -33,7 +33,7 @@ use self::fast_path::{FastPath, Handover};
 use self::leaving::Leaving;
 use self::shutdown::{Shutdown, ShutdownSignal};
 use self::slots::{SlotGuard, Slots};
-pub use self::tls::{BadCertificate, CertificateFiles, Tls};
+pub use self::tls::{BadCertificate, CertificateFiles, Tls, Validity};
 use crate::app::App;
 use crate::request::Stream;
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_hub::Shift;
-use isobar_model::time::Clock;
+use isobar_model::time::{Clock, Timestamp};
 use parking_lot::RwLock;
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -16,12 +17,16 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
+use x509_parser::parse_x509_certificate;
 
+use crate::meters::CERTIFICATE_EXPIRES;
 use crate::request::Stream;
 
 /// The protocols above TLS, the preferred one first.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
+/// The protocol by which an ACME server asks whether a name leads here (RFC 8737).
+const ACME: &[u8] = b"acme-tls/1";
 /// Longest time that a handshake may take.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// Between two looks at the files.
@@ -57,6 +62,9 @@ pub enum BadCertificate {
         /// What it should hold.
         wanted: &'static str,
     },
+    /// A certificate that was handed over cannot be used.
+    #[error("cannot use the certificate that was issued: {0}")]
+    Issued(String),
     /// The two do not fit each other, or are of a kind that TLS does not use.
     #[error("cannot use the certificate {} with the key {}: {cause}", files.certificate.display(), files.key.display())]
     Unusable {
@@ -67,12 +75,21 @@ pub enum BadCertificate {
     },
 }
 
-/// Makes connections HTTPS, by the newest usable certificate of two files.
+/// When a certificate begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Validity {
+    /// Its first moment.
+    pub from: Timestamp,
+    /// Its last.
+    pub until: Timestamp,
+}
+
+/// Makes connections HTTPS, by the newest usable certificate of two files or of those that are handed over.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
     newest: Arc<Newest>,
-    files: CertificateFiles,
+    files: Option<CertificateFiles>,
 }
 
 impl Tls {
@@ -84,29 +101,67 @@ impl Tls {
         let content = Content::read(&files)?;
         let key = content.certified_key(&files)?;
         let unusable = |cause| BadCertificate::Unusable { files: files.clone(), cause };
-        let newest = Arc::new(Newest(RwLock::new(Taken { content, key: Arc::new(key) })));
-        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_no_client_auth()
-            .with_cert_resolver(newest.clone());
-        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-        // A device that comes again need not prove and be proved everything anew.
-        config.ticketer = ring::Ticketer::new().map_err(unusable)?;
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), newest, files })
+        let newest = Newest::new(Some(Taken { content, key: Arc::new(key) }));
+        let acceptor = acceptor(&newest, &[HTTP2, HTTP1]).map_err(unusable)?;
+        Ok(Self { acceptor, newest, files: Some(files) })
+    }
+
+    /// Waits for certificates to be handed over. Until the first one, handshakes fail; challenges of an ACME server are answered.
+    ///
+    /// # Errors
+    /// The system has no chance to give.
+    pub fn handed_over() -> Result<Self, BadCertificate> {
+        let newest = Newest::new(None);
+        let acceptor =
+            acceptor(&newest, &[HTTP2, HTTP1, ACME]).map_err(|cause| BadCertificate::Issued(cause.to_string()))?;
+        Ok(Self { acceptor, newest, files: None })
+    }
+
+    /// Shows a certificate to whoever connects from now on: PEM, those that vouch for it behind it. Returns when it is valid.
+    ///
+    /// # Errors
+    /// It is no certificate, or does not fit the key; the one before is still shown.
+    pub fn take_up(&self, certificate: &str, key: &str) -> Result<Validity, BadCertificate> {
+        let content = Content { certificate: certificate.as_bytes().to_vec(), key: key.as_bytes().to_vec() };
+        let issued = |what: String| BadCertificate::Issued(what);
+        let chain = content.chain().ok_or_else(|| issued("it is no certificate in PEM form".to_owned()))?;
+        let private = PrivateKeyDer::from_pem_slice(&content.key).map_err(|error| issued(error.to_string()))?;
+        let key = CertifiedKey::from_der(chain, private, &provider()).map_err(|error| issued(error.to_string()))?;
+        let validity = validity(&key).ok_or_else(|| issued("it does not say when it ends".to_owned()))?;
+        *self.newest.taken.write() = Some(Taken { content, key: Arc::new(key) });
+        self.tell_end();
+        Ok(validity)
+    }
+
+    /// Answers an ACME server that asks for one of these names, and for no other, from now on.
+    pub fn answer_challenges(&self, answers: Vec<(String, CertifiedKey)>) {
+        *self.newest.challenges.write() = answers.into_iter().map(|(name, key)| (name, Arc::new(key))).collect();
     }
 
     /// Shakes hands with a client.
     pub(super) async fn accept(&self, socket: TcpStream, clock: &Clock) -> io::Result<Stream> {
-        let handshake = clock.timeout(HANDSHAKE_TIME, self.acceptor.accept(socket)).await;
-        let stream = handshake.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))??;
+        let late = |late| io::Error::new(io::ErrorKind::TimedOut, late);
+        let mut stream = clock.timeout(HANDSHAKE_TIME, self.acceptor.accept(socket)).await.map_err(late)??;
+        if stream.get_ref().1.alpn_protocol() == Some(ACME) {
+            clock.timeout(HANDSHAKE_TIME, stream.shutdown()).await.map_err(late)??;
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "an ACME server's question was answered"));
+        }
         Ok(Stream::Tls(Box::new(stream)))
+    }
+
+    /// Measures when the certificate ends.
+    fn tell_end(&self) {
+        let end = self.newest.taken.read().as_ref().and_then(|taken| validity(&taken.key));
+        if let Some(Validity { until, .. }) = end {
+            metrics::gauge!(CERTIFICATE_EXPIRES).set(until.seconds() as f64);
+        }
     }
 
     /// Takes up files that change, without end. Those that cannot be used are told of, and the old ones stay.
     pub(super) async fn keep_newest(&self, clock: &Clock, shift: Shift) {
         let mut refused: Option<String> = None;
         loop {
+            self.tell_end();
             shift.well();
             clock.sleep(LOOK_EVERY).await;
             let tls = self.clone();
@@ -130,14 +185,34 @@ impl Tls {
 
     /// Takes up the files if they have changed. Returns whether they have.
     fn look(&self) -> Result<bool, BadCertificate> {
-        let content = Content::read(&self.files)?;
-        if self.newest.0.read().content == content {
+        let Some(files) = &self.files else { return Ok(false) };
+        let content = Content::read(files)?;
+        if self.newest.taken.read().as_ref().is_some_and(|taken| taken.content == content) {
             return Ok(false);
         }
-        let key = Arc::new(content.certified_key(&self.files)?);
-        *self.newest.0.write() = Taken { content, key };
+        let key = Arc::new(content.certified_key(files)?);
+        *self.newest.taken.write() = Some(Taken { content, key });
         Ok(true)
     }
+}
+
+fn acceptor(newest: &Arc<Newest>, protocols: &[&[u8]]) -> Result<TlsAcceptor, tokio_rustls::rustls::Error> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(newest.clone());
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
+    // A device that comes again need not prove and be proved everything anew.
+    config.ticketer = ring::Ticketer::new()?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+fn validity(key: &CertifiedKey) -> Option<Validity> {
+    let (_, certificate) = parse_x509_certificate(key.end_entity_cert().ok()?).ok()?;
+    let validity = certificate.validity();
+    let [from, until] =
+        [validity.not_before, validity.not_after].map(|time| Timestamp::default().plus_seconds(time.timestamp()));
+    Some(Validity { from, until })
 }
 
 /// Whether the client has chosen HTTP/2.
@@ -164,13 +239,14 @@ impl Content {
         Ok(Self { certificate: read(&files.certificate)?, key: read(&files.key)? })
     }
 
+    fn chain(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate).collect::<Result<_, _>>().ok()?;
+        (!chain.is_empty()).then_some(chain)
+    }
+
     fn certified_key(&self, files: &CertificateFiles) -> Result<CertifiedKey, BadCertificate> {
         let without = |path: &Path, wanted| BadCertificate::Without { path: path.to_owned(), wanted };
-        let chain: Vec<_> = CertificateDer::pem_slice_iter(&self.certificate)
-            .collect::<Result<_, _>>()
-            .ok()
-            .filter(|chain: &Vec<_>| !chain.is_empty())
-            .ok_or_else(|| without(&files.certificate, "certificate"))?;
+        let chain = self.chain().ok_or_else(|| without(&files.certificate, "certificate"))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| without(&files.key, "private key"))?;
         CertifiedKey::from_der(chain, key, &provider())
             .map_err(|cause| BadCertificate::Unusable { files: files.clone(), cause })
@@ -188,12 +264,21 @@ fn read(path: &Path) -> Result<Vec<u8>, BadCertificate> {
     Ok(content)
 }
 
-/// The certificate that clients are shown.
-struct Newest(RwLock<Taken>);
+/// The certificate that clients are shown, and what an ACME server is.
+struct Newest {
+    taken: RwLock<Option<Taken>>,
+    challenges: RwLock<Vec<(String, Arc<CertifiedKey>)>>,
+}
 
 struct Taken {
     content: Content,
     key: Arc<CertifiedKey>,
+}
+
+impl Newest {
+    fn new(taken: Option<Taken>) -> Arc<Self> {
+        Arc::new(Self { taken: RwLock::new(taken), challenges: RwLock::default() })
+    }
 }
 
 impl std::fmt::Debug for Newest {
@@ -203,7 +288,14 @@ impl std::fmt::Debug for Newest {
 }
 
 impl ResolvesServerCert for Newest {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().key))
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let asks_challenge =
+            hello.alpn().is_some_and(|mut offered| offered.next() == Some(ACME) && offered.next().is_none());
+        if asks_challenge {
+            let (challenges, asked) = (self.challenges.read(), hello.server_name()?);
+            let answer = challenges.iter().find(|(name, _)| name.eq_ignore_ascii_case(asked));
+            return answer.map(|(_, key)| Arc::clone(key));
+        }
+        self.taken.read().as_ref().map(|taken| Arc::clone(&taken.key))
     }
 }
