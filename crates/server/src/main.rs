@@ -1,5 +1,6 @@
 //! The binary: configuration, command line, wiring, a simulated fleet, and a client of the API.
 
+mod acme;
 mod allocator;
 mod backups;
 mod cli;

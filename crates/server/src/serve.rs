@@ -1,7 +1,6 @@
 //! `isobar serve`: opens the stores, starts the hub, serves until it is told to stop, and closes everything in reverse.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
 use isobar_store::telemetry::Telemetry as _;
 
+use crate::acme::Renewal;
 use crate::config::{self, Settings};
 use crate::folder::DataFolder;
 use crate::otlp::Otlp;
@@ -52,7 +52,7 @@ pub fn openapi() -> Result<String, Failure> {
 }
 
 async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> Result<(), Failure> {
-    let listeners = listeners(&settings.http, settings.listen)?;
+    let listeners = listeners(settings)?;
     let url = own_url(&listeners)?;
     // Before anything of the folder is upgraded: an older program must not write into what it does not know.
     folder.stamp()?;
@@ -74,6 +74,11 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     drop(platform);
     if let Some(otlp) = otlp {
         otlp.employ(&hub, metrics);
+    }
+    if let (Some(acme), Some(tls)) = (&settings.http.acme, &listeners.tls) {
+        let renewal = Renewal::new(acme, &settings.data)?;
+        let (tls, clock) = (tls.clone(), hub.clock().clone());
+        hub.employ("acme", move |shift| renewal.clone().keep(tls.clone(), clock.clone(), shift));
     }
     announce(&url, first_password.as_deref())?;
     service_manager::report_ready(&url);
@@ -108,9 +113,14 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     Ok(served?)
 }
 
-/// Listens where the settings say, with the certificate that they name.
-fn listeners(http: &config::Http, public: SocketAddr) -> Result<Listeners, Failure> {
-    let tls = http.tls.clone().map(Tls::read).transpose()?;
+/// Listens where the settings say, with the certificate that they name or that was issued last.
+fn listeners(settings: &Settings) -> Result<Listeners, Failure> {
+    let (http, public) = (&settings.http, settings.listen);
+    let tls = match (&http.tls, &http.acme) {
+        (Some(files), _) => Some(Tls::read(files.clone())?),
+        (None, Some(acme)) => Some(Renewal::new(acme, &settings.data)?.open()?),
+        (None, None) => None,
+    };
     let listen = |address| isobar_http::listen(address).map_err(|error| format!("cannot listen on {address}: {error}"));
     Ok(Listeners { public: listen(public)?, tls, operations: http.operations_listen.map(listen).transpose()? })
 }

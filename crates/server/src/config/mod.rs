@@ -1,5 +1,6 @@
 //! The settings (contract: The program). `config.default.toml` is their documentation and their default.
 
+mod acme;
 mod backup;
 mod layers;
 mod otlp;
@@ -12,6 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+pub use acme::Acme;
 pub use backup::{Access, BackupSettings, Place};
 use isobar_http::{CertificateFiles, Network};
 use isobar_hub::{LetterBounds, RateLimits};
@@ -89,6 +91,8 @@ pub struct Http {
     pub trusted_proxies: Vec<Network>,
     /// The certificate of HTTPS; none: HTTP is served.
     pub tls: Option<CertificateFiles>,
+    /// Certificates by ACME; none: HTTPS only with files.
+    pub acme: Option<Acme>,
     /// Where health and metrics are served, if not with everything else.
     pub operations_listen: Option<SocketAddr>,
 }
@@ -286,6 +290,7 @@ impl Http {
             text.parse::<Network>().map_err(|error| format!("{text:?} {error}"))
         });
         let tls = certificate_files(layers);
+        let acme = Acme::read(layers, tls.is_some());
         let operations_listen = layers.parsed("http.operations_listen", |text| match text {
             "" => Ok(None),
             address => socket_address(address).map(Some),
@@ -297,6 +302,7 @@ impl Http {
             max_connections,
             trusted_proxies,
             tls,
+            acme,
             operations_listen: operations_listen.flatten(),
         }
     }

@@ -52,6 +52,7 @@ fn the_commented_file_is_the_default() {
                 max_connections: 20_000,
                 trusted_proxies: vec![],
                 tls: None,
+                acme: None,
                 operations_listen: None,
             },
             rate_limit: RateLimits { user: 10_000, device: 6_000, address: 600 },
@@ -160,6 +161,7 @@ fn every_name_of_the_contract_is_a_setting() {
             max_connections: 32,
             trusted_proxies: vec!["10.1.0.0/16".parse().unwrap(), "::1/128".parse().unwrap()],
             tls: Some(CertificateFiles { certificate: "cert.pem".into(), key: "key.pem".into() }),
+            acme: None,
             operations_listen: Some("127.0.0.1:9090".parse().unwrap()),
         },
         rate_limit: RateLimits { user: 1, device: 2, address: 0 },
@@ -272,6 +274,55 @@ fn a_certificate_without_its_key_is_a_fault_and_so_is_a_key_alone() {
         let given = given.to_lowercase();
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert!(faults[0].ends_with(&format!("http.{missing}: is required beside http.{given}")), "{faults:?}");
+    }
+}
+
+fn acme(variables: &[(&str, &str)]) -> Result<Option<Acme>, Vec<String>> {
+    let named: Vec<_> = variables.iter().map(|(name, value)| (format!("ISOBAR_HTTP__{name}"), *value)).collect();
+    let named: Vec<_> = named.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    load_with(None, &named, Flags::default()).map(|settings| settings.http.acme)
+}
+
+#[test]
+fn acme_needs_no_more_than_a_domain() {
+    let read = acme(&[("ACME_DOMAINS", "IoT.example.com, iot.example.org")]).unwrap();
+    let expected = Acme {
+        domains: vec!["iot.example.com".to_owned(), "iot.example.org".to_owned()],
+        email: None,
+        directory: "https://acme-v02.api.letsencrypt.org/directory".to_owned(),
+    };
+    assert_eq!(read, Some(expected));
+}
+
+#[test]
+fn acme_settings_that_cannot_work_are_named() {
+    let long = format!("{}.com", "x".repeat(64));
+    for (domain, wrong) in [
+        ("192.0.2.1", "is an IP address"),
+        ("2001:db8::1", "is an IP address"),
+        ("*.example.com", "is a wildcard"),
+        ("example", "is no domain"),
+        ("a..example.com", "is no domain"),
+        ("a b.example.com", "is no domain"),
+        ("iot.example.com:443", "is no domain"),
+        (&long, "is no domain"),
+        ("a.example.com,A.example.com", "twice"),
+    ] {
+        let faults = acme(&[("ACME_DOMAINS", domain)]).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].starts_with("ISOBAR_HTTP__ACME_DOMAINS: ") && faults[0].contains(wrong), "{faults:?}");
+    }
+    let domain = ("ACME_DOMAINS", "iot.example.com");
+    for (others, named) in [
+        (vec![domain, ("TLS_CERTIFICATE", "c.pem"), ("TLS_KEY", "k.pem")], "ACME_DOMAINS"),
+        (vec![domain, ("ACME_EMAIL", "nobody")], "ACME_EMAIL"),
+        (vec![("ACME_EMAIL", "ops@example.com")], "ACME_EMAIL"),
+        (vec![domain, ("ACME_DIRECTORY", "http://acme.example.com/")], "ACME_DIRECTORY"),
+        (vec![domain, ("ACME_DIRECTORY", "")], "ACME_DIRECTORY"),
+    ] {
+        let faults = acme(&others).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].starts_with(&format!("ISOBAR_HTTP__{named}: ")), "{faults:?}");
     }
 }
 

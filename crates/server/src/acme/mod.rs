@@ -1,0 +1,159 @@
+//! Certificates by ACME: ordered before the first is needed again, kept in the data folder, shown without a restart.
+
+mod client;
+mod kept;
+mod order;
+
+use std::path::Path;
+use std::time::Duration;
+
+use isobar_http::{Tls, Validity};
+use isobar_hub::Shift;
+use isobar_model::time::{Clock, Timestamp};
+use url::Url;
+
+use self::kept::Kept;
+use self::order::{OrderError, order};
+use crate::Failure;
+use crate::config::Acme;
+
+/// How long one try may take, with all that the server lets it wait for.
+const ORDER_TIME: Duration = Duration::from_secs(180);
+/// Between a failure and the next try: twice as long each time, from the first to the last of these.
+const RETRY_FIRST: Duration = Duration::from_secs(60);
+const RETRY_LAST: Duration = Duration::from_secs(6 * 3600);
+/// Before a server is asked again that said it was asked too often.
+const RETRY_LIMITED: Duration = Duration::from_secs(3600);
+/// The longest time without a look at the clock.
+const LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// Renews the certificate of one server.
+#[derive(Clone)]
+pub struct Renewal {
+    acme: Acme,
+    kept: Kept,
+}
+
+impl Renewal {
+    /// For what the settings say.
+    pub fn new(acme: &Acme, data: &Path) -> Result<Self, Failure> {
+        let url = Url::parse(&acme.directory)?;
+        let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
+        let server = format!("{}{port}", url.host_str().unwrap_or_default());
+        Ok(Self { acme: acme.clone(), kept: Kept::of(data, &server) })
+    }
+
+    /// Makes connections HTTPS with the certificate that is kept, if there is one.
+    pub fn open(&self) -> Result<Tls, Failure> {
+        let tls = Tls::handed_over()?;
+        if self.take_up_kept(&tls).is_none() {
+            let domains = self.acme.domains.join(", ");
+            tracing::info!(domains, "there is no certificate yet: HTTPS is served as soon as it is issued");
+        }
+        Ok(tls)
+    }
+
+    /// Orders certificates when they are due, until the hub stops.
+    pub async fn keep(self, tls: Tls, clock: Clock, mut shift: Shift) {
+        let mut due = self.take_up_kept(&tls).map_or(Timestamp::default(), renewal);
+        let mut failures = 0;
+        loop {
+            while let Some(wait) = until(due, clock.now()) {
+                shift.well();
+                if shift.pause(wait.min(LOOK_EVERY)).await {
+                    return;
+                }
+            }
+            let tried = tokio::select! {
+                tried = self.try_order(&tls, &clock) => tried,
+                () = shift.end() => return,
+            };
+            match tried {
+                Ok(validity) => {
+                    // A certificate that hardly lives, or a wrong clock, must not make it ask without a pause.
+                    due = renewal(validity).max(clock.now().plus_seconds(RETRY_FIRST.as_secs().cast_signed()));
+                    failures = 0;
+                    tracing::info!(until = %validity.until, "a certificate was issued and is used from now on");
+                }
+                Err(error) => {
+                    let wait = retry_after(failures, &error);
+                    failures += 1;
+                    due = clock.now().plus_seconds(wait.as_secs().cast_signed());
+                    let (cause, advice, seconds) = (error.to_string(), error.advice(), wait.as_secs());
+                    tracing::warn!(
+                        cause,
+                        advice,
+                        seconds,
+                        "cannot get a certificate, will try again: the one before is still used"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns when the kept certificate is valid, if it is for these domains; one for others is shown until there is a better one.
+    fn take_up_kept(&self, tls: &Tls) -> Option<Validity> {
+        let issued = match self.kept.certificate() {
+            Ok(issued) => issued?,
+            Err(error) => {
+                tracing::warn!(%error, "cannot read the kept certificate: another one is ordered");
+                return None;
+            }
+        };
+        match tls.take_up(&issued.certificate, &issued.key) {
+            Ok(validity) => (issued.domains == self.acme.domains).then_some(validity),
+            Err(error) => {
+                tracing::warn!(%error, "cannot use the kept certificate: another one is ordered");
+                None
+            }
+        }
+    }
+
+    async fn try_order(&self, tls: &Tls, clock: &Clock) -> Result<Validity, OrderError> {
+        let ordered = clock.timeout(ORDER_TIME, order(&self.acme, &self.kept, tls, clock)).await;
+        tls.answer_challenges(Vec::new());
+        let issued = ordered.map_err(|_| OrderError::Late)??;
+        let validity = tls.take_up(&issued.certificate, &issued.key)?;
+        if let Err(error) = self.kept.keep_certificate(&issued) {
+            tracing::error!(%error, "cannot write the new certificate: it is used, and is lost when the server stops");
+        }
+        Ok(validity)
+    }
+}
+
+/// When a certificate is replaced: after two thirds of its time.
+fn renewal(validity: Validity) -> Timestamp {
+    let seconds = validity.until.seconds().saturating_sub(validity.from.seconds()).max(0);
+    validity.from.plus_seconds(seconds / 3 * 2)
+}
+
+/// How long it is from now to a moment; none: it has come.
+fn until(due: Timestamp, now: Timestamp) -> Option<Duration> {
+    let millis = u64::try_from(due.millis().saturating_sub(now.millis())).ok()?;
+    (millis > 0).then(|| Duration::from_millis(millis))
+}
+
+fn retry_after(failures: u32, error: &OrderError) -> Duration {
+    let wait = RETRY_FIRST.saturating_mul(2_u32.saturating_pow(failures)).min(RETRY_LAST);
+    if error.is_rate_limit() { wait.max(RETRY_LIMITED) } else { wait }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renewal_is_due_after_two_thirds() {
+        let from = Timestamp::from_millis(0);
+        let until = from.plus_seconds(90 * 86_400);
+        assert_eq!(renewal(Validity { from, until }), from.plus_seconds(60 * 86_400));
+        // One that ends before it begins is due at once.
+        assert_eq!(renewal(Validity { from: until, until: from }), until);
+    }
+
+    #[test]
+    fn retries_become_rare_and_never_end() {
+        let waits = [0, 1, 5, 9, u32::MAX].map(|failures| retry_after(failures, &OrderError::Late).as_secs());
+        assert_eq!(waits, [60, 120, 1_920, 21_600, 21_600]);
+    }
+}
