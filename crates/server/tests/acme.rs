@@ -1,5 +1,7 @@
 //! Certificates by ACME, of a real ACME server (`pebble`) that asks the real program.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
 mod program_support;
 
 use std::net::TcpListener;
