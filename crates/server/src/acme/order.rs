@@ -9,7 +9,6 @@ use instant_acme::{
 use isobar_http::{BadCertificate, Tls};
 use isobar_model::time::Clock;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
-use tokio_rustls::rustls;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::sign::CertifiedKey;
@@ -173,6 +172,7 @@ fn answer(domain: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     };
     let (certificate, key) = make().map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::try_from(key.serialize_der())?;
-    CertifiedKey::from_der(vec![certificate.der().clone()], key, &ring::default_provider())
-        .map_err(|error: rustls::Error| error.to_string())
+    let key = ring::default_provider().key_provider.load_private_key(key).map_err(|error| error.to_string())?;
+    // Not checked against each other: the check refuses the critical extension that is the answer.
+    Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }
