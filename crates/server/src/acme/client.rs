@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 /// Largest answer, in bytes: a chain of certificates has some thousand.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
+const ACME_ANSWER_BYTES_MAX: usize = 1 << 20;
 const HTTPS_PORT: u16 = 443;
 
 type Unreachable = Box<dyn Error + Send + Sync>;
@@ -57,7 +57,7 @@ impl Client {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let answer = async move {
             let (head, body) = sender.send_request(Request::from_parts(head, body)).await?.into_parts();
-            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
+            let body = Limited::new(body, ACME_ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, Unreachable>(Response::from_parts(head, Full::new(body)))
         };
         // How the connection ends says nothing that the answer does not.

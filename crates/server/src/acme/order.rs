@@ -18,7 +18,7 @@ use super::kept::{Issued, Kept};
 use crate::config::Acme;
 
 /// Between two looks whether a proof was accepted.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const PROOF_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long the server may take to issue what was proven.
 const ISSUE_TIME: Duration = Duration::from_secs(60);
 /// What the server says of an account that it does not have.
@@ -150,7 +150,7 @@ async fn prove(order: &mut Order, tls: &Tls, clock: &Clock) -> Result<(), OrderE
             let state = authorization.refresh().await?;
             match state.status {
                 AuthorizationStatus::Valid => break,
-                AuthorizationStatus::Pending => clock.sleep(LOOK_EVERY).await,
+                AuthorizationStatus::Pending => clock.sleep(PROOF_LOOK_EVERY).await,
                 _ => {
                     let problem = state.challenges.iter().find_map(|challenge| challenge.error.as_ref());
                     let detail = problem.map_or_else(|| "it does not say why".to_owned(), Problem::to_string);
