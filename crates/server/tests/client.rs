@@ -396,6 +396,15 @@ fn import_makes_each_device_once() {
 }
 
 #[test]
+fn name_with_a_terminals_commands_is_shown_without_them() {
+    let desk = Desk::signed_in();
+    let project = desk.project();
+    desk.api("POST", "/v2/devices", &json!({"name": "cold\u{1b}]0;owned\u{7}\nroom", "projectUuid": project}));
+    let listed = text(&desk.runs(&["devices", "list"]).stdout);
+    assert!(listed.ends_with("cold\u{fffd}]0;owned\u{fffd}\u{fffd}room\n"), "{listed:?}");
+}
+
+#[test]
 fn export_can_be_imported_into_another_project() {
     let desk = Desk::signed_in();
     let (from, to) = (desk.project(), desk.project());

@@ -17,7 +17,7 @@ use super::caller::ApiClient;
 use super::csv;
 use super::failure::ClientError;
 use super::http::{Call, with_query};
-use super::{ServerOptions, print, progress, write_output};
+use super::{ServerOptions, print, progress, without_control, write_output};
 
 /// Devices whose ids are sent in one address: its head may have 16 KiB.
 const DEVICES_A_CALL_MAX: usize = 200;
@@ -152,7 +152,8 @@ async fn list(options: &ListOptions) -> Result<bool, ClientError> {
         let line = match serde_json::from_str::<ShownDevice>(device.get()) {
             Ok(shown) if !options.json => {
                 let last_active = shown.last_active.as_deref().unwrap_or("-");
-                format!("{} {:<8} {last_active:<24} {}\n", shown.id, shown.status_text, shown.name)
+                let name = without_control(&shown.name).replace('\n', "\u{fffd}");
+                format!("{} {:<8} {last_active:<24} {name}\n", shown.id, shown.status_text)
             }
             _ => format!("{device}\n"),
         };

@@ -120,7 +120,12 @@ fn write_output(bytes: &[u8]) -> Result<(), ClientError> {
 
 /// Tells people something beside the output.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "isobar: {text}");
+    let _ = writeln!(std::io::stderr(), "isobar: {}", without_control(text));
+}
+
+/// Returns text of somebody else with U+FFFD for control characters, of which terminals make commands.
+fn without_control(text: &str) -> String {
+    text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}")
 }
 
 /// Returns a bar for so many steps, shown if standard error is a terminal.
