@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 /// Beneath the data folder.
-const FOLDER: &str = "acme";
+const ACME_FOLDER: &str = "acme";
 const ACCOUNT: &str = "account.json";
 const CERTIFICATE: &str = "certificate.json";
 /// Most bytes of such a file.
@@ -32,7 +32,7 @@ pub struct Kept(PathBuf);
 impl Kept {
     /// The folder for a server, by its name and port.
     pub fn of(data: &Path, server: &str) -> Self {
-        Self(data.join(FOLDER).join(server))
+        Self(data.join(ACME_FOLDER).join(server))
     }
 
     /// The newest certificate; none if there never was one.

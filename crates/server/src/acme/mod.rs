@@ -25,7 +25,7 @@ const RETRY_LAST: Duration = Duration::from_secs(6 * 3600);
 /// Before a server is asked again that said it was asked too often.
 const RETRY_LIMITED: Duration = Duration::from_secs(3600);
 /// The longest time without a look at the clock.
-const LOOK_EVERY: Duration = Duration::from_secs(3600);
+const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
 /// Renews the certificate of one server.
 #[derive(Clone)]
@@ -60,7 +60,7 @@ impl Renewal {
         loop {
             while let Some(wait) = until(due, clock.now()) {
                 shift.well();
-                if shift.pause(wait.min(LOOK_EVERY)).await {
+                if shift.pause(wait.min(CLOCK_LOOK_EVERY)).await {
                     return;
                 }
             }
