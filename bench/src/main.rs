@@ -49,6 +49,8 @@ enum Command {
 pub enum Section {
     /// Events a second beside a bare echo, at several numbers of connections
     Road,
+    /// The road over HTTPS beside HTTP
+    Tls,
     /// The rate of each million events
     Flat,
     /// Reads when much is stored
@@ -106,16 +108,16 @@ pub struct Options {
     /// Threads of wrk
     #[arg(long, default_value_t = 1)]
     wrk_threads: usize,
-    /// road: numbers of connections
+    /// road, tls: numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "64,256,1024")]
     connections: Vec<usize>,
-    /// road, device, designs, outbox: rounds, of which the median counts; neighbours: turns; start: kills, of which the slowest restart counts
+    /// road, tls, device, designs, outbox: rounds, of which the median counts; neighbours: turns; start: kills, of which the slowest restart counts
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// road, device, designs, outbox, start: seconds of a round; neighbours: of both parts of a turn
+    /// road, tls, device, designs, outbox, start: seconds of a round; neighbours: of both parts of a turn
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// road, device, designs, outbox: devices; start: devices that post until the server is killed
+    /// road, tls, device, designs, outbox: devices; start: devices that post until the server is killed
     #[arg(long, default_value_t = 1_000)]
     devices: usize,
     /// flat, reads, delete, start: devices

@@ -19,6 +19,8 @@ const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// A running server.
 pub struct Server {
     child: Child,
+    /// `http://HOST:PORT` or `https://HOST:PORT`
+    pub origin: String,
     /// `HOST:PORT`
     pub address: String,
     /// From its start to its line.
@@ -62,15 +64,16 @@ impl Server {
         let mut output = BufReader::new(child.stdout.take().ok_or("the server has no output")?).lines();
         let ready = async {
             while let Some(line) = output.next_line().await? {
-                if let Some((_, address)) = line.split_once(" is ready: http://") {
-                    return Ok(address.trim_end_matches('/').to_owned());
+                if let Some((_, origin)) = line.split_once(" is ready: ") {
+                    return Ok(origin.trim_end_matches('/').to_owned());
                 }
             }
             Err(Failure::from("the server ended before it was ready"))
         };
-        let address =
+        let origin =
             tokio::time::timeout(READY_TIMEOUT, ready).await.map_err(|_| "the server is not ready in time")??;
-        Ok(Self { child, address, ready_after: begun.elapsed(), _output: output })
+        let address = origin.split_once("://").map_or(origin.as_str(), |(_, address)| address).to_owned();
+        Ok(Self { child, origin, address, ready_after: begun.elapsed(), _output: output })
     }
 
     fn pid(&self) -> Result<Pid, Failure> {

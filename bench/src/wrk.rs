@@ -67,7 +67,7 @@ impl Ammunition {
             .args(["--threads", &shot.threads.to_string(), "--connections", &shot.connections.to_string()])
             .args(["--duration", &format!("{}s", shot.seconds), "--timeout", "30s", "--latency", "--script"])
             .arg(path("post.lua"))
-            .arg(format!("http://{}{}", shot.address, shot.target))
+            .arg(format!("{}{}", shot.origin, shot.target))
             .arg("--")
             .arg(path("requests"))
             .kill_on_drop(true)
@@ -83,8 +83,8 @@ impl Ammunition {
 
 /// What wrk is to do.
 pub struct Shot<'a> {
-    /// Where.
-    pub address: &'a str,
+    /// `http://HOST:PORT` or `https://HOST:PORT`
+    pub origin: &'a str,
     /// Path and query of requests that have none of their own.
     pub target: &'a str,
     /// Threads of wrk.

@@ -15,6 +15,7 @@ mod reads;
 mod road;
 mod settings;
 mod start;
+mod tls;
 mod webhook;
 
 use std::path::Path;
@@ -100,6 +101,7 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
     for section in Section::value_variants().iter().filter(|section| options.includes(**section)) {
         match section {
             Section::Road => road::measure(options, page).await?,
+            Section::Tls => tls::measure(options, page).await?,
             Section::Buckets => buckets::measure(options, page).await?,
             Section::Lists => lists::measure(options, page).await?,
             Section::Fleet => fleet::measure(options, page).await?,
@@ -148,7 +150,7 @@ fn turns(options: &Options) -> impl Iterator<Item = (u64, bool)> {
 }
 
 fn shot<'a>(options: &Options, server: &'a Server, target: &'a str, connections: usize, seconds: u64) -> Shot<'a> {
-    Shot { address: &server.address, target, threads: options.wrk_threads, connections, seconds }
+    Shot { origin: &server.origin, target, threads: options.wrk_threads, connections, seconds }
 }
 
 /// `12,345`
