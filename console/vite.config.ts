@@ -31,6 +31,8 @@ export default defineConfig({
     svelte(),
     stylesLast,
   ],
+  // The client, which tsconfig.json finds.
+  resolve: { tsconfigPaths: true },
   build: {
     target: BROWSERS,
     cssTarget: BROWSERS,

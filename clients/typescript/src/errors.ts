@@ -45,20 +45,18 @@ export class IsobarError extends Error {
 
 /** Returns the error that an answer tells of, whatever its body holds. */
 export async function errorOf(response: Response): Promise<IsobarError> {
-  let body: unknown;
-  try {
-    body = await response.json();
-  } catch {
-    body = undefined;
-  }
+  const body: unknown = await response.json().catch(() => undefined);
+  const { message = `the server answered ${response.status}`, fields } = refusalIn(body);
+  return new IsobarError(response.status, message, fields, response.headers);
+}
+
+/** Reads what the body of a refusal says, in the server's one shape of errors; without a message where it is of another shape. */
+export function refusalIn(body: unknown): { message: string | undefined; fields: FieldError[] } {
   const { message, errors } = (typeof body === 'object' && body !== null ? body : {}) as Record<string, unknown>;
-  const text = typeof message === 'string' ? message : `the server answered ${response.status}`;
-  return new IsobarError(
-    response.status,
-    text,
-    Array.isArray(errors) ? errors.filter(isFieldError) : [],
-    response.headers,
-  );
+  return {
+    message: typeof message === 'string' ? message : undefined,
+    fields: Array.isArray(errors) ? errors.filter(isFieldError) : [],
+  };
 }
 
 /** Returns any failure on the way of a call as an error of this library. */

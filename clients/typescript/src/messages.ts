@@ -1,3 +1,6 @@
+import { IsobarError, asError } from './errors.js';
+import { unlessAborted } from './pause.js';
+
 /** A message of a stream of server-sent events. */
 export interface Message {
   event: string;
@@ -8,6 +11,39 @@ export interface Message {
 /** Longest message, in characters: the server's are far shorter. */
 const MESSAGE_CHARACTERS_MAX = 16 * 1024 * 1024;
 
+/** The server says something every 15 seconds: a stream that is silent for longer has lost its connection unheard. */
+const SILENCE_MS = 45_000;
+
+/** Yields the messages of a stream until its end. @throws IsobarError for a break, or silence; the reason when `signal` aborts */
+export async function* messagesOf(
+  body: ReadableStream<Uint8Array>,
+  signal: AbortSignal,
+): AsyncGenerator<Message, void> {
+  const reader = new MessageReader();
+  const decoder = new TextDecoder();
+  const source = body.getReader();
+  try {
+    for (;;) {
+      const read = unlessAborted(within(SILENCE_MS, source.read()), signal);
+      const { value, done } = await read.catch((error: unknown) => {
+        throw signal.aborted ? error : asError(error);
+      });
+      if (done) return;
+      yield* reader.push(decoder.decode(value, { stream: true }));
+    }
+  } finally {
+    void source.cancel().catch(() => undefined);
+  }
+}
+
+/** Returns what a promise gives within this time. @throws IsobarError after it */
+function within<T>(milliseconds: number, promise: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new IsobarError(0, 'the stream fell silent')), milliseconds);
+    void promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
 /** Takes a stream of server-sent events apart, however its bytes are cut. */
 export class MessageReader {
   #rest = '';
@@ -16,7 +52,7 @@ export class MessageReader {
   #data: string[] = [];
   #characters = 0;
 
-  /** Returns the messages that are whole with this piece of text. @throws RangeError for one that does not end */
+  /** Returns the messages that are whole with this piece of text. @throws IsobarError for one that does not end */
   push(text: string): Message[] {
     this.#characters += text.length;
     const lines = (this.#rest + text).split('\n');
@@ -27,7 +63,7 @@ export class MessageReader {
       if (message) messages.push(message);
       if (line === '' || line === '\r') this.#characters = this.#rest.length;
     }
-    if (this.#characters > MESSAGE_CHARACTERS_MAX) throw new RangeError('a message of the stream is too long');
+    if (this.#characters > MESSAGE_CHARACTERS_MAX) throw new IsobarError(0, 'a message of the stream is too long');
     return messages;
   }
 

@@ -1,6 +1,5 @@
 import { IsobarError } from './errors.js';
-import { unlessAborted } from './pause.js';
-import { type AccessToken, TokenKeeper } from './tokens.js';
+import { type AccessToken, TokenKeeper, sendWith, sessionEnded } from './tokens.js';
 import { type Limits, sendPatiently } from './transport.js';
 
 /** The cookie that renews access tokens, as the server names it. A browser keeps it by itself and shows it to nobody. */
@@ -29,7 +28,7 @@ export class Session {
 
   /** Takes up the session whose cookie the browser has. @throws IsobarError 401 where it has none */
   async resume(): Promise<void> {
-    if ((await this.#tokens.current()) === null) throw ended();
+    if ((await this.#tokens.current()) === null) throw sessionEnded();
   }
 
   /** Ends the session at the server and here. */
@@ -42,16 +41,8 @@ export class Session {
   }
 
   /** Sends a request with the session's token. Answered 401, it is sent once more with a new one. */
-  async send(request: Request): Promise<Response> {
-    const again = request.clone();
-    const token = await unlessAborted(this.#tokens.current(), request.signal);
-    if (token === null) throw ended();
-    const response = await this.fetch(bearing(request, token));
-    if (response.status !== 401) return response;
-    const other = await unlessAborted(this.#tokens.other(token), request.signal);
-    if (other === null || other === token) return response;
-    void response.body?.cancel();
-    return this.fetch(bearing(again, other));
+  send(request: Request): Promise<Response> {
+    return sendWith(this.#tokens, this.fetch, request);
   }
 
   /** Returns a new token, or null when the server refuses the cookie. */
@@ -81,13 +72,4 @@ export class Session {
     if (this.#cookie) request.headers.set('cookie', this.#cookie);
     return sendPatiently((sent) => this.fetch(sent), request, this.limits);
   }
-}
-
-function bearing(request: Request, token: string): Request {
-  request.headers.set('authorization', `Bearer ${token}`);
-  return request;
-}
-
-function ended(): IsobarError {
-  return new IsobarError(401, 'the session has ended');
 }

@@ -1,6 +1,6 @@
 import { IsobarError, asError } from './errors.js';
-import { type Message, MessageReader } from './messages.js';
-import { pause, unlessAborted } from './pause.js';
+import { type Message, messagesOf } from './messages.js';
+import { pause } from './pause.js';
 import type { components } from './schema.js';
 import { backoff } from './transport.js';
 
@@ -19,8 +19,6 @@ export interface StreamOptions {
   onBreak?: (error: IsobarError, pauseMs: number) => void;
 }
 
-/** The server says something every 15 seconds: a stream that is silent for longer has lost its connection unheard. */
-const SILENCE_MS = 45_000;
 /** A stream that was open for so long has not failed at its start: the next attempt comes soon. */
 const SOUND_MS = 10_000;
 /** Longest part of an answer whose `Retry-After` is honoured, in seconds. */
@@ -45,7 +43,10 @@ export async function* resumed(
       const begun = performance.now();
       try {
         const response = await open(lastId, signal);
-        for await (const message of messages(response, signal)) {
+        if (!response.body || !response.headers.get('content-type')?.startsWith('text/event-stream')) {
+          throw new IsobarError(response.status, 'the answer is no stream of events');
+        }
+        for await (const message of messagesOf(response.body, signal)) {
           lastId = message.id || lastId;
           const item = itemOf(message);
           if (item) yield item;
@@ -62,27 +63,6 @@ export async function* resumed(
     }
   } finally {
     leave.abort();
-  }
-}
-
-async function* messages(response: Response, signal: AbortSignal): AsyncGenerator<Message> {
-  if (!response.body || !response.headers.get('content-type')?.startsWith('text/event-stream')) {
-    throw new IsobarError(response.status, 'the answer is no stream of events');
-  }
-  const reader = new MessageReader();
-  const decoder = new TextDecoder();
-  const source = response.body.getReader();
-  const silence = new AbortController();
-  const ends = AbortSignal.any([signal, silence.signal]);
-  try {
-    for (;;) {
-      const timer = setTimeout(() => silence.abort(new IsobarError(0, 'the stream fell silent')), SILENCE_MS);
-      const { value, done } = await unlessAborted(source.read(), ends).finally(() => clearTimeout(timer));
-      if (done) return;
-      yield* reader.push(decoder.decode(value, { stream: true }));
-    }
-  } finally {
-    void source.cancel().catch(() => undefined);
   }
 }
 

@@ -1,3 +1,6 @@
+import { IsobarError } from './errors.js';
+import { unlessAborted } from './pause.js';
+
 /** An access token and when it ends. */
 export interface AccessToken {
   jwtToken: string;
@@ -83,6 +86,33 @@ export class TokenKeeper {
       this.#renewal = null;
     }
   }
+}
+
+/** Sends a request with the session's token. Answered 401, it is sent once more with a new one. @throws IsobarError 401 without a session */
+export async function sendWith(
+  tokens: TokenKeeper,
+  send: (request: Request) => Promise<Response>,
+  request: Request,
+): Promise<Response> {
+  const again = request.clone();
+  const token = await unlessAborted(tokens.current(), request.signal);
+  if (token === null) throw sessionEnded();
+  const response = await send(bearing(request, token));
+  if (response.status !== 401) return response;
+  const other = await unlessAborted(tokens.other(token), request.signal);
+  if (other === null || other === token) return response;
+  void response.body?.cancel();
+  return send(bearing(again, other));
+}
+
+function bearing(request: Request, token: string): Request {
+  request.headers.set('authorization', `Bearer ${token}`);
+  return request;
+}
+
+/** Returns the error of a call for which there is no session. */
+export function sessionEnded(): IsobarError {
+  return new IsobarError(401, 'the session has ended');
 }
 
 /** Whose token it is. */

@@ -1,9 +1,9 @@
+import { type AccessToken, TokenKeeper, sendWith } from 'isobar-client/tokens';
 import createClient, { type Client, type QuerySerializerOptions } from 'openapi-fetch';
 import { readAnswer, writeExact } from '../lib/exact';
 import { connection } from './connection.svelte';
 import type { components, paths } from './schema';
 import { arrived, failureFrom, failureOf } from './failure';
-import { type AccessToken, TokenKeeper, fetchWith } from './tokens';
 
 export type Schemas = components['schemas'];
 export type Device = Schemas['Device'];
@@ -60,7 +60,7 @@ export const api = exact(
     baseUrl: location.origin,
     querySerializer,
     bodySerializer: (body) => writeExact(body),
-    fetch: (request) => fetchWith(tokens, connection.fetch, request),
+    fetch: (request) => sendWith(tokens, connection.fetch, request),
   }),
 );
 
@@ -85,7 +85,7 @@ function exact(client: Client<paths>): Client<paths> {
 
 /** A request outside the typed client: streams, files, pictures. */
 export function authorizedFetch(path: string, init: RequestInit = {}): Promise<Response> {
-  return arrived(fetchWith(tokens, connection.fetch, new Request(new URL(path, location.origin), init)));
+  return arrived(sendWith(tokens, connection.fetch, new Request(new URL(path, location.origin), init)));
 }
 
 interface Outcome<T> {

@@ -1,39 +1,20 @@
+import { IsobarError, refusalIn } from 'isobar-client/errors';
 import { faultWords } from '../lib/faultWords';
 
 /** What can go wrong with a call, in a shape that every screen can show. */
 
 /** A fault of one field of the input, as the server names it. */
-export interface Fault {
-  field: string;
-  message: string;
-}
+export type { FieldError as Fault } from 'isobar-client/errors';
 
 /** The status of what failed by a fault of the console itself. */
 export const OWN_FAULT = -1;
 
-/** A call that did not succeed. `status` is 0 when no answer came. */
-export class Failure extends Error {
-  override readonly name = 'Failure';
-  readonly status: number;
-  readonly faults: readonly Fault[];
-  /** Seconds after which the server wants to be asked again. */
-  readonly retryAfter: number | null;
-  /** Names the request in the server's log. */
-  readonly requestId: string | null;
-
-  constructor(status: number, message: string, faults: readonly Fault[] = [], headers?: Headers) {
-    super(message);
-    this.status = status;
-    this.faults = faults;
-    const seconds = Number(headers?.get('retry-after') ?? Number.NaN);
-    this.retryAfter = Number.isFinite(seconds) ? seconds : null;
-    this.requestId = headers?.get('x-request-id') ?? null;
-  }
-
+/** A call that did not succeed: an error of the client, with what pages ask of it. */
+export class Failure extends IsobarError {
   /** The fault of a field, in the words of the console, if it has one. */
-  fault(field: string): string | undefined {
-    const found = this.faults.find((fault) => fault.field === field);
-    return found && faultWords(found.message);
+  fault(name: string): string | undefined {
+    const message = this.field(name);
+    return message === undefined ? undefined : faultWords(message);
   }
 
   /** Whether it is gone or not for this user: asking again, nothing else comes. */
@@ -55,6 +36,7 @@ export function isAbort(error: unknown): boolean {
 /** Any thrown thing as a failure. What is none, and not given up on purpose, is a fault of the console, which the browser is told. */
 export function asFailure(error: unknown): Failure {
   if (error instanceof Failure) return error;
+  if (error instanceof IsobarError) return new Failure(error.status, error.message, error.fields);
   if (isAbort(error)) return new Failure(0, textOf(error));
   globalThis.reportError?.(error);
   return new Failure(OWN_FAULT, textOf(error));
@@ -65,8 +47,8 @@ export async function arrived<T>(coming: Promise<T>): Promise<T> {
   try {
     return await coming;
   } catch (error) {
-    if (error instanceof Failure || isAbort(error)) throw error;
-    throw new Failure(0, textOf(error));
+    if (isAbort(error)) throw error;
+    throw error instanceof IsobarError ? asFailure(error) : new Failure(0, textOf(error));
   }
 }
 
@@ -87,16 +69,6 @@ export async function failureOf(response: Response): Promise<Failure> {
 
 /** The same, where the body was read already. */
 export function failureFrom(response: Response, body: unknown): Failure {
-  const { message, errors } = (typeof body === 'object' && body !== null ? body : {}) as {
-    message?: unknown;
-    errors?: unknown;
-  };
-  const faults = Array.isArray(errors) ? errors.filter(isFault) : [];
-  const text = typeof message === 'string' ? message : response.statusText;
-  return new Failure(response.status, text, faults, response.headers);
-}
-
-function isFault(item: unknown): item is Fault {
-  const fault = item as Partial<Fault> | null;
-  return typeof fault?.field === 'string' && typeof fault.message === 'string';
+  const { message = response.statusText, fields } = refusalIn(body);
+  return new Failure(response.status, message, fields, response.headers);
 }

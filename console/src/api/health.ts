@@ -32,7 +32,7 @@ export async function health(signal: AbortSignal): Promise<Health | null> {
   }
   const failure = await failureOf(response);
   if (response.status !== 503) throw failure;
-  return { isReady: false, faults: failure.faults };
+  return { isReady: false, faults: failure.fields };
 }
 
 /** The figures of the server; null where they are shown at another address alone. @throws Failure */

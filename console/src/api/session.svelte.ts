@@ -1,6 +1,6 @@
+import { ownerOf } from 'isobar-client/tokens';
 import { type User, api, done, hooks, open, tokens } from './client';
 import { connection } from './connection.svelte';
-import { ownerOf } from './tokens';
 import { asFailure, type Failure } from './failure';
 import { hasVisited, keepVisit, mayGoOn } from '../lib/visits';
 

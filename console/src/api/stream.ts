@@ -1,16 +1,13 @@
+import { messagesOf } from 'isobar-client/messages';
 import { alarmCount } from '../lib/alarmCount.svelte';
 import { readAnswer } from '../lib/exact';
 import type { Alarm } from './alarms';
 import { connection } from './connection.svelte';
 import { authorizedFetch, type StoredEvent } from './client';
-import { type Message, MessageReader } from './messages';
-import { Failure, arrived, asFailure, failureOf, isAbort } from './failure';
+import { type Failure, asFailure, failureOf, isAbort } from './failure';
 
 /** Between two attempts: longer each time, to a limit. */
 const RETRY_MS = [500, 1_000, 2_000, 5_000, 10_000];
-
-/** The server says something every 15 seconds: a stream that is silent for longer is one whose connection was lost unheard. */
-const SILENCE_MS = 45_000;
 
 export type StreamState = 'connecting' | 'live' | 'waiting' | 'refused';
 
@@ -53,7 +50,7 @@ export async function listen(
         wasOpen = true;
         listener.opened(lastId !== '');
         listener.state('live');
-        for await (const message of messages(response.body)) {
+        for await (const message of messagesOf(response.body, signal)) {
           lastId = message.id || lastId;
           // Events are named after their type.
           if (message.event === 'alarm') {
@@ -78,29 +75,6 @@ export async function listen(
     attempts += 1;
     await pause(wait, signal);
   }
-}
-
-async function* messages(body: ReadableStream<Uint8Array>): AsyncGenerator<Message> {
-  const reader = new MessageReader();
-  const decoder = new TextDecoder();
-  const source = body.getReader();
-  try {
-    for (;;) {
-      const { value, done } = await arrived(within(SILENCE_MS, source.read()));
-      if (done) return;
-      yield* reader.push(decoder.decode(value, { stream: true }));
-    }
-  } finally {
-    void source.cancel().catch(() => undefined);
-  }
-}
-
-/** What a promise gives, if it gives it within this time. */
-function within<T>(milliseconds: number, promise: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Failure(0, 'the stream fell silent')), milliseconds);
-    void promise.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }
 
 /** Waits for so long, or until the network is back. */

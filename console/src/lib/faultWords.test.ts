@@ -37,8 +37,8 @@ describe('what the server refuses', () => {
 
   it('by an address that asks for what is not there is told so', () => {
     const failure = refusal('query.sortBy', 'must be one of name, createdAt');
-    expect(isOfAddress(failure.faults)).toBe(true);
-    expect(isOfAddress([...failure.faults, { field: 'name', message: 'is required' }])).toBe(false);
+    expect(isOfAddress(failure.fields)).toBe(true);
+    expect(isOfAddress([...failure.fields, { field: 'name', message: 'is required' }])).toBe(false);
     expect(failureWords(failure)).toBe('The address of this page asks for something that does not exist.');
   });
 

@@ -7,7 +7,7 @@ const OF_FIELD = /^([\w.]+): (.+)$/s;
 
 /** Why something was refused, on one line: the fields' faults where they say more. */
 export function failureText(failure: Failure): string {
-  if (failure.faults.length > 0) return failure.faults.map(faultText).join('; ');
+  if (failure.fields.length > 0) return failure.fields.map(faultText).join('; ');
   const [, field, message] = (failure.status === 400 && OF_FIELD.exec(failure.message)) || [];
   return field && message ? faultText({ field, message }) : failureWords(failure);
 }

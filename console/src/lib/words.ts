@@ -84,8 +84,8 @@ export function failureWords(failure: Failure): string {
       return m.failure_busy();
     default:
       if (failure.status >= 500) return m.failure_server();
-      if (failure.faults.length === 0) return m.fault_other({ reason: failure.message });
-      return isOfAddress(failure.faults) ? m.failure_address() : m.failure_invalid();
+      if (failure.fields.length === 0) return m.fault_other({ reason: failure.message });
+      return isOfAddress(failure.fields) ? m.failure_address() : m.failure_invalid();
   }
 }
 

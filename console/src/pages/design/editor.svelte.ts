@@ -272,7 +272,7 @@ export class Editor {
         this.conflict = await readSpecification(this.project);
         return;
       }
-      if (failure.status === 400) this.#judged = { design: sent, faults: failure.faults };
+      if (failure.status === 400) this.#judged = { design: sent, faults: failure.fields };
       throw failure;
     } finally {
       this.keep();
@@ -349,7 +349,7 @@ export class Editor {
     } catch (error) {
       const failure = asFailure(error);
       if (failure.status !== 400) return;
-      const ofDesign = failure.faults.filter(({ field }) => field.startsWith(TRIED));
+      const ofDesign = failure.fields.filter(({ field }) => field.startsWith(TRIED));
       const faults = ofDesign.map(({ field, message }) => ({ field: field.slice(TRIED.length), message }));
       this.#judged = { design, faults };
     }
