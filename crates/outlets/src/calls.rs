@@ -1,6 +1,6 @@
-//! Outgoing HTTP calls of projects' designs. A call goes to the address that was checked and nowhere else: names are
-//! looked up here, every address is held against the guard, and the connection is made to one that passed. There are
-//! no redirects, no proxies, and no connection is used twice.
+//! Outgoing HTTP calls of projects' designs. A call connects only to an address that was checked: names are resolved
+//! here, the guard checks every address, and the connection goes to one that passed. Redirects are not followed,
+//! proxies are not used, and connections are not reused.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use url::{Host, Url};
 use crate::guard::Guard;
 use crate::plain_body::plain_body;
 
-/// How long it may take to reach one address, its TLS handshake included.
+/// Longest time to reach one address, its TLS handshake included.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-/// How long a whole call may take, from the look-up of the name to the last byte.
+/// Longest time of a whole call, from the look-up of the name to the last byte.
 const CALL_TIME: Duration = Duration::from_secs(15);
 /// Largest body of an answer, in bytes: as it is sent, unpacked, and in UTF-8.
 pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
@@ -37,10 +37,10 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const HEADERS_MAX: usize = 100;
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 4;
-/// Names looked up at the same time; the system's resolver holds a thread for each, however long it takes.
+/// Most names looked up at the same time; the system's resolver blocks a thread for each.
 const LOOKUPS_MAX: usize = 16;
 
-/// Headers that are the connection's own: a design does not set them.
+/// Headers that the connection sets itself; a design that sets one is refused.
 const OWN_HEADERS: &[&str] = &[
     "host",
     "connection",
@@ -54,12 +54,12 @@ const OWN_HEADERS: &[&str] = &[
     "proxy-connection",
 ];
 
-/// A call to be made.
+/// An HTTP call to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingCall {
     /// Its method.
     pub method: String,
-    /// Where to: http or https, without a username.
+    /// Its target: http or https, without a username.
     pub url: String,
     /// Its headers.
     pub headers: Vec<(String, String)>,
@@ -67,24 +67,24 @@ pub struct OutgoingCall {
     pub body: Option<Bytes>,
 }
 
-/// What was answered, whatever its status.
+/// The answer to a call, whatever its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallAnswer {
     /// The status.
     pub status: u16,
     /// Headers whose values are text, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body, unpacked and in UTF-8, but for signs that are none.
+    /// The body, unpacked and in UTF-8; characters that cannot be decoded are U+FFFD.
     pub body: Bytes,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// It may not be made, or its answer not be taken: the same call will fare no better later.
+    /// The call is not allowed or its answer not acceptable: a retry cannot succeed.
     #[error("{0}")]
     Refused(String),
-    /// It did not succeed this time.
+    /// The call failed this time: a retry may succeed.
     #[error("{0}")]
     Failed(String),
 }
@@ -97,12 +97,12 @@ pub(crate) fn too_large() -> CallError {
     refused(format!("the answer is larger than {} KiB", BODY_BYTES_MAX >> 10))
 }
 
-/// The host that a call goes to, as calls are kept apart by it; none where the address cannot be read.
+/// Returns the host of an address, by which calls are grouped; `None` if the address cannot be parsed.
 pub fn host_of(url: &str) -> Option<String> {
     Url::parse(url).ok()?.host_str().map(str::to_owned)
 }
 
-/// Makes calls.
+/// A client for outgoing calls.
 #[derive(Clone)]
 pub struct Calls {
     guard: Arc<Guard>,
@@ -111,13 +111,13 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// What makes calls; `allow` is the operator's list of what may be called though it is in the house
-    /// (`outgoing.allow`). Certificates are held against the machine's own roots and Mozilla's.
+    /// Makes a client. `allow` lists private addresses that may be called all the same (`outgoing.allow`). Certificates
+    /// are checked against the machine's own roots and Mozilla's.
     pub fn new(allow: &[String]) -> Result<Self, CallError> {
         Ok(Self { guard: Arc::new(Guard::new(allow)), tls: tls()?, lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)) })
     }
 
-    /// Makes a call. Any answer is a success here, whatever its status.
+    /// Makes a call. Any answer is `Ok`, whatever its status.
     pub async fn make(&self, call: &OutgoingCall) -> Result<CallAnswer, CallError> {
         let (url, request) = prepared(call)?;
         let exchange = async {
@@ -136,7 +136,7 @@ impl Calls {
         timely.unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {} s", CALL_TIME.as_secs()))))
     }
 
-    /// The addresses that the call may connect to.
+    /// Returns the addresses that the call may connect to.
     async fn addresses(&self, url: &Url) -> Result<Vec<SocketAddr>, CallError> {
         let port = url.port_or_known_default().unwrap_or(80);
         let found = match url.host() {
@@ -158,7 +158,7 @@ impl Calls {
         let failed = |why: String| CallError::Failed(why);
         let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
         let look = move || {
-            // Kept until the resolver has answered, though the call may have given up.
+            // The permit is held until the resolver has answered, even if the call has given up.
             let _permit = permit;
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
         };
@@ -168,7 +168,7 @@ impl Calls {
     }
 }
 
-/// Returns what secures connections over HTTP/1.1. Certificates are held against the machine's own roots and Mozilla's.
+/// Returns the TLS connector for HTTP/1.1. Certificates are checked against the machine's own roots and Mozilla's.
 pub fn tls() -> Result<TlsConnector, CallError> {
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     let native = rustls_native_certs::load_native_certs();
@@ -184,7 +184,7 @@ pub fn tls() -> Result<TlsConnector, CallError> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Checks a call and makes the request of it.
+/// Checks a call and builds its request.
 fn prepared(call: &OutgoingCall) -> Result<(Url, Request<Full<Bytes>>), CallError> {
     let url = Url::parse(&call.url).map_err(|error| refused(format!("url cannot be read: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -218,7 +218,7 @@ fn prepared(call: &OutgoingCall) -> Result<(Url, Request<Full<Bytes>>), CallErro
     Ok((url, request))
 }
 
-/// A connection to the first address that takes one.
+/// Connects to the first address that accepts a connection.
 async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, CallError> {
     let mut last = "there is no address".to_owned();
     for address in addresses {
@@ -279,7 +279,7 @@ mod tests {
         Calls::new(&allow.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>()).unwrap()
     }
 
-    /// A server that says the same to everybody; its port, and how often it was called.
+    /// Starts a server that gives everybody the same answer; returns its port and the count of its calls.
     async fn server(answer: impl Into<Vec<u8>>) -> (u16, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (port, answer) = (listener.local_addr().unwrap().port(), answer.into());
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_allowed_is_called_and_answers() {
+    async fn allowed_address_is_called() {
         let (port, _) = server("HTTP/1.1 418 teapot\r\nX-Kind: pot\r\ncontent-length: 4\r\n\r\ntea!").await;
         let answer = calls(&["127.0.0.1"]).make(&call(&format!("http://127.0.0.1:{port}/a?b"))).await.unwrap();
         assert_eq!((answer.status, &answer.body[..]), (418, &b"tea!"[..]));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answer_comes_plain_though_its_server_packs_it() {
+    async fn packed_answer_is_unpacked() {
         let (_, request) = prepared(&call("http://example.org/")).unwrap();
         assert_eq!(request.headers()[header::ACCEPT_ENCODING], "identity");
         // As `printf '{"a":1}' | gzip -n` gives it.
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_sound_call_is_refused() {
+    async fn malformed_call_is_refused() {
         let all = calls(&["0.0.0.0/0"]);
         for url in [
             "",
@@ -372,14 +372,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_redirect_is_an_answer_like_any_other() {
+    async fn redirect_is_not_followed() {
         let (port, called) = server("HTTP/1.1 302 Found\r\nlocation: /b\r\ncontent-length: 0\r\n\r\n").await;
         let answer = calls(&["127.0.0.1"]).make(&call(&format!("http://127.0.0.1:{port}/"))).await.unwrap();
         assert_eq!((answer.status, called.load(Ordering::SeqCst)), (302, 1));
     }
 
     #[tokio::test]
-    async fn an_answer_has_a_largest_size() {
+    async fn answer_above_the_limit_is_refused() {
         let mut answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec();
         answer.resize(answer.len() + BODY_BYTES_MAX + 1, b'x');
         let (port, _) = server(answer).await;
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_may_be_there_later() {
+    async fn unreachable_server_is_a_failure_to_retry() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         drop(listener);

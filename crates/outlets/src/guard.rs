@@ -1,8 +1,8 @@
-//! Which addresses may be called. What is in the house, or leads back into it, may not, unless the operator lists it.
+//! The addresses that may be called: public ones, and private ones that the operator lists.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// IPv4 networks that are no part of the public internet (IANA's special-purpose registry), with the bits of their prefix.
+/// IPv4 networks that are not part of the public internet (IANA's special-purpose registry), with their prefix lengths.
 const NOT_PUBLIC_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(0, 0, 0, 0), 8),  // this network, and 0.0.0.0, which reaches this machine
     (Ipv4Addr::new(10, 0, 0, 0), 8), // private
@@ -21,10 +21,10 @@ const NOT_PUBLIC_V4: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::new(240, 0, 0, 0), 4), // reserved, and broadcast
 ];
 
-/// The only part of IPv6 that is public: everything else is loopback, unique-local, link-local, multicast, unassigned,
-/// or a way to write an IPv4 address (NAT64 and its like).
+/// The only public part of IPv6: everything else is loopback, unique-local, link-local, multicast, unassigned, or an
+/// encoding of an IPv4 address (NAT64 and its like).
 const PUBLIC_V6: (Ipv6Addr, u32) = (Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3);
-/// What is not public in it.
+/// Networks within it that are not public.
 const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23), // protocol assignments; Teredo carries IPv4 addresses
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32), // documentation
@@ -32,16 +32,16 @@ const NOT_PUBLIC_V6: &[(Ipv6Addr, u32)] = &[
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// What the operator lets projects call though it is in the house (`outgoing.allow`).
+/// The private addresses and names that the operator lets projects call (`outgoing.allow`).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guard {
     names: Vec<String>,
-    /// Networks: an address and the bits of its prefix.
+    /// Networks: address and prefix length.
     networks: Vec<(IpAddr, u32)>,
 }
 
 impl Guard {
-    /// Reads the operator's list: addresses, networks (`10.1.0.0/16`) and host names. What is none of these lets nothing in.
+    /// Reads the operator's list: addresses, networks (`10.1.0.0/16`) and host names. Other entries allow nothing.
     pub(crate) fn new(allow: &[String]) -> Self {
         let mut guard = Self::default();
         for item in allow {
@@ -56,7 +56,7 @@ impl Guard {
         guard
     }
 
-    /// Whether a call to `host` (a name, or the address itself) may connect to this address.
+    /// Returns true if a call to `host` (a name, or the address itself) may connect to this address.
     pub(crate) fn allows(&self, host: &str, address: IpAddr) -> bool {
         let address = address.to_canonical();
         is_public(address)
@@ -65,12 +65,12 @@ impl Guard {
     }
 }
 
-/// A host name as names are compared: without regard to case, and to the dot that may end it.
+/// Normalizes a host name for comparison: lower case, without the trailing dot.
 fn plain_name(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// Whether an address is of the public internet. One that maps IPv4 is taken for what it reaches.
+/// Returns true if an address is of the public internet. An IPv4-mapped one is judged as the IPv4 address.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_the_house_is_not_public() {
+    fn private_address_is_not_public() {
         for address in [
             "0.0.0.0",
             "0.1.2.3",
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_outside_is_public() {
+    fn internet_address_is_public() {
         for address in
             ["1.1.1.1", "8.8.8.8", "100.128.0.1", "172.32.0.1", "192.167.1.1", "2606:4700::1111", "::ffff:8.8.8.8"]
         {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operator_opens_addresses_networks_and_names() {
+    fn listed_addresses_networks_and_names_are_allowed() {
         let guard = list(&["10.1.0.0/16", "127.0.0.1", "fd00::/8", "Printer.local", "nonsense/99x"]);
         let allows = |host: &str, address: &str| guard.allows(host, address.parse().unwrap());
         assert!(allows("any", "10.1.255.1") && !allows("any", "10.2.0.1"));
@@ -178,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_mapped_address_is_judged_as_what_it_maps(bits: u32) {
+        fn mapped_address_is_judged_as_its_ipv4_address(bits: u32) {
             let address = Ipv4Addr::from_bits(bits);
             prop_assert_eq!(is_public(address.into()), is_public(address.to_ipv6_mapped().into()));
         }

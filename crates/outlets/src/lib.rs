@@ -1,4 +1,4 @@
-//! What leaves the house. Nothing here decides when or to whom: the hub does, and tries again when it fails.
+//! E-mails and HTTP calls that the platform sends. The hub decides when and to whom, and retries.
 
 pub mod calls;
 mod guard;

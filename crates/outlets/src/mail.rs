@@ -1,4 +1,5 @@
-//! E-mail: over SMTP when the operator has set a server, as files in the data folder otherwise (contract: Authentication).
+//! E-mail: over SMTP if the operator has set a server, otherwise as files in the data folder (contract:
+//! Authentication).
 
 mod files;
 mod smtp;
@@ -11,13 +12,13 @@ use isobar_model::time::Clock;
 use lettre::message::{Mailbox, MultiPart};
 use lettre::{Address, Message};
 
-/// Longest name of a file that is made of an identifier as it is, in bytes.
+/// Longest identifier that is used as a file name unchanged, in bytes.
 const NAME_BYTES_MAX: usize = 100;
 
-/// One e-mail to one person.
+/// One e-mail to one recipient.
 #[derive(Clone)]
 pub struct Mail {
-    /// The address it goes to.
+    /// The recipient's address.
     pub to: String,
     /// Its subject, one line.
     pub subject: String,
@@ -34,16 +35,16 @@ impl std::fmt::Debug for Mail {
     }
 }
 
-/// Why an e-mail did not go out.
+/// The reason why an e-mail was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum MailError {
-    /// What the operator has set cannot be used.
+    /// A setting of the operator is invalid.
     #[error("{0}")]
     Setting(String),
-    /// It will never go out, however often it is tried.
+    /// The e-mail can never be sent: a retry cannot succeed.
     #[error("the e-mail cannot be sent: {0}")]
     Never(String),
-    /// It did not go out this time.
+    /// Sending failed this time: a retry may succeed.
     #[error("the e-mail was not sent: {0}")]
     NotNow(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -54,10 +55,10 @@ impl MailError {
     }
 }
 
-/// The result of everything about e-mail.
+/// The result of making a mailer or sending an e-mail.
 pub type Result<T> = std::result::Result<T, MailError>;
 
-/// Sends e-mails from one sender.
+/// Sends e-mails from one sender address.
 #[derive(Debug)]
 pub struct Mailer {
     from: Mailbox,
@@ -68,36 +69,36 @@ pub struct Mailer {
 #[derive(Debug)]
 enum Way {
     Smtp(smtp::Transport),
-    /// Into this folder.
+    /// As files in this folder.
     Files(PathBuf),
 }
 
 impl Mailer {
-    /// Sends over the server that the address names: `smtps://` for TLS from the start, `smtp://` for STARTTLS; with
-    /// `?tls=none`, `opportunistic` or `required` to decide for oneself.
+    /// Makes a mailer for the SMTP server that the URL names: `smtps://` for TLS from the start, `smtp://` for
+    /// STARTTLS; `?tls=none`, `opportunistic` or `required` overrides that.
     pub fn smtp(url: &str, from: &str, clock: Clock) -> Result<Self> {
         Ok(Self { from: sender(from)?, clock, way: Way::Smtp(smtp::transport(url)?) })
     }
 
-    /// Writes each e-mail as a file into a folder, which is made when the first one comes.
+    /// Makes a mailer that writes each e-mail as a file into a folder, which is created with the first one.
     pub fn files(folder: &Path, from: &str, clock: Clock) -> Result<Self> {
         Ok(Self { from: sender(from)?, clock, way: Way::Files(folder.to_owned()) })
     }
 
-    /// Returns true if e-mails reach anybody: where they become files, nobody gets them.
+    /// Returns true if e-mails reach their recipients, false if they only become files.
     pub fn reaches_people(&self) -> bool {
         matches!(self.way, Way::Smtp(_))
     }
 
-    /// Sends an e-mail. When this answers `Ok`, the server has taken it, or the file is durable. `id` names the e-mail: the
-    /// same one sent twice has the same `Message-ID`, or becomes the same file.
+    /// Sends an e-mail. `Ok` means that the server has accepted it, or that the file is durable. `id` identifies the
+    /// e-mail: sent twice, it has the same `Message-ID`, or overwrites the same file.
     pub async fn send(&self, id: &str, mail: &Mail) -> Result<()> {
         let message = self.message(&name_of(id), mail)?;
         let by = match &self.way {
             Way::Smtp(transport) => smtp::send(transport, message).await.map(|()| "SMTP")?,
             Way::Files(folder) => files::write(folder, &name_of(id), message.formatted()).await.map(|()| "file")?,
         };
-        tracing::info!(to = %mail.to, subject = %mail.subject, by, "an e-mail went out");
+        tracing::info!(to = %mail.to, subject = %mail.subject, by, "e-mail sent");
         Ok(())
     }
 
@@ -115,17 +116,17 @@ impl Mailer {
     }
 }
 
-/// Checks an address that e-mails shall come from: `NAME <ADDRESS>` or the address alone.
+/// Parses a sender address: `NAME <ADDRESS>` or the address alone.
 pub fn sender(text: &str) -> Result<Mailbox> {
     text.parse().map_err(|_| MailError::Setting("must hold an e-mail address".to_owned()))
 }
 
-/// Checks the address of an SMTP server.
+/// Checks the URL of an SMTP server.
 pub fn check_server(url: &str) -> Result<()> {
     smtp::builder(url).map(|_| ())
 }
 
-/// An identifier as part of a header and as the name of a file: what could mean something there becomes a digest.
+/// Makes an identifier safe for a header and a file name: anything but letters, digits, `-` and `_` makes it a digest.
 fn name_of(id: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if !id.is_empty() && id.len() <= NAME_BYTES_MAX && id.chars().all(plain) {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_email_becomes_a_file_once_however_often_it_is_sent() {
+    async fn email_sent_twice_is_one_file() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("mail");
         let mailer = Mailer::files(&folder, "Isobar <isobar@localhost>", clock()).unwrap();
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_address_is_never_sent() {
+    async fn invalid_address_is_never_sent() {
         let place = tempfile::tempdir().unwrap();
         let mailer = Mailer::files(place.path(), "isobar@localhost", clock()).unwrap();
         for to in ["", "nobody", "a@b\r\nBcc: eve@example.com", "a b@example.com"] {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subject_adds_no_header() {
+    fn subject_with_line_breaks_adds_no_header() {
         let place = tempfile::tempdir().unwrap();
         let mailer = Mailer::files(place.path(), "isobar@localhost", clock()).unwrap();
         let message = mailer.message("x", &Mail { subject: "a\r\nBcc: eve@example.com".to_owned(), ..mail("a@b.org") });
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_cannot_be_used_is_told() {
+    fn invalid_server_setting_is_refused() {
         for bad in ["http://mail.example", "smtp://", "smtp://mail.example?tls=perhaps", "mail.example"] {
             assert!(matches!(check_server(bad), Err(MailError::Setting(_))), "{bad}");
         }

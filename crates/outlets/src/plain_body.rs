@@ -1,4 +1,4 @@
-//! The body of an answer as it was meant: unpacked, and in UTF-8. All of it is hostile: each step is bounded.
+//! Decodes the body of an answer: unpacks it and converts it to UTF-8. Input is hostile, so each step is bounded.
 
 use std::io::Read;
 
@@ -10,13 +10,13 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 
 use crate::calls::{BODY_BYTES_MAX, CallError, refused, too_large};
 
-/// Most codings that an answer may have, one over the other.
+/// Most content codings of one answer.
 const CODINGS_MAX: usize = 3;
-/// Bytes that the decoder of br reads at a time.
+/// Buffer of the brotli decoder, in bytes.
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
-/// Unpacks a body as its `content-encoding` says, and gives it in UTF-8: read in the charset that its byte order mark or its
-/// `content-type` names, where one does. Signs that are none in that charset become U+FFFD.
+/// Unpacks a body by its `content-encoding` and converts it to UTF-8 from the charset of its byte order mark or its
+/// `content-type`. Bytes that are invalid in that charset become U+FFFD.
 pub(crate) fn plain_body(headers: &HeaderMap, body: Bytes) -> Result<Bytes, CallError> {
     in_utf8(headers, unpacked(headers, body)?)
 }
@@ -29,13 +29,13 @@ fn unpacked(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, CallError> {
         return Err(refused(format!("the answer has more than {CODINGS_MAX} content-encodings")));
     }
     for coding in codings.iter().rev() {
-        // The answer to HEAD, or one without a body, says how it would be coded.
+        // The answer to HEAD, or one without a body, names the coding that a body would have.
         if body.is_empty() {
             break;
         }
         body = match coding.as_str() {
             "gzip" | "x-gzip" => read(MultiGzDecoder::new(&body[..]), coding),
-            // Meant is zlib (RFC 9110, 8.4.1.2), but some send what is within it.
+            // `deflate` is zlib (RFC 9110, 8.4.1.2), but some servers send raw deflate.
             "deflate" if is_zlib(&body) => read(ZlibDecoder::new(&body[..]), coding),
             "deflate" => read(DeflateDecoder::new(&body[..]), coding),
             "br" => read(brotli::Decompressor::new(&body[..], BROTLI_BUFFER_BYTES), coding),
@@ -45,7 +45,7 @@ fn unpacked(headers: &HeaderMap, mut body: Bytes) -> Result<Bytes, CallError> {
     Ok(body)
 }
 
-/// Returns true if bytes begin as zlib does (RFC 1950, 2.2).
+/// Returns true if bytes begin with a zlib header (RFC 1950, 2.2).
 fn is_zlib(bytes: &[u8]) -> bool {
     matches!(bytes, [method, flags, ..] if method & 0xf == 8 && (256 * u32::from(*method) + u32::from(*flags)) % 31 == 0)
 }
@@ -86,7 +86,7 @@ fn named_encoding(headers: &HeaderMap) -> Result<Option<&'static Encoding>, Call
     encoding.map(Some).ok_or_else(unknown)
 }
 
-/// Returns the beginning of what an answer says, for a message.
+/// Returns the first 40 characters of a text, for a message.
 fn excerpt(text: &str) -> String {
     text.chars().take(40).collect()
 }
@@ -190,7 +190,7 @@ mod tests {
             ("application/json; charset=utf-16le", b"[\0]\0", "[]"),
             ("text/plain; charset=shift_jis; x=y", b"\x83\x65", "テ"),
             ("text/plain; charset=utf-8", b"\xef\xbb\xbfa", "a"),
-            // A byte order mark says more than the head.
+            // A byte order mark takes precedence over the header.
             ("application/json; charset=latin1", b"\xef\xbb\xbf[]", "[]"),
             ("application/json", b"\xfe\xff\0[\0]", "[]"),
             ("charset", b"a", "a"),

@@ -1,4 +1,4 @@
-//! E-mails as `.eml` files, for a house without a mail server.
+//! E-mails as `.eml` files, for installations without a mail server.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use super::{MailError, Result};
 
-/// Writes `<name>.eml` into the folder, so that after a crash it is there as a whole or not at all.
+/// Writes `<name>.eml` into the folder atomically: after a crash the file is complete or absent.
 pub(super) async fn write(folder: &Path, name: &str, content: Vec<u8>) -> Result<()> {
     let (folder, name) = (folder.to_owned(), name.to_owned());
     let written = tokio::task::spawn_blocking(move || write_now(&folder, &name, &content)).await;
     written.map_err(MailError::not_now)?.map_err(MailError::not_now)
 }
 
-/// Links in e-mails are credentials: only the process's own user reads them.
+/// Writes the file. Links in e-mails are credentials, so only the process's own user may read it.
 fn write_now(folder: &Path, name: &str, content: &[u8]) -> io::Result<()> {
     if !folder.is_dir() {
         DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
-        // A letter is sent when its file is on the disk: so must be the folder that it lies in.
+        // The file is durable only if the entry of its folder is.
         folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
     }
     let (temporary, path) = (folder.join(format!("{name}.new")), folder.join(format!("{name}.eml")));

@@ -9,14 +9,14 @@ use url::{Host, Url};
 
 use super::{MailError, Result};
 
-/// How long the server may take for one command.
+/// Timeout of one SMTP command.
 const COMMAND_TIME: Duration = Duration::from_secs(20);
-/// How long one e-mail may take altogether.
+/// Timeout of one e-mail altogether.
 const SEND_TIME: Duration = Duration::from_secs(60);
-/// Connections to the server at a time.
+/// Most simultaneous connections to the server.
 const CONNECTIONS_MAX: u32 = 4;
 
-/// A server that takes our e-mails.
+/// A pooled connection to the SMTP server.
 pub(super) type Transport = AsyncSmtpTransport<Tokio1Executor>;
 
 pub(super) fn transport(url: &str) -> Result<Transport> {
@@ -29,7 +29,7 @@ pub(super) async fn send(transport: &Transport, message: Message) -> Result<()> 
     sent.map(|_| ()).map_err(MailError::not_now)
 }
 
-/// A transport for the address. It says nothing of the address when it cannot: there may be a password in it.
+/// Returns a transport for the URL. Errors never quote the URL: it may contain a password.
 pub(super) fn builder(url: &str) -> Result<AsyncSmtpTransportBuilder> {
     let bad = |why: &str| MailError::Setting(format!("is no address of an SMTP server: {why}"));
     let mut url = Url::parse(url).map_err(|error| bad(&error.to_string()))?;
@@ -41,7 +41,7 @@ pub(super) fn builder(url: &str) -> Result<AsyncSmtpTransportBuilder> {
         ("smtp" | "smtps", _) => return Err(bad("tls may be none, opportunistic or required, and only with smtp://")),
         _ => return Err(bad("it must begin with smtp:// or smtps://")),
     };
-    // Whoever names no port means the one of old for a relay, and the one for submission when it logs in.
+    // Without a port, 25 for a relay, or 587 for submission if there are credentials.
     if url.scheme() == "smtp" && url.port().is_none() {
         let port = if url.password().is_some() { 587 } else { 25 };
         url.set_port(Some(port)).map_err(|()| bad("it has no host"))?;
@@ -50,7 +50,7 @@ pub(super) fn builder(url: &str) -> Result<AsyncSmtpTransportBuilder> {
     Transport::from_url(url.as_str()).map_err(|error| bad(&error.to_string()))
 }
 
-/// Credentials never go over a network in clear; a relay in the house may be without TLS; this machine needs none.
+/// Returns the TLS mode without `?tls`: required with credentials, opportunistic without, none on this machine.
 fn tls_by_default(url: &Url) -> Option<&'static str> {
     let here = match url.host() {
         // Of an address with an unknown scheme, the host is always a domain.
