@@ -1,11 +1,11 @@
-//! The header `traceparent` (W3C Trace Context): read strictly, as whoever calls may send anything.
+//! The header `traceparent` (W3C Trace Context), parsed strictly, as it is untrusted.
 
 use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
 
-/// Characters of version 00; later versions may have more behind them.
+/// Length of version 00, in characters; later versions may be longer.
 const VERSION_00_CHARACTERS: usize = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01".len();
 
-/// Reads a header: none where it is not exactly as the standard says.
+/// Parses a header; returns `None` if it deviates from the standard.
 pub fn read(header: &[u8]) -> Option<SpanContext> {
     let (known, more) = header.split_at_checked(VERSION_00_CHARACTERS)?;
     let mut parts = known.split(|byte| *byte == b'-');
@@ -22,13 +22,13 @@ pub fn read(header: &[u8]) -> Option<SpanContext> {
         return None;
     }
     let (trace, parent) = (TraceId::from(trace), SpanId::from(u64::try_from(parent).ok()?));
-    // The other bits of the flags are for later versions, and are not passed on.
+    // Other flags are reserved for later versions, and are not passed on.
     let flags = TraceFlags::default().with_sampled(flags & 1 == 1);
     let context = SpanContext::new(trace, parent, flags, true, TraceState::NONE);
     context.is_valid().then_some(context)
 }
 
-/// Reads a number of exactly so many lower-case hexadecimal digits.
+/// Parses exactly `DIGITS` lower-case hexadecimal digits.
 fn hex<const DIGITS: usize>(text: &[u8]) -> Option<u128> {
     if text.len() != DIGITS || !text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
@@ -36,7 +36,7 @@ fn hex<const DIGITS: usize>(text: &[u8]) -> Option<u128> {
     u128::from_str_radix(std::str::from_utf8(text).ok()?, 16).ok()
 }
 
-/// Writes the header that names a span.
+/// Formats the header that names a span.
 pub fn written(span: &SpanContext) -> String {
     format!("00-{}-{}-{:02x}", span.trace_id(), span.span_id(), u8::from(span.is_sampled()))
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn unsound_header_is_passed_over() {
+    fn invalid_header_is_ignored() {
         for text in [
             "",
             "00",
