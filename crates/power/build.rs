@@ -1,6 +1,5 @@
-//! Builds the layer as a library of its own that a program can be started with. A cargo target would not do: the library
-//! replaces `write` and its like, so it must never be linked into the tests themselves, and cargo builds no library for
-//! those that only load it.
+//! Builds the layer as a shared library that a program is started with. It is not a cargo target: it replaces `write`
+//! and others, so it must never be linked into the tests, and cargo builds no library only to be loaded.
 
 use std::error::Error;
 use std::path::PathBuf;

@@ -1,11 +1,11 @@
-//! What takes the place of the C library's functions, by their names.
+//! Replacements of functions of the C library, under their names.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 
 use crate::real::{CREATES, EMPTIES, WORKING_FOLDER, real};
 use crate::{Kind, cut, one_name, two_names};
 
-/// `FALLOC_FL_KEEP_SIZE`: room is set aside behind the end, and the length stays.
+/// `FALLOC_FL_KEEP_SIZE`: space is reserved beyond the end, and the length stays.
 const KEEPS_LENGTH: c_int = 1;
 /// `AT_REMOVEDIR`.
 const IS_FOLDER: c_int = 0x200;
@@ -14,14 +14,14 @@ const IS_FOLDER: c_int = 0x200;
 const MONOTONIC: c_int = 1;
 const REFUSED: c_int = -1;
 
-/// A piece of what is written at once: `struct iovec`.
+/// One buffer of a vectored write: `struct iovec`.
 #[repr(C)]
 pub struct Piece {
     bytes: *const c_void,
     count: usize,
 }
 
-/// A function of the C library, and what is done instead; `$real` calls the one that there was.
+/// Defines a function that replaces one of the C library; `$real` calls the original.
 macro_rules! instead {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty { |$real:ident| $instead:expr })*) => {$(
         #[unsafe(no_mangle)]
@@ -34,7 +34,7 @@ macro_rules! instead {
     )*};
 }
 
-/// The bytes that a caller shows.
+/// Returns the caller's buffer as a slice.
 fn shown<'a>(bytes: *const c_void, count: usize) -> &'a [u8] {
     if bytes.is_null() {
         return &[];
@@ -56,7 +56,7 @@ fn opened(folder: c_int, path: *const c_char, flags: c_int, real: impl FnOnce() 
     if flags & (CREATES | EMPTIES) == 0 { real() } else { crate::open(folder, path, flags & EMPTIES != 0, real) }
 }
 
-/// A file is at least so long afterwards, unless it keeps its length.
+/// Records that a file is at least as long as the allocation afterwards, unless it keeps its length.
 fn allocated(fd: c_int, mode: c_int, at: c_long, count: c_long, real: impl FnOnce() -> c_int) -> c_int {
     let end = u64::try_from(at.saturating_add(count)).unwrap_or_default();
     cut(fd, |length| (mode & KEEPS_LENGTH == 0 && end > length).then_some(end), real)

@@ -1,10 +1,10 @@
-//! The words of the journal, for the layer that writes it and for whoever reads it.
+//! The records of the journal, shared by the layer that writes it and its reader.
 
-/// What a record of the journal tells.
+/// The kind of a journal record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// File `a` is the one at this path.
+    /// File `a` existed before, at this path.
     Known = 1,
     /// File `a` was made at this path.
     Created = 2,
@@ -12,13 +12,13 @@ pub enum Kind {
     Written = 3,
     /// File `a` has length `b`.
     Cut = 4,
-    /// What file `a` was before record `b` is on the disk.
+    /// The contents of file `a` before record `b` are durable.
     Synced = 5,
-    /// The names in this folder as they were before record `b` are on the disk.
+    /// The names in this folder before record `b` are durable.
     FolderSynced = 6,
-    /// A path, and the one it is called from here on.
+    /// A path was renamed to another.
     Renamed = 7,
-    /// A path, and one by which the same file is found too.
+    /// A hard link: a path, and a second one to the same file.
     Linked = 8,
     /// The name is gone.
     Unlinked = 9,
@@ -26,6 +26,6 @@ pub enum Kind {
     FolderMade = 10,
     /// A folder is gone.
     FolderRemoved = 11,
-    /// Something that the journal cannot tell: whoever reads it gives up.
+    /// An operation that the journal cannot represent: readers fail.
     Strange = 12,
 }

@@ -1,11 +1,11 @@
-//! A layer between a program and its files, loaded into it with `LD_PRELOAD`. Everything goes through to the file system;
-//! what changes files beneath one folder is written down in a journal on the way, in the order in which it happened, and
-//! so is every sync. When it is told to, the layer ends the process just before it would change something more: the power
-//! fails. From the journal, a disk can be made up that has not got all of it (`disk.rs` of the crate).
+//! A layer between a program and its files, loaded with `LD_PRELOAD`. Every call is passed on to the file system;
+//! changes of files beneath one folder, and syncs, are appended to a journal in their order. On request the layer kills
+//! the process just before its next change, as a power cut would. `disk.rs` of the crate makes possible disks of the
+//! journal.
 //!
-//! Apart from that, the clock that durations are measured by can stop for one thread.
+//! The layer can also stop the monotonic clock of one thread.
 //!
-//! A sync is not passed on, but takes the time that it is told to take: what survives is decided by the journal alone.
+//! A sync is not passed on but takes the time that is set: the journal alone decides what survives.
 
 #![allow(unsafe_code, reason = "it takes the place of functions of the C library")]
 
@@ -25,16 +25,17 @@ use std::time::Duration;
 
 use kind::Kind;
 
-/// The folder whose files are watched.
+/// Environment variable: the folder whose files are watched.
 const ROOT: &str = "POWER_ROOT";
-/// The file that the journal is written to.
+/// Environment variable: the journal file.
 const JOURNAL: &str = "POWER_JOURNAL";
-/// The file that says after how many more changes the power fails: a number as eight bytes, little-endian; 0 or nothing: not yet.
+/// Environment variable: the file with the number of changes until the power fails, eight bytes, little-endian; 0 or
+/// empty: not yet.
 const FUSE: &str = "POWER_FUSE";
-/// Microseconds that a sync takes.
+/// Environment variable: duration of a sync, in microseconds.
 const SYNC: &str = "POWER_SYNC_MICROS";
 
-/// The thread for which the clock stops, by its name, and the file that is there from then on.
+/// Environment variables: the name of the thread whose clock stops, and the file whose existence stops it.
 const CLOCK_THREAD: &str = "POWER_CLOCK_THREAD";
 const CLOCK_STOPPED: &str = "POWER_CLOCK_STOPPED";
 
@@ -47,16 +48,16 @@ struct Layer {
 struct State {
     journal: c_int,
     fuse: c_int,
-    /// Changes until the power fails.
+    /// Changes left until the power fails.
     left: Option<u64>,
-    /// Records written so far.
+    /// Number of records written so far.
     records: u64,
-    /// The journal's numbers of files, by device and inode.
+    /// Journal numbers of files, by device and inode.
     files: HashMap<(u64, u64), u64>,
     next_file: u64,
 }
 
-/// The layer of this process; none: it was not asked for.
+/// Returns the layer of this process, or `None` if its variables are not set.
 fn layer() -> Option<&'static Layer> {
     static LAYER: OnceLock<Option<Layer>> = OnceLock::new();
     LAYER.get_or_init(Layer::from_environment).as_ref()
@@ -82,7 +83,7 @@ impl Layer {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The path beneath the root, without the root; none if it lies elsewhere.
+    /// Returns a path relative to the root, or `None` if it lies elsewhere.
     fn beneath(&self, path: &Path) -> Option<PathBuf> {
         let path = if path.is_absolute() { path.to_owned() } else { std::env::current_dir().ok()?.join(path) };
         let mut plain = PathBuf::new();
@@ -98,7 +99,7 @@ impl Layer {
         plain.strip_prefix(&self.root).ok().map(Path::to_owned)
     }
 
-    /// The same for a path as the C library is given it: from the working folder, or from an open one.
+    /// Returns the relative path of one given to the C library: relative to the working folder or to an open one.
     fn named(&self, folder: c_int, path: *const c_char) -> Option<PathBuf> {
         if path.is_null() {
             return None;
@@ -112,7 +113,7 @@ impl Layer {
         Some(self.place_of(folder)?.join(path))
     }
 
-    /// Where an open file or folder is found beneath the root.
+    /// Returns the path of an open file or folder, relative to the root.
     fn place_of(&self, fd: c_int) -> Option<PathBuf> {
         let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()?;
         let bytes = path.into_os_string().into_vec();
@@ -121,7 +122,7 @@ impl Layer {
     }
 }
 
-/// Whether there is a clock that measures durations no more, for the thread that asks it.
+/// Returns true if the monotonic clock has stopped for the calling thread.
 fn clock_has_stopped() -> bool {
     static STOPS: OnceLock<Option<(Vec<u8>, CString)>> = OnceLock::new();
     let stops = STOPS.get_or_init(|| {
@@ -131,7 +132,7 @@ fn clock_has_stopped() -> bool {
     stops.as_ref().is_some_and(|(thread, file)| real::is_this_thread(thread) && real::is_there(file))
 }
 
-/// What an open file is.
+/// Returns the metadata of an open file.
 fn metadata(fd: c_int) -> Option<Metadata> {
     if fd < 0 {
         return None;
@@ -146,7 +147,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 }
 
 impl State {
-    /// Before anything changes, and after a sync: the power may fail here.
+    /// Counts a change or sync, and kills the process if the fuse is spent.
     fn spend(&mut self) {
         if self.left.is_none() {
             self.left = real::number(self.fuse).filter(|left| *left > 0);
@@ -166,7 +167,7 @@ impl State {
         record.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         record.extend_from_slice(bytes);
         if !real::write_all(self.journal, &record) {
-            // A journal with a hole would tell of losses that there are not.
+            // A journal with a gap would report losses that did not happen.
             real::end_this_process();
         }
         self.records += 1;
@@ -181,7 +182,7 @@ impl State {
         self.write_down(kind, 0, 0, &both);
     }
 
-    /// A file that was just made: a number of its own, whoever had its inode before.
+    /// Registers a file that was just made under a new number, as inodes are reused.
     fn created(&mut self, fd: c_int, path: &Path) {
         let Some(metadata) = metadata(fd) else { return };
         let number = self.number(&metadata);
@@ -195,7 +196,7 @@ impl State {
         number
     }
 
-    /// The number of an open file, and what it is; none: it is none of ours.
+    /// Returns the number and metadata of an open file, or `None` if it is not watched.
     fn file(&mut self, layer: &Layer, fd: c_int) -> Option<(u64, Metadata)> {
         let metadata = metadata(fd).filter(Metadata::is_file)?;
         if let Some(number) = self.files.get(&identity(&metadata)) {
@@ -208,7 +209,7 @@ impl State {
     }
 }
 
-/// A sync: what was written before it began is on the disk when it ends.
+/// Handles a sync: writes before its start are durable when it returns.
 #[expect(clippy::disallowed_methods, reason = "a program under test has a disk that takes its time")]
 fn sync(fd: c_int, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some(layer) = layer() else { return pass_on() };
@@ -233,10 +234,10 @@ fn sync(fd: c_int, pass_on: impl FnOnce() -> c_int) -> c_int {
     0
 }
 
-/// Something was written to an open file; `at` none: where the file stands.
+/// Handles a write to an open file; `at` is `None` for the current position.
 fn write(fd: c_int, at: Option<u64>, pieces: &[&[u8]], pass_on: impl FnOnce() -> isize) -> isize {
     let Some(layer) = layer() else { return pass_on() };
-    // Sockets and pipes, which are most of it, wait for nobody.
+    // Sockets and pipes, the majority, need no lock.
     if !metadata(fd).is_some_and(|metadata| metadata.is_file()) {
         return pass_on();
     }
@@ -256,7 +257,7 @@ fn write(fd: c_int, at: Option<u64>, pieces: &[&[u8]], pass_on: impl FnOnce() ->
     written
 }
 
-/// A file gets a length. `length` says which, by the one that it has; none: it keeps it.
+/// Handles a change of a file's length. `length` computes the new one from the old; `None` keeps it.
 fn cut(fd: c_int, length: impl FnOnce(u64) -> Option<u64>, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some(layer) = layer() else { return pass_on() };
     let mut state = layer.state();
@@ -274,7 +275,7 @@ fn cut(fd: c_int, length: impl FnOnce(u64) -> Option<u64>, pass_on: impl FnOnce(
     outcome
 }
 
-/// A file is opened in a way that may make or empty it.
+/// Handles an open that may create or truncate a file.
 fn open(folder: c_int, path: *const c_char, empties: bool, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some((layer, place)) = layer().and_then(|layer| Some((layer, layer.named(folder, path)?))) else {
         return pass_on();
@@ -296,14 +297,14 @@ fn open(folder: c_int, path: *const c_char, empties: bool, pass_on: impl FnOnce(
     fd
 }
 
-/// A path, and the open folder that it begins in.
+/// A path, and the open folder that it is relative to.
 type Name = (c_int, *const c_char);
 
-/// A name changes, or a file gets another one.
+/// Handles a rename or a hard link.
 fn two_names(kind: Kind, from: Name, to: Name, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some(layer) = layer() else { return pass_on() };
     let (from, to) = (layer.named(from.0, from.1), layer.named(to.0, to.1));
-    // What is linked from elsewhere changes nothing here: a backup is made so.
+    // A link to a path outside, as backups make them, changes nothing here.
     let is_copy = matches!(kind, Kind::Linked) && to.is_none();
     if is_copy || (from.is_none() && to.is_none()) {
         return pass_on();
@@ -320,7 +321,7 @@ fn two_names(kind: Kind, from: Name, to: Name, pass_on: impl FnOnce() -> c_int) 
     outcome
 }
 
-/// A name comes or goes.
+/// Handles the creation or removal of a name.
 fn one_name(kind: Kind, folder: c_int, path: *const c_char, pass_on: impl FnOnce() -> c_int) -> c_int {
     let Some((layer, place)) = layer().and_then(|layer| Some((layer, layer.named(folder, path)?))) else {
         return pass_on();

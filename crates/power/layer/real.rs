@@ -1,4 +1,4 @@
-//! The functions of the C library themselves, which the layer's own would call again if it asked for them by name.
+//! The original functions of the C library, looked up behind the layer's replacements.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_void};
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `AT_FDCWD`.
 pub const WORKING_FOLDER: c_int = -100;
-/// Flags of Linux, the same on all processors that we build for.
+/// Flags of Linux, the same on all supported processors.
 pub const CREATES: c_int = 0o100;
 pub const EMPTIES: c_int = 0o1000;
 const APPENDS: c_int = 0o2000;
@@ -19,7 +19,7 @@ const KILL: c_int = 9;
 /// `PR_GET_NAME`, and the bytes that a thread's name takes with the zero at its end.
 const GET_NAME: c_int = 16;
 const NAME_BYTES: usize = 16;
-/// `RTLD_NEXT`: what the name would mean without this library.
+/// `RTLD_NEXT`: the symbol's definition behind this library.
 const NEXT: *mut c_void = -1_isize as *mut c_void;
 
 unsafe extern "C" {
@@ -33,7 +33,7 @@ unsafe extern "C" {
     fn kill(process: c_int, signal: c_int) -> c_int;
 }
 
-/// A function of the C library, looked up once.
+/// A symbol of the C library, looked up once.
 pub struct Symbol(AtomicPtr<c_void>);
 
 impl Symbol {
@@ -41,7 +41,7 @@ impl Symbol {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Where it is.
+    /// Returns the address of the symbol; aborts if there is none.
     pub fn find(&self, name: &CStr) -> *mut c_void {
         let known = self.0.load(Ordering::Relaxed);
         if !known.is_null() {
@@ -57,7 +57,7 @@ impl Symbol {
     }
 }
 
-/// A function of the C library as what it is.
+/// Looks up a function of the C library with its type.
 macro_rules! real {
     ($name:ident($($type:ty),*) -> $out:ty) => {{
         static SYMBOL: $crate::real::Symbol = $crate::real::Symbol::new();
@@ -75,7 +75,7 @@ macro_rules! real {
 }
 pub(crate) use real;
 
-/// Opens a file of the layer's own, to be written at its end or to be read.
+/// Opens a file of the layer itself, for appending or for reading.
 pub fn open_own(path: &Path, write: bool) -> Option<c_int> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let flags = CLOSES_ON_EXEC | CREATES | if write { WRITES | APPENDS } else { 0 };
@@ -85,7 +85,7 @@ pub fn open_own(path: &Path, write: bool) -> Option<c_int> {
     (fd >= 0).then_some(fd)
 }
 
-/// Writes all of it; false: it could not.
+/// Writes all bytes; returns false on failure.
 pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
     let write = real!(write(c_int, *const c_void, usize) -> isize);
     while !bytes.is_empty() {
@@ -99,7 +99,7 @@ pub fn write_all(fd: c_int, mut bytes: &[u8]) -> bool {
     true
 }
 
-/// The number that a file begins with.
+/// Reads the number in the first eight bytes of a file.
 pub fn number(fd: c_int) -> Option<u64> {
     let mut bytes = [0; 8];
     // SAFETY: there is room for so many bytes.
@@ -107,19 +107,19 @@ pub fn number(fd: c_int) -> Option<u64> {
     (count == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Whether all that is written to an open file goes to its end.
+/// Returns true if a file is open for appending.
 pub fn appends(fd: c_int) -> bool {
     // SAFETY: the call takes numbers and gives one.
     unsafe { fcntl(fd, GET_FLAGS) & APPENDS != 0 }
 }
 
-/// Where an open file stands.
+/// Returns the current offset of an open file.
 pub fn position(fd: c_int) -> u64 {
     // SAFETY: the call takes numbers and gives one.
     u64::try_from(unsafe { lseek(fd, 0, FROM_HERE) }).unwrap_or_default()
 }
 
-/// Whether the calling thread has this name.
+/// Returns true if the calling thread has this name.
 pub fn is_this_thread(name: &[u8]) -> bool {
     let mut own = [0_u8; NAME_BYTES];
     // SAFETY: there is room for the longest name and its zero.
@@ -127,13 +127,13 @@ pub fn is_this_thread(name: &[u8]) -> bool {
     outcome == 0 && own.split(|byte| *byte == 0).next() == Some(name)
 }
 
-/// Whether there is a file of this name.
+/// Returns true if the file exists.
 pub fn is_there(path: &CStr) -> bool {
     // SAFETY: the path ends with a zero.
     unsafe { access(path.as_ptr(), 0) == 0 }
 }
 
-/// The power fails.
+/// Kills this process.
 pub fn end_this_process() -> ! {
     loop {
         // SAFETY: the calls take numbers and give them.

@@ -1,16 +1,16 @@
-//! Numbers that look random, the same for the same seed.
+//! Pseudo-random numbers, reproducible by their seed.
 
-/// SplitMix64.
+/// A SplitMix64 generator.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The numbers of a seed.
+    /// Makes a generator with a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut number = self.0;
@@ -19,12 +19,12 @@ impl Chance {
         number ^ (number >> 31)
     }
 
-    /// A number below this one, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub const fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }
 
-    /// True so many times in a hundred.
+    /// Returns true in `percent` of 100 cases.
     pub const fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! The disk as the journal tells of it: what was certainly on it, and what may have been.
+//! Possible states of a disk after a power cut, computed from the journal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -9,37 +9,35 @@ use std::path::{Path, PathBuf};
 use crate::Chance;
 use crate::journal::{self, Kind, Record};
 
-/// How names reach the disk that no sync has confirmed.
+/// The order in which unsynced names become durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// In the order in which they came about, as a journaling file system writes them: with any that a sync has confirmed,
-    /// all earlier ones are there.
+    /// In their order, as on a journaling file system: if a name is durable, all earlier ones are.
     InOrder,
-    /// Each by itself, in any order: what POSIX allows. But for one order that RocksDB relies on: whatever the name `CURRENT`
-    /// is given to, the files that were made in its folder before have their names.
+    /// In any order, as POSIX allows, with one exception that RocksDB relies on: when a file is renamed to `CURRENT`,
+    /// files created in its folder before have their names.
     Any,
 }
 
-/// What becomes of that which was not synced.
+/// The fate of unsynced changes.
 #[derive(Clone, Debug)]
 pub struct Outage {
-    /// Nothing is kept for certain of files whose path contains this: the disk lies about their syncs. An empty text: it
-    /// lies about all, and about names too.
+    /// Ignores syncs of files whose path contains this text. An empty text ignores all syncs, of names too.
     pub lies_about: Option<&'static str>,
-    /// Writes, of a hundred, that are there as a whole.
+    /// Percentage of unsynced writes that survive whole.
     pub kept_percent: u64,
-    /// Those that are neither there nor missing are torn at multiples of so many bytes.
+    /// Size of the blocks at which other writes are torn, in bytes.
     pub block: usize,
-    /// Whether a part of a torn write that is missing may be rubbish, not only what was there before.
+    /// True if a missing block may be random bytes instead of its old contents.
     pub rubbish: bool,
-    /// What becomes of names.
+    /// The order of names.
     pub names: Names,
-    /// Whether the sync of any file confirms all earlier names, as with ext4.
+    /// True if a sync of any file makes all earlier names durable, as on ext4.
     pub files_confirm_names: bool,
 }
 
 impl Outage {
-    /// One that chance has chosen; the disk does not lie.
+    /// Draws an outage at random, of a disk that honours syncs.
     pub const fn by(chance: &mut Chance) -> Self {
         let any = chance.percent(50);
         Self {
@@ -68,9 +66,9 @@ enum Change {
 #[derive(Debug, Default)]
 struct Inode {
     before: Vec<u8>,
-    /// Changes by the number of their record.
+    /// Changes, each with the number of its record.
     changes: Vec<(u64, Change)>,
-    /// Those before this record are on the disk.
+    /// Number of the first record that is not durable.
     synced: u64,
 }
 
@@ -85,14 +83,14 @@ enum Naming {
 struct NameChange {
     record: u64,
     confirmed: bool,
-    /// By the sync of a file, which only some file systems take for a confirmation.
+    /// Set by the sync of a file, which only some file systems take for a sync of names.
     perhaps_confirmed: bool,
     naming: Naming,
 }
 
 type Tree = BTreeMap<PathBuf, Node>;
 
-/// A disk at the moment at which a program ended.
+/// The disk of a program at the moment at which it ended.
 #[derive(Debug)]
 pub struct Disk {
     journal: Vec<u8>,
@@ -102,7 +100,7 @@ pub struct Disk {
     naming: Vec<NameChange>,
 }
 
-/// Numbers of files that were there before; the journal's begin at 1.
+/// First number of files that existed before; those of the journal begin at 1.
 const OLD_FILES: u64 = 1 << 40;
 
 impl Disk {
@@ -126,7 +124,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Takes in a record. `aliases` leads from the journal's numbers of files to those that were there before.
+    /// Applies a record. `aliases` maps the journal's numbers to those of files that existed before.
     fn take(&mut self, number: u64, record: &Record, aliases: &mut HashMap<u64, u64>) -> io::Result<()> {
         let bytes = self.journal[record.bytes.clone()].to_vec();
         let file = *aliases.get(&record.a).unwrap_or(&record.a);
@@ -134,7 +132,7 @@ impl Disk {
         match record.kind {
             Kind::Known => match self.now.get(journal::path(&bytes)) {
                 Some(Node::File(old)) => drop(aliases.insert(record.a, *old)),
-                // Its name was gone before anything was known of it: nobody will find it again.
+                // Its name was removed before the layer saw the file: it cannot be found again.
                 _ => drop(self.files.insert(record.a, Inode::default())),
             },
             Kind::Created => {
@@ -190,22 +188,22 @@ impl Disk {
         self.naming.push(NameChange { record, confirmed: false, perhaps_confirmed: false, naming });
     }
 
-    /// A folder was synced: its names as they were before this record are on the disk.
+    /// Marks the names in a synced folder before this record as durable.
     fn confirm(&mut self, record: u64, folder: &Path) {
         for name in self.naming.iter_mut().filter(|name| name.record < record) {
             name.confirmed |= name.naming.path().parent() == Some(folder);
         }
     }
 
-    /// Changes of files and names that no sync has confirmed.
+    /// Returns the number of changes of files and names that no sync has made durable.
     pub fn unsynced(&self) -> usize {
         let changes = |file: &Inode| file.changes.iter().filter(|(record, _)| *record >= file.synced).count();
         let names = self.naming.iter().filter(|name| !name.confirmed).count();
         self.files.values().map(changes).sum::<usize>() + names
     }
 
-    /// What is in this folder and in the journal's tale of it, but not the same; nothing, if the journal has missed
-    /// nothing. Files that `leave_out` names are not looked at.
+    /// Returns the paths whose contents differ between this folder and the journal; none if the journal is complete.
+    /// Skips files that `leave_out` selects.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -229,7 +227,7 @@ impl Disk {
         Ok(differing)
     }
 
-    /// Makes up a folder as the disk may hold it after an outage. Files that `leave_out` names are not in it.
+    /// Writes a folder as the disk may hold it after an outage, without the files that `leave_out` selects.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -242,7 +240,7 @@ impl Disk {
     ) -> io::Result<()> {
         let tree = self.names_after(outage, chance);
         fs::create_dir_all(into)?;
-        // In the order of paths: a folder before what is in it. What lies in a folder that is not there is not there.
+        // In the order of paths, so that a folder comes before its contents. The contents of a lost folder are lost.
         for (path, node) in tree.iter().filter(|(path, _)| !leave_out(path)) {
             let place = into.join(path);
             if !place.parent().is_some_and(Path::is_dir) {
@@ -292,7 +290,7 @@ impl Disk {
 }
 
 impl Naming {
-    /// The name by which a sync of its folder confirms it.
+    /// Returns the name whose folder must be synced to make it durable.
     fn path(&self) -> &Path {
         match self {
             Self::Comes(path, _) | Self::Goes(path) | Self::Moves(_, path, _) => path,
@@ -312,7 +310,7 @@ impl Naming {
 }
 
 impl Inode {
-    /// All that was written.
+    /// Returns the contents with all writes applied.
     fn whole(&self, journal: &[u8]) -> Vec<u8> {
         let mut content = self.before.clone();
         self.changes.iter().for_each(|(_, change)| change.apply(&mut content, journal));
@@ -351,7 +349,7 @@ fn put(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     content[at..end].copy_from_slice(bytes);
 }
 
-/// Of a write, each block is there or not. The file may have become as long as it would be, or only as long as what is there.
+/// Applies a random subset of a write's blocks. The file may have got its full length without them.
 fn tear(content: &mut Vec<u8>, at: usize, bytes: &[u8], outage: &Outage, chance: &mut Chance) {
     let end = at + bytes.len();
     if chance.percent(50) && content.len() < end {
@@ -375,7 +373,7 @@ fn unknown(path: &Path) -> io::Error {
     io::Error::other(format!("{} was never seen", path.display()))
 }
 
-/// Everything beneath a folder, without the folder itself, in order.
+/// Lists everything beneath a folder, in order, without the folder itself.
 fn walk(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut folders) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(at) = folders.pop() {

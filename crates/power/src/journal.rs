@@ -1,4 +1,4 @@
-//! Reading the journal.
+//! Reads the journal of the layer.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,7 @@ pub use kind::Kind;
 
 const HEAD_BYTES: usize = 21;
 
-/// A record as it lies in the journal.
+/// A record of the journal.
 #[derive(Debug)]
 pub struct Record {
     pub kind: Kind,
@@ -22,7 +22,7 @@ pub struct Record {
     pub bytes: Range<usize>,
 }
 
-/// The records of a journal. A last one that is not whole was never finished.
+/// Parses the records of a journal. Ignores an incomplete last one, which was cut off.
 pub fn records(journal: &[u8]) -> io::Result<Vec<Record>> {
     let mut records = Vec::new();
     let mut at = 0;
@@ -61,12 +61,12 @@ fn kind(number: u8) -> io::Result<Kind> {
     all.into_iter().find(|kind| *kind as u8 == number).ok_or_else(|| io::Error::other("no journal of the layer"))
 }
 
-/// A path of a record.
+/// Returns the path of a record.
 pub fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// Both paths of a record that has two.
+/// Returns both paths of a record that has two.
 pub fn paths(bytes: &[u8]) -> io::Result<(&Path, &Path)> {
     let mut parts = bytes.splitn(2, |byte| *byte == 0);
     match (parts.next(), parts.next()) {

@@ -1,8 +1,8 @@
-//! What a program has on its disk after a power cut, what it does when its clock stops, and how its tests wait.
+//! Power cuts and stopped clocks for programs under test, and helpers with which tests wait.
 //!
-//! A program under test is started with a layer between it and its files ([`Layer::under`]), which writes every change
-//! beneath one folder down, and every sync. When the power fails, [`Disk`] reads that journal, and makes up a folder as the
-//! disk might hold it: what was synced is there; of everything else any part may be missing or torn.
+//! A program is started with a layer between it and its files ([`Layer::under`]), which journals every change beneath
+//! one folder and every sync. After a power cut, [`Disk`] reads the journal and makes folders as the disk might hold
+//! them: synced data is there; any part of the rest may be missing or torn.
 
 mod chance;
 mod disk;
@@ -20,11 +20,11 @@ pub use chance::Chance;
 pub use disk::{Disk, Names, Outage};
 pub use settled::{PATIENCE, becomes, becomes_blocking, settled, settled_blocking, within_patience};
 
-/// The library that is loaded into the program.
+/// Path of the library that is preloaded into the program.
 const LIBRARY: &str = env!("LAYER");
 
-/// A clock that stops for one thread of a program: asked for the time that has run, the C library fails, and Rust's standard
-/// library panics where it asked. So a thread can panic that nothing a program is given would have panic.
+/// A monotonic clock that stops for one thread: the C library's call fails, and Rust's standard library panics. This
+/// makes a thread panic that no input would.
 #[derive(Debug)]
 pub struct StoppingClock {
     thread: &'static str,
@@ -32,13 +32,13 @@ pub struct StoppingClock {
 }
 
 impl StoppingClock {
-    /// For the thread of this name, of 15 bytes at most. It is told by a file in `notes`.
+    /// Makes a clock for the thread of this name, of 15 bytes at most. A file in `notes` stops it.
     #[must_use]
     pub fn of_thread(thread: &'static str, notes: &Path) -> Self {
         Self { thread, stopped: notes.join("stopped") }
     }
 
-    /// Has the program go by it.
+    /// Starts the program with this clock.
     pub fn under(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", LIBRARY)
@@ -46,7 +46,7 @@ impl StoppingClock {
             .env("POWER_CLOCK_STOPPED", &self.stopped);
     }
 
-    /// The clock stops.
+    /// Stops the clock.
     ///
     /// # Errors
     /// The file cannot be made.
@@ -55,7 +55,7 @@ impl StoppingClock {
     }
 }
 
-/// The layer of one program: where it watches, and where it writes down what it sees.
+/// The layer of one program: the folder that it watches and the files that it writes.
 #[derive(Debug)]
 pub struct Layer {
     root: PathBuf,
@@ -66,8 +66,8 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// For a program whose files are beneath `root`, a folder as the system names it. What the layer itself writes is put
-    /// into `notes`, which lies elsewhere. A sync takes as long as `sync`.
+    /// Makes a layer for a program whose files are beneath `root`, a canonical path. The layer's own files go into
+    /// `notes`, which must lie elsewhere. A sync takes `sync`.
     ///
     /// # Errors
     /// The files cannot be made.
@@ -78,7 +78,7 @@ impl Layer {
         Ok(Self { root: root.to_owned(), journal, fuse, fuse_path, sync })
     }
 
-    /// Has the program run on the layer.
+    /// Starts the program with this layer.
     pub fn under(&self, command: &mut Command) {
         command
             .env("LD_PRELOAD", LIBRARY)
@@ -88,8 +88,8 @@ impl Layer {
             .env("POWER_SYNC_MICROS", self.sync.as_micros().to_string());
     }
 
-    /// The power fails before the program's `changes`th change from now on: 1 is the next. Syncs count twice, when they
-    /// begin and when they end. Said once: it cannot be put off.
+    /// Cuts the power before the program's `changes`th change from now on: 1 is the next. A sync counts twice, at its
+    /// start and at its end. Cannot be postponed.
     ///
     /// # Errors
     /// The fuse cannot be written.
@@ -97,11 +97,10 @@ impl Layer {
         self.fuse.write_all_at(&changes.to_le_bytes(), 0)
     }
 
-    /// What there was to be read of the program's changes when it has ended; `before` holds the folder as it was when the
-    /// program began.
+    /// Reads the changes of the program after it has ended; `before` holds the folder as it was when the program began.
     ///
     /// # Errors
-    /// The journal or the folder cannot be read, or tells of what no disk can be made of.
+    /// The journal or the folder cannot be read, or has records that no disk can be made of.
     pub fn disk(&self, before: &Path) -> io::Result<Disk> {
         Disk::read(before, std::fs::read(&self.journal)?)
     }

@@ -1,16 +1,15 @@
-//! How tests wait: for a state, never for a time.
+//! Helpers with which tests wait: for a state, never for a time.
 
 #![expect(clippy::disallowed_methods, reason = "the one place where tests wait by the machine's clock")]
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what must come, in seconds of a machine that may be slow: reaching it is a failure, and nothing else is
-/// told by it.
+/// Longest wait for a state, long enough for a slow machine: reaching it is a failure, and says nothing else.
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// Time between two looks.
+/// Time between two polls.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Looks until there is something, and returns it.
+/// Polls until there is a value, and returns it.
 ///
 /// # Panics
 /// It never comes: the panic names `what`.
@@ -26,15 +25,15 @@ pub async fn settled<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) ->
     within_patience(what, comes).await
 }
 
-/// Looks until something is so.
+/// Polls until a condition holds.
 ///
 /// # Panics
-/// It never is: the panic names `what`.
+/// It never does: the panic names `what`.
 pub async fn becomes(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     settled(what, async || is_so().await.then_some(())).await;
 }
 
-/// Waits for what must come.
+/// Awaits a future, for [`PATIENCE`] at most.
 ///
 /// # Panics
 /// It never comes: the panic names `what`.
@@ -45,7 +44,7 @@ pub async fn within_patience<T>(what: &str, coming: impl Future<Output = T>) -> 
     }
 }
 
-/// Looks until there is something, and returns it: for a test without a runtime.
+/// Polls until there is a value, and returns it: for a test without a runtime.
 ///
 /// # Panics
 /// It never comes: the panic names `what`.
@@ -62,10 +61,10 @@ pub fn settled_blocking<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Looks until something is so: for a test without a runtime.
+/// Polls until a condition holds: for a test without a runtime.
 ///
 /// # Panics
-/// It never is: the panic names `what`.
+/// It never does: the panic names `what`.
 pub fn becomes_blocking(what: &str, mut is_so: impl FnMut() -> bool) {
     settled_blocking(what, || is_so().then_some(()));
 }
@@ -81,12 +80,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "never comes: the bus")]
-    async fn what_never_comes_is_named() {
+    async fn wait_that_fails_names_the_state() {
         becomes("the bus", async || false).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_seen_is_returned() {
+    async fn wait_returns_what_it_found() {
         let mut looks = 0;
         let third = settled("the third look", async || {
             looks += 1;

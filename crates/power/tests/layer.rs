@@ -1,4 +1,4 @@
-//! The layer sees what a program does to its files; what was synced survives every outage, and what was not does not always.
+//! The layer records what a program does to its files: synced data survives every outage, other data only sometimes.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
@@ -17,7 +17,7 @@ const FOLDER: &str = "POWER_TEST_FOLDER";
 const OUTAGES: u64 = 60;
 const KILLED: i32 = 9;
 
-/// What the program under the layer does, in all the ways that files are changed.
+/// Changes files in every way that the layer handles.
 fn work(folder: &Path) {
     let mut kept = File::create(folder.join("kept.new")).unwrap();
     kept.write_all(&[b'a'; 10_000]).unwrap();
@@ -30,7 +30,7 @@ fn work(folder: &Path) {
     fs::remove_file(folder.join("old")).unwrap();
     File::open(folder.join("inner")).unwrap().sync_all().unwrap();
     File::open(folder).unwrap().sync_all().unwrap();
-    // From here on nothing is certain.
+    // Nothing from here on is synced.
     kept.write_all_at(&[b'c'; 9_000], 0).unwrap();
     let mut appended = File::options().append(true).open(folder.join("grows")).unwrap();
     appended.write_all(&[b'd'; 2_000]).unwrap();
@@ -44,7 +44,7 @@ fn worker() {
     }
 }
 
-/// The thread for which the clock stops, and what tells its program where.
+/// The thread whose clock stops, and the variable that names the program's notes.
 const ASKING: &str = "asking-15-bytes";
 const NOTES: &str = "POWER_TEST_NOTES";
 
@@ -59,7 +59,7 @@ fn asker() {
 }
 
 #[test]
-fn a_clock_that_stops_has_one_thread_panic() {
+fn stopped_clock_makes_one_thread_panic() {
     let notes = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "asker"]).env(NOTES, notes.path()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -85,7 +85,7 @@ impl Place {
         Self { all, layer }
     }
 
-    /// Runs this test program's worker under the layer; the signal that ended it.
+    /// Runs this test program's worker under the layer; returns the signal that ended it.
     fn run(&self) -> Option<i32> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "worker"]).env(FOLDER, self.all.path().join("disk")).stdout(Stdio::null());
@@ -102,7 +102,7 @@ impl Place {
 }
 
 #[test]
-fn what_was_synced_survives_every_outage_and_the_rest_does_not_always() {
+fn synced_data_survives_every_outage() {
     let place = Place::new();
     assert_eq!(place.run(), None);
     let disk = place.disk();
@@ -126,7 +126,7 @@ fn what_was_synced_survives_every_outage_and_the_rest_does_not_always() {
 }
 
 #[test]
-fn the_power_fails_before_any_change_and_the_journal_has_what_came_before() {
+fn power_cut_before_any_change_leaves_a_whole_journal() {
     for changes in 1..30 {
         let place = Place::new();
         place.layer.cut_after(changes).unwrap();
@@ -142,7 +142,7 @@ fn the_power_fails_before_any_change_and_the_journal_has_what_came_before() {
 }
 
 #[test]
-fn a_disk_that_lies_keeps_nothing_for_certain() {
+fn disk_that_ignores_syncs_may_lose_everything() {
     let place = Place::new();
     assert_eq!(place.run(), None);
     let disk = place.disk();
