@@ -1,27 +1,27 @@
-//! An amount that tenants share: memory, places, connections. No tenant has a part of a fixed size, and none can take
-//! everything: what one tenant holds is at most twice what is left for the others then. A tenant that is alone has two
-//! thirds, the next has two thirds of the rest, and so on, so that something is left for many more.
+//! An amount shared by tenants: memory, slots, connections. There are no fixed shares, and no tenant can take
+//! everything: a tenant may hold at most twice what is then left for others. A single tenant gets two thirds, the next
+//! two thirds of the rest, and so on, so that something is left for many more.
 //!
-//! Tenants of one site count together beside others (see [`crate::site`]): what a tenant holds and what its whole site holds
-//! are together at most four times what is left. So a site of any number of tenants leaves a fifth to others, and each of
-//! its tenants something to the next.
+//! Tenants of one site count together against others (see [`crate::site`]): the holdings of a tenant and of its whole
+//! site together are at most four times what is left. So a site with any number of tenants leaves a fifth to others,
+//! and each of its tenants leaves something to the next.
 
 use crate::site::Holding;
 
-/// What a tenant holds that is alone in its site is at most so many times what is left.
+/// Largest holding of a tenant that is alone in its site, as a multiple of what is left.
 const HELD_PER_LEFT_MAX: usize = 2;
 
-/// So much of something. Who shares it keeps the count of what is held.
+/// The total of a shared amount. Callers count what is held.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedAmount(usize);
 
 impl SharedAmount {
-    /// So much of it.
+    /// Makes a shared amount of `total`.
     pub const fn of(total: usize) -> Self {
         Self(total)
     }
 
-    /// Whether a tenant and its site may hold `own` of it, where all together, this tenant among them, then hold `all`.
+    /// Returns true if a tenant and its site may hold `own`, when all holdings, this one included, sum up to `all`.
     pub const fn allows(self, own: Holding, all: usize) -> bool {
         match self.0.checked_sub(all) {
             Some(left) => own.of_tenant.saturating_add(own.of_site) <= left.saturating_mul(2 * HELD_PER_LEFT_MAX),
@@ -29,13 +29,13 @@ impl SharedAmount {
         }
     }
 
-    /// Returns true if nothing is left where all together hold `all`.
+    /// Returns true if nothing is left when all together hold `all`.
     pub const fn is_spent(self, all: usize) -> bool {
         all >= self.0
     }
 
-    /// As long as all together hold no more than this, no tenant can hold more than it may: nobody need look at who holds
-    /// what. A tenant that is alone may hold no more.
+    /// Returns the largest holding of a single tenant. While all together hold no more than this, no tenant can exceed
+    /// its share, and holdings need not be checked.
     pub const fn of_one(self) -> usize {
         self.0 / (HELD_PER_LEFT_MAX + 1) * HELD_PER_LEFT_MAX
     }
@@ -49,12 +49,12 @@ mod tests {
 
     const TENANTS: usize = 4;
 
-    /// What a tenant holds that is a site of its own.
+    /// Returns the holding of a tenant that is alone in its site.
     fn alone(own: usize) -> Holding {
         Holding { of_site: own, of_tenant: own }
     }
 
-    /// How much tenants hold, and the rule that they go by.
+    /// Holdings of tenants under the rule.
     struct Held {
         amount: SharedAmount,
         each: [usize; TENANTS],
@@ -65,7 +65,7 @@ mod tests {
             self.each.iter().sum()
         }
 
-        /// Takes so much, if the tenant may.
+        /// Takes an amount if the tenant may; returns whether it did.
         fn take(&mut self, tenant: usize, more: usize) -> bool {
             let is_allowed = self.amount.allows(alone(self.each[tenant] + more), self.all() + more);
             self.each[tenant] += if is_allowed { more } else { 0 };
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_has_two_thirds_and_the_next_two_thirds_of_the_rest() {
+    fn single_tenant_gets_two_thirds_and_the_next_of_the_rest() {
         let mut held = Held { amount: SharedAmount::of(81), each: [0; TENANTS] };
         for (tenant, most) in [54, 18, 6, 2].into_iter().enumerate() {
             while held.take(tenant, 1) {}
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_has_all_of_it_and_another_one_always_finds_room(
+        fn shared_amount_leaves_room_for_another_tenant(
             total in 0..10_000_usize,
             turns in prop::collection::vec((0..TENANTS, 0..10_000_usize, any::<bool>()), 0..100),
         ) {
@@ -116,7 +116,7 @@ mod tests {
                 let all = held.all();
                 prop_assert!(all <= total);
                 prop_assert!(held.each.iter().all(|own| own * 3 <= total * 2));
-                // Each tenant that has come leaves a third of what it found, and whoever comes next may have the rest of that.
+                // Each tenant leaves a third of what it found, which the next may share.
                 let left = total - all;
                 prop_assert!(left * 3_usize.pow(TENANTS as u32) >= total);
                 prop_assert!(held.amount.allows(alone(left * 2 / 3), all + left * 2 / 3));
@@ -125,7 +125,7 @@ mod tests {
         }
 
         #[test]
-        fn who_is_alone_has_what_is_said_of_one(total in 0..10_000_usize) {
+        fn single_tenant_gets_the_documented_share(total in 0..10_000_usize) {
             let amount = SharedAmount::of(total);
             prop_assert!(amount.allows(alone(amount.of_one()), amount.of_one()));
             prop_assert!(!amount.allows(alone(amount.of_one() + 2), amount.of_one() + 2));

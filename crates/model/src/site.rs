@@ -1,9 +1,8 @@
-//! Sites: tenants that registered from one address or network, which count together where they compete with others.
+//! Sites: tenants that registered from one address or network, which count together in competition with others.
 //!
-//! Registration is open to everybody, and costs nothing. Who makes a hundred accounts has a hundred tenants, but mostly one
-//! address. So an organization that founds itself bears a tag of that address in the last four bytes of its identifier,
-//! where others have chance: whatever knows the tenant knows its site, and an organization that somebody else has made is a
-//! site of its own.
+//! Registration is open and free. Somebody with a hundred accounts has a hundred tenants, but mostly one address. So a
+//! self-registered organization carries a tag of that address in the last four bytes of its identifier instead of
+//! random bits: code that knows the tenant knows its site. An organization that a user created is a site of its own.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +10,10 @@ use uuid::Uuid;
 
 use crate::ids::OrganizationId;
 
-/// Bits of an identifier that tell the site.
+/// Bits of an identifier that hold the site.
 const SITE_BITS: u32 = 32;
 
-/// Names a site.
+/// A tag of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(u32);
 
@@ -24,7 +23,7 @@ impl Site {
         Self(tag)
     }
 
-    /// Makes the identifier of an organization that founds itself here, out of one that was minted for it.
+    /// Makes the identifier of an organization that registers itself from this site, from a minted one.
     pub fn founds(self, minted: Uuid) -> OrganizationId {
         OrganizationId(Uuid::from_u128(minted.as_u128() >> SITE_BITS << SITE_BITS | u128::from(self.0)))
     }
@@ -37,23 +36,23 @@ impl OrganizationId {
     }
 }
 
-/// How much of something that tenants share a tenant has, and how much its whole site. More is more of the site's first.
+/// The holdings of a tenant and of its whole site in a shared amount. Holdings are compared by site first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Holding {
-    /// Of all tenants of the site.
+    /// Sum over all tenants of the site.
     pub of_site: usize,
-    /// Of the tenant.
+    /// The tenant's own.
     pub of_tenant: usize,
 }
 
 impl Holding {
-    /// Returns the holding with so much more of it.
+    /// Returns the holding plus `more`.
     pub const fn plus(self, more: usize) -> Self {
         Self { of_site: self.of_site.saturating_add(more), of_tenant: self.of_tenant.saturating_add(more) }
     }
 
-    /// Returns true if one place of this tenant is better given to another one, which then still has no more than this one:
-    /// sites compete with sites, and tenants with those of their own site.
+    /// Returns true if a slot of this tenant should go to another, which then still has no more than this one: sites
+    /// compete with sites, and tenants with those of their own site.
     pub const fn yields_to(self, other: Self, is_same_site: bool) -> bool {
         match is_same_site {
             true => self.of_tenant > other.of_tenant + 1,
@@ -62,28 +61,28 @@ impl Holding {
     }
 }
 
-/// How much of something that tenants share each of them has.
+/// Holdings of a shared amount by tenant.
 #[derive(Debug, Default)]
 pub struct TenantAmounts {
     all: usize,
-    /// Of each site and tenant that has any.
+    /// Sites and tenants with a holding above 0.
     of_sites: BTreeMap<Site, usize>,
     of_tenants: BTreeMap<OrganizationId, usize>,
 }
 
 impl TenantAmounts {
-    /// Returns how much all have together.
+    /// Returns the sum of all holdings.
     pub const fn all(&self) -> usize {
         self.all
     }
 
-    /// Returns how much a tenant has.
+    /// Returns the holding of a tenant.
     pub fn of(&self, tenant: OrganizationId) -> Holding {
         let of_site = self.of_sites.get(&tenant.site()).copied().unwrap_or_default();
         Holding { of_site, of_tenant: self.of_tenants.get(&tenant).copied().unwrap_or_default() }
     }
 
-    /// Changes how much a tenant has: so much of it, beside what else it has, is so much instead.
+    /// Replaces `before`, a part of a tenant's holding, by `after`.
     pub fn change(&mut self, tenant: OrganizationId, before: usize, after: usize) {
         let Holding { of_site, of_tenant } = self.of(tenant);
         self.all = self.all - before + after;
@@ -91,14 +90,14 @@ impl TenantAmounts {
         note(&mut self.of_tenants, tenant, of_tenant - before + after);
     }
 
-    /// Takes everything from everybody.
+    /// Removes all holdings.
     pub fn clear(&mut self) {
         self.all = 0;
         self.of_sites.clear();
         self.of_tenants.clear();
     }
 
-    /// Returns true if nobody has any, and nobody is remembered.
+    /// Returns true if there are no holdings and no entries.
     pub fn is_nothing(&self) -> bool {
         self.all == 0 && self.of_sites.is_empty() && self.of_tenants.is_empty()
     }
