@@ -1,7 +1,7 @@
-//! Who may do what: the only maker of passes. A store hands out a tenant's rows only against a pass.
+//! Access rules, and the only module that makes permits. A store returns a tenant's rows only for a permit.
 //!
-//! The rules are the contract's section 2. The order of refusals is its section 1: what is out of reach
-//! is hidden (404) before the role is looked at (403).
+//! The rules are the contract's section 2. The order of refusals is its section 1: what is out of reach is hidden (404)
+//! before the role is checked (403).
 
 use std::fmt;
 
@@ -9,56 +9,56 @@ use crate::error::Error;
 use crate::ids::{ApiKeyId, DeviceRef, OrganizationId, SessionId, UserId};
 use crate::role::Role;
 
-/// The organizations from the top of the tree down to the one that owns a thing.
+/// The organizations from the top of the tree down to the one that owns a resource.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lineage(Vec<OrganizationId>);
 
 impl Lineage {
-    /// A lineage from the top down. It is never empty: an empty list gives the lineage of `own`.
+    /// Makes a lineage from the top down, which is never empty: without ancestors it is `own` alone.
     pub fn new(ancestors: impl IntoIterator<Item = OrganizationId>, own: OrganizationId) -> Self {
         let mut ids: Vec<_> = ancestors.into_iter().collect();
         ids.push(own);
         Self(ids)
     }
 
-    /// Reads the form that `Display` writes: `/<id>/<id>/`.
+    /// Parses the form that `Display` writes: `/<id>/<id>/`.
     pub fn parse(text: &str) -> Option<Self> {
         let ids: Option<Vec<_>> =
             text.split('/').filter(|part| !part.is_empty()).map(|part| part.parse().ok()).collect();
         ids.filter(|ids| !ids.is_empty()).map(Self)
     }
 
-    /// The organization at its end.
+    /// Returns the last organization, the owner.
     pub fn own(&self) -> OrganizationId {
         self.0[self.0.len() - 1]
     }
 
-    /// The organization at the top: the tenant as a whole.
+    /// Returns the top organization, the tenant.
     pub fn top(&self) -> OrganizationId {
         self.0[0]
     }
 
-    /// The organization directly above the one at its end.
+    /// Returns the organization directly above the owner.
     pub fn parent(&self) -> Option<OrganizationId> {
         self.0.len().checked_sub(2).map(|index| self.0[index])
     }
 
-    /// Whether the organization is on it: the owner itself or one above it.
+    /// Returns true if the organization is the owner or above it.
     pub fn contains(&self, organization: OrganizationId) -> bool {
         self.0.contains(&organization)
     }
 
-    /// From the top down.
+    /// Returns the organizations from the top down.
     pub fn ids(&self) -> &[OrganizationId] {
         &self.0
     }
 
-    /// How deep it is: 1 for a top-level organization.
+    /// Returns the depth: 1 for a top-level organization.
     pub fn level(&self) -> usize {
         self.0.len()
     }
 
-    /// The lineage of a child of this organization.
+    /// Returns the lineage of a child of this organization.
     pub fn child(&self, id: OrganizationId) -> Self {
         Self::new(self.0.iter().copied(), id)
     }
@@ -71,58 +71,58 @@ impl fmt::Display for Lineage {
     }
 }
 
-/// A user whose credentials were found good.
+/// An authenticated user.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Who.
+    /// The user.
     pub user: UserId,
-    /// With which role.
+    /// The user's role, or that of the API key.
     pub role: Role,
-    /// Where it belongs.
+    /// The lineage of the user's organization.
     pub lineage: Lineage,
-    /// The session of its jwt; none for an API key.
+    /// The session of its JWT; `None` for an API key.
     pub session: Option<SessionId>,
-    /// The API key that it comes with, where that is less than its user.
+    /// The API key in use, if it has fewer rights than its user.
     pub key: Option<RestrictedKey>,
 }
 
-/// An API key that has a role or an end of its own.
+/// An API key with a role or an expiry of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestrictedKey {
     /// The key.
     pub id: ApiKeyId,
-    /// Whether it has a role of its own.
+    /// True if it has a role of its own.
     pub has_role: bool,
-    /// Whether it has an end.
+    /// True if it expires.
     pub has_end: bool,
 }
 
 impl Caller {
-    /// The caller's own organization.
+    /// Returns the caller's own organization.
     pub fn organization(&self) -> OrganizationId {
         self.lineage.own()
     }
 
-    /// Whether a thing of that lineage is in reach: the caller's organization and everything beneath it.
+    /// Returns true if a resource of that lineage is in the caller's organization or beneath it.
     pub fn reaches(&self, lineage: &Lineage) -> bool {
         self.role == Role::SystemAdmin || lineage.contains(self.organization())
     }
 }
 
-/// Who stands behind a pass.
+/// The author of what a permit allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actor {
     /// A user.
     User(UserId),
     /// A device with its own token.
     Device(crate::ids::DeviceId),
-    /// Isobar itself, for the reason given.
+    /// Isobar itself, with the reason.
     System(&'static str),
 }
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $name:ident = $word:literal, $role:ident;)*) => {
-        /// Everything a user can ask for, and the rank it needs.
+        /// Everything that a user can ask for, and the rank that it needs.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Action { $($(#[$doc])* $name,)* }
 
@@ -130,12 +130,12 @@ macro_rules! actions {
             /// Every action.
             pub const ALL: &'static [Action] = &[$(Action::$name),*];
 
-            /// Its name: noun, then verb.
+            /// Returns its name: noun, then verb.
             pub const fn name(self) -> &'static str {
                 match self { $(Action::$name => $word),* }
             }
 
-            /// The lowest role that may do it.
+            /// Returns the lowest role that is allowed to do it.
             pub const fn minimum_role(self) -> Role {
                 match self { $(Action::$name => Role::$role),* }
             }
@@ -206,14 +206,14 @@ actions! {
     SystemNotificationEmit = "system notification emit", SystemAdmin;
 }
 
-/// The right to see `T`. Only this module makes one.
+/// A permit to read `T`. Only this module makes one.
 #[derive(Clone, Debug)]
 pub struct CanRead<T> {
     target: T,
     tenant: Option<OrganizationId>,
 }
 
-/// The right to change `T`, and who has it. Only this module makes one.
+/// A permit to change `T`, with its author. Only this module makes one.
 #[derive(Clone, Debug)]
 pub struct CanWrite<T> {
     target: T,
@@ -222,40 +222,40 @@ pub struct CanWrite<T> {
 }
 
 impl<T> CanRead<T> {
-    /// What may be seen.
+    /// Returns what may be read.
     pub fn target(&self) -> &T {
         &self.target
     }
 
-    /// As [`CanWrite::tenant`].
+    /// Returns the tenant, as [`CanWrite::tenant`].
     pub fn tenant(&self) -> Option<OrganizationId> {
         self.tenant
     }
 }
 
 impl<T> CanWrite<T> {
-    /// What may be changed.
+    /// Returns what may be changed.
     pub fn target(&self) -> &T {
         &self.target
     }
 
-    /// Who may change it.
+    /// Returns the author of the change.
     pub fn actor(&self) -> Actor {
         self.actor
     }
 
-    /// Whom the work is charged to: the organization at the top of what may be changed; none: Isobar itself.
+    /// Returns the tenant that the work is charged to, a top-level organization; `None` for Isobar itself.
     pub fn tenant(&self) -> Option<OrganizationId> {
         self.tenant
     }
 
-    /// This permit, with the work charged to whom the thing belongs.
+    /// Returns this permit with the work charged to the tenant of a lineage.
     #[must_use]
     pub fn charged_to(self, lineage: &Lineage) -> Self {
         Self { tenant: Some(lineage.top()), ..self }
     }
 
-    /// Who may change a thing may see it.
+    /// Returns a permit to read the same resource.
     pub fn reading(&self) -> CanRead<T>
     where
         T: Clone,
@@ -264,7 +264,7 @@ impl<T> CanWrite<T> {
     }
 }
 
-/// The right to list what lies in part of the organization tree. Only this module makes one.
+/// A permit to list part of the organization tree. Only this module makes one.
 #[derive(Clone, Debug)]
 pub struct CanList {
     scope: Scope,
@@ -273,44 +273,44 @@ pub struct CanList {
 /// A part of the organization tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of it.
+    /// The whole tree.
     Everything,
-    /// From `base` down, at most `levels` generations deep (1: the base alone); none: the whole subtree.
+    /// The tree from `base` down, at most `levels` generations deep (1: the base alone); `None`: the whole subtree.
     Beneath {
         /// The organization at its top.
         base: Lineage,
-        /// How many generations, the base included.
+        /// Number of generations, the base included.
         levels: Option<u32>,
     },
-    /// The same, and every organization above `base`: whose shared things can be used there.
+    /// The same and every organization above `base`, whose shared resources are usable there.
     UsableIn {
         /// The organization at the top of the part.
         base: Lineage,
-        /// How many generations, the base included.
+        /// Number of generations, the base included.
         levels: Option<u32>,
     },
 }
 
 impl CanList {
-    /// The part of the tree.
+    /// Returns the part of the tree.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
 }
 
-/// Why access is refused.
+/// The reason why access is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Out of reach: it must look as if it did not exist.
+    /// Out of reach: answered as if it did not exist.
     Hidden,
     /// Within reach, but the role is too low.
     Role(Action),
-    /// Within reach of the user, but not of the API key that it comes with; the reason, in words.
+    /// In reach of the user, but not of its API key; the reason, in words.
     Key(&'static str),
 }
 
 impl Refusal {
-    /// The refusal as the caller hears it; `noun` is what it asked for.
+    /// Converts the refusal into an error for the caller; `noun` is what was asked for.
     pub fn into_error(self, noun: &'static str) -> Error {
         match self {
             Refusal::Hidden => Error::Missing(noun),
@@ -322,7 +322,7 @@ impl Refusal {
     }
 }
 
-/// May a caller, which sees a thing or not, do `action` with it?
+/// Decides on an action: hidden if the caller does not see the resource, forbidden if its role is too low.
 fn decide(caller: &Caller, action: Action, is_seen: bool) -> Result<(), Refusal> {
     match is_seen {
         false => Err(Refusal::Hidden),
@@ -331,25 +331,25 @@ fn decide(caller: &Caller, action: Action, is_seen: bool) -> Result<(), Refusal>
     }
 }
 
-/// May `caller` see `target`, which belongs to `lineage`?
+/// Permits `caller` to read `target`, which belongs to `lineage`, or refuses.
 pub fn read<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanRead<T>, Refusal> {
     decide(caller, action, caller.reaches(lineage))?;
     Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
-/// May `caller` do `action`, which changes `target`, which belongs to `lineage`?
+/// Permits `caller` to do `action`, which changes `target` of `lineage`, or refuses.
 pub fn write<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanWrite<T>, Refusal> {
     decide(caller, action, caller.reaches(lineage))?;
     Ok(CanWrite { target, actor: Actor::User(caller.user), tenant: Some(lineage.top()) })
 }
 
-/// Projects are also readable from organizations beneath their own.
+/// Permits reading like [`read`], and from organizations beneath the owner's too, as projects are shared with them.
 pub fn read_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanRead<T>, Refusal> {
     decide(caller, action, caller.reaches(lineage) || caller.lineage.contains(lineage.own()))?;
     Ok(CanRead { target, tenant: Some(lineage.top()) })
 }
 
-/// As [`write`], for a thing that organizations beneath its own can see: from there it is 403, not 404.
+/// Permits writing like [`write`]. Organizations beneath the owner's, which see the resource, get 403 instead of 404.
 pub fn write_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lineage) -> Result<CanWrite<T>, Refusal> {
     if !caller.reaches(lineage) {
         let visible = caller.lineage.contains(lineage.own());
@@ -358,12 +358,12 @@ pub fn write_shared<T>(caller: &Caller, action: Action, target: T, lineage: &Lin
     write(caller, action, target, lineage)
 }
 
-/// A user and its own profile, password, image, keys and notifications: no rank is needed.
+/// Permits a user to change its own profile, password, image, keys and notifications: no rank is needed.
 pub fn own(caller: &Caller) -> CanWrite<UserId> {
     CanWrite { target: caller.user, actor: Actor::User(caller.user), tenant: Some(caller.lineage.top()) }
 }
 
-/// A change of who is let in, and as what.
+/// A change of an account's access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccountChange {
     /// Another role.
@@ -378,9 +378,9 @@ pub enum AccountChange {
     KeyDelete(ApiKeyId),
 }
 
-/// May `caller`, whose rank allows it, change the account of `user`? An API key with a role of its own changes nobody's role or
-/// password, makes no key, and ends none but itself; it leaves its user where it is. One with an end makes its user nothing
-/// that would outlive it.
+/// Checks whether the caller's API key allows a change of the account of `user`; the rank was checked before. A key
+/// with a role changes no role or password, makes no key, deletes only itself, and does not move its user. A key with
+/// an expiry makes its own user nothing that would outlive it.
 pub fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> Result<(), Refusal> {
     let Some(RestrictedKey { id, has_role, has_end }) = caller.key else { return Ok(()) };
     let is_own = user == caller.user;
@@ -399,40 +399,40 @@ pub fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> R
     }
 }
 
-/// May `caller` list what belongs to `base` and `levels` generations from it?
+/// Permits `caller` to list what belongs to `base` and `levels` generations from it, or refuses.
 pub fn list(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>) -> Result<CanList, Refusal> {
     decide(caller, action, caller.reaches(base))?;
     Ok(CanList { scope: Scope::Beneath { base: base.clone(), levels } })
 }
 
-/// May `caller` list what belongs to `base` and `levels` generations from it, and what organizations above `base` share with
-/// it? Those between the caller and the base are in reach, those above the caller share with it too.
+/// Permits listing like [`list`], with what organizations above `base` share with it. Those between the caller and the
+/// base are in reach, those above the caller share with it too.
 pub fn list_shared(caller: &Caller, action: Action, base: &Lineage, levels: Option<u32>) -> Result<CanList, Refusal> {
     decide(caller, action, caller.reaches(base))?;
     Ok(CanList { scope: Scope::UsableIn { base: base.clone(), levels } })
 }
 
-/// A device with its own token may see and write its own things.
+/// Permits a device with its own token to read and write its own data.
 pub fn device(device: DeviceRef) -> CanWrite<DeviceRef> {
     CanWrite { target: device, actor: Actor::Device(device.id), tenant: None }
 }
 
-/// What a user was allowed to do, and was told is done, is carried out in its name.
+/// Permits carrying out what a user was allowed to do and was acknowledged.
 pub fn accepted<T>(user: UserId, target: T) -> CanWrite<T> {
     CanWrite { target, actor: Actor::User(user), tenant: None }
 }
 
-/// Isobar acts by itself; the reason can be found with grep.
+/// Permits an act of Isobar itself; the reason is for searches in the code.
 pub fn system<T>(target: T, reason: &'static str) -> CanWrite<T> {
     CanWrite { target, actor: Actor::System(reason), tenant: None }
 }
 
-/// Isobar lists everything by itself, for the reason given.
+/// Permits Isobar itself to list everything, with the reason.
 pub fn system_list(_reason: &'static str) -> CanList {
     CanList { scope: Scope::Everything }
 }
 
-/// The table of roles and actions, as text for a snapshot.
+/// Renders the table of roles and actions, as text for a snapshot.
 pub fn table() -> String {
     let mut lines = vec![format!("{:32}{}", "", Role::ALL.map(|role| format!("{:>14}", role.name())).concat())];
     for action in Action::ALL {

@@ -1,4 +1,4 @@
-//! Alarms: what a device's design has raised and somebody has to look at (contract: Beyond the specification).
+//! Alarms that designs of devices raise and people handle (contract: Beyond the specification).
 
 use crate::check::{Input, Patch};
 use crate::error::Result;
@@ -8,27 +8,27 @@ use crate::time::Timestamp;
 
 /// Longest key of an alarm, in bytes.
 pub const ALARM_KEY_BYTES_MAX: usize = 128;
-/// Largest value that an alarm keeps, in bytes of JSON.
+/// Largest value of an alarm, in bytes of JSON.
 pub const ALARM_VALUE_BYTES_MAX: usize = 4 << 10;
-/// Largest value that an entry of a history keeps, in bytes of JSON.
+/// Largest value of an entry of an alarm's history, in bytes of JSON.
 pub const ENTRY_VALUE_BYTES_MAX: usize = 256;
 /// Longest comment, in characters.
 pub const ALARM_COMMENT_MAX: usize = 1_000;
 /// Most entries of an alarm's history.
 pub const ALARM_HISTORY_MAX: usize = 100;
-/// Most alarms of one device that live.
+/// Most living alarms of one device.
 pub const LIVING_ALARMS_MAX: usize = 1_000;
-/// Most alarms of one device that are over.
+/// Most past alarms of one device.
 pub const PAST_ALARMS_MAX: usize = 1_000;
 
-/// How bad it is, in rising order.
+/// The severity of an alarm, in rising order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlarmSeverity {
-    /// Worth a look.
+    /// For information.
     Info,
-    /// Needs care.
+    /// Needs attention.
     Warning,
-    /// Needs care now.
+    /// Needs attention now.
     Critical,
 }
 
@@ -36,7 +36,7 @@ impl AlarmSeverity {
     /// Every severity, the lowest first.
     pub const ALL: [AlarmSeverity; 3] = [AlarmSeverity::Info, AlarmSeverity::Warning, AlarmSeverity::Critical];
 
-    /// Returns its place in the order.
+    /// Returns its position in the order.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -50,23 +50,23 @@ impl AlarmSeverity {
         }
     }
 
-    /// Finds the severity of that place.
+    /// Returns the severity at that position.
     pub fn numbered(number: i64) -> Option<AlarmSeverity> {
         usize::try_from(number).ok().and_then(|index| AlarmSeverity::ALL.get(index).copied())
     }
 
-    /// Finds the severity of that name.
+    /// Returns the severity of that name.
     pub fn named(name: &str) -> Option<AlarmSeverity> {
         AlarmSeverity::ALL.into_iter().find(|severity| severity.name() == name)
     }
 }
 
-/// Whether what an alarm tells of still is so.
+/// The state of an alarm's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlarmState {
-    /// It is.
+    /// The condition holds.
     Active,
-    /// It was.
+    /// The condition is over.
     Cleared,
 }
 
@@ -74,7 +74,7 @@ impl AlarmState {
     /// Both states, the more urgent first.
     pub const ALL: [AlarmState; 2] = [AlarmState::Active, AlarmState::Cleared];
 
-    /// Returns its place in the order.
+    /// Returns its position in the order.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -87,18 +87,18 @@ impl AlarmState {
         }
     }
 
-    /// Finds the state of that place.
+    /// Returns the state at that position.
     pub fn numbered(number: i64) -> Option<AlarmState> {
         usize::try_from(number).ok().and_then(|index| AlarmState::ALL.get(index).copied())
     }
 
-    /// Finds the state of that name.
+    /// Returns the state of that name.
     pub fn named(name: &str) -> Option<AlarmState> {
         AlarmState::ALL.into_iter().find(|state| state.name() == name)
     }
 }
 
-/// An alarm. It lives until it is both cleared and acknowledged; of a device, an element and a key one lives at most.
+/// An alarm. It lives until it is both cleared and acknowledged; a device has one living alarm per element and key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alarm {
     /// Its identifier.
@@ -113,50 +113,50 @@ pub struct Alarm {
     pub device_name: String,
     /// The element of the design that raised it.
     pub element: String,
-    /// What tells it apart from others of the element, of at most [`ALARM_KEY_BYTES_MAX`] bytes.
+    /// Distinguishes alarms of one element; at most [`ALARM_KEY_BYTES_MAX`] bytes.
     pub key: String,
-    /// What it tells.
+    /// The title shown to people.
     pub title: String,
-    /// How bad it is.
+    /// The severity.
     pub severity: AlarmSeverity,
-    /// Whether it still is so.
+    /// The state of its condition.
     pub state: AlarmState,
-    /// Whether somebody has taken note.
+    /// True if somebody has acknowledged it.
     pub acknowledged: bool,
-    /// Since when it is active, or was when it was cleared.
+    /// Start of the newest active period.
     pub raised_at: Timestamp,
-    /// When it was cleared; none: it is active.
+    /// Time at which it was cleared; `None` while it is active.
     pub cleared_at: Option<Timestamp>,
-    /// When somebody took note.
+    /// Time at which it was acknowledged.
     pub acknowledged_at: Option<Timestamp>,
-    /// Who took note.
+    /// User who acknowledged it.
     pub acknowledged_by: Option<UserId>,
-    /// Who is to see to it.
+    /// User who is to handle it.
     pub assignee: Option<UserId>,
-    /// How often it was raised while it lived.
+    /// Number of times it was raised while it lived.
     pub count: u64,
-    /// The newest value that it was raised with, of at most [`ALARM_VALUE_BYTES_MAX`] bytes.
+    /// The newest value it was raised with, of at most [`ALARM_VALUE_BYTES_MAX`] bytes.
     pub value: Option<RawJson>,
-    /// When it was raised first.
+    /// Time at which it was raised first.
     pub created_at: Timestamp,
-    /// When anything of it changed last.
+    /// Time of its last change.
     pub updated_at: Timestamp,
 }
 
-/// What happened to an alarm.
+/// The kind of an entry in an alarm's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmAct {
-    /// It became active.
+    /// Became active.
     Raised,
-    /// It was cleared.
+    /// Was cleared.
     Cleared,
-    /// Somebody took note.
+    /// Was acknowledged.
     Acknowledged,
-    /// Somebody took that back.
+    /// The acknowledgement was withdrawn.
     Unacknowledged,
-    /// Somebody is to see to it, or nobody any more.
+    /// Was assigned to a user, or to nobody.
     Assigned,
-    /// Somebody said something.
+    /// Was commented on.
     Comment,
 }
 
@@ -183,7 +183,7 @@ impl AlarmAct {
         }
     }
 
-    /// Finds the act of that name.
+    /// Returns the act of that name.
     pub fn named(name: &str) -> Option<AlarmAct> {
         AlarmAct::ALL.into_iter().find(|act| act.name() == name)
     }
@@ -192,28 +192,28 @@ impl AlarmAct {
 /// An entry of an alarm's history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlarmEntry {
-    /// When it happened.
+    /// Time of the act.
     pub at: Timestamp,
-    /// What happened.
+    /// The act.
     pub what: AlarmAct,
-    /// Who did it; none: the device's design.
+    /// The user; `None` for the device's design.
     pub by: Option<UserId>,
-    /// What was said with it.
+    /// The comment.
     pub comment: Option<String>,
-    /// The value that it was raised with, of at most [`ENTRY_VALUE_BYTES_MAX`] bytes.
+    /// The value it was raised with, of at most [`ENTRY_VALUE_BYTES_MAX`] bytes.
     pub value: Option<RawJson>,
-    /// Who is to see to it.
+    /// The new assignee.
     pub assignee: Option<UserId>,
 }
 
 impl AlarmEntry {
-    /// Makes an entry that says nothing else.
+    /// Makes an entry without comment, value and assignee.
     pub fn new(at: Timestamp, what: AlarmAct, by: Option<UserId>) -> Self {
         Self { at, what, by, comment: None, value: None, assignee: None }
     }
 }
 
-/// Adds an entry to a history. Where there is no room, the oldest but the first goes.
+/// Appends an entry to a history. A full history drops its second entry, so that the first is kept.
 pub fn remember(history: &mut Vec<AlarmEntry>, entry: AlarmEntry) {
     history.push(entry);
     if history.len() > ALARM_HISTORY_MAX {
@@ -221,40 +221,40 @@ pub fn remember(history: &mut Vec<AlarmEntry>, entry: AlarmEntry) {
     }
 }
 
-/// How one alarm of a device stands, by its design.
+/// A change of one alarm of a device, as its design reported it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlarmFinding {
     /// The element.
     pub element: String,
     /// The key.
     pub key: String,
-    /// Which time it is that it is active: larger than those before.
+    /// Number of the active period: larger than those before.
     pub episode: i64,
-    /// How it became active; none: the registry was told.
+    /// The start of the active period; `None` if the registry has it already.
     pub begin: Option<AlarmBegin>,
-    /// How often it was raised in this episode.
+    /// Number of times it was raised in this period.
     pub count: u64,
-    /// The newest value that it was raised with; none: the registry was told.
+    /// The newest value it was raised with; `None` if the registry has it already.
     pub value: Option<RawJson>,
-    /// When it was cleared; none: it is active.
+    /// Time at which it was cleared; `None` while it is active.
     pub cleared_at: Option<Timestamp>,
-    /// When the newest of this was found out.
+    /// Time of the newest of these changes.
     pub at: Timestamp,
 }
 
-/// How an alarm became active.
+/// The start of an alarm's active period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlarmBegin {
-    /// What it tells.
+    /// The title shown to people.
     pub title: String,
-    /// How bad it is.
+    /// The severity.
     pub severity: AlarmSeverity,
-    /// When.
+    /// Time at which it was raised.
     pub at: Timestamp,
 }
 
 impl AlarmFinding {
-    /// Takes over what a newer finding says of the same episode.
+    /// Merges a newer finding of the same period into this one.
     pub fn then(&mut self, newer: Self) {
         self.begin = newer.begin.or(self.begin.take());
         self.count = self.count.max(newer.count);
@@ -263,32 +263,32 @@ impl AlarmFinding {
         self.at = self.at.max(newer.at);
     }
 
-    /// Returns true if both tell of the same episode.
+    /// Returns true if both are of the same period.
     pub fn is_of(&self, other: &Self) -> bool {
         (self.episode, &self.element, &self.key) == (other.episode, &other.element, &other.key)
     }
 
-    /// Returns true if it tells all of an episode that is over.
+    /// Returns true if it has both start and end of its period.
     pub fn is_whole(&self) -> bool {
         self.begin.is_some() && self.cleared_at.is_some()
     }
 }
 
-/// What a person changes of an alarm.
+/// A person's change of an alarm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlarmChange {
-    /// Whether somebody has taken note; none: as it is.
+    /// The new acknowledgement; `None` keeps it.
     pub acknowledged: Option<bool>,
-    /// Whether it is cleared by hand.
+    /// True if it is cleared by hand.
     pub clears: bool,
-    /// What is said with it.
+    /// The comment.
     pub comment: Option<String>,
-    /// Who is to see to it.
+    /// The assignee.
     pub assignee: Patch<UserId>,
 }
 
 impl AlarmChange {
-    /// Applies the change to an alarm and its history. False: it changes nothing.
+    /// Applies the change to an alarm and its history. Returns false if it changes nothing.
     pub fn over(&self, alarm: &mut Alarm, history: &mut Vec<AlarmEntry>, by: Option<UserId>, at: Timestamp) -> bool {
         let mut comment = self.comment.clone();
         let mut entries = Vec::new();
@@ -327,7 +327,7 @@ impl AlarmChange {
     }
 }
 
-/// Reads the body that changes an alarm: `{acknowledged, state, comment, assigneeId}`, each of which may be left out.
+/// Reads the body that changes an alarm: `{acknowledged, state, comment, assigneeId}`, all optional.
 pub fn read_change(body: &Json<'_>) -> Result<AlarmChange> {
     let mut input = Input::body(body)?;
     let acknowledged = input.boolean("acknowledged");
@@ -347,28 +347,28 @@ pub fn read_change(body: &Json<'_>) -> Result<AlarmChange> {
     input.unless_any(AlarmChange { acknowledged, clears, comment, assignee })
 }
 
-/// How many alarms of a part of the tree are active, by severity, and how many that live nobody has taken note of.
+/// Counts of the alarms in a part of the tree: active ones by severity, and living ones that are not acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmSummary {
-    /// Those that are active.
+    /// Active alarms.
     pub active: AlarmCounts,
-    /// Those that nobody has taken note of, active or cleared.
+    /// Alarms that are not acknowledged, active or cleared.
     pub unacknowledged: u64,
 }
 
 /// Active alarms by severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AlarmCounts {
-    /// How many are critical.
+    /// Number of critical alarms.
     pub critical: u64,
-    /// How many are warnings.
+    /// Number of warnings.
     pub warning: u64,
-    /// How many are worth a look.
+    /// Number of alarms for information.
     pub info: u64,
 }
 
 impl AlarmCounts {
-    /// Returns how many are of a severity.
+    /// Returns the count of a severity.
     pub const fn of(&self, severity: AlarmSeverity) -> u64 {
         match severity {
             AlarmSeverity::Critical => self.critical,
@@ -377,7 +377,7 @@ impl AlarmCounts {
         }
     }
 
-    /// Counts so many more of a severity.
+    /// Adds to the count of a severity.
     pub fn add(&mut self, severity: AlarmSeverity, more: u64) {
         match severity {
             AlarmSeverity::Critical => self.critical += more,
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn change_of_alarm_is_noted_once_with_its_comment() {
+    fn alarm_change_is_recorded_once_with_its_comment() {
         let (mut alarm, mut history) = (alarm(), Vec::new());
         let (ana, now) = (UserId(Uuid::from_u128(9)), Timestamp::from_millis(2_000));
         let change = AlarmChange {
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn change_is_read_and_its_faults_are_named() {
+    fn invalid_change_names_its_faults() {
         let read = |text: &str| read_change(&parse(text).unwrap());
         let change = read(r#"{"acknowledged": true, "state": "cleared", "assigneeId": null, "id": 5}"#).unwrap();
         assert!(change.clears && change.acknowledged == Some(true) && change.assignee == Patch::Clear);

@@ -1,4 +1,4 @@
-//! How an organization shows itself: its branding, its dashboard, its device table.
+//! The appearance of an organization: its branding, its dashboard, its device table.
 
 use crate::check::{Input, Patch};
 use crate::error::Result;
@@ -19,10 +19,10 @@ const COLUMN_PATH_MAX: usize = 256;
 /// Longest type of a column, in characters.
 const COLUMN_TYPE_MAX: usize = 80;
 
-/// How an organization presents itself. What was never set is none.
+/// The branding of an organization. Members that were never set are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Branding {
-    /// What it calls itself.
+    /// The company's name.
     pub company_name: Option<String>,
     /// First line of its address.
     pub address_line_1: Option<String>,
@@ -30,13 +30,13 @@ pub struct Branding {
     pub address_line_2: Option<String>,
     /// Its fully qualified domain name.
     pub domain: Option<String>,
-    /// Free-form object: files that its domain serves in place of others.
+    /// Free-form object: replacements of files that its domain serves.
     pub domain_http_file_overrides: Option<RawJson>,
-    /// Free-form object: what a client on its domain may know without credentials.
+    /// Free-form object: configuration that a client on its domain may read without credentials.
     pub domain_public_configuration: Option<RawJson>,
-    /// Where its mail comes from.
+    /// Sender address of its e-mails.
     pub email: Option<String>,
-    /// Under which name.
+    /// Sender name of its e-mails.
     pub email_sender_name: Option<String>,
 }
 
@@ -68,7 +68,7 @@ impl BrandingInput {
             email: input.text_patch("email", 0, usize::MAX),
             email_sender_name: input.text_patch("emailSenderName", 0, LINE_MAX),
         };
-        // How long these two may be is part of what they are.
+        // A fault of these two already names their length.
         if let Patch::Set(domain) = &read.domain {
             input.faults.domain("domain", domain);
         }
@@ -78,7 +78,7 @@ impl BrandingInput {
         input.unless_any(read)
     }
 
-    /// The branding after the change: what was left out keeps its value.
+    /// Returns the branding after the change; members that were left out keep their values.
     pub fn over(self, present: Branding) -> Branding {
         Branding {
             company_name: self.company_name.over(present.company_name),
@@ -93,10 +93,10 @@ impl BrandingInput {
     }
 }
 
-/// What an organization's users see first.
+/// The start page of an organization's users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dashboard {
-    /// What it is called.
+    /// Its name.
     pub name: Option<String>,
     /// Free-form object.
     pub options: RawJson,
@@ -135,7 +135,7 @@ impl DashboardInput {
         input.unless_any(Self { name, options, configuration })
     }
 
-    /// The dashboard after the change: what was left out keeps its value.
+    /// Returns the dashboard after the change; members that were left out keep their values.
     pub fn over(self, present: Dashboard) -> Dashboard {
         Dashboard {
             name: self.name.over(present.name),
@@ -151,24 +151,23 @@ impl DashboardInput {
 /// A column of the device table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Which member of a device it shows.
+    /// Path of the member of a device that it shows.
     pub path: String,
-    /// What kind of thing the path begins at.
+    /// Kind of the resource that the path starts from.
     pub kind: Option<String>,
 }
 
-/// How an organization's devices are shown in a table. It lives in the organization's `deviceTable`, which may hold
-/// other members beside these.
+/// The device table of an organization, in its member `deviceTable`, which may hold other members too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTable {
-    /// The device that it was made for.
+    /// The device that it was designed with.
     pub device: Option<String>,
-    /// From left to right.
+    /// The columns, from left to right.
     pub columns: Vec<Column>,
 }
 
 impl DeviceTable {
-    /// What an organization's `deviceTable` says; what it says otherwise than this is passed over.
+    /// Reads an organization's `deviceTable`; ignores what does not have this form.
     pub fn of(stored: &RawJson) -> Self {
         let tree = stored.tree();
         let text = |tree: &Json<'_>, member: &str| tree.get(member).and_then(Json::as_text).map(str::to_owned);
@@ -181,9 +180,9 @@ impl DeviceTable {
 /// The body that changes a device table.
 #[derive(Clone, Debug)]
 pub struct DeviceTableInput {
-    /// The device that it is made for: one that the caller can see.
+    /// The device that it is designed with, which the caller must see.
     pub device: Patch<DeviceId>,
-    /// From left to right.
+    /// The columns, from left to right.
     pub columns: Vec<Column>,
 }
 
@@ -200,7 +199,7 @@ impl DeviceTableInput {
         input.unless_any(Self { device, columns })
     }
 
-    /// The organization's `deviceTable` after the change. Members of which this knows nothing stay.
+    /// Returns the organization's `deviceTable` after the change. Unknown members stay.
     pub fn over(&self, present: Option<&RawJson>) -> RawJson {
         let mut members = match present.map(RawJson::tree) {
             Some(Json::Object(members)) => members,
@@ -227,7 +226,7 @@ impl DeviceTableInput {
     }
 }
 
-/// An organization that names itself in its own body must not name another.
+/// Notes a fault if the body names another organization than that of the path.
 fn named_itself(input: &mut Input<'_>, own: OrganizationId) {
     if input.id::<OrganizationId>("organizationId").is_some_and(|named| named != own) {
         input.fault("organizationId", "is not the organization of the path");
@@ -284,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_a_fully_qualified_name() {
+    fn domain_must_be_fully_qualified() {
         for good in ["example.com", "a.b-c.Example", "xn--bcher-kva.example", "1.de", &format!("{}.de", "a".repeat(63))]
         {
             assert!(branding(&format!(r#"{{"domain": "{good}"}}"#)).is_ok(), "{good}");
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_branding_tells_all_its_faults_at_once() {
+    fn invalid_branding_names_all_its_faults() {
         let large = "x".repeat(BRANDING_OBJECT_BYTES_MAX);
         let text = format!(
             r#"{{"organizationId": "01890a5d-ac96-774b-bcce-b302099a8058", "companyName": 1, "email": "nobody",
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_table_keeps_what_it_does_not_know() {
+    fn device_table_keeps_unknown_members() {
         let text =
             format!(r#"{{"organizationId": "{OWN}", "columns": [{{"path": "name", "type": "DeviceModel", "x": 1}}]}}"#);
         let input = DeviceTableInput::read(&parse(&text).unwrap(), OWN.parse().unwrap()).unwrap();
@@ -336,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_table_names_each_bad_column() {
+    fn device_table_names_each_invalid_column() {
         let text = r#"{"columns": [{}, 5, {"path": "", "type": 1}], "deviceId": "x"}"#;
         let read = DeviceTableInput::read(&parse(text).unwrap(), OWN.parse().unwrap());
         let expected =

@@ -1,4 +1,4 @@
-//! The dashboards of an organization: any number, the oldest of which is its first (contract: Beyond the specification).
+//! Dashboards of an organization: any number, the first of which is the oldest (contract: Beyond the specification).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::ids::{DashboardId, ProjectId};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// A dashboard of an organization, without what it shows.
+/// A dashboard of an organization, without its content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoardHead {
     /// Its identifier.
@@ -16,13 +16,13 @@ pub struct BoardHead {
     pub name: Option<String>,
     /// The project on whose devices' pages it is shown.
     pub project: Option<ProjectId>,
-    /// True if it belongs to an organization above, which lends it.
+    /// True if it is shared by an organization above.
     pub is_inherited: bool,
-    /// How often it was written, from 1.
+    /// Number of writes, from 1.
     pub version: u64,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last written.
+    /// Time of the last write.
     pub updated_at: Timestamp,
 }
 
@@ -33,17 +33,17 @@ impl BoardHead {
     }
 }
 
-/// A dashboard of an organization, whole.
+/// A dashboard of an organization with its content.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Board {
-    /// What lists tell of it.
+    /// The metadata that lists show.
     pub head: BoardHead,
-    /// What it shows.
+    /// The content.
     pub dashboard: Dashboard,
 }
 
-/// Names a dashboard as it is, and no other state of it: its entity tag. With the moment it was written a tag stays its own
-/// when a backup is restored and its version is given out once more.
+/// The entity tag of one state of a dashboard. It holds the time of the write, so that a version number that is used
+/// again after a restore gives another tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoardTag {
     version: u64,
@@ -56,7 +56,7 @@ impl fmt::Display for BoardTag {
     }
 }
 
-/// Returns the project that a dashboard names in its options, as `projectUuid`. What names none there is passed over.
+/// Returns the project in a dashboard's option `projectUuid`; `None` if there is none or it is not an id.
 pub fn named_project(dashboard: &Dashboard) -> Option<ProjectId> {
     dashboard.options.tree().get("projectUuid").and_then(Json::as_text)?.parse().ok()
 }

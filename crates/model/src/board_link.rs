@@ -6,38 +6,38 @@ use crate::ids::{BoardLinkId, DashboardId, OrganizationId, UserId};
 use crate::json::Json;
 use crate::time::Timestamp;
 
-/// Most characters of a link's name.
+/// Longest name of a link, in characters.
 pub const BOARD_LINK_NAME_MAX: usize = 80;
-/// The name of a link to which nobody gives one.
+/// Name of a link that is created without one.
 const BOARD_LINK_NAME: &str = "Screen";
-/// The longest time until a link ends, in milliseconds: 366 days, a year whichever it is.
+/// Longest lifetime of a link, in milliseconds: 366 days, a year, leap or not.
 const BOARD_LINK_MILLIS_MAX: i64 = 366 * 86_400_000;
 
-/// A link that shows a dashboard until its end.
+/// A link that shows a dashboard until it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardLink {
     /// Its identifier.
     pub id: BoardLinkId,
     /// The dashboard that it shows.
     pub board: DashboardId,
-    /// The organization whose dashboard it is.
+    /// The organization that owns the dashboard.
     pub organization: OrganizationId,
-    /// Who made it, and by whose rights it reads.
+    /// The user who made it, whose rights apply to what it shows.
     pub maker: UserId,
     /// Its name.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it is refused from.
+    /// Time from which it is refused.
     pub expires_at: Timestamp,
 }
 
-/// Makes a link.
+/// The body that makes a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoardLinkInput {
     /// 1 to 80 characters.
     pub name: String,
-    /// When it shall end: within a year.
+    /// Expiry, at most a year ahead.
     pub expires_at: Timestamp,
 }
 

@@ -1,4 +1,4 @@
-//! Checks of input that gather every fault before they refuse.
+//! Checks of input that collect every fault before they refuse.
 
 use std::str::FromStr;
 
@@ -6,35 +6,35 @@ use crate::error::{Error, Fault, Result};
 use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
 
-/// Largest amount that an input may name: every whole number up to it is exact.
+/// Largest number accepted as an amount: whole numbers up to it are exact as doubles.
 pub const AMOUNT_MAX: f64 = 1e15;
 
-/// Gathers the faults of an input.
+/// Collects the faults of an input.
 #[derive(Debug, Default)]
 pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// No faults yet.
+    /// Makes an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes a fault.
+    /// Adds a fault.
     pub fn add(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.0.push(Fault::new(field, message));
     }
 
-    /// Takes over faults found elsewhere.
+    /// Adds faults found elsewhere.
     pub fn extend(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.0.extend(faults);
     }
 
-    /// The faults of something that lies at `path` in the input.
+    /// Returns the faults with `path` prefixed to their fields.
     pub fn beneath(self, path: &str) -> Vec<Fault> {
         self.0.into_iter().map(|fault| Fault::new(format!("{path}.{}", fault.field), fault.message)).collect()
     }
 
-    /// Whether any fault was noted.
+    /// Returns true if there is any fault.
     pub fn any(&self) -> bool {
         !self.0.is_empty()
     }
@@ -47,23 +47,22 @@ impl Faults {
         }
     }
 
-    /// Checks that a text can be kept as it is: no registry keeps U+0000, and two texts that differ in it alone would
-    /// become one.
+    /// Checks that a text has no U+0000, which registries cannot store.
     pub fn whole(&mut self, field: &str, text: &str) {
         if text.contains('\0') {
             self.add(field, "must not hold the character U+0000");
         }
     }
 
-    /// As [`Faults::length`], when the text is there.
+    /// Checks like [`Faults::length`], if there is a text.
     pub fn length_if(&mut self, field: &str, text: Option<&str>, min: usize, max: usize) {
         if let Some(text) = text {
             self.length(field, text, min, max);
         }
     }
 
-    /// Checks that a text may be an e-mail address: 3 to 254 characters, one `@`, something before it, a dotted name after
-    /// it, no space. Of one that is too long or too short nothing else is said; U+0000 is for [`Faults::whole`] to tell.
+    /// Checks that a text may be an e-mail address: 3 to 254 characters, one `@`, something before it, a dotted name
+    /// after it, no space. A wrong length is the only fault reported; U+0000 is left to [`Faults::whole`].
     pub fn email(&mut self, field: &str, text: &str) {
         if !(3..=254).contains(&text.chars().count()) {
             return self.length(field, text, 3, 254);
@@ -84,7 +83,7 @@ impl Faults {
     }
 
     /// Checks that a text is a fully qualified domain name (RFC 1123, 2.1; RFC 1035, 2.3.4): two or more labels of
-    /// letters, digits and hyphens, the last of them no number.
+    /// letters, digits and hyphens, the last of which is not a number.
     pub fn domain(&mut self, field: &str, text: &str) {
         let is_label = |label: &str| {
             (1..=63).contains(&label.len())
@@ -101,22 +100,22 @@ impl Faults {
         }
     }
 
-    /// Takes over the faults of a result and goes on without its value; any other error ends the input's reading.
+    /// Returns the value of a result; collects its faults and returns `None`; passes on any other error.
     pub fn gather<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         Ok(or_faults(result)?.map_err(|found| self.extend(found)).ok())
     }
 
-    /// The value, unless faults were noted.
+    /// Returns the value, or the error if there are faults.
     pub fn unless_any<T>(self, value: T) -> Result<T> {
         self.end().map(|()| value)
     }
 
-    /// The error of the faults that were noted: of one at least.
+    /// Converts the faults, at least one, into an error.
     pub fn into_error(self) -> Error {
         Error::Invalid(self.0)
     }
 
-    /// Refuses when faults were noted.
+    /// Returns an error if there are faults.
     pub fn end(self) -> Result<()> {
         if self.0.is_empty() { Ok(()) } else { Err(Error::Invalid(self.0)) }
     }
@@ -135,7 +134,7 @@ pub enum Patch<T> {
 }
 
 impl<T> Patch<T> {
-    /// The value after the change.
+    /// Returns the value after the change.
     pub fn over(self, present: Option<T>) -> Option<T> {
         match self {
             Patch::Keep => present,
@@ -144,7 +143,7 @@ impl<T> Patch<T> {
         }
     }
 
-    /// The same change, with what `change` makes of the value.
+    /// Applies `change` to the value of a set.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Patch<U> {
         match self {
             Patch::Keep => Patch::Keep,
@@ -154,16 +153,16 @@ impl<T> Patch<T> {
     }
 }
 
-/// Reads the members of a JSON object and notes what is wrong with them. Members that nobody asks for are ignored.
+/// Reads members of a JSON object and collects their faults. Members that are not read are ignored.
 pub struct Input<'a> {
     tree: &'a Json<'a>,
     prefix: &'a str,
-    /// What was found wrong so far.
+    /// Faults found so far.
     pub faults: Faults,
 }
 
 impl<'a> Input<'a> {
-    /// A reader of a body, which must be an object.
+    /// Makes a reader of a body, which must be an object.
     pub fn body(tree: &'a Json<'a>) -> Result<Self> {
         match tree {
             Json::Object(_) => Ok(Self::item(tree, "")),
@@ -171,35 +170,35 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A reader of an object that lies at `path` in the body.
+    /// Makes a reader of an object at `path` in the body.
     pub fn item(tree: &'a Json<'a>, path: &'a str) -> Self {
         Self { tree, prefix: path, faults: Faults::new() }
     }
 
-    /// The path of a member in the input.
+    /// Returns the path of a member in the input.
     pub fn path(&self, name: &str) -> String {
         if self.prefix.is_empty() { name.to_owned() } else { format!("{}.{name}", self.prefix) }
     }
 
-    /// The member, if it is there.
+    /// Returns the member, if present.
     pub fn member(&self, name: &str) -> Option<&'a Json<'a>> {
         self.tree.get(name)
     }
 
-    /// Notes a fault of a member.
+    /// Adds a fault of a member.
     pub fn fault(&mut self, name: &str, message: impl Into<String>) {
         let path = self.path(name);
         self.faults.add(path, message);
     }
 
-    /// Notes that a member must be there, if it is not.
+    /// Adds a fault if a member is missing.
     pub fn require(&mut self, name: &str) {
         if self.member(name).is_none() {
             self.fault(name, "is required");
         }
     }
 
-    /// What `read` makes of a member that may be left out. What it makes nothing of is not `kind`, and a fault.
+    /// Reads an optional member by `read`; adds the fault "must be `kind`" if that returns `None`.
     fn of_kind<T>(&mut self, name: &str, kind: &str, read: impl FnOnce(&'a Json<'a>) -> Option<T>) -> Option<T> {
         let member = self.member(name)?;
         let value = read(member);
@@ -209,7 +208,7 @@ impl<'a> Input<'a> {
         value
     }
 
-    /// The same of a member that may also be cleared.
+    /// Reads like [`Input::of_kind`]; `null` clears.
     fn patch<T>(&mut self, name: &str, kind: &str, read: impl FnOnce(&'a Json<'a>) -> Option<T>) -> Patch<T> {
         match self.member(name) {
             Some(Json::Null) => Patch::Clear,
@@ -217,7 +216,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A text of `min` to `max` characters that may be left out, cleared or set.
+    /// Reads a text of `min` to `max` characters that may be left out, cleared or set.
     pub fn text_patch(&mut self, name: &str, min: usize, max: usize) -> Patch<String> {
         let text = self.patch(name, "a string", Json::as_text);
         if let Patch::Set(text) = text {
@@ -228,7 +227,7 @@ impl<'a> Input<'a> {
         text.map(str::to_owned)
     }
 
-    /// A text that may be left out, but not be null.
+    /// Reads an optional text that must not be null.
     pub fn text(&mut self, name: &str, min: usize, max: usize) -> Option<String> {
         let text = self.text_patch(name, min, max);
         if text == Patch::Clear {
@@ -237,13 +236,13 @@ impl<'a> Input<'a> {
         text.over(None)
     }
 
-    /// A text that must be there. Where it is not, a fault is noted and the text is empty.
+    /// Reads a required text. If it is missing, adds a fault and returns an empty text.
     pub fn required_text(&mut self, name: &str, min: usize, max: usize) -> String {
         self.require(name);
         self.text(name, min, max).unwrap_or_default()
     }
 
-    /// An e-mail address that must be there.
+    /// Reads a required e-mail address.
     pub fn required_email(&mut self, name: &str) -> String {
         let text = self.required_text(name, 0, usize::MAX);
         if matches!(self.member(name), Some(Json::Text(_))) {
@@ -253,7 +252,7 @@ impl<'a> Input<'a> {
         text
     }
 
-    /// JSON that must be there, and not be null. Where it is not, a fault is noted.
+    /// Reads required JSON other than null; adds a fault otherwise.
     pub fn required_json(&mut self, name: &str) -> RawJson {
         self.require(name);
         let json = self.member(name).unwrap_or(&Json::Null);
@@ -263,12 +262,12 @@ impl<'a> Input<'a> {
         json.into()
     }
 
-    /// An identifier that may be left out; `null` counts as left out.
+    /// Reads an optional identifier; `null` counts as left out.
     pub fn id<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.parsed(name, "is not an identifier")
     }
 
-    /// An identifier that may be left out, cleared or set.
+    /// Reads an identifier that may be left out, cleared or set.
     pub fn id_patch<T: FromStr>(&mut self, name: &str) -> Patch<T> {
         match self.member(name) {
             Some(Json::Null) => Patch::Clear,
@@ -276,8 +275,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// An identifier that may be left out, cleared or set, where the specification takes any text of 36 characters: an
-    /// empty one clears it too.
+    /// Reads an identifier that may be left out, cleared or set; an empty text clears it too, as the specification
+    /// takes any text of 36 characters.
     pub fn id_or_empty_patch<T: FromStr>(&mut self, name: &str) -> Patch<T> {
         match self.member(name) {
             Some(Json::Text(text)) if text.is_empty() => Patch::Clear,
@@ -285,12 +284,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A moment that may be left out; `null` counts as left out.
+    /// Reads an optional moment; `null` counts as left out.
     pub fn time(&mut self, name: &str) -> Option<Timestamp> {
         self.parsed(name, "is not an RFC 3339 date-time")
     }
 
-    /// What a text says that may be left out; `fault` where it says nothing of the kind.
+    /// Parses an optional text; adds `fault` if that fails.
     fn parsed<T: FromStr>(&mut self, name: &str, fault: &str) -> Option<T> {
         let value = self.patch(name, "a string", Json::as_text).over(None)?.parse().ok();
         if value.is_none() {
@@ -299,12 +298,12 @@ impl<'a> Input<'a> {
         value
     }
 
-    /// A boolean that may be left out.
+    /// Reads an optional boolean.
     pub fn boolean(&mut self, name: &str) -> Option<bool> {
         self.of_kind(name, "a boolean", Json::as_bool)
     }
 
-    /// A number from 0 to [`AMOUNT_MAX`] that may be left out.
+    /// Reads an optional number from 0 to [`AMOUNT_MAX`].
     pub fn amount(&mut self, name: &str) -> Option<f64> {
         let number = self.of_kind(name, "a number", Json::as_f64)?;
         let is_sound = (0.0..=AMOUNT_MAX).contains(&number);
@@ -314,17 +313,17 @@ impl<'a> Input<'a> {
         is_sound.then_some(number)
     }
 
-    /// An object that may be left out, but not be null.
+    /// Reads an optional object that must not be null.
     pub fn object(&mut self, name: &str) -> Option<&'a Json<'a>> {
         self.of_kind(name, "an object", object)
     }
 
-    /// An object, kept as it is, that may be left out, cleared or set.
+    /// Reads an object, as it was sent, that may be left out, cleared or set.
     pub fn object_patch(&mut self, name: &str) -> Patch<RawJson> {
         self.patch(name, "an object", object).map(RawJson::from)
     }
 
-    /// An object with members of its own, read by `read` under its path.
+    /// Reads the members of a nested object by `read`, with its path.
     pub fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Input<'_>) -> T) -> Patch<T> {
         self.patch(name, "an object", object).map(|tree| {
             let path = self.path(name);
@@ -335,7 +334,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// The items of a list of at most `most`, that may be left out.
+    /// Reads an optional list of at most `most` items.
     pub fn items(&mut self, name: &str, most: usize) -> Option<&'a [Json<'a>]> {
         let items = self.of_kind(name, "an array", Json::as_array)?;
         if items.len() > most {
@@ -345,7 +344,7 @@ impl<'a> Input<'a> {
         Some(items)
     }
 
-    /// A list of at most `count` texts of at most `max` characters, that may be left out; `null` counts as left out.
+    /// Reads an optional list of at most `count` texts of at most `max` characters; `null` counts as left out.
     pub fn texts(&mut self, name: &str, count: usize, max: usize) -> Option<Vec<String>> {
         if self.member(name) == Some(&Json::Null) {
             return None;
@@ -366,18 +365,18 @@ impl<'a> Input<'a> {
         Some(texts)
     }
 
-    /// The value read from the input, unless faults were noted.
+    /// Returns the value, or the error if there are faults.
     pub fn unless_any<T>(self, value: T) -> Result<T> {
         self.faults.unless_any(value)
     }
 
-    /// What was found wrong so far.
+    /// Returns the faults found so far.
     pub fn into_faults(self) -> Faults {
         self.faults
     }
 }
 
-/// The items of a body that is an array of at most so many of a noun.
+/// Returns the items of a body that is an array of at most `most`; `noun` names them in the fault.
 pub fn body_items<'t>(tree: &'t Json<'t>, most: usize, noun: &str) -> Result<&'t [Json<'t>]> {
     match tree {
         Json::Array(items) if items.len() <= most => Ok(items),
@@ -386,7 +385,7 @@ pub fn body_items<'t>(tree: &'t Json<'t>, most: usize, noun: &str) -> Result<&'t
     }
 }
 
-/// Reads a body that is an array of at most so many objects; all that is wrong with any of them is told at once.
+/// Reads a body that is an array of at most `most` objects, and reports the faults of all of them at once.
 pub fn read_objects<T>(tree: &Json<'_>, most: usize, read: impl Fn(Input<'_>) -> Result<T>) -> Result<Vec<T>> {
     let mut faults = Faults::new();
     let mut items = Vec::new();
@@ -400,7 +399,7 @@ pub fn read_objects<T>(tree: &Json<'_>, most: usize, read: impl Fn(Input<'_>) ->
     faults.unless_any(items)
 }
 
-/// What was read of one item of many, or its faults; any other error ends the reading of all.
+/// Separates the faults of one item among many from errors that end the reading of all.
 pub fn or_faults<T>(read: Result<T>) -> Result<std::result::Result<T, Vec<Fault>>> {
     match read {
         Ok(value) => Ok(Ok(value)),
@@ -409,7 +408,7 @@ pub fn or_faults<T>(read: Result<T>) -> Result<std::result::Result<T, Vec<Fault>
     }
 }
 
-/// The tree itself, if it is an object.
+/// Returns the tree if it is an object.
 fn object<'t>(tree: &'t Json<'t>) -> Option<&'t Json<'t>> {
     matches!(tree, Json::Object(_)).then_some(tree)
 }

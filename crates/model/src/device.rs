@@ -11,16 +11,16 @@ use crate::setting::BULK_ITEMS_MAX;
 use crate::status::Status;
 use crate::time::Timestamp;
 
-/// Longest label of a device's metadata by which it is found, in characters.
+/// Longest label of a device's metadata that is indexed, in characters.
 pub const LABEL_CHARACTERS_MAX: usize = 128;
-/// Longest value of a label by which a device is found, in characters.
+/// Longest value of an indexed label, in characters.
 pub const LABEL_VALUE_CHARACTERS_MAX: usize = 256;
 /// Most protocols a device lists.
 pub const PROTOCOLS_MAX: usize = 32;
-/// Longest of them, in characters. The specification bounds `protocol` alone, to 20.
+/// Longest listed protocol, in characters. The specification bounds `protocol` alone, to 20.
 pub const LISTED_PROTOCOL_CHARACTERS_MAX: usize = 128;
 
-/// A device as the registry keeps it.
+/// A device in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
     /// Its identifier, also shown as `uuid`.
@@ -37,7 +37,7 @@ pub struct Device {
     pub organization_name: String,
     /// The project whose design runs on its events.
     pub project: ProjectId,
-    /// Version of the project, as the client keeps it.
+    /// Version of the project, as the client states it.
     pub version: Option<String>,
     /// Main protocol.
     pub protocol: Option<String>,
@@ -47,39 +47,39 @@ pub struct Device {
     pub meta: RawJson,
     /// Up to 200 characters.
     pub description: Option<String>,
-    /// Where it stands, by post.
+    /// Postal address.
     pub street_address: Option<StreetAddress>,
-    /// Where it stands, by design or setting; else its metadata may say.
+    /// Location set by its design or a setting; otherwise its metadata may hold one.
     pub location: Option<Location>,
     /// Its status.
     pub status: Status,
-    /// What it gets back when it is heard again; `none` unless it is missing.
+    /// Status to restore when a missing device is heard again; `none` if it is not missing.
     pub status_before: Status,
-    /// Who made it.
+    /// User who made it.
     pub created_by: Option<UserId>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When its last event came.
+    /// Time of its last event.
     pub last_active: Option<Timestamp>,
-    /// Its active alarms.
+    /// Counts of its active alarms.
     pub alarms: AlarmCounts,
 }
 
 impl Device {
-    /// How the telemetry store addresses it.
+    /// Returns its address in the telemetry store.
     pub fn reference(&self) -> DeviceRef {
         DeviceRef { id: self.id, key: self.key }
     }
 
-    /// Where it stands: set by the design or a setting, or else `latitude` and `longitude` in its metadata.
+    /// Returns its location: set by the design or a setting, or else `latitude` and `longitude` of its metadata.
     pub fn coordinates(&self) -> Option<Location> {
         self.location.or_else(|| Location::in_meta(&self.meta))
     }
 }
 
-/// A place on earth, WGS 84.
+/// A location on earth, WGS 84.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Location {
     /// Degrees, -90 to 90.
@@ -89,13 +89,13 @@ pub struct Location {
 }
 
 impl Location {
-    /// A place, if the degrees are within their bounds.
+    /// Makes a location, if the degrees are within bounds.
     pub fn new(latitude: f64, longitude: f64) -> Option<Self> {
         let sound = (-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude);
         sound.then_some(Self { latitude, longitude })
     }
 
-    /// The place that metadata names: `latitude` and `longitude`, both numbers within their bounds.
+    /// Reads `latitude` and `longitude` of metadata, if both are numbers within bounds.
     pub fn in_meta(meta: &RawJson) -> Option<Self> {
         let meta = meta.tree();
         Self::new(meta.get("latitude")?.as_f64()?, meta.get("longitude")?.as_f64()?)
@@ -111,7 +111,7 @@ pub struct PlacedDevice {
     pub name: String,
     /// The organization that owns it.
     pub organization: OrganizationId,
-    /// Where it stands.
+    /// Its location.
     pub location: Location,
     /// Its status.
     pub status: Status,
@@ -176,7 +176,7 @@ impl StreetAddress {
     }
 }
 
-/// An item of a bulk creation: a body that creates a device, or what is wrong with it.
+/// An item of a bulk creation: a valid body, or its faults.
 pub type BulkItem = std::result::Result<DeviceInput, Vec<Fault>>;
 
 /// The body that creates or updates a device (specification: Device, input).
@@ -184,7 +184,7 @@ pub type BulkItem = std::result::Result<DeviceInput, Vec<Fault>>;
 pub struct DeviceInput {
     /// 1 to 80 characters, required.
     pub name: String,
-    /// Required; none only beside a fault.
+    /// Required; `None` only together with a fault.
     pub project: Option<ProjectId>,
     /// At most 36 characters.
     pub version: Patch<String>,
@@ -198,7 +198,7 @@ pub struct DeviceInput {
     pub description: Patch<String>,
     /// A postal address.
     pub street_address: Patch<StreetAddress>,
-    /// The owner; none: the caller's organization, or as it is.
+    /// The owner; `None` for the caller's organization, or unchanged.
     pub organization: Option<OrganizationId>,
 }
 
@@ -228,7 +228,7 @@ impl DeviceInput {
         };
         input.unless_any(read)
     }
-    /// Reads the body of a bulk creation: an array of bodies, each of which is read by itself.
+    /// Reads the body of a bulk creation: an array of bodies, each of which is checked separately.
     pub fn read_all(tree: &Json<'_>) -> Result<Vec<BulkItem>> {
         body_items(tree, BULK_ITEMS_MAX, "items")?.iter().map(|item| or_faults(Self::read(item))).collect()
     }

@@ -1,4 +1,4 @@
-//! A dry run of a design: what would happen if an event came (contract: The project design).
+//! Dry runs of a design: the effects that an event would have (contract: The project design).
 
 use crate::check::{Faults, Input};
 use crate::error::Result;
@@ -12,19 +12,18 @@ const ELEMENT_NAME_MAX: usize = 128;
 /// The body that asks for a dry run.
 #[derive(Clone, Debug)]
 pub struct DryRunInput {
-    /// The planes to try; none: those of the project.
+    /// The planes to try; `None` for those of the project.
     pub planes: Option<RawJson>,
-    /// The element that the run begins at.
+    /// The element that receives the event.
     pub element: String,
     /// The payload.
     pub payload: RawJson,
-    /// The device whose metadata, settings, values and states the run sees; none: one that is made up.
+    /// The device whose metadata, settings, values and states the run sees; `None` for an invented one.
     pub device: Option<DeviceId>,
 }
 
 impl DryRunInput {
-    /// Reads a body and gathers its faults. Whether the planes can be executed is the design's to say; only then are all
-    /// faults known.
+    /// Reads a body and collects its faults. The caller adds those of the planes, which only the design can check.
     pub fn read(body: &Json<'_>) -> Result<(Self, Faults)> {
         let mut input = Input::body(body)?;
         let planes = input.nested("specification", |specification| {

@@ -6,7 +6,7 @@ use crate::ids::{DeviceId, EventId};
 use crate::json::{RawJson, write_string};
 use crate::time::Timestamp;
 
-/// Which way an event goes.
+/// The direction of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// Device to cloud.
@@ -16,7 +16,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             EventType::DeviceEvent => "deviceEvent",
@@ -25,35 +25,35 @@ impl EventType {
     }
 }
 
-/// What the state of an element costs beside its name and its bytes, in bytes: a device may have left many small ones.
+/// Overhead of an element's state beside its name and value, in bytes, so that many small ones are counted too.
 pub const STATE_BYTES_BESIDE: usize = 64;
 
-/// Something that went wrong while an event was processed: kept on the event.
+/// An error while an event was processed; stored with the event.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EventError {
-    /// The element that failed; empty when it was none of them.
+    /// The element that failed; empty if none did.
     pub element: String,
-    /// What failed.
+    /// The error message.
     pub message: String,
 }
 
-/// A device event or a cloud event, as history keeps it.
+/// A device event or a cloud event in history.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// Its identifier.
     pub id: EventId,
-    /// When it was received (a cloud event: when it was queued): what the first bits of its identifier say, unless a former
-    /// version has received it by a clock that was set back.
+    /// Time of receipt (of a cloud event: of queuing): that of its identifier, unless a former version received it
+    /// while the clock was set back.
     pub received_at: Timestamp,
-    /// Which way it went.
+    /// Its direction.
     pub kind: EventType,
     /// The device.
     pub device: DeviceId,
-    /// The element it was posted to, or sent by.
+    /// The element that it was posted to, or sent by.
     pub element: Arc<str>,
-    /// What it carried, as it was sent.
+    /// Its payload, as it was sent.
     pub payload: RawJson,
-    /// What went wrong while it was processed.
+    /// Errors while it was processed.
     pub errors: Vec<EventError>,
 }
 
@@ -95,10 +95,10 @@ impl Event {
 pub struct StoredValue {
     /// Its identifier.
     pub id: EventId,
-    /// When its event was received: what the first bits of its identifier say, unless a former version has stored it by a
-    /// clock that was set back.
+    /// Time of receipt of its event: that of its identifier, unless a former version stored it while the clock was set
+    /// back.
     pub created_at: Timestamp,
-    /// What was stored.
+    /// The stored payload.
     pub payload: RawJson,
 }
 
@@ -119,17 +119,17 @@ impl StoredValue {
     }
 }
 
-/// The most recent value of every key received so far (contract: Data).
+/// The most recent value of every key (contract: Data).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LastValues {
-    /// When the newest value was stored.
+    /// Time of the newest value.
     pub updated_at: Timestamp,
-    /// The merged object, or the newest payload when that is no object.
+    /// The merged object, or the newest payload if that is not an object.
     pub values: RawJson,
 }
 
 impl LastValues {
-    /// Writes the last values of a storage element as the API shows them. `updated_at` of `None`: nothing stored yet.
+    /// Writes the last values of a storage element as the API shows them. `None` means that nothing is stored yet.
     pub fn write_json(last: Option<&LastValues>, device: DeviceId, element: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"updatedAt\":");
         match last {

@@ -6,29 +6,30 @@ use crate::json::{Json, RawJson};
 
 /// Most events of one batch.
 pub const BATCH_EVENTS_MAX: usize = 1_000;
-/// So many events of a batch, and every further beginning of so many, count as one call.
+/// Events of a batch that count as one call; a batch counts one call for every started group.
 pub const BATCH_EVENTS_A_CALL: usize = 100;
 
 /// One event of a batch, as it was sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchEvent {
-    /// The device, as it was named.
+    /// The device, as it was given.
     pub device: Option<String>,
     /// The element.
     pub element: Option<String>,
-    /// What it carries: any JSON but null.
+    /// The payload: any JSON but null.
     pub payload: RawJson,
-    /// The key under which its repetition does nothing.
+    /// The key that makes a repetition have no effect.
     pub idempotency_key: Option<String>,
 }
 
-/// An item of a batch, or what is wrong with it.
+/// An item of a batch, or its faults.
 pub type BatchItem = std::result::Result<BatchEvent, Vec<Fault>>;
 
-/// Reads the body of a batch: an array of `{elementName, payload, deviceId?, idempotencyKey?}`. Each item is judged by itself.
+/// Reads the body of a batch: an array of `{elementName, payload, deviceId?, idempotencyKey?}`. Each item is checked
+/// separately.
 ///
 /// # Errors
-/// `Invalid`: it is no array, or holds more than [`BATCH_EVENTS_MAX`] items.
+/// `Invalid` if it is not an array, or holds more than [`BATCH_EVENTS_MAX`] items.
 pub fn read_batch(tree: &Json<'_>) -> Result<Vec<BatchItem>> {
     body_items(tree, BATCH_EVENTS_MAX, "events")?.iter().map(|item| or_faults(read_item(item))).collect()
 }
@@ -42,7 +43,7 @@ fn read_item(item: &Json<'_>) -> Result<BatchEvent> {
     input.unless_any(BatchEvent { device, element, payload, idempotency_key })
 }
 
-/// How many calls a batch of so many events counts as: one for every started [`BATCH_EVENTS_A_CALL`], at least one.
+/// Returns the number of calls that a batch counts as: one for every started [`BATCH_EVENTS_A_CALL`], at least one.
 pub fn calls_of(events: usize) -> u32 {
     u32::try_from(events.div_ceil(BATCH_EVENTS_A_CALL).max(1)).unwrap_or(u32::MAX)
 }
@@ -54,7 +55,7 @@ mod tests {
     use crate::json::parse;
 
     #[test]
-    fn each_item_is_judged_by_itself() {
+    fn items_are_checked_separately() {
         let body = r#"[{"elementName":"e","payload":1.50,"deviceId":"d","idempotencyKey":"k"},{"payload":0},7,
             {"elementName":3,"payload":null,"deviceId":null,"idempotencyKey":[]},{"elementName":"e"}]"#;
         let items = read_batch(&parse(body).unwrap()).unwrap();
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_an_array_of_bounded_length() {
+    fn batch_must_be_an_array_of_bounded_length() {
         for bad in ["{}".to_owned(), "7".to_owned(), format!("[{}0]", "0,".repeat(BATCH_EVENTS_MAX))] {
             assert!(matches!(read_batch(&parse(&bad).unwrap()), Err(Error::Invalid(_))), "{bad}");
         }
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_started_hundred_is_a_call() {
+    fn batch_counts_a_call_for_each_started_hundred() {
         for (events, calls) in [(0, 1), (1, 1), (100, 1), (101, 2), (200, 2), (999, 10), (1_000, 10)] {
             assert_eq!(calls_of(events), calls, "{events}");
         }

@@ -1,5 +1,5 @@
-//! What holds of the parsers here whatever they are given. `fuzz/` looks for inputs for which it does not; the tests below
-//! replay those that are known. Built for these two alone.
+//! Properties of the parsers for any input. `fuzz/` searches for counterexamples; the tests below replay the known
+//! inputs. Built for these two only.
 
 #![allow(clippy::panic, reason = "a property that does not hold is a panic")]
 
@@ -18,15 +18,15 @@ use crate::jsonpath::{JsonPath, PATH_BYTES_MAX, Steps};
 
 /// Values of a document that are looked up by their paths.
 const PATHS_OF_A_DOCUMENT: usize = 100;
-/// What a path may cost.
+/// Budget of a path, in steps.
 const PATH_STEPS: u64 = 100_000;
-/// What paths are tried on that come without a document.
+/// Document for paths that come without one.
 const DOCUMENT: &str =
     r#"{"a":[{"b":1,"c":"x"},{"b":2.50,"c":null},[[],{}]],"é":{"a":true,"length":[3,2,1]},"":"a.c"}"#;
 
-/// JSON is accepted if, and only if, `serde_json` accepts it, but for what is refused on purpose (docs/api-guide.md,
-/// Conventions). It means the same to both; written and read again it is the same; and what lies at a path is found
-/// without a tree too. Whether it was accepted.
+/// Checks that JSON is accepted exactly if `serde_json` accepts it, except for deliberate refusals (docs/api-guide.md,
+/// Conventions), with the same meaning; that it survives writing and reading; and that lookups by path agree with the
+/// tree. Returns true if it was accepted.
 pub fn json(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
     let read = RawJson::read(&bytes);
@@ -38,7 +38,7 @@ pub fn json(input: &[u8]) -> bool {
             let mut left = PATHS_OF_A_DOCUMENT;
             is_found(raw.text(), &tree, &mut Vec::new(), &mut left);
         }
-        // Its doubles are a bit off, which makes some infinite that are next to the largest.
+        // `serde_json` rounds doubles inexactly, which makes some near the largest infinite.
         (Ok(_), Err(error)) => assert!(error.to_string().starts_with("number out of range"), "refused: {error}"),
         (Err(fault), Ok(theirs)) => {
             assert!(theirs.depth() > DEPTH_MAX || theirs.has_a_name_twice(), "refused: {fault}");
@@ -108,8 +108,8 @@ impl Theirs {
         }
     }
 
-    /// Whether it means what our tree means. Doubles may differ in their last bits, as `serde_json` does not round them
-    /// exactly.
+    /// Returns true if it means the same as our tree. Doubles may differ in their last bits, as `serde_json` does not
+    /// round them exactly.
     fn is(&self, ours: &Json<'_>) -> bool {
         match (self, ours) {
             (Theirs::Null, Json::Null) => true,
@@ -188,14 +188,14 @@ impl<'de> Visitor<'de> for TheirsVisitor {
     }
 }
 
-/// A JSONPath that is written out and read again is the same: it is written the same, and finds the same for the same
-/// price. The input is a path; behind a U+0000, which no path holds, a document. Whether both were read.
+/// Checks that a JSONPath that is written and parsed again is the same: same text, same results, same cost. The input
+/// is a path, and optionally, after a U+0000, which no path holds, a document. Returns true if both could be parsed.
 pub fn jsonpath(input: &[u8]) -> bool {
     let Ok(input) = std::str::from_utf8(input) else { return false };
     let (path, document) = input.split_once('\0').unwrap_or((input, DOCUMENT));
     let Ok(read) = JsonPath::parse(path) else { return false };
     let written = read.to_string();
-    // Written out in full it may be longer than a path may be.
+    // Written in full it may exceed the longest allowed path.
     if written.len() > PATH_BYTES_MAX {
         return false;
     }
@@ -216,7 +216,7 @@ mod tests {
     use super::replay::replay;
     use super::*;
 
-    /// Mutations that must be read, lest the properties hold of nothing.
+    /// Least number of mutations that must be valid, lest the properties be checked on nothing.
     const ENOUGH: usize = 250;
 
     fn official(name: &str) -> std::path::PathBuf {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_written_out_is_the_same() {
+    fn path_survives_writing_and_parsing() {
         let suite = std::fs::read_to_string(official("jsonpath/cts.json")).unwrap();
         let suite = json::parse(&suite).unwrap();
         let Some(Json::Array(cases)) = suite.get("tests") else { panic!("no tests") };

@@ -1,4 +1,4 @@
-//! Identifiers: a newtype for each noun, all UUIDv7 (contract: Conventions), and the mint that makes them.
+//! Identifiers: a newtype for each noun, all UUIDv7 (contract: Conventions), and their generator.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::time::Timestamp;
 
-/// A text that is no identifier.
+/// The error for a text that is not an identifier.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("is not an identifier")]
 pub struct NotAnId;
@@ -24,17 +24,17 @@ macro_rules! id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// The identifier's 16 bytes, big-endian: byte order is time order.
+            /// Returns the identifier's 16 bytes, big-endian: byte order is time order.
             pub fn bytes(&self) -> &[u8; 16] {
                 self.0.as_bytes()
             }
 
-            /// The identifier with these 16 bytes.
+            /// Makes the identifier of these 16 bytes.
             pub fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(Uuid::from_bytes(bytes))
             }
 
-            /// When it was minted, in Unix milliseconds: the first 48 bits of a UUIDv7 (RFC 9562, 5.7).
+            /// Returns its time, in Unix milliseconds: the first 48 bits of a UUIDv7 (RFC 9562, 5.7).
             pub fn minted_at(&self) -> Timestamp {
                 let mut wide = [0; 8];
                 wide[2..].copy_from_slice(&self.0.as_bytes()[..6]);
@@ -58,7 +58,7 @@ macro_rules! id {
             type Err = NotAnId;
 
             fn from_str(text: &str) -> Result<Self, NotAnId> {
-                // Only the canonical form of 36 characters, lower case, names a thing; braces, URNs and bare hex do not.
+                // Accepts only the canonical form of 36 characters, lower case: no braces, URNs or bare hex.
                 if text.len() != 36 || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
                     return Err(NotAnId);
                 }
@@ -98,26 +98,25 @@ id! {
 }
 
 impl NotificationId {
-    /// The identifier of what happened at `at` and is told apart by `parts`: the same moment and parts give the same
-    /// identifier, so that a notice given out again is known.
+    /// Derives an identifier from the time and `parts`. The same input gives the same identifier, so that a repeated
+    /// notice is recognized.
     pub fn derived(at: Timestamp, parts: &[&str]) -> Self {
         Self(derived(at, parts))
     }
 }
 
 impl AlarmId {
-    /// Returns the identifier of the alarm that was raised at `at` and is told apart by `parts`.
+    /// Derives the identifier of the alarm that was raised at `at` from the time and `parts`.
     pub fn derived(at: Timestamp, parts: &[&str]) -> Self {
         Self(derived(at, parts))
     }
 }
 
-/// Returns the identifier of a moment and these parts. The form is a UUIDv7's, with a SHA-256 digest of the parts where
-/// others have chance (RFC 9562, 5.7).
+/// Derives a UUIDv7 from a time and a SHA-256 digest of `parts` in place of the random bits (RFC 9562, 5.7).
 fn derived(at: Timestamp, parts: &[&str]) -> Uuid {
     let mut digest = Sha256::new();
     for part in parts {
-        // Each with its length: no two lists of parts read the same.
+        // Lengths keep different lists of parts from hashing the same bytes.
         digest.update((part.len() as u64).to_be_bytes());
         digest.update(part.as_bytes());
     }
@@ -130,7 +129,7 @@ fn derived(at: Timestamp, parts: &[&str]) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// The registry's number for a device: dense, never reused. It keeps the rows of the telemetry store short.
+/// The registry's number for a device: dense, never reused. It keeps the keys of the telemetry store short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceKey(pub u64);
 
@@ -143,9 +142,9 @@ pub struct DeviceRef {
     pub key: DeviceKey,
 }
 
-/// Makes identifiers that only grow: 48 bits of milliseconds, 12 bits of a counter, 62 random bits
-/// (RFC 9562, 6.2, method 1). A clock that steps back does not make them step back: until it has caught up, each is at the
-/// moment of the newest, and a millisecond later after 4,096 of them.
+/// Generates increasing identifiers: 48 bits of milliseconds, 12 bits of a counter, 62 random bits (RFC 9562, 6.2,
+/// method 1). If the clock steps back, identifiers continue at the newest time until it has caught up, and go a
+/// millisecond further after 4,096 of them.
 #[derive(Debug, Default)]
 pub struct IdMint {
     /// Milliseconds << 12 | counter of the newest identifier.
@@ -153,22 +152,22 @@ pub struct IdMint {
 }
 
 impl IdMint {
-    /// A mint that has made nothing yet.
+    /// Makes a generator without history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes on behind an identifier that was made before, by another mint or by this one.
+    /// Continues after an identifier that was generated before, by this or another generator.
     pub fn go_on_behind(&self, newest: Uuid) {
         let (high, _) = newest.as_u64_pair();
         let ticket = (high >> 16) << 12 | (high & 0xfff);
-        // Nearly always it is there already: then nothing is written that other threads look at.
+        // Mostly it is there already: a read does not invalidate the cache line of other threads.
         if self.newest.load(Ordering::Relaxed) < ticket {
             self.newest.fetch_max(ticket, Ordering::Relaxed);
         }
     }
 
-    /// The next identifier: at `now`, or just after the newest one made.
+    /// Returns the next identifier: of `now`, or just after the newest one.
     pub fn mint(&self, now: Timestamp, rng: &mut impl Rng) -> Uuid {
         let floor = (now.millis().max(0) as u64) << 12;
         let before = self
@@ -189,7 +188,7 @@ mod tests {
     use crate::chance::seeded;
 
     #[test]
-    fn identifiers_go_on_behind_those_of_another_mint() {
+    fn identifiers_continue_after_those_of_another_mint() {
         let (now, ahead, mut rng) = (Timestamp::from_millis(5_000), Timestamp::from_millis(9_000), seeded(2));
         let (former, mint) = (IdMint::new(), IdMint::new());
         let mut newest = former.mint(ahead, &mut rng);
@@ -218,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_remembers_its_millisecond() {
+    fn identifier_holds_its_millisecond() {
         let id = EventId(IdMint::new().mint(Timestamp::from_millis(1_700_000_000_123), &mut seeded(2)));
         assert_eq!(id.minted_at().millis(), 1_700_000_000_123);
     }
 
     #[test]
-    fn a_derived_identifier_is_the_same_for_the_same_thing_only() {
+    fn derived_identifier_depends_on_time_and_parts() {
         let (now, later) = (Timestamp::from_millis(1_700_000_000_123), Timestamp::from_millis(1_700_000_000_124));
         let id = NotificationId::derived(now, &["event", "alarm"]);
         assert_eq!(id, NotificationId::derived(now, &["event", "alarm"]));
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_canonical_form_is_an_identifier() {
+    fn identifier_in_other_than_canonical_form_is_refused() {
         assert!("01890a5d-ac96-774b-bcce-b302099a8057".parse::<DeviceId>().is_ok());
         for bad in [
             "",

@@ -1,5 +1,5 @@
-//! The nouns of Isobar and their rules: what an organization, a user, a project, a device, an event is,
-//! who may do what, and how JSON, time and pages behave. Nothing here does I/O or awaits anything.
+//! The nouns of Isobar and their rules: organizations, users, projects, devices and events; access; JSON, time and
+//! pages. Nothing here does I/O, and only the clock awaits.
 
 pub mod access;
 pub mod alarm;

@@ -1,6 +1,6 @@
-//! How full an organization is, measured by its limits (contract: Resources).
+//! Usage of an organization, measured by its limits (contract: Resources).
 
-/// How near to a limit an organization has come, as its administrators were last told.
+/// The usage of a limit that an organization's administrators were last notified of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fill {
     /// Below nine tenths.
@@ -14,21 +14,21 @@ pub enum Fill {
 
 /// Share of a limit at which it is near.
 const NEAR: f64 = 0.9;
-/// Share of a limit that a figure must fall below a mark before it can cross that mark again.
+/// Hysteresis: share of a limit by which usage must fall below a mark before it can cross it again.
 const SLACK: f64 = 0.1;
 
 impl Fill {
-    /// Its number in the registry.
+    /// Returns its number in the registry.
     pub const fn number(self) -> i64 {
         self as i64
     }
 
-    /// The fill with that number.
+    /// Returns the fill with that number.
     pub fn numbered(number: i64) -> Option<Self> {
         [Fill::Below, Fill::Near, Fill::Full].into_iter().find(|fill| fill.number() == number)
     }
 
-    /// The share of the limit, in percent, that it stands for.
+    /// Returns the share of the limit that it stands for, in percent.
     pub const fn percent(self) -> u8 {
         match self {
             Fill::Below => 0,
@@ -37,8 +37,8 @@ impl Fill {
         }
     }
 
-    /// What `used` of `limit` (0: unlimited) makes of it. It rises at a mark, and falls only when the figure is well below
-    /// that mark again, so that one that trembles around a mark crosses it once.
+    /// Returns the fill after a change of usage; `limit` 0 is unlimited. It rises at a mark, and falls only well below
+    /// it, so that usage that fluctuates around a mark crosses it once.
     pub fn after(self, used: f64, limit: f64) -> Self {
         if limit <= 0.0 {
             return Fill::Below;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_crossed_once_and_again_only_after_a_fall() {
+    fn mark_is_crossed_again_only_after_a_fall() {
         let story = [
             (89.0, Fill::Below),
             (90.0, Fill::Near),

@@ -1,18 +1,18 @@
-//! Devices on a map, brought together in the cells of a grid.
+//! Devices on a map, clustered by the cells of a grid.
 
 use crate::alarm::AlarmSeverity;
 use crate::device::Location;
 use crate::ids::DeviceId;
 use crate::status::Status;
 
-/// Cells that the grid of one question may have.
+/// Most cells of the grid of one request.
 pub const CELLS_MAX: u64 = 10_000;
-/// The bounds of a cell's side, in degrees; the least is some ten metres.
+/// Smallest side of a cell, in degrees: some ten metres.
 pub const CELL_DEGREES_MIN: f64 = 0.000_1;
-/// The whole of the longitudes.
+/// Largest side of a cell, in degrees: all longitudes.
 pub const CELL_DEGREES_MAX: f64 = 360.0;
 
-/// A part of the map, from its western edge eastward: across the date line where the east is less than the west.
+/// A rectangle of the map; it crosses the date line if its east is less than its west.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MapBox {
     /// Degrees, -180 to 180, as the other edges are.
@@ -49,18 +49,18 @@ impl MapBox {
     }
 }
 
-/// The devices of one cell, of which there is at least one.
+/// The devices of a cell with at least one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceCluster {
-    /// How many have each status, in the order of [`Status::ALL`].
+    /// Number of devices per status, in the order of [`Status::ALL`].
     pub by_status: [u64; Status::ALL.len()],
-    /// The mean of their places.
+    /// Mean of their locations.
     pub middle: Location,
-    /// The least box around their places; it never crosses the date line.
+    /// Smallest rectangle around them; it never crosses the date line.
     pub bounds: MapBox,
-    /// The device of a cell that holds one: its id and name.
+    /// Id and name of the device, if there is only one.
     pub only: Option<(DeviceId, String)>,
-    /// The highest severity of active alarms, and how many devices have any; none: no alarm is active.
+    /// Highest severity of active alarms, and the number of devices that have any; `None` without active alarms.
     pub alarms: Option<(AlarmSeverity, u64)>,
 }
 

@@ -1,26 +1,26 @@
-//! A device's metadata: an object of labels, and how many and how large they may be (contract: The project design).
+//! Metadata of devices: an object of labels, with bounds on their number and size (contract: The project design).
 
 use crate::check::{Input, read_objects};
 use crate::error::Result;
 use crate::json::{Json, RawJson, merge_patch};
 use crate::setting::BULK_ITEMS_MAX;
 
-/// Most bytes of a device's metadata, as it is kept.
+/// Largest metadata of a device, in bytes as stored.
 pub const META_BYTES_MAX: usize = 64 << 10;
 /// Most labels of a device.
 pub const META_LABELS_MAX: usize = 1_000;
 
-/// How large metadata is.
+/// The size of metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaSize {
-    /// How many labels it has.
+    /// Number of labels.
     pub labels: usize,
-    /// How many bytes its JSON takes.
+    /// Bytes of its JSON.
     pub bytes: usize,
 }
 
 impl MetaSize {
-    /// The size of this metadata.
+    /// Measures metadata.
     pub fn of(meta: &RawJson) -> Self {
         let labels = match meta.tree() {
             Json::Object(members) => members.len(),
@@ -29,8 +29,7 @@ impl MetaSize {
         Self { labels, bytes: meta.bytes().len() }
     }
 
-    /// What metadata may hold at most, if it may not become as large as this. What was larger before there was a bound
-    /// stays, and does not grow.
+    /// Returns the exceeded limit, in words, or `None`. Metadata that was larger before may stay, but not grow.
     pub fn exceeds(self, before: Self) -> Option<&'static str> {
         if self.bytes > META_BYTES_MAX && self.bytes > before.bytes {
             return Some("at most 65536 bytes");
@@ -52,7 +51,7 @@ impl MetaPatch {
     /// Applies the patch to metadata.
     ///
     /// # Errors
-    /// What metadata may hold at most, if it would become larger than it may.
+    /// The exceeded limit, in words.
     pub fn over(&self, meta: &RawJson) -> std::result::Result<RawJson, &'static str> {
         let patched = merge_patch(meta, &self.0.tree());
         match MetaSize::of(&patched).exceeds(MetaSize::of(meta)) {
@@ -70,7 +69,7 @@ impl MetaPatch {
 /// One item of a bulk change of labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetaItem {
-    /// The device, as it was named.
+    /// The device, as it was given.
     pub device: String,
     /// Changes to its metadata.
     pub patch: MetaPatch,
@@ -101,7 +100,7 @@ mod tests {
         let full = meta(format!(r#"{{"a":"{}"}}"#, "x".repeat(META_BYTES_MAX - 8)));
         assert_eq!(patch(r#"{"b":1}"#).over(&full), Err("at most 65536 bytes"));
         assert_eq!(patch(r#"{"b":1,"a":null}"#).over(&full).unwrap().text(), r#"{"b":1}"#);
-        // What was larger before may stay as large.
+        // Larger metadata may stay as large.
         let over = meta(format!(r#"{{"a":"{}","b":1}}"#, "x".repeat(META_BYTES_MAX)));
         assert!(patch(r#"{"b":2}"#).over(&over).is_ok() && patch(r#"{"b":23}"#).over(&over).is_err());
         assert!(patch(r#"{"b":{}}"#).names("b") && !patch(r#"{"b":{"a":1}}"#).names("a"));
@@ -117,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_may_stay_and_may_not_grow() {
+    fn metadata_above_the_limit_may_stay_but_not_grow() {
         let size = |labels, bytes| MetaSize { labels, bytes };
         let (small, most) = (size(1, 10), size(META_LABELS_MAX, META_BYTES_MAX));
         assert_eq!(most.exceeds(small), None);

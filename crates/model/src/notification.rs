@@ -1,4 +1,4 @@
-//! Notifications: what users are told in the application (specification: Notification; contract: Resources).
+//! Notifications of users in the application (specification: Notification; contract: Resources).
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,19 +10,19 @@ use crate::json::Json;
 use crate::role::Role;
 use crate::time::Timestamp;
 
-/// Longest message of a notification, in characters. A longer one that Isobar itself makes is cut.
+/// Longest message of a notification, in characters. Longer messages of Isobar itself are cut.
 pub const MESSAGE_MAX: usize = 10_000;
 
-/// What a notification is about.
+/// The source of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 pub enum NotificationKind {
-    /// A device's design has something to say.
+    /// A device's design.
     #[serde(rename = "deviceNotification")]
     Device,
-    /// The system's administrator, or the system itself, has.
+    /// The system's administrator, or the system itself.
     #[serde(rename = "systemNotification")]
     System,
-    /// Something happened to the user's own account.
+    /// An event of the user's own account.
     #[serde(rename = "accountNotification")]
     Account,
 }
@@ -32,7 +32,7 @@ impl NotificationKind {
     pub const ALL: [NotificationKind; 3] =
         [NotificationKind::Device, NotificationKind::System, NotificationKind::Account];
 
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             NotificationKind::Device => "deviceNotification",
@@ -41,63 +41,63 @@ impl NotificationKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind of that name.
     pub fn named(name: &str) -> Option<NotificationKind> {
         NotificationKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Whom a notice is for. It is settled when the notice is given out: who comes later hears nothing of it.
+/// The recipients of a notice, fixed when it is sent: later users do not get it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// One user.
     User(UserId),
-    /// Every user there is. What is told to everybody appears in the application whatever the preferences are.
+    /// All users. They get it in the application whatever their preferences are.
     Everybody,
-    /// The users of one organization, not of those beneath it, of at least a rank.
+    /// The users of one organization with at least a rank, without those of organizations beneath it.
     Organization {
         /// The organization.
         id: OrganizationId,
-        /// The lowest role that hears of it.
+        /// The lowest role that gets it.
         minimum_role: Role,
     },
 }
 
-/// Something that users are to be told.
+/// A message to users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notice {
-    /// Its identifier. The same one again changes nothing.
+    /// Its identifier; a repeated one has no effect.
     pub id: NotificationId,
-    /// What it is about.
+    /// Its source.
     pub kind: NotificationKind,
-    /// Whom it is for.
+    /// Its recipients.
     pub to: Audience,
     /// The text, of at most [`MESSAGE_MAX`] characters.
     pub message: String,
     /// The device that it is about.
     pub device: Option<DeviceId>,
-    /// The alarm that it tells of.
+    /// The alarm that it is about.
     pub alarm: Option<AlarmId>,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// A notification as one user has it.
+/// A notification of one user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Notification {
     /// Its identifier.
     pub id: NotificationId,
-    /// What it is about.
+    /// Its source.
     pub kind: NotificationKind,
     /// The text.
     pub message: String,
     /// The device that it is about.
     pub device: Option<DeviceId>,
-    /// The alarm that it tells of.
+    /// The alarm that it is about.
     pub alarm: Option<AlarmId>,
-    /// Whether the user has read it.
+    /// True if the user has read it.
     pub read: bool,
-    /// When it happened.
+    /// Time of the event.
     pub created_at: Timestamp,
 }
 
@@ -109,7 +109,7 @@ pub fn read_mark(body: &Json<'_>) -> Result<bool> {
     input.unless_any(read)
 }
 
-/// Reads the body that tells everybody something: `{message}`.
+/// Reads the body of a message to all users: `{message}`.
 pub fn read_message(body: &Json<'_>) -> Result<String> {
     let mut input = Input::body(body)?;
     let message = input.required_text("message", 1, MESSAGE_MAX);

@@ -1,4 +1,4 @@
-//! Organizations: a tree; everything belongs to one of them.
+//! Organizations: a tree whose nodes own everything else.
 
 use crate::access::Lineage;
 use crate::check::{Input, Patch};
@@ -8,10 +8,10 @@ use crate::json::{Json, RawJson};
 use crate::status::Status;
 use crate::time::Timestamp;
 
-/// Deepest organization tree: it bounds the length of a lineage.
+/// Deepest organization tree, which bounds the length of a lineage.
 pub const LEVELS_MAX: usize = 32;
 
-/// An organization as the registry keeps it.
+/// An organization in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Organization {
     /// Its identifier.
@@ -20,39 +20,39 @@ pub struct Organization {
     pub name: String,
     /// Up to 200 characters.
     pub description: Option<String>,
-    /// From the top of the tree to itself.
+    /// The path from the top of the tree to itself.
     pub lineage: Lineage,
-    /// The names of the organizations on its lineage.
+    /// Names of the organizations on its lineage.
     pub names: Vec<String>,
-    /// Whether organizations lie beneath it.
+    /// True if organizations lie beneath it.
     pub has_children: bool,
     /// The highest status among the devices in its subtree.
     pub status: Status,
     /// The most urgent status among them.
     pub urgent_status: Status,
-    /// Devices in its subtree.
+    /// Number of devices in its subtree.
     pub device_count: u64,
-    /// Bytes of the payloads that the devices in its subtree have stored.
+    /// Bytes of payloads stored by the devices in its subtree.
     pub bytes_stored: u64,
     /// Most devices in its subtree; 0: unlimited.
     pub device_count_limit: f64,
     /// Most megabytes of stored data in its subtree; 0: unlimited.
     pub data_usage_mb_limit: f64,
-    /// Whether organizations beneath it show its dashboard.
+    /// True if organizations beneath it show its dashboard.
     pub children_inherit_dashboard: bool,
     /// Configuration of the device table, free-form.
     pub device_table: Option<RawJson>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
-/// Bytes of a megabyte, as limits and usage count them.
+/// Bytes of a megabyte in limits and usage.
 pub const BYTES_PER_MB: f64 = 1_000_000.0;
 
 impl Organization {
-    /// Megabytes that the devices in its subtree have stored.
+    /// Returns the megabytes stored by the devices in its subtree.
     pub fn data_usage_mb(&self) -> f64 {
         self.bytes_stored as f64 / BYTES_PER_MB
     }
@@ -63,7 +63,7 @@ impl Organization {
 pub struct OrganizationInput {
     /// Required.
     pub name: String,
-    /// Where it hangs in the tree; `null` or an empty text on creation: the caller's organization decides.
+    /// Parent; `null` or an empty text on creation: the caller's organization.
     pub parent: Patch<OrganizationId>,
     /// Up to 200 characters.
     pub description: Patch<String>,

@@ -7,15 +7,15 @@ use crate::time::Timestamp;
 
 /// Most items of one page.
 pub const LIMIT_MAX: u32 = 10_000;
-/// Items of a page when nothing is asked for.
+/// Items of a page by default.
 pub const LIMIT_DEFAULT: u32 = 100;
 
-/// Which page of a list.
+/// A request for a page of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRequest {
-    /// From 1.
+    /// Number of the page, from 1.
     pub page: u64,
-    /// Items a page: 1 to [`LIMIT_MAX`].
+    /// Items per page: 1 to [`LIMIT_MAX`].
     pub limit: u32,
 }
 
@@ -26,30 +26,30 @@ impl Default for PageRequest {
 }
 
 impl PageRequest {
-    /// How many items come before the page.
+    /// Returns the number of items before the page.
     pub fn offset(&self) -> u64 {
         self.page.saturating_sub(1).saturating_mul(u64::from(self.limit))
     }
 }
 
-/// A page of a list, and how long the whole list is.
+/// A page of a list, with the length of the whole list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page<T> {
     /// The items of the page.
     pub items: Vec<T>,
     /// Items in the whole list.
     pub total: u64,
-    /// Which page it is.
+    /// The request that it answers.
     pub request: PageRequest,
 }
 
 impl<T> Page<T> {
-    /// A page of a list of `total` items.
+    /// Makes a page of a list of `total` items.
     pub fn new(items: Vec<T>, total: u64, request: PageRequest) -> Self {
         Self { items, total, request }
     }
 
-    /// The page of a list that is wholly at hand.
+    /// Cuts a page out of a complete list.
     pub fn of(list: impl IntoIterator<Item = T, IntoIter: ExactSizeIterator>, request: PageRequest) -> Self {
         let list = list.into_iter();
         let total = list.len() as u64;
@@ -57,12 +57,12 @@ impl<T> Page<T> {
         Self { items: list.skip(skip).take(request.limit as usize).collect(), total, request }
     }
 
-    /// The same page with other items.
+    /// Converts the items of the page.
     pub fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
         Page { items: self.items.into_iter().map(change).collect(), total: self.total, request: self.request }
     }
 
-    /// Its `meta`.
+    /// Returns its `meta`.
     pub fn meta(&self) -> Meta {
         let limit = u64::from(self.request.limit.max(1));
         let pages = self.total.div_ceil(limit);
@@ -85,26 +85,26 @@ pub struct Meta {
     pub total_docs: u64,
     /// This page, from 1.
     pub page: u64,
-    /// Items a page.
+    /// Items per page.
     pub limit: u32,
-    /// Whether a page comes before it.
+    /// True if a page comes before it.
     pub has_prev_page: bool,
-    /// Whether a page comes after it.
+    /// True if a page comes after it.
     pub has_next_page: bool,
-    /// How many pages there are.
+    /// Number of pages.
     pub total_pages: u64,
 }
 
-/// One key of an order.
+/// One key of a sort order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortKey {
     /// The field: its name in the API, or a dotted path beneath `payload`.
     pub field: String,
-    /// Whether the largest comes first.
+    /// True for descending order.
     pub descending: bool,
 }
 
-/// From when (inclusive) until when (exclusive).
+/// A half-open interval of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimeRange {
     /// Inclusive start.
@@ -113,23 +113,23 @@ pub struct TimeRange {
     pub to: Option<Timestamp>,
 }
 
-/// What a list of registry things is asked for, beside its place in the tree.
+/// A request for a list of registry nouns, without its place in the tree.
 #[derive(Clone, Debug, Default)]
 pub struct ListRequest {
-    /// Which page.
+    /// The page.
     pub page: PageRequest,
     /// Case-insensitive substring of the noun's searched fields.
     pub search: Option<String>,
-    /// The order; ties are broken by id, in the direction of the last key. Fields are checked against the noun's list before they come here.
+    /// The order; ties are broken by id, in the direction of the last key. Fields were checked against the noun's list.
     pub sort: Vec<SortKey>,
-    /// Only these ids, when given.
+    /// Restricts the list to these ids.
     pub ids: Option<Vec<String>>,
 }
 
-/// How far down the organization tree a list goes (contract: Conventions).
+/// Depth of a list in the organization tree (contract: Conventions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// So many generations; 1 is the base organization alone.
+    /// Number of generations; 1 is the base organization alone.
     Levels(u32),
     /// The whole subtree.
     All,
@@ -142,7 +142,7 @@ impl Default for Depth {
 }
 
 impl Depth {
-    /// The number of generations; none: all of them.
+    /// Returns the number of generations, or `None` for all.
     pub fn levels(self) -> Option<u32> {
         match self {
             Self::Levels(levels) => Some(levels),

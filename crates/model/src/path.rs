@@ -1,13 +1,13 @@
-//! Paths into JSON as parameters and designs name them: `payload.a.b` or, for names with other signs, `payload["a.b"]["c d"]`
-//! (contract: Data). A quoted name is a JSON string; both forms mix, and one reader serves all that name a path.
+//! Paths into JSON in parameters and designs: `payload.a.b` or, for names with other characters, `payload["a.b"]["c
+//! d"]` (contract: Data). A quoted name is a JSON string; both forms mix.
 
 use crate::json::{self, Json};
 
-/// What begins a quoted name, and what ends it.
+/// Delimiters of a quoted name.
 const OPENS: &str = "[\"";
 const CLOSES: &str = "\"]";
 
-/// Returns the keys of a path beneath a member; none if it is no such path, or leads nowhere beneath it.
+/// Returns the keys of a path beneath a member; `None` if it is malformed, or not beneath it.
 pub fn path_beneath(member: &str, path: &str) -> Option<Vec<String>> {
     let (mut keys, mut rest) = (Vec::new(), path.strip_prefix(member)?);
     while !rest.is_empty() {
@@ -21,14 +21,14 @@ pub fn path_beneath(member: &str, path: &str) -> Option<Vec<String>> {
     (!keys.is_empty()).then_some(keys)
 }
 
-/// Reads a key without quotes, which ends where the next key begins.
+/// Parses a key without quotes, which ends where the next key begins.
 fn plain_key(text: &str) -> Option<(String, &str)> {
     let end = [text.find('.'), text.find(OPENS)].into_iter().flatten().min().unwrap_or(text.len());
     let (key, rest) = text.split_at(end);
     (!key.is_empty()).then(|| (key.to_owned(), rest))
 }
 
-/// Reads a key in brackets and quotes.
+/// Parses a key in brackets and quotes.
 fn quoted_key(text: &str) -> Option<(String, &str)> {
     let (key, rest) = text.split_at(quoted_length(text)?);
     match json::parse(key.strip_prefix('[')?.strip_suffix(']')?) {
@@ -37,7 +37,7 @@ fn quoted_key(text: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Returns the bytes of the quoted key, with its brackets, that the text begins with; none if there is none, or it has no end.
+/// Returns the length in bytes of a leading quoted key with its brackets; `None` if there is none, or it is not closed.
 fn quoted_length(text: &str) -> Option<usize> {
     let mut signs = text.strip_prefix(OPENS)?.char_indices();
     while let Some((at, sign)) = signs.next() {
@@ -53,14 +53,14 @@ fn quoted_length(text: &str) -> Option<usize> {
     None
 }
 
-/// Splits a text at the first separator that is not within a quoted key.
+/// Splits a text at the first separator outside of quoted keys.
 pub fn split_once<'t>(text: &'t str, separator: &str) -> Option<(&'t str, &'t str)> {
     let mut at = 0;
     loop {
         let rest = &text[at..];
         let (found, quoted) = (rest.find(separator), rest.find(OPENS));
         match quoted.filter(|quoted| found.is_none_or(|found| *quoted < found)) {
-            // One that has no end is no quoted key.
+            // A key that is not closed is not quoted.
             Some(quoted) => at += quoted + quoted_length(&rest[quoted..]).unwrap_or(OPENS.len()),
             None => return found.map(|found| (&text[..at + found], &rest[found + separator.len()..])),
         }
@@ -104,7 +104,7 @@ mod tests {
             (r#"payload.a["b.c"].d"#, &["a", "b.c", "d"]),
             (r#"payload[""]"#, &[""]),
             (r#"payload["\"]"]["\\"]["\u00fc,\n"]"#, &["\"]", "\\", "ü,\n"]),
-            // Names that could be written before there were quotes.
+            // Names that could be written before quotes were introduced.
             ("payload.a[0]", &["a[0]"]),
             (r#"payload.a"b.c'd"#, &["a\"b", "c'd"]),
         ] {
@@ -168,7 +168,7 @@ mod tests {
             prop_assert_eq!(split(&list).collect::<Vec<_>>(), [path.as_str(), path.as_str()]);
             let filtered = format!("{path}][eq");
             prop_assert_eq!(split_once(&filtered, "]["), Some((path.as_str(), "eq")));
-            // Beside other keys it leads to its own value.
+            // Among other keys it leads to its own value.
             let payload = keys.iter().rev().fold(serde_json::json!("found"), |inner, key| {
                 let mut members: serde_json::Map<_, _> = others.iter().map(|other| (other.clone(), 1.into())).collect();
                 members.insert(key.clone(), inner);

@@ -1,26 +1,26 @@
-//! How a user wants to be told of things (specification: User; contract: Resources).
+//! Notification preferences of users (specification: User; contract: Resources).
 
 use crate::check::{Input, Patch};
 use crate::json::{Json, RawJson};
 use crate::notification::NotificationKind;
 
-/// Where notifications of one kind go.
+/// Channels for notifications of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// Into the application.
+    /// The application.
     pub inapp: bool,
-    /// To the user's e-mail address.
+    /// The user's e-mail address.
     pub email: bool,
 }
 
 impl Default for Channels {
-    /// What a user who has set nothing gets (contract: Resources).
+    /// Returns the channels of users without preferences (contract: Resources).
     fn default() -> Self {
         Self { inapp: true, email: false }
     }
 }
 
-/// A user's preferences: where notifications of each kind go.
+/// A user's preferences: channels for each kind of notification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preferences {
     /// `accountNotifications`.
@@ -31,10 +31,10 @@ pub struct Preferences {
     pub device: Channels,
 }
 
-/// The member that holds everything.
+/// Name of the member that holds everything.
 const NOTIFICATIONS: &str = "notifications";
 
-/// The member of each kind, in the order in which they are written.
+/// Name of each kind's member, in the order of the JSON.
 const MEMBERS: [(&str, NotificationKind); 3] = [
     ("accountNotifications", NotificationKind::Account),
     ("systemNotification", NotificationKind::System),
@@ -42,7 +42,7 @@ const MEMBERS: [(&str, NotificationKind); 3] = [
 ];
 
 impl Preferences {
-    /// What is kept of a user; what was never set is as by default.
+    /// Reads stored preferences; missing ones take their defaults.
     pub fn of(kept: Option<&RawJson>) -> Self {
         let mut read = Self::default();
         let Some(kept) = kept else { return read };
@@ -56,7 +56,7 @@ impl Preferences {
         read
     }
 
-    /// As the API shows it, and as it is kept.
+    /// Returns the JSON of the API, which is also stored.
     pub fn json(&self) -> RawJson {
         let members = MEMBERS.map(|(name, kind)| {
             let Channels { inapp, email } = self.channels(kind);
@@ -65,7 +65,7 @@ impl Preferences {
         RawJson::trusted(format!(r#"{{"{NOTIFICATIONS}":{{{}}}}}"#, members.join(",")).into())
     }
 
-    /// Where notifications of a kind go, as it was set.
+    /// Returns the channels of a kind, as they were set.
     pub fn channels(&self, kind: NotificationKind) -> Channels {
         match kind {
             NotificationKind::Account => self.account,
@@ -74,8 +74,8 @@ impl Preferences {
         }
     }
 
-    /// Whether a notification of that kind appears in the application. A systemNotification always does
-    /// (contract: Resources).
+    /// Returns true if notifications of that kind appear in the application. Those of the system always do (contract:
+    /// Resources).
     pub fn in_app(&self, kind: NotificationKind) -> bool {
         kind == NotificationKind::System || self.channels(kind).inapp
     }
@@ -89,7 +89,7 @@ impl Preferences {
     }
 }
 
-/// A change of preferences: what is left out stays as it is.
+/// A change of preferences; members that are left out keep their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PreferencesInput(Vec<(NotificationKind, Option<bool>, Option<bool>)>);
 
@@ -118,7 +118,7 @@ impl PreferencesInput {
         }
     }
 
-    /// The preferences after the change.
+    /// Returns the preferences after the change.
     pub fn over(&self, mut present: Preferences) -> Preferences {
         for (kind, inapp, email) in &self.0 {
             let channels = present.channels_mut(*kind);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_set_is_told_in_the_application_alone() {
+    fn default_channel_is_the_application_alone() {
         let none = Preferences::of(None);
         assert_eq!(none, Preferences::default());
         let text = r#"{"notifications":{"accountNotifications":{"inapp":true,"email":false},"systemNotification":{"inapp":true,"email":false},"deviceNotification":{"inapp":true,"email":false}}}"#;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_what_it_leaves_out() {
+    fn preferences_change_keeps_omitted_members() {
         let change = read(r#"{"notifications": {"deviceNotification": {"email": true}, "other": 1}}"#).unwrap();
         let after = change.over(Preferences::default());
         assert_eq!(after.device, Channels { inapp: true, email: true });
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fault_of_the_shape_is_named() {
+    fn invalid_preferences_name_every_fault() {
         let text = r#"{"notifications": {"accountNotifications": {"inapp": "yes", "email": 1},
             "systemNotification": null, "deviceNotification": []}}"#;
         let faults = [

@@ -11,7 +11,7 @@ use crate::version::{SpecificationTag, VersionNumber};
 /// The only project type (contract: Resources).
 pub const PROJECT_TYPE: &str = "api";
 
-/// A project as the registry keeps it.
+/// A project in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Project {
     /// Its identifier, also shown as `uuid`.
@@ -24,11 +24,11 @@ pub struct Project {
     pub lineage: Lineage,
     /// The name of that organization.
     pub organization_name: String,
-    /// Who made it.
+    /// User who made it.
     pub created_by: Option<UserId>,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
 }
 
@@ -37,7 +37,7 @@ pub struct Project {
 pub struct ProjectInput {
     /// Required.
     pub name: String,
-    /// The owner; none: the caller's organization, or as it is.
+    /// The owner; `None` for the caller's organization, or unchanged.
     pub organization: Option<OrganizationId>,
 }
 
@@ -50,7 +50,7 @@ impl ProjectInput {
     }
 }
 
-/// A project specification (design), as the registry keeps it.
+/// A project specification (design) in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Specification {
     /// 1 to 80 characters.
@@ -59,11 +59,11 @@ pub struct Specification {
     pub create_version: String,
     /// Up to 2000 characters.
     pub description: String,
-    /// When the project got its first one.
+    /// Time of the project's first specification.
     pub created: Timestamp,
-    /// When it was last written.
+    /// Time of the last write.
     pub last_modified: Timestamp,
-    /// The number of this version.
+    /// Number of this version.
     pub version: VersionNumber,
     /// Free-form object.
     pub meta: RawJson,
@@ -72,13 +72,14 @@ pub struct Specification {
 }
 
 impl Specification {
-    /// Its entity tag.
+    /// Returns its entity tag.
     pub fn tag(&self) -> SpecificationTag {
         SpecificationTag { version: self.version, written: self.last_modified }
     }
 }
 
-/// The body that overwrites a specification: what is left out takes its default (contract: Conventions, PUT).
+/// The body that overwrites a specification; members that are left out take their defaults (contract: Conventions,
+/// PUT).
 #[derive(Clone, Debug)]
 pub struct SpecificationInput {
     /// Required.
@@ -94,8 +95,7 @@ pub struct SpecificationInput {
 }
 
 impl SpecificationInput {
-    /// Reads a body and gathers its faults. Whether `planes.cloud` can be executed is the design's to say; only then are
-    /// all faults known.
+    /// Reads a body and collects its faults. The caller adds those of `planes.cloud`, which only the design can check.
     pub fn read(body: &Json<'_>) -> Result<(Self, Faults)> {
         let mut input = Input::body(body)?;
         let object = |patch: Patch<RawJson>| patch.over(None).unwrap_or_else(empty_object);
@@ -110,7 +110,7 @@ impl SpecificationInput {
     }
 }
 
-/// `{}`
+/// Returns `{}`.
 pub fn empty_object() -> RawJson {
     RawJson::trusted(bytes::Bytes::from_static(b"{}"))
 }

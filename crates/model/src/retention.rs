@@ -1,5 +1,5 @@
-//! What is kept of stored values (contract: Beyond the specification): what is older, or more, is not shown and comes never back, whatever
-//! the design says later.
+//! Retention of stored values (contract: Beyond the specification): values that are too old, or too many, are hidden
+//! for good, even if the design is changed later.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,59 +8,59 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// Most days that a storage element may name: ten years.
+/// Longest retention of a storage element, in days: ten years.
 pub const RETENTION_DAYS_MAX: u32 = 3_650;
-/// Most values that a storage element may name.
+/// Largest retention of a storage element, in values.
 pub const RETENTION_VALUES_MAX: u64 = 1_000_000_000;
-/// Former bounds that are remembered of one element: each has let more values than the one before it.
+/// Most former bounds of one element; each allowed more than the one before it.
 const FORMER_MAX: usize = 16;
-/// Elements of a project whose bounds are remembered.
+/// Most elements of a project with stored bounds.
 const RETENTION_ELEMENTS_MAX: usize = 2_000;
-/// How far ahead of the clock a former bound may end that a right clock has ended: clocks are set back a little now and then.
+/// Tolerance for former bounds that ended ahead of the clock, in milliseconds, as clocks may be set back a little.
 const BOUND_AHEAD_MILLIS_MAX: i64 = 1_000 * SECONDS_A_DAY;
 
 const SECONDS_A_DAY: i64 = 86_400;
 
-/// What a design says is kept of a storage element; none of either: everything.
+/// The retention of a storage element by its design; without bounds all values are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retention {
-    /// What is older than so many days is not.
+    /// Maximum age, in days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub days: Option<u32>,
-    /// Of more values than these only the newest are.
+    /// Maximum number of values; the newest are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<u64>,
 }
 
 impl Retention {
-    /// Whether everything is kept.
+    /// Returns true if all values are kept.
     pub fn is_unbounded(&self) -> bool {
         self.days.is_none() && self.values.is_none()
     }
 }
 
-/// The retention of the storage elements of a design that bound it, by name.
+/// Retention of a design's bounded storage elements, by name.
 pub type DesignRetention = BTreeMap<Arc<str>, Retention>;
 
-/// From where on a series is shown, as a reader of this moment is told; the default shows all of it.
+/// The visible part of a series at a moment; the default shows all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// What came before this moment is not shown.
+    /// Start of the visible part.
     pub not_before: Option<Timestamp>,
-    /// Only so many of the newest are.
+    /// Number of the newest values that are visible.
     pub values: Option<u64>,
-    /// Of what had come before a moment only so many of the newest are.
+    /// Number of the newest visible values among those before each moment.
     pub of_former: Vec<(Timestamp, u64)>,
 }
 
 impl Kept {
-    /// Whether it shows everything.
+    /// Returns true if all values are visible.
     pub fn is_everything(&self) -> bool {
         self.not_before.is_none() && self.values.is_none() && self.of_former.is_empty()
     }
 }
 
-/// A bound that was in force until a moment: what it had hidden by then stays hidden.
+/// A bound that applied until a moment; what it had hidden by then stays hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Former {
     until: i64,
@@ -68,7 +68,7 @@ struct Former {
     bound: Retention,
 }
 
-/// The bounds of one element: that of today, and what former ones have hidden.
+/// The bounds of an element: the current one, and former ones that still hide values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct ElementBounds {
     #[serde(flatten)]
@@ -82,32 +82,32 @@ struct ElementBounds {
 #[serde(transparent)]
 pub struct ProjectRetention(BTreeMap<Arc<str>, ElementBounds>);
 
-/// A project's bounds were loosened so often that no more can be remembered before what they hid is dropped.
+/// The error for bounds that were loosened too often before hidden values were deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many bounds of retention are remembered")]
 pub struct TooManyBounds;
 
 impl ProjectRetention {
-    /// Reads what [`ProjectRetention::text`] has written.
+    /// Parses the text of [`ProjectRetention::text`].
     ///
     /// # Errors
-    /// It is something else.
+    /// The text has another form.
     pub fn read(text: &str) -> serde_json::Result<Self> {
         serde_json::from_str(text)
     }
 
-    /// As a text to be kept; none: nothing is bounded, and nothing was.
+    /// Serializes the bounds for storage; `None` if there are no current and no former ones.
     ///
     /// # Errors
-    /// None that is known: names, numbers and lists can be written.
+    /// None is known: names, numbers and lists can be serialized.
     pub fn text(&self) -> serde_json::Result<Option<String>> {
         if self.0.is_empty() { Ok(None) } else { serde_json::to_string(self).map(Some) }
     }
 
-    /// The bounds after a design with these takes the place of the one before.
+    /// Returns the bounds after a new design.
     ///
     /// # Errors
-    /// More of the former ones would have to be remembered than can be.
+    /// Too many former bounds would have to be stored.
     pub fn replaced(mut self, design: &DesignRetention, now: Timestamp) -> Result<Self, TooManyBounds> {
         for element in design.keys() {
             self.0.entry(Arc::clone(element)).or_default();
@@ -121,40 +121,40 @@ impl ProjectRetention {
         if is_too_much { Err(TooManyBounds) } else { Ok(self) }
     }
 
-    /// What former bounds have hidden is dropped for good, everywhere: they need not be remembered.
+    /// Drops former bounds, after all that they hid was deleted.
     pub fn settled(mut self) -> Self {
         self.0.values_mut().for_each(|bounds| bounds.former.clear());
         self.forget_empty();
         self
     }
 
-    /// Whether all former bounds have ended, by a clock that is believed: they have hidden all that they will. One that ended
-    /// far later than `clock` says it is was ended by a clock that was wrong: else it would be in force until then.
+    /// Returns true if all former bounds ended before `believed`, a trusted time, so that they hide no more values. One
+    /// that ended far ahead of `clock` was written by a wrong clock and counts as ended.
     pub fn have_ended(&self, believed: Timestamp, clock: Timestamp) -> bool {
         let wrong = clock.millis().saturating_add(BOUND_AHEAD_MILLIS_MAX);
         let mut former = self.0.values().flat_map(|bounds| &bounds.former);
         former.all(|former| former.until <= believed.millis() || former.until > wrong)
     }
 
-    /// Whether former bounds are remembered.
+    /// Returns true if there are former bounds.
     pub fn remembers(&self) -> bool {
         self.0.values().any(|bounds| !bounds.former.is_empty())
     }
 
-    /// About what it takes in memory, in bytes.
+    /// Returns its approximate size in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
-        // A node of the map is half full at least, and a text and a list are blocks of their own.
+        // A map node is at least half full, and a text and a list are allocations of their own.
         let beside = 2 * (size_of::<Arc<str>>() + size_of::<ElementBounds>()) + 4 * size_of::<usize>();
         let former = |bounds: &ElementBounds| bounds.former.capacity() * size_of::<Former>();
         self.0.iter().map(|(element, bounds)| element.len() + former(bounds) + beside).sum()
     }
 
-    /// What is shown of an element now.
+    /// Returns the visible part of an element now.
     pub fn kept(&self, element: &str, now: Timestamp) -> Kept {
         self.0.get(element).map(|bounds| bounds.kept(now)).unwrap_or_default()
     }
 
-    /// What is shown now of every element that has bounds.
+    /// Returns the visible part now of every element with bounds.
     pub fn all_kept(&self, now: Timestamp) -> Vec<(Arc<str>, Kept)> {
         self.0.iter().map(|(element, bounds)| (Arc::clone(element), bounds.kept(now))).collect()
     }
@@ -164,26 +164,26 @@ impl ProjectRetention {
     }
 }
 
-/// The moment before which nothing is shown by a bound of so many days, as of a moment.
+/// Returns the start of the visible part by a bound of `days`, as of a moment.
 fn cutoff(days: u32, as_of: Timestamp) -> Timestamp {
     as_of.plus_seconds(-(i64::from(days) * SECONDS_A_DAY))
 }
 
-/// The next millisecond.
+/// Returns the next millisecond.
 fn behind(moment: Timestamp) -> Timestamp {
     Timestamp::from_millis(moment.millis().saturating_add(1))
 }
 
 impl ElementBounds {
     fn kept(&self, now: Timestamp) -> Kept {
-        // A design that was written by a clock ahead of this one hides no more than it does now.
+        // A design written by a clock ahead of this one hides no more than it does now.
         let until = |former: &Former| Timestamp::from_millis(former.until).min(now);
         let former = |former: &Former| former.bound.days.map(|days| cutoff(days, until(former)));
         let today = self.today.days.map(|days| cutoff(days, now));
         Kept {
             not_before: self.former.iter().filter_map(former).chain(today).max(),
             values: self.today.values,
-            // What came in the very millisecond came before the design was changed, which takes longer.
+            // Values of the same millisecond came before the change of the design, which takes longer.
             of_former: self.former.iter().filter_map(|it| Some((behind(until(it)), it.bound.values?))).collect(),
         }
     }
@@ -196,7 +196,7 @@ impl ElementBounds {
         self.forget_what_others_hide(now);
     }
 
-    /// A former bound goes where a later one, or that of today, hides at least as much.
+    /// Removes former bounds that a later one, or the current one, makes redundant.
     fn forget_what_others_hide(&mut self, now: Timestamp) {
         let hidden_days = |it: &Former| it.bound.days.map(|days| cutoff(days, Timestamp::from_millis(it.until)));
         let (mut days_hidden, mut values_hidden) = (self.today.days.map(|days| cutoff(days, now)), self.today.values);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_bounded_moves_with_time() {
+    fn visible_part_moves_with_time() {
         let project = after(&[(100, Some(30), Some(5))]);
         let kept = project.kept("log", day(200));
         assert_eq!(kept, Kept { not_before: Some(day(170)), values: Some(5), of_former: Vec::new() });
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_retention_brings_nothing_back() {
+    fn longer_retention_restores_nothing() {
         let longer = after(&[(100, Some(30), None), (110, Some(365), None)]);
         assert_eq!(longer.kept("log", day(111)).not_before, Some(day(80)));
         assert_eq!(longer.kept("log", day(1_000)).not_before, Some(day(635)));
@@ -253,20 +253,20 @@ mod tests {
         assert_eq!(unbounded.kept("log", day(500)).not_before, Some(day(80)));
         let more = after(&[(100, None, Some(10)), (110, None, Some(100)), (120, None, None)]);
         assert_eq!(more.kept("log", day(500)).of_former, [(behind(day(110)), 10), (behind(day(120)), 100)]);
-        // By a clock that is behind the one that wrote them.
+        // By a clock behind the one that wrote them.
         assert_eq!(more.kept("log", day(115)).of_former, [(behind(day(110)), 10), (behind(day(115)), 100)]);
     }
 
     #[test]
-    fn a_bound_has_ended_by_a_believed_clock_or_was_ended_by_a_wrong_one() {
+    fn former_bound_ends_by_trusted_time_or_wrong_clock() {
         let loosened = after(&[(100, Some(30), None), (110, None, None)]);
-        // What time it is believed to be, and what the clock says.
+        // The trusted time, and the clock's.
         for (believed, clock, has_ended) in
             [(110, 110, true), (109, 110, false), (50, 500, false), (109, 109, false), (108, 108, true), (20, 20, true)]
         {
             assert_eq!(loosened.have_ended(day(believed), day(clock)), has_ended, "{believed}, {clock}");
         }
-        // Each by itself: one that is waited for is waited for beside one that is not.
+        // Independently of others, some of which have not ended.
         let twice = after(&[(100, None, Some(10)), (110, None, Some(100)), (150, None, None)]);
         for (believed, clock, have_ended) in [
             (105, 105, true),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_bound_hides_is_not_remembered_twice() {
+    fn redundant_former_bound_is_removed() {
         assert!(!after(&[(100, Some(365), Some(100)), (110, Some(30), Some(10))]).remembers());
         assert!(!after(&[(100, Some(30), Some(10)), (110, Some(30), Some(10))]).remembers());
         let often: Vec<_> = (0..100).map(|n| (n, Some(30 + n as u32 % 2), Some(10 + n as u64 % 2))).collect();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_bounds_are_remembered_as_can_be() {
+    fn former_bounds_above_the_limit_are_refused() {
         let loosened = |times: u64| {
             (1..=times).try_fold(ProjectRetention::default(), |project, n| {
                 project.replaced(&design(None, Some(n)), day(n as i64))
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read_as_it_was_written() {
+    fn retention_survives_storage() {
         for project in [
             after(&[(100, Some(30), Some(10)), (110, None, Some(100))]),
             after(&[(100, Some(30), None), (110, None, None)]),
@@ -317,14 +317,13 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever designs come one after the other: what one of them has hidden no later reader is shown, and nothing
-        /// else is hidden.
+        /// Checks for any sequence of designs that values hidden once stay hidden, and no others are.
         #[test]
-        fn what_is_hidden_is_what_was_hidden_once(
+        fn hidden_values_stay_hidden_and_no_others(
             steps in proptest::collection::vec((proptest::option::of(1u32..40), proptest::option::of(1u64..40)), 1..12),
             stored in proptest::collection::btree_set(0i64..120, 0..60),
         ) {
-            // Values come at the middle of a day, designs at its beginning, every tenth day.
+            // Values come at noon, designs at midnight of every tenth day.
             let designs: Vec<_> = steps.iter().enumerate().map(|(n, (days, values))| (n as i64 * 10, *days, *values)).collect();
             let project = after(&designs);
             let now = steps.len() as i64 * 10;
@@ -342,7 +341,7 @@ mod tests {
                 };
                 first = first.max(hides(days, values));
                 if today % 10 == 0 && today > 0 {
-                    // Until this moment the design before was in force.
+                    // Until this moment the previous design applied.
                     let (_, days, values) = designs[(today / 10 - 1) as usize];
                     first = first.max(hides(days, values));
                 }

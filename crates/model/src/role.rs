@@ -1,4 +1,4 @@
-//! The rank of users (contract: Roles and reach).
+//! Roles of users (contract: Roles and reach).
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -15,7 +15,7 @@ pub enum Role {
     Manager,
     /// Manages organizations and projects.
     Administrator,
-    /// As administrator, and tries designs out.
+    /// All of administrator, and dry runs of designs.
     Developer,
     /// Reaches everything.
     SystemAdmin,
@@ -26,7 +26,7 @@ impl Role {
     pub const ALL: [Role; 6] =
         [Role::BasicUser, Role::Technician, Role::Manager, Role::Administrator, Role::Developer, Role::SystemAdmin];
 
-    /// Its name in the API.
+    /// Returns its name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Role::BasicUser => "basicUser",
@@ -38,7 +38,7 @@ impl Role {
         }
     }
 
-    /// The role of that name.
+    /// Returns the role of that name.
     pub fn named(name: &str) -> Option<Role> {
         Role::ALL.into_iter().find(|role| role.name() == name)
     }

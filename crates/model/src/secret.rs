@@ -1,4 +1,4 @@
-//! Secrets are shown once and kept as digests (contract: Authentication).
+//! Secrets: shown once and stored as digests (contract: Authentication).
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use subtle::ConstantTimeEq;
 
 use crate::chance::Chance;
 
-/// A secret of 256 random bits as its owner sees it: 64 hexadecimal digits.
+/// A secret of 256 random bits: 64 hexadecimal digits.
 pub struct Secret(String);
 
 impl Secret {
-    /// A new secret.
+    /// Makes a new secret.
     pub fn new(chance: &Chance) -> Self {
         Self(chance.bits_256().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The text to show, once.
+    /// Returns the text, to be shown once.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is kept of it.
+    /// Returns the digest, to be stored.
     pub fn digest(&self) -> Digest {
         Digest::of(self.0.as_bytes())
     }
@@ -33,12 +33,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The SHA-256 digest of a secret: all that is ever stored.
+/// The SHA-256 digest of a secret, the only form that is stored.
 #[derive(Clone, Copy, Eq)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// The digest of what a client sent.
+    /// Returns the digest of what a client sent.
     pub fn of(sent: &[u8]) -> Self {
         Self(Sha256::digest(sent).into())
     }
@@ -52,7 +52,7 @@ impl PartialEq for Digest {
 
 impl std::hash::Hash for Digest {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        // A digest is evenly spread already: its first bytes are as good as all.
+        // A digest is uniformly distributed: its first bytes suffice.
         state.write_u64(u64::from_le_bytes([
             self.0[0], self.0[1], self.0[2], self.0[3], self.0[4], self.0[5], self.0[6], self.0[7],
         ]));

@@ -4,22 +4,22 @@ use crate::ids::{SessionId, UserId};
 use crate::secret::Digest;
 use crate::time::Timestamp;
 
-/// Seconds that a jwt lives (specification: Limits).
+/// Lifetime of a JWT, in seconds (specification: Limits).
 pub const JWT_SECONDS: i64 = 15 * 60;
-/// Seconds that a refresh token lives, from login (specification: Limits).
+/// Lifetime of a refresh token, in seconds from login (specification: Limits).
 pub const REFRESH_SECONDS: i64 = 14 * 24 * 3600;
 
-/// A session as the registry keeps it.
+/// A session in the registry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Its identifier, which every jwt made from it carries.
+    /// Its identifier, which every JWT made from it carries.
     pub id: SessionId,
-    /// Whose it is.
+    /// Its user.
     pub user: UserId,
-    /// The digest of its refresh token; none once that was revoked.
+    /// Digest of its refresh token; `None` once revoked.
     pub refresh: Option<Digest>,
-    /// When it began.
+    /// Time of login.
     pub created_at: Timestamp,
-    /// When its refresh token ends.
+    /// Expiry of its refresh token.
     pub expires_at: Timestamp,
 }

@@ -13,24 +13,24 @@ use crate::time::Timestamp;
 const NAME_MAX: usize = 128;
 /// Most items of a bulk operation.
 pub const BULK_ITEMS_MAX: usize = 10_000;
-/// Most bytes of all values of its own that a device has for settings, as [`setting_bytes`] counts them.
+/// Most bytes of all values that a device has set itself, as [`setting_bytes`] counts them.
 pub const SETTINGS_BYTES_MAX: usize = 1 << 20;
-/// What a value counts besides its name and its JSON: it is a record.
+/// Overhead of a value beside its name and its JSON, as it is a record.
 const SETTING_BYTES_BESIDE: usize = 64;
 
-/// Bytes that a value of the device's own counts.
+/// Returns the size of a value that is set for a device, in bytes.
 pub fn setting_bytes(name: &str, value: &RawJson) -> usize {
     name.len() + value.bytes().len() + SETTING_BYTES_BESIDE
 }
 
-/// What is wrong with a value that brings all of a device's own from so many bytes to so many; none if it has room. What was
-/// more before there was a bound stays, and does not grow.
+/// Returns the fault of a value that grows a device's settings from `before` to `after` bytes; `None` if it fits.
+/// Settings above the limit may stay, but not grow.
 pub fn settings_exceed(before: usize, after: usize) -> Option<&'static str> {
     let is_too_much = after > SETTINGS_BYTES_MAX && after > before;
     is_too_much.then_some("has no room: the settings of a device take at most 1 MiB together")
 }
 
-/// One record of a device setting: a value that the device had, or has.
+/// A record of a device setting: its value now or in the past.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingRecord {
     /// The record's identifier.
@@ -39,20 +39,20 @@ pub struct SettingRecord {
     pub device: DeviceId,
     /// The setting's name: its element in the project's design.
     pub name: String,
-    /// The value; none: the default of the design.
+    /// The value; `None` for the default of the design.
     pub value: Option<RawJson>,
-    /// When the record was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was replaced.
+    /// Time at which it was replaced.
     pub changed_at: Option<Timestamp>,
     /// The record that replaced it.
     pub changed_to: Option<SettingId>,
-    /// Who replaced it: a user or the device itself.
+    /// Author of its replacement: a user or the device itself.
     pub changed_by: Option<String>,
 }
 
-/// The identifier of a setting that was never set: there is no record, so it is made of the device and the name, always
-/// the same. Like every other it says when it began, which is when the device did.
+/// Derives the identifier of a setting that was never set and has no record from device and name. Its time is that of
+/// the device.
 pub fn unset_id(device: DeviceId, name: &str) -> SettingId {
     let digest = Sha256::new().chain_update(device.bytes()).chain_update(name).finalize();
     let mut bytes = *device.bytes();
@@ -66,7 +66,7 @@ pub fn unset_id(device: DeviceId, name: &str) -> SettingId {
 /// One item of a bulk change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingItem {
-    /// The device, as it was named.
+    /// The device, as it was given.
     pub device: String,
     /// The setting.
     pub name: String,
@@ -87,7 +87,7 @@ impl SettingItem {
     }
 }
 
-/// Reads a body that is an array of device identifiers; what they name is looked at later, one by one.
+/// Reads a body that is an array of device identifiers, which are resolved later, one by one.
 pub fn read_device_ids(tree: &Json<'_>) -> Result<Vec<String>> {
     let mut faults = Faults::new();
     let mut ids = Vec::new();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_item_is_named() {
+    fn invalid_items_are_named() {
         let body = r#"[{"deviceId": "d", "name": "n", "value": null}, {}, 7, {"deviceId": 1, "name": "", "value": 0}]"#;
         let fields = faults(SettingItem::read_all(&parse(body).unwrap()));
         assert_eq!(fields, ["[1].deviceId", "[1].name", "[1].value", "[2]", "[3].deviceId", "[3].name"]);
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_keeps_its_digits() {
+    fn setting_value_keeps_its_digits() {
         let body = r#"[{"deviceId": "d", "name": "n", "value": 12345678901234567890.10}]"#;
         let items = SettingItem::read_all(&parse(body).unwrap()).unwrap();
         assert_eq!(items[0].value.text(), "12345678901234567890.10");
     }
 
     #[test]
-    fn settings_that_were_too_large_may_stay_and_may_not_grow() {
+    fn settings_above_the_limit_may_stay_but_not_grow() {
         assert_eq!(settings_exceed(0, SETTINGS_BYTES_MAX), None);
         let told = settings_exceed(SETTINGS_BYTES_MAX, SETTINGS_BYTES_MAX + 1);
         assert_eq!(told, Some("has no room: the settings of a device take at most 1 MiB together"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_was_never_set_has_an_identifier_all_the_same() {
+    fn setting_without_a_record_has_a_fixed_identifier() {
         let device: DeviceId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         let id = unset_id(device, "limit");
         assert_eq!((id, id.minted_at()), (unset_id(device, "limit"), device.minted_at()));

@@ -3,18 +3,18 @@
 /// A status, in rising priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// Nothing known.
+    /// Unknown.
     #[default]
     None,
-    /// All is well.
+    /// Normal.
     Good,
-    /// Worth a look.
+    /// For information.
     Info,
-    /// Needs care.
+    /// Needs attention.
     Warning,
-    /// Needs care now.
+    /// Needs attention now.
     Critical,
-    /// Not heard of for too long.
+    /// Silent for too long.
     Missing,
 }
 
@@ -23,22 +23,22 @@ impl Status {
     pub const ALL: [Status; 6] =
         [Status::None, Status::Good, Status::Info, Status::Warning, Status::Critical, Status::Missing];
 
-    /// Every status as it is looked at, the most urgent first: what burns is not hidden by what is silent.
+    /// Every status by urgency, the most urgent first: a warning is not hidden by a missing device.
     pub const BY_URGENCY: [Status; 6] =
         [Status::Critical, Status::Warning, Status::Missing, Status::Info, Status::Good, Status::None];
 
-    /// Returns the status that stands at that place in rising urgency, from 0.
+    /// Returns the status at a position in rising urgency, from 0.
     pub fn of_urgency(urgency: i64) -> Option<Status> {
         let place = usize::try_from(urgency).ok()?;
         Status::BY_URGENCY.into_iter().rev().nth(place)
     }
 
-    /// `statusInt`.
+    /// Returns its `statusInt`.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// `statusText`.
+    /// Returns its `statusText`.
     pub const fn name(self) -> &'static str {
         match self {
             Status::None => "none",
@@ -50,12 +50,12 @@ impl Status {
         }
     }
 
-    /// The status with that `statusInt`.
+    /// Returns the status with that `statusInt`.
     pub fn numbered(number: i64) -> Option<Status> {
         usize::try_from(number).ok().and_then(|index| Status::ALL.get(index).copied())
     }
 
-    /// The status with that `statusText`.
+    /// Returns the status with that `statusText`.
     pub fn named(name: &str) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.name() == name)
     }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urgency_puts_missing_below_what_was_said() {
+    fn urgency_puts_missing_below_warnings() {
         let rising: Vec<_> = (0..6).filter_map(Status::of_urgency).map(Status::name).collect();
         assert_eq!(rising, ["none", "good", "info", "missing", "warning", "critical"]);
         assert_eq!([-1, 6].map(Status::of_urgency), [None, None]);

@@ -1,7 +1,7 @@
-//! Moments: RFC 3339, UTC, milliseconds (contract: Conventions), and the clock that tells them and waits.
+//! Moments: RFC 3339, UTC, milliseconds (contract: Conventions), and the clock.
 //!
-//! Ours reads and writes them, not a library: what is accepted (a date alone, a comma, a 60th second) and the 24 characters that
-//! are written without allocating would each need as much code around one.
+//! Reading and writing are our own: what is accepted (a date alone, a comma, a 60th second) and the 24 characters
+//! written without an allocation would each need as much code around a library.
 
 mod clock;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub use clock::{Clock, Late, ManualTime};
 
 const MILLIS_PER_DAY: i64 = 86_400_000;
-/// 9999-12-31T23:59:59.999Z, the last moment RFC 3339 can write.
+/// 9999-12-31T23:59:59.999Z, the last moment of RFC 3339.
 const LAST_MILLIS: i64 = 253_402_300_799_999;
 /// 0000-01-01T00:00:00.000Z, the first.
 const FIRST_MILLIS: i64 = -62_167_219_200_000;
@@ -23,7 +23,7 @@ const FIRST_MILLIS: i64 = -62_167_219_200_000;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The moment so many milliseconds after the epoch, held within the years 0 to 9999.
+    /// Makes the moment of that many milliseconds after the epoch, clamped to the years 0 to 9999.
     pub const fn from_millis(millis: i64) -> Self {
         if millis < FIRST_MILLIS {
             Self(FIRST_MILLIS)
@@ -34,22 +34,22 @@ impl Timestamp {
         }
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns the milliseconds since the epoch.
     pub const fn millis(self) -> i64 {
         self.0
     }
 
-    /// Whole seconds since the epoch.
+    /// Returns the whole seconds since the epoch.
     pub const fn seconds(self) -> i64 {
         self.0.div_euclid(1000)
     }
 
-    /// The moment `seconds` later (earlier when negative).
+    /// Returns the moment `seconds` later (earlier if negative).
     pub const fn plus_seconds(self, seconds: i64) -> Self {
         Self::from_millis(self.0.saturating_add(seconds.saturating_mul(1000)))
     }
 
-    /// Its 24 characters: `2026-01-02T03:04:05.678Z`.
+    /// Returns its 24 characters: `2026-01-02T03:04:05.678Z`.
     pub fn text(self) -> [u8; 24] {
         let (days, of_day) = (self.0.div_euclid(MILLIS_PER_DAY), self.0.rem_euclid(MILLIS_PER_DAY));
         let (year, month, day) = civil_from_days(days);
@@ -72,7 +72,7 @@ fn write_digits(into: &mut [u8], mut number: i64) {
     }
 }
 
-/// Howard Hinnant's `civil_from_days` (http://howardhinnant.github.io/date_algorithms.html).
+/// Converts days to a date: Howard Hinnant's `civil_from_days` (http://howardhinnant.github.io/date_algorithms.html).
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
@@ -84,7 +84,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
 }
 
-/// Howard Hinnant's `days_from_civil`.
+/// Converts a date to days: Howard Hinnant's `days_from_civil`.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let era = year.div_euclid(400);
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// A text that is no RFC 3339 date-time.
+/// The error for a text that is not an RFC 3339 date-time.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("is not an RFC 3339 date-time")]
 pub struct NotATime;
@@ -120,7 +120,8 @@ pub struct NotATime;
 impl FromStr for Timestamp {
     type Err = NotATime;
 
-    /// Reads RFC 3339 with any offset, and a date alone as its midnight in UTC. Digits beyond milliseconds are dropped.
+    /// Parses RFC 3339 with any offset, and a date alone as its midnight in UTC. Digits beyond milliseconds are
+    /// dropped.
     fn from_str(text: &str) -> Result<Self, NotATime> {
         let bytes = text.as_bytes();
         let number = |from: usize, to: usize| -> Result<i64, NotATime> {
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_time_is_refused() {
         for bad in [
             "",
             "now",
@@ -216,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_written_and_read_is_the_same(millis in FIRST_MILLIS..=LAST_MILLIS) {
+        fn time_survives_writing_and_parsing(millis in FIRST_MILLIS..=LAST_MILLIS) {
             let time = Timestamp::from_millis(millis);
             prop_assert_eq!(time.to_string().parse::<Timestamp>(), Ok(time));
         }

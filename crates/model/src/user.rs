@@ -9,18 +9,18 @@ use crate::role::Role;
 use crate::time::Timestamp;
 use crate::user_input::{read_role, read_role_if};
 
-/// A user as the registry keeps it, without its password.
+/// A user in the registry, without its password.
 #[derive(Clone, Debug, PartialEq)]
 pub struct User {
     /// Its identifier.
     pub id: UserId,
-    /// Globally unique without regard to case.
+    /// Globally unique regardless of case.
     pub username: String,
-    /// Globally unique without regard to case.
+    /// Globally unique regardless of case.
     pub email: String,
     /// Its rank.
     pub role: Role,
-    /// Where it belongs.
+    /// Its organization.
     pub organization: OrganizationId,
     /// The lineage of its organization.
     pub lineage: Lineage,
@@ -38,17 +38,17 @@ pub struct User {
     pub job_title: Option<String>,
     /// Language.
     pub language: Option<String>,
-    /// Notification preferences, as set; none: the defaults.
+    /// Notification preferences, as set; `None` for the defaults.
     pub preferences: Option<RawJson>,
-    /// Refused with every credential it holds.
+    /// True if all its credentials are refused.
     pub disabled: bool,
-    /// Whether its e-mail address was verified.
+    /// True if its e-mail address was verified.
     pub verified: bool,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last changed.
+    /// Time of the last change.
     pub updated_at: Timestamp,
-    /// When it last made a call.
+    /// Time of its last call.
     pub last_active: Option<Timestamp>,
 }
 
@@ -69,7 +69,7 @@ pub struct NewUser {
     pub company: String,
     /// The role asked for.
     pub role: Role,
-    /// The organization; none: see the operation.
+    /// The organization; the operation defines its default.
     pub organization: Option<OrganizationId>,
     /// Signature that the Terms of Service were accepted.
     pub tos_hash: Option<String>,
@@ -114,7 +114,7 @@ impl NewUser {
 pub struct Login {
     /// Username or e-mail address.
     pub name: String,
-    /// The password in clear.
+    /// The password in plain text.
     pub password: String,
 }
 
@@ -130,22 +130,22 @@ impl Login {
     }
 }
 
-/// An API key, without the key.
+/// An API key, without its secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiKey {
     /// Its identifier.
     pub id: ApiKeyId,
-    /// Whose it is.
+    /// Its user.
     pub user: UserId,
-    /// What its owner calls it, 1 to 80 characters.
+    /// Its name, 1 to 80 characters.
     pub name: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// The highest role that it gives, where its user has a higher one; none: that of its user.
+    /// Its role, if lower than that of its user; `None` for the user's role.
     pub role: Option<Role>,
-    /// When it is refused from; none: it has no end.
+    /// Expiry; `None` if it does not expire.
     pub expires_at: Option<Timestamp>,
-    /// When it was last used, if ever.
+    /// Time of the last use.
     pub last_used_at: Option<Timestamp>,
 }
 
@@ -154,14 +154,14 @@ pub struct ApiKey {
 pub struct ApiKeyInput {
     /// 1 to 80 characters.
     pub name: String,
-    /// The highest role that it shall give.
+    /// The highest role that it gets.
     pub role: Option<Role>,
-    /// When it shall end.
+    /// Expiry.
     pub expires_at: Option<Timestamp>,
 }
 
 impl ApiKeyInput {
-    /// Reads and checks a body. A key that has ended at `now` is none.
+    /// Reads and checks a body. Its expiry must be after `now`.
     pub fn read(body: &Json<'_>, now: Timestamp) -> Result<Self> {
         let mut input = Input::body(body)?;
         let expires_at = input.time("expiresAt");

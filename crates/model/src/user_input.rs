@@ -1,4 +1,4 @@
-//! What changes an account: its profile, its password, what a link in an e-mail asks for.
+//! Changes of an account: its profile, its password, and requests by links in e-mails.
 
 use crate::check::{Input, Patch};
 use crate::error::Result;
@@ -8,21 +8,21 @@ use crate::preferences::{Preferences, PreferencesInput};
 use crate::role::Role;
 use crate::user::User;
 
-/// Length of a password that is set on an account that is there, in characters (specification: Limits).
+/// Shortest password that is set on an existing account, in characters (specification: Limits).
 pub const PASSWORD_MIN: usize = 6;
-/// Its upper bound (specification: Limits; on creation it may be longer).
+/// Longest such password (specification: Limits; on creation it may be longer).
 pub const PASSWORD_MAX: usize = 20;
-/// Most characters that are read of a password that is only compared.
+/// Longest password that is only compared, in characters.
 const CURRENT_PASSWORD_MAX: usize = 1024;
-/// Most characters that are read of a token; ours have 64.
+/// Longest token that is read, in characters; ours have 64.
 const TOKEN_MAX: usize = 256;
 
 /// The body that updates a user (specification: Users).
 #[derive(Clone, Debug)]
 pub struct UserInput {
-    /// Must be as it is.
+    /// Must be unchanged.
     username: Option<String>,
-    /// Must be as it is.
+    /// Must be unchanged.
     email: Option<String>,
     /// Required.
     pub role: Role,
@@ -38,17 +38,17 @@ pub struct UserInput {
     language: Patch<String>,
     /// Signature that the Terms of Service were accepted.
     tos_hash: Patch<String>,
-    /// `null`: the defaults.
+    /// `null` restores the defaults.
     preferences: Patch<PreferencesInput>,
-    /// Where it shall belong.
+    /// The new organization.
     pub organization: Option<OrganizationId>,
-    /// Whether it shall be refused.
+    /// True to disable, false to enable.
     pub disabled: Option<bool>,
     /// A new password.
     pub password: Option<String>,
-    /// The password of today, beside a new one of the own.
+    /// The current password, required to change one's own.
     pub current_password: Option<String>,
-    /// Why, for the operator.
+    /// The reason, for the operator.
     pub reason: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl UserInput {
     /// Reads and checks a body.
     pub fn read(body: &Json<'_>) -> Result<Self> {
         let mut input = Input::body(body)?;
-        // Told with every user, and follows organizationId: what comes back is not looked at.
+        // Clients send it back with the user; organizationId determines it, so it is ignored.
         let _ = input.text_patch("organizationName", 0, 80);
         let read = Self {
             username: input.text("username", 1, 254),
@@ -78,14 +78,14 @@ impl UserInput {
         input.unless_any(read)
     }
 
-    /// The names that differ from those of the user, which nobody can change.
+    /// Returns the immutable names that differ from those of the user.
     pub fn renamed(&self, user: &User) -> impl Iterator<Item = &'static str> {
         let differs = |said: &Option<String>, is: &str| said.as_deref().is_some_and(|said| said != is);
         let (username, email) = (differs(&self.username, &user.username), differs(&self.email, &user.email));
         [("username", username), ("email", email)].into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name)
     }
 
-    /// The user with its new profile; organization, password and reason are apart.
+    /// Returns the user with its new profile; organization, password and reason are handled separately.
     pub fn over(self, user: User) -> User {
         let preferences = match self.preferences {
             Patch::Keep => user.preferences,
@@ -107,14 +107,14 @@ impl UserInput {
     }
 }
 
-/// The body that sets a new password by the link of an e-mail.
+/// The body that sets a new password by a link in an e-mail.
 #[derive(Clone)]
 pub struct ResetInput {
-    /// What the link carried.
+    /// The token of the link.
     pub token: String,
     /// The new password.
     pub password: String,
-    /// Whether the account's API keys end too.
+    /// True to delete the account's API keys too.
     pub end_api_keys: bool,
 }
 
@@ -136,12 +136,12 @@ pub fn read_account_name(body: &Json<'_>) -> Result<String> {
     input.unless_any(name)
 }
 
-/// The role that a body names, if it names one: whoever may not give it hears that before what else is wrong.
+/// Returns the role in a body, if any, so that a forbidden role is refused before other faults.
 pub fn role_in(body: &Json<'_>) -> Option<Role> {
     Role::named(body.get("role")?.as_text()?)
 }
 
-/// A role, which must be there.
+/// Reads a required role.
 pub(crate) fn read_role(input: &mut Input<'_>) -> Role {
     let name = input.required_text("role", 0, 32);
     Role::named(&name).unwrap_or_else(|| {
@@ -152,7 +152,7 @@ pub(crate) fn read_role(input: &mut Input<'_>) -> Role {
     })
 }
 
-/// A role that may be left out; `null` counts as left out.
+/// Reads an optional role; `null` counts as left out.
 pub(crate) fn read_role_if(input: &mut Input<'_>) -> Option<Role> {
     match input.member("role") {
         None | Some(Json::Null) => None,
@@ -160,7 +160,7 @@ pub(crate) fn read_role_if(input: &mut Input<'_>) -> Option<Role> {
     }
 }
 
-/// A new password and its confirmation.
+/// Reads a new password and its confirmation.
 fn read_password(input: &mut Input<'_>, required: bool) -> Option<String> {
     let [password, confirmation] = ["password", "passwordConfirmation"].map(|name| {
         if required {
@@ -171,7 +171,7 @@ fn read_password(input: &mut Input<'_>, required: bool) -> Option<String> {
     if password.is_some() && confirmation.is_some() && password != confirmation {
         input.fault("passwordConfirmation", "must match password");
     }
-    // A required one that is missing was told already.
+    // A missing required one was reported already.
     match ["password", "passwordConfirmation"].map(|name| input.member(name).is_some()) {
         [true, false] if !required => input.fault("passwordConfirmation", "is required beside password"),
         [false, true] if !required => input.fault("password", "is required beside passwordConfirmation"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_needs_a_role_and_a_company() {
+    fn update_without_role_and_company_is_refused() {
         assert_eq!(faults("{}"), ["role", "company"]);
         assert!(UserInput::read(&parse(r#"{"role": "manager", "company": "Acme"}"#).unwrap()).is_ok());
         assert_eq!(faults(r#"{"role": "", "company": ""}"#), ["role", "company"]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_comes_with_its_confirmation() {
+    fn password_without_its_confirmation_is_refused() {
         let with = |members: &str| format!(r#"{{"role": "manager", "company": "Acme", {members}}}"#);
         for (members, fault) in [
             (r#""password": "secret""#, "passwordConfirmation"),

@@ -1,4 +1,4 @@
-//! Versions of a design, and what names the one in force (contract: Versions of a design).
+//! Versions of a design, and the entity tag of the current one (contract: Versions of a design).
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,15 +8,15 @@ use crate::json::Json;
 use crate::project::SpecificationInput;
 use crate::time::Timestamp;
 
-/// The number of a version: 1 for the first design of a project, one more with each, and never used again.
+/// The number of a version: 1 for the first design of a project, then increasing, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VersionNumber(pub u64);
 
 impl VersionNumber {
-    /// That of a project's first design.
+    /// The number of a project's first design.
     pub const FIRST: Self = Self(1);
 
-    /// The one that comes after it.
+    /// Returns the next number.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -29,7 +29,7 @@ impl fmt::Display for VersionNumber {
     }
 }
 
-/// A text that is no number of a version.
+/// The error for a text that is not a version number.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("is not the number of a version")]
 pub struct NotAVersion;
@@ -37,7 +37,7 @@ pub struct NotAVersion;
 impl FromStr for VersionNumber {
     type Err = NotAVersion;
 
-    /// Reads digits alone, without a sign or a leading zero: another spelling names nothing.
+    /// Parses digits without a sign or a leading zero, so that each number has one spelling.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
         let number = text.parse::<u64>().ok().filter(|number| is_plain && i64::try_from(*number).is_ok());
@@ -45,13 +45,13 @@ impl FromStr for VersionNumber {
     }
 }
 
-/// Names the design in force, and no other: its entity tag. With the moment it was written a tag stays its own when a
-/// backup is restored and its number is given out once more.
+/// The entity tag of the current design. It holds the time of the write, so that a number that is used again after a
+/// restore gives another tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpecificationTag {
     /// Its number.
     pub version: VersionNumber,
-    /// When it was written.
+    /// Time of the write.
     pub written: Timestamp,
 }
 
@@ -61,17 +61,17 @@ impl fmt::Display for SpecificationTag {
     }
 }
 
-/// What a client requires of the thing that it changes (`If-Match`; RFC 9110, 13.1.1).
+/// A client's precondition on the resource that it changes (`If-Match`; RFC 9110, 13.1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IfMatch {
-    /// That it is there.
+    /// The resource exists.
     Any,
-    /// That its entity tag is one of these, which are strong ones.
+    /// The resource has one of these strong entity tags.
     Tags(Vec<String>),
 }
 
 impl IfMatch {
-    /// Whether a thing with this entity tag may be changed.
+    /// Returns true if a resource with this entity tag may be changed.
     pub fn holds(&self, tag: impl fmt::Display) -> bool {
         match self {
             Self::Any => true,
@@ -88,26 +88,26 @@ impl IfMatch {
 pub struct SpecificationVersion {
     /// Its number.
     pub number: VersionNumber,
-    /// When it was written.
+    /// Time of the write.
     pub created_at: Timestamp,
-    /// Who wrote it; none: nobody knows, or nobody in reach.
+    /// Its author; `None` if unknown or out of reach.
     pub created_by: Option<UserId>,
-    /// The name that the specification had.
+    /// The name of the specification at that time.
     pub name: String,
-    /// Elements of its cloud plane.
+    /// Number of elements of its cloud plane.
     pub element_count: u64,
 }
 
-/// A version of a design, whole.
+/// A version of a design with the design.
 #[derive(Clone, Debug)]
 pub struct WholeVersion {
-    /// What the list tells of it.
+    /// The metadata that lists show.
     pub version: SpecificationVersion,
     /// The specification as it was written.
     pub content: SpecificationInput,
 }
 
-/// How many elements the cloud plane of these planes has.
+/// Counts the elements of the cloud plane.
 pub fn element_count(planes: &Json<'_>) -> u64 {
     match planes.get("cloud").and_then(|cloud| cloud.get("elements")) {
         Some(Json::Object(elements)) => elements.len() as u64,
@@ -121,7 +121,7 @@ mod tests {
     use crate::json::parse;
 
     #[test]
-    fn a_number_has_one_spelling() {
+    fn version_number_has_one_spelling() {
         for number in [1, 10, 1_000_007, i64::MAX as u64] {
             assert_eq!(number.to_string().parse(), Ok(VersionNumber(number)));
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_of_one_version_and_one_moment() {
+    fn tag_depends_on_version_and_time() {
         let tag = |number, millis| SpecificationTag {
             version: VersionNumber(number),
             written: Timestamp::from_millis(millis),

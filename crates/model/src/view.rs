@@ -1,4 +1,4 @@
-//! Views of the device list, which a user saves under a name (contract: Beyond the specification, Views).
+//! Views of the device list, saved by a user under a name (contract: Beyond the specification, Views).
 
 use crate::check::{Input, Patch};
 use crate::error::Result;
@@ -16,15 +16,15 @@ const VIEW_QUERY_MAX: usize = 8_000;
 pub struct View {
     /// Its identifier.
     pub id: ViewId,
-    /// Its name, unlike that of any other of its user's views.
+    /// Its name, unique among its user's views.
     pub name: String,
-    /// The organization whose devices it shows; none: whichever is looked at.
+    /// The organization whose devices it shows; `None` for the selected one.
     pub organization: Option<OrganizationId>,
-    /// The query of an address: what is searched and filtered, the order and the columns.
+    /// The query of a URL: search, filters, order and columns.
     pub query: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Timestamp,
-    /// When it was last written.
+    /// Time of the last write.
     pub updated_at: Timestamp,
 }
 
@@ -32,7 +32,7 @@ pub struct View {
 #[derive(Clone, Debug)]
 pub struct ViewInput {
     name: String,
-    /// Whose devices it shows.
+    /// The organization whose devices it shows.
     pub organization: Patch<OrganizationId>,
     query: String,
 }
@@ -50,13 +50,13 @@ impl ViewInput {
         input.unless_any(Self { name, organization, query })
     }
 
-    /// Returns the view that is made of it.
+    /// Makes a view of the body.
     pub fn into_view(self, id: ViewId, now: Timestamp) -> View {
         let Self { name, organization, query } = self;
         View { id, name, organization: organization.over(None), query, created_at: now, updated_at: now }
     }
 
-    /// Returns the view after the change: the organization, where it was left out, keeps its value.
+    /// Returns the view after the change; an organization that was left out is kept.
     pub fn over(self, present: View, now: Timestamp) -> View {
         let organization = self.organization.over(present.organization);
         View { name: self.name, organization, query: self.query, updated_at: now, ..present }

@@ -1,5 +1,5 @@
-//! The widgets of a dashboard, as the console writes them into its configuration: what each needs to be read. They are read as
-//! they come: what is not as it should be is passed over.
+//! Widgets of a dashboard, as the console writes them into its configuration, and the data that each needs. Malformed
+//! parts are ignored.
 
 use std::collections::HashSet;
 
@@ -7,100 +7,100 @@ use crate::ids::{DeviceId, ProjectId};
 use crate::json::{self, Json, RawJson};
 use crate::path::path_beneath;
 
-/// Most widgets of a dashboard that a screen shows.
+/// Most widgets of a dashboard on a screen.
 pub const SCREEN_WIDGETS_MAX: usize = 200;
-/// Most keys of one widget that a screen shows.
+/// Most keys of one widget on a screen.
 pub const WIDGET_KEYS_MAX: usize = 20;
-/// Most paths of one table that a screen shows.
+/// Most paths of one table on a screen.
 pub const WIDGET_PATHS_MAX: usize = 20;
 /// Most devices on one picture.
 const WIDGET_PLACES_MAX: usize = 20;
 
-/// A widget over the configuration of its dashboard.
+/// A widget in the configuration of its dashboard.
 #[derive(Clone, Debug)]
 pub struct Widget<'a> {
-    /// Its identifier: its own, or else one by its place that no other has.
+    /// Its own identifier, or else a unique one by its position.
     pub id: String,
-    /// Its type, as the console calls it.
+    /// Its type in the console.
     pub kind: &'a str,
     raw: &'a Json<'a>,
 }
 
-/// A number that devices have stored last: where it stands.
+/// The source of a number that a device stored last.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WidgetKey {
     /// The device.
     pub device: DeviceId,
     /// The storage element.
     pub element: String,
-    /// The path beneath what is stored, as the console writes it: `door.open`; empty: all of it.
+    /// Path beneath the stored payload, as the console writes it: `door.open`; empty for the whole payload.
     pub path: String,
 }
 
-/// What is told of a selection of devices.
+/// A figure over a selection of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
-    /// How many they are.
+    /// Number of devices.
     Count,
-    /// The mean of what they have stored last.
+    /// Mean of their last values.
     Mean,
-    /// The highest of it.
+    /// Maximum of their last values.
     Highest,
-    /// The lowest of it.
+    /// Minimum of their last values.
     Lowest,
 }
 
-/// Which devices are selected.
+/// A selection of devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WidgetSelection {
-    /// What is told of them.
+    /// The figure to show.
     pub figure: Figure,
-    /// The element and the path of the number; none: they are counted.
+    /// Element and path of the number; `None` to count devices.
     pub key: Option<WidgetKey>,
-    /// Those of this project.
+    /// Restricts it to devices of this project.
     pub project: Option<ProjectId>,
-    /// Those that have this value at these keys of their labels.
+    /// Restricts it to devices with this value at these keys of their labels.
     pub label: Option<(Vec<String>, String)>,
 }
 
-/// What a widget has to be told.
+/// The data that a widget needs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WidgetNeeds {
-    /// Nothing: all that it shows is in its settings, or it is of another program.
+    /// None: all it shows is in its settings, or its type is unknown.
     Nothing,
-    /// Numbers, and their course in so many points where it is shown.
+    /// Numbers, and their history where it is drawn.
     Numbers {
-        /// Which.
+        /// Sources of the numbers.
         keys: Vec<WidgetKey>,
-        /// How many points of their course are drawn.
+        /// Points of history to draw.
         points: Option<usize>,
-        /// The path of the time in payloads, where it counts instead of the moment of arrival.
+        /// Path of the time in payloads, if it replaces the time of receipt.
         time: Option<Vec<String>>,
     },
-    /// The most urgent devices, with what they have stored last.
+    /// The most urgent devices, with their last values.
     Table {
         /// The storage element.
         element: String,
-        /// The paths beneath what is stored.
+        /// Paths beneath the stored payload.
         paths: Vec<String>,
     },
     /// One figure over several devices.
     Selection(WidgetSelection),
-    /// How many devices have which status.
+    /// Number of devices per status.
     Statuses,
-    /// Where devices are.
+    /// Locations of devices.
     Map,
     /// The statuses of these devices.
     Picture(Vec<DeviceId>),
-    /// What a device says and is told.
+    /// Events of a device, in both directions.
     Events(DeviceId),
 }
 
-/// Points of the course beneath a value, and of the lines of a chart: as many as their pixels show.
+/// Points of history beneath a value, and of the lines of a chart: as many as there are pixels for.
 const VALUE_POINTS: usize = 60;
 const LINE_POINTS: usize = 300;
 
-/// The widgets of a configuration that a screen shows.
+/// Returns the widgets of a configuration that a screen shows.
 pub fn widgets_of<'a>(configuration: &'a Json<'a>) -> Vec<Widget<'a>> {
     let all = configuration.get("widgets").and_then(Json::as_array).unwrap_or_default();
     let found = all.iter().filter_map(|raw| Some((raw, raw.get("type")?.as_text()?)));
@@ -117,17 +117,17 @@ pub fn widgets_of<'a>(configuration: &'a Json<'a>) -> Vec<Widget<'a>> {
 }
 
 impl<'a> Widget<'a> {
-    /// Its title; empty: it has none.
+    /// Returns its title, empty if it has none.
     pub fn title(&self) -> &'a str {
         self.raw.get("title").and_then(Json::as_text).unwrap_or_default()
     }
 
-    /// A side of its place on the grid, in cells: `x`, `y`, `w` or `h`.
+    /// Returns its position or size on the grid, in cells: `x`, `y`, `w` or `h`.
     pub fn side(&self, name: &str) -> Option<i64> {
         self.raw.get(name)?.as_f64().filter(|side| side.is_finite()).map(|side| side.round() as i64)
     }
 
-    /// What of its settings a screen is told. What would do something stays behind: a screen does nothing.
+    /// Returns the settings that a screen may see. Those of actions are left out, as a screen cannot act.
     pub fn settings(&self) -> RawJson {
         let told: Vec<_> = match (self.kind, self.raw.get("settings")) {
             ("button" | "switch", Some(settings)) => ["device", "elementName", "settingName"]
@@ -142,7 +142,7 @@ impl<'a> Widget<'a> {
         RawJson::from(&Json::Object(told))
     }
 
-    /// What it has to be told.
+    /// Returns the data that it needs.
     pub fn needs(&self) -> WidgetNeeds {
         let Some(settings) = self.raw.get("settings") else { return self.needs_without_settings() };
         let time = settings.get("timePath").and_then(Json::as_text).map(names_in);
@@ -182,7 +182,7 @@ fn is_known(kind: &str) -> bool {
     drawn.contains(&kind) || ["markdown", "text"].contains(&kind)
 }
 
-/// The same of the first key alone.
+/// Keeps only the first key.
 fn first_of(mut numbers: WidgetNeeds) -> WidgetNeeds {
     if let WidgetNeeds::Numbers { keys, .. } = &mut numbers {
         keys.truncate(1);
@@ -194,7 +194,7 @@ fn text_of<'a>(settings: &'a Json<'_>, name: &str) -> Option<&'a str> {
     settings.get(name).and_then(Json::as_text).filter(|text| !text.is_empty())
 }
 
-/// The element that is named; no name is empty, or holds U+0000.
+/// Returns the element that is named; names are not empty and have no U+0000.
 fn element_of(settings: &Json<'_>) -> Option<String> {
     text_of(settings, "elementName").filter(|name| !name.contains('\0')).map(str::to_owned)
 }
@@ -203,7 +203,7 @@ fn device_of(device: Option<&Json<'_>>) -> Option<DeviceId> {
     device?.get("id")?.as_text()?.parse().ok()
 }
 
-/// The keys of settings, each once.
+/// Returns the keys in settings without duplicates.
 fn keys_of(settings: &Json<'_>) -> Vec<WidgetKey> {
     let all = settings.get("keys").and_then(Json::as_array).unwrap_or_default();
     let mut keys = Vec::new();
@@ -257,7 +257,7 @@ fn selection_of(settings: &Json<'_>) -> WidgetSelection {
     }
 }
 
-/// Returns the names that a path of the console leads along: `door.open`, with names that have a point in quotes.
+/// Splits a path of the console into names: `door.open`, with quotes around names that contain a point.
 pub fn names_in(path: &str) -> Vec<String> {
     let (mut names, mut rest) = (Vec::new(), path);
     loop {
@@ -275,7 +275,7 @@ pub fn names_in(path: &str) -> Vec<String> {
     }
 }
 
-/// Returns where the quoted name ends that a text begins with; none: it begins with none.
+/// Returns the end of a leading quoted name, or `None` if there is none.
 fn quoted_end(text: &str) -> Option<usize> {
     let mut signs = text.strip_prefix('"')?.char_indices();
     while let Some((at, sign)) = signs.next() {
@@ -288,7 +288,7 @@ fn quoted_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Returns what stands at a path of the console; none: nothing is there. A name with points is found without quotes too.
+/// Returns the value at a path of the console, or `None`. Names with points are found without quotes too.
 pub fn value_at<'v, 'a>(value: &'v Json<'a>, path: &str) -> Option<&'v Json<'a>> {
     let found = names_in(path).iter().try_fold(value, |inner, name| inner.get(name));
     found.or_else(|| plainly_at(value, path))
@@ -305,7 +305,7 @@ fn plainly_at<'v, 'a>(value: &'v Json<'a>, path: &str) -> Option<&'v Json<'a>> {
     }
 }
 
-/// Returns what a design says of the key at a path of the console, among what it says of all by their paths.
+/// Returns the meaning of the key at a path of the console, from a design's meanings by path.
 pub fn meaning_at<'v, 'a>(fields: &'v Json<'a>, path: &str) -> Option<&'v Json<'a>> {
     let Json::Object(members) = fields else { return None };
     let names = names_in(path);
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn meanings_are_found_however_their_path_is_written() {
+    fn meanings_are_found_by_any_form_of_their_path() {
         let tree = json::parse(r#"{"payload":1,"payload.a":2,"payload[\"b.c\"].d":3}"#).unwrap();
         for (path, found) in [("", Some(1.0)), ("a", Some(2.0)), (r#""b.c".d"#, Some(3.0)), ("b.c.d", None)] {
             assert_eq!(meaning_at(&tree, path).and_then(Json::as_f64), found, "{path}");
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn widgets_have_identifiers_of_their_own() {
+    fn widgets_have_unique_identifiers() {
         let text = r#"{"widgets":[{"type":"text","id":"a"},{"type":"text","id":"a"},{"type":"text"},5,{"id":"x"},
             {"type":"text","id":"widget-2"},{"type":7}]}"#;
         let tree = json::parse(text).unwrap();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn widget_keys_are_those_that_are_sound_each_once() {
+    fn widget_keys_are_valid_and_unique() {
         let key = format!(r#"{{"deviceId":"{DEVICE}","elementName":"e","path":"t"}}"#);
         let text =
             format!(r#"{{"widgets":[{{"type":"bar","settings":{{"keys":[{key},{key},{{"deviceId":"x"}},7]}}}}]}}"#);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_what_writes_stay_behind() {
+    fn settings_of_actions_are_left_out() {
         let text = r#"{"widgets":[{"type":"button","settings":{"device":{"name":"d"},"payload":"1","elementName":"e"}},
             {"type":"value","settings":{"payload":"2","keys":[]}},{"type":"theirs","settings":{"secret":1}}]}"#;
         let tree = json::parse(text).unwrap();

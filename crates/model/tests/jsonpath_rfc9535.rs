@@ -1,15 +1,15 @@
-//! JSONPath held to RFC 9535 (<https://www.rfc-editor.org/rfc/rfc9535>): the examples of its section 2 with the results that it gives,
-//! and the edges of its grammar. Where the RFC leaves an order open, ours is that of the document.
+//! Tests of JSONPath against RFC 9535 (<https://www.rfc-editor.org/rfc/rfc9535>): the examples of its section 2 with
+//! their results, and the edges of its grammar. Where the RFC leaves an order open, ours is that of the document.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
 use isobar_model::json::{Json, equal, parse};
 use isobar_model::jsonpath::{JsonPath, Steps};
 
-/// More than any of these paths needs.
+/// A budget larger than any of these paths needs.
 const PLENTY: u64 = 100_000;
 
-/// Holds each path to what it must find: a JSON array of the nodes.
+/// Checks the nodes that each path selects, as a JSON array.
 fn check(document: &str, cases: &[(&str, &str)]) {
     let tree = parse(document).unwrap();
     for (path, expected) in cases {
@@ -22,7 +22,7 @@ fn check(document: &str, cases: &[(&str, &str)]) {
     }
 }
 
-/// Holds comparisons to what they must be, as filters over an array of one item.
+/// Checks comparisons as filters over an array of one item.
 fn check_comparisons(root: &str, cases: &[(&str, bool)]) {
     let document = format!("{{\"x\":{root},\"one\":[0]}}");
     let tree = parse(&document).unwrap();
@@ -49,7 +49,7 @@ const STORE: &str = r#"{"store":{"book":[
     "bicycle":{"color":"red","price":399}}}"#;
 
 #[test]
-fn the_store_of_the_introduction() {
+fn store_of_the_introduction_gives_its_results() {
     let authors = r#"["Nigel Rees","Evelyn Waugh","Herman Melville","J. R. R. Tolkien"]"#;
     check(
         STORE,
@@ -152,7 +152,7 @@ fn segments_of_children_and_descendants() {
 }
 
 #[test]
-fn null_is_a_value_like_any_other() {
+fn null_is_found_like_any_other_value() {
     check(
         r#"{"a":null,"b":[null],"c":[{}],"null":1}"#,
         &[
@@ -309,7 +309,7 @@ fn functions() {
 }
 
 #[test]
-fn blanks_stand_where_the_grammar_has_them() {
+fn blanks_are_allowed_where_the_grammar_has_them() {
     check(
         r#"{"a":[{"b":1},{"b":2}],"c":{"d":3}}"#,
         &[
@@ -402,7 +402,7 @@ fn names_may_hold_what_strings_hold() {
     ]);
 }
 
-/// Texts that are no paths, three blanks apart.
+/// Malformed paths, separated by three blanks.
 const NO_PATHS: &str = r#"
 a   @   @.a   $$   $a   $.   $..   $...a   $.a.   $.a..   $[   $[]   $[,]   $[0,]   $[,0]   $[0 2]   $[a]   $['a' 'b']   $[01]
 $[-0]   $[-01]   $[+1]   $[1.0]   $[1e0]   $[- 1]   $[0x1]   $[9007199254740992]   $[-9007199254740992]
@@ -424,7 +424,7 @@ $[(@.length-1)]   $[?(@.length-1)]   $.a[?(function() {})()]   $^   $.a~   $[?(@
 "#;
 
 #[test]
-fn what_the_grammar_or_the_types_refuse() {
+fn malformed_or_ill_typed_path_is_refused() {
     let paths: Vec<&str> =
         NO_PATHS.lines().flat_map(|line| line.split("   ")).filter(|path| !path.is_empty()).collect();
     assert!(paths.len() > 130);

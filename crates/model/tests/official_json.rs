@@ -1,5 +1,5 @@
-//! JSON held to JSONTestSuite (`tests/official/json`): what every parser must accept and refuse, and what this one does
-//! where RFC 8259 leaves it free.
+//! Tests of JSON against JSONTestSuite (`tests/official/json`): cases that every parser must accept or refuse, and our
+//! choices where RFC 8259 leaves them open.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use isobar_model::json::{Json, JsonFault, RawJson, equal};
 
-/// Cases of `y_` that are refused on purpose (docs/api-guide.md, Conventions), each with a part of the message.
+/// Cases of `y_` that are refused deliberately (docs/api-guide.md, Conventions), each with a part of the message.
 const REFUSED_ON_PURPOSE: [(&str, &str); 2] = [
     ("y_object_duplicated_key.json", "duplicate key 'a'"),
     ("y_object_duplicated_key_and_value.json", "duplicate key 'a'"),
@@ -22,7 +22,7 @@ const ACCEPTED_FREELY: [&str; 5] = [
     "i_number_very_big_negative_int.json",
 ];
 
-/// Why the other cases of `i_` are refused, by a part of the message, and how many there are of each.
+/// Counts of the other cases of `i_`, by a part of the message with which they are refused.
 const REFUSED_FREELY: [(&str, usize); 5] = [
     ("is beyond the range of a double", 5),
     ("is half of a surrogate pair", 10),
@@ -31,27 +31,27 @@ const REFUSED_FREELY: [(&str, usize); 5] = [
     ("expected a value", 1),
 ];
 
-/// The files, by their names.
+/// Returns the files by their names.
 fn files() -> BTreeMap<String, Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/official/json/test_parsing");
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()
 }
 
-/// What we make of each file whose name begins so.
+/// Parses each file whose name has a prefix.
 fn read(prefix: &str) -> BTreeMap<String, Result<RawJson, JsonFault>> {
     let files = files().into_iter().filter(|(name, _)| name.starts_with(prefix));
     files.map(|(name, bytes)| (name, RawJson::check(bytes.into()))).collect()
 }
 
 #[test]
-fn the_set_is_complete() {
+fn test_set_is_complete() {
     let count = |prefix: &str| files().keys().filter(|name| name.starts_with(prefix)).count();
     assert_eq!((count("y_"), count("n_"), count("i_"), count("")), (95, 188, 35, 318));
 }
 
 #[test]
-fn what_every_parser_must_accept_is_accepted_but_for_what_is_refused_on_purpose() {
+fn mandatory_case_is_accepted_unless_deliberately_refused() {
     let on_purpose = BTreeMap::from(REFUSED_ON_PURPOSE);
     let cases = read("y_");
     assert!(on_purpose.keys().all(|name| cases.contains_key(*name)));
@@ -65,14 +65,14 @@ fn what_every_parser_must_accept_is_accepted_but_for_what_is_refused_on_purpose(
 }
 
 #[test]
-fn what_is_accepted_is_read_as_serde_json_reads_it() {
+fn accepted_case_is_read_like_serde_json() {
     for (name, bytes) in files() {
         let bytes = bytes.into();
         let Ok((raw, tree)) = RawJson::read(&bytes) else { continue };
         let theirs = serde_json::from_slice::<serde_json::Value>(&bytes).unwrap();
         let text = theirs.to_string();
         let theirs = isobar_model::json::parse(&text).unwrap();
-        // Numbers keep the digits that they were written with; the other parser has doubles beyond 64 bits.
+        // Numbers keep their digits; the other parser has doubles beyond 64 bits.
         if !name.contains("number") {
             assert!(equal(&tree, &theirs), "{name}: {raw:?} is not {text}");
         }
@@ -81,14 +81,14 @@ fn what_is_accepted_is_read_as_serde_json_reads_it() {
 }
 
 #[test]
-fn what_every_parser_must_refuse_is_refused() {
+fn invalid_case_is_refused() {
     for (name, case) in read("n_") {
         assert!(case.is_err(), "{name}: {case:?}");
     }
 }
 
 #[test]
-fn what_the_standard_leaves_free_is_accepted_or_refused_for_a_known_reason() {
+fn optional_case_is_accepted_or_refused_for_a_known_reason() {
     let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());
     for (name, case) in read("i_") {
         match case {

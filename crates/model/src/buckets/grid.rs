@@ -1,4 +1,4 @@
-//! Where buckets begin and end.
+//! Boundaries of buckets.
 
 use jiff::civil::Date;
 
@@ -6,54 +6,54 @@ use super::width::{Unit, Width};
 use super::zone::{Zone, day_at, days_since_zero};
 use crate::time::Timestamp;
 
-/// The first day of the count of days was a Thursday: so many days after a Monday.
+/// Days from a Monday to day 0 of the count, a Thursday.
 const DAYS_SINCE_MONDAY: i64 = 3;
 
-/// The buckets of a width in a zone, without end in both directions. Days and longer ones follow the calendar; shorter ones
-/// are counted from each day's midnight, so that the last of a day may be shorter.
+/// The endless sequence of buckets of a width in a zone. Days and longer ones follow the calendar; shorter ones are
+/// counted from each day's midnight, so that the last of a day may be shorter.
 #[derive(Clone, Debug)]
 pub struct Grid {
     width: Width,
     zone: Zone,
 }
 
-/// A stretch of time, without its end.
+/// A half-open interval of time: the end is excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// Where it begins.
+    /// Its start.
     pub from: Timestamp,
-    /// Where the next begins.
+    /// Its end, the start of the next.
     pub to: Timestamp,
 }
 
 impl Stretch {
-    /// All of time that can be written.
+    /// All representable time.
     pub const ALL: Self = Self { from: Timestamp::from_millis(i64::MIN), to: Timestamp::from_millis(i64::MAX) };
 
-    /// Whether a moment lies in it.
+    /// Returns true if a moment lies in it.
     pub fn holds(self, at: Timestamp) -> bool {
         self.from <= at && at < self.to
     }
 }
 
 impl Grid {
-    /// Buckets of a width in a zone.
+    /// Makes the buckets of a width in a zone.
     pub fn new(width: Width, zone: Zone) -> Self {
         Self { width, zone }
     }
 
-    /// The narrowest round width of which a stretch has so many buckets at most; none: not even the widest.
+    /// Finds the narrowest round width that divides an interval into at most `most` buckets; `None` if no width does.
     pub fn narrowest(zone: &Zone, stretch: Stretch, most: usize) -> Option<Self> {
         let mut grids = Width::round().map(|width| Self::new(width, zone.clone()));
         grids.find(|grid| grid.count(stretch, most).is_some())
     }
 
-    /// How wide its buckets are.
+    /// Returns the width of the buckets.
     pub fn width(&self) -> Width {
         self.width
     }
 
-    /// The bucket that a moment lies in.
+    /// Returns the bucket of a moment.
     pub fn bucket(&self, at: Timestamp) -> Stretch {
         let day = self.zone.day(at);
         match self.width.unit().millis() {
@@ -65,12 +65,12 @@ impl Grid {
         }
     }
 
-    /// How many buckets a stretch touches; none: more than so many.
+    /// Counts the buckets that an interval touches; `None` if there are more than `most`.
     pub fn count(&self, stretch: Stretch, most: usize) -> Option<usize> {
         if stretch.from >= stretch.to {
             return Some(0);
         }
-        // So that nobody walks along a century second by second: that many are too many, however they lie.
+        // A quick bound, so that a century is not walked second by second.
         let length = stretch.to.millis().saturating_sub(stretch.from.millis());
         if length / self.width.millis_min().max(1) > i64::try_from(most).unwrap_or(i64::MAX).saturating_mul(2) {
             return None;
@@ -83,7 +83,8 @@ impl Grid {
         (count <= most).then_some(count)
     }
 
-    /// How many buckets there are from a moment to the end of its day, or of the bucket where that is longer; and when that is.
+    /// Counts the buckets from a moment to the end of its day, or of its bucket if that is longer; returns that end
+    /// too.
     fn count_of_day(&self, at: Timestamp, until: Timestamp) -> (usize, Timestamp) {
         let bucket = self.bucket(at);
         let Some(millis) = self.width.unit().millis() else { return (1, bucket.to) };
@@ -103,7 +104,7 @@ impl Grid {
         Stretch { from: Timestamp::from_millis(from), to: Timestamp::from_millis(from + width).min(next) }
     }
 
-    /// The first day of the bucket that a day lies in, and that of the next.
+    /// Returns the first day of a day's bucket, and that of the next bucket.
     fn days(&self, day: Date) -> (Option<Date>, Option<Date>) {
         let count = i64::from(self.width.count());
         let by_days = |days: i64, offset: i64| {
@@ -140,7 +141,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Hours of the bucket that a moment lies in, and when it begins.
+    /// Returns the length in hours of a moment's bucket, and its start.
     fn bucket(width: &str, zone: &str, moment: &str) -> (String, f64) {
         let grid = Grid::new(width.parse().unwrap(), zone.parse().unwrap());
         let moment = if moment.matches(':').count() == 1 { moment.replace('Z', ":00Z") } else { moment.to_owned() };
@@ -148,7 +149,7 @@ mod tests {
         (from.to_string().replace(":00.000Z", "Z"), (to.millis() - from.millis()) as f64 / 3_600_000.0)
     }
 
-    /// Worked out by hand: each with when the bucket begins, in UTC, and how many hours it has.
+    /// Calculated by hand: the start of each bucket in UTC, and its length in hours.
     #[test]
     fn buckets_follow_clock_and_calendar() {
         for (width, zone, moment, begins, hours) in [
@@ -157,19 +158,19 @@ mod tests {
             ("1h", "Asia/Kathmandu", "2026-03-01T10:44Z", "2026-03-01T10:15Z", 1.0),
             // The last of a day is shorter.
             ("7h", "UTC", "2026-03-01T22:00Z", "2026-03-01T21:00Z", 3.0),
-            // Days of 23 and 25 hours, and what is counted from their midnight.
+            // Days of 23 and 25 hours, and buckets counted from their midnights.
             ("1d", "Europe/Paris", "2026-03-29T12:00Z", "2026-03-28T23:00Z", 23.0),
             ("1d", "Europe/Paris", "2026-10-25T12:00Z", "2026-10-24T22:00Z", 25.0),
             ("12h", "Europe/Paris", "2026-10-25T22:30Z", "2026-10-25T22:00Z", 1.0),
             ("6h", "Europe/Paris", "2026-03-29T21:59Z", "2026-03-29T17:00Z", 5.0),
-            // Half an hour of summer.
+            // A DST shift of half an hour.
             ("1d", "Australia/Lord_Howe", "2026-04-05T00:00Z", "2026-04-04T13:00Z", 24.5),
-            // Midnight itself is left out: the clock goes from 24:00 to 01:00.
+            // Midnight is skipped: the clock goes from 24:00 to 01:00.
             ("1d", "America/Sao_Paulo", "2018-11-04T12:00Z", "2018-11-04T03:00Z", 23.0),
-            // Midnight comes twice; the day before has the hour.
+            // Midnight occurs twice; the hour belongs to the day before.
             ("1d", "America/Sao_Paulo", "2018-02-18T02:30Z", "2018-02-17T02:00Z", 25.0),
             ("1d", "America/Sao_Paulo", "2018-02-18T03:00Z", "2018-02-18T03:00Z", 24.0),
-            // A day that never was lies between these.
+            // The zone skipped a day between these.
             ("1d", "Pacific/Apia", "2011-12-30T09:59Z", "2011-12-29T10:00Z", 24.0),
             ("1d", "Pacific/Apia", "2011-12-30T10:00Z", "2011-12-30T10:00Z", 24.0),
             ("1w", "UTC", "2026-11-22T23:59Z", "2026-11-16T00:00Z", 168.0),
@@ -178,7 +179,7 @@ mod tests {
             ("2w", "UTC", "2026-11-22T00:00Z", "2026-11-16T00:00Z", 336.0),
             ("3d", "UTC", "1970-01-03T23:00Z", "1970-01-01T00:00Z", 72.0),
             ("3d", "UTC", "1969-12-31T23:00Z", "1969-12-29T00:00Z", 72.0),
-            // Months and years of their length.
+            // Months and years of different lengths.
             ("1mo", "UTC", "2024-02-29T00:00Z", "2024-02-01T00:00Z", 696.0),
             ("1mo", "UTC", "2026-02-28T23:00Z", "2026-02-01T00:00Z", 672.0),
             ("1mo", "Europe/Paris", "2026-03-15T00:00Z", "2026-02-28T23:00Z", 743.0),
@@ -187,7 +188,7 @@ mod tests {
             ("1y", "UTC", "2024-06-01T00:00Z", "2024-01-01T00:00Z", 366.0 * 24.0),
             ("10y", "UTC", "2026-06-01T00:00Z", "2020-01-01T00:00Z", 3653.0 * 24.0),
             ("1y", "America/New_York", "2026-01-01T04:59Z", "2025-01-01T05:00Z", 365.0 * 24.0),
-            // The first of all days, and the last, of which nothing can be written that comes after it.
+            // The first and the last representable days.
             ("1h", "UTC", "0000-01-01T00:30Z", "0000-01-01T00:00Z", 1.0),
             ("6h", "UTC", "9999-12-31T07:00Z", "9999-12-31T06:00Z", 6.0),
             ("6h", "Asia/Kolkata", "9999-12-31T07:00Z", "9999-12-31T06:30Z", 6.0),
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrowest_width_has_no_more_buckets_than_were_asked_for() {
+    fn narrowest_width_has_at_most_the_asked_buckets() {
         let stretch = Stretch { from: at("2026-11-01"), to: at("2026-11-08") };
         for (points, width) in
             [(5_000, "5m"), (2_016, "5m"), (2_015, "10m"), (100, "2h"), (7, "1d"), (6, "1w"), (2, "1w")]
@@ -249,7 +250,7 @@ mod tests {
         text.prop_map(|text| text.parse().unwrap())
     }
 
-    /// Zones with rules of many kinds, and those that are farthest ahead and behind.
+    /// Zones with rules of many kinds, and those farthest ahead of and behind UTC.
     fn any_zone() -> impl Strategy<Value = Zone> {
         let names = vec![
             "UTC",
@@ -268,7 +269,7 @@ mod tests {
         prop::sample::select(names).prop_map(|name| name.parse().unwrap())
     }
 
-    /// Moments of our time, of all time, and about both ends of it.
+    /// Moments of the present, of all time, and near both ends of it.
     fn any_moment() -> impl Strategy<Value = Timestamp> {
         const FIRST: i64 = Stretch::ALL.from.millis();
         const LAST: i64 = Stretch::ALL.to.millis();
@@ -279,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_moment_lies_in_one_bucket_and_they_leave_nothing_out(
+        fn buckets_have_no_gap_and_no_overlap(
             width in any_width(),
             zone in any_zone(),
             at in any_moment(),
@@ -298,7 +299,7 @@ mod tests {
         }
 
         #[test]
-        fn buckets_of_a_stretch_cover_it_and_are_as_many_as_counted(
+        fn buckets_of_an_interval_cover_it_and_match_the_count(
             width in any_width(),
             zone in any_zone(),
             from in any_moment(),
@@ -317,7 +318,7 @@ mod tests {
         }
 
         #[test]
-        fn the_narrowest_round_width_is_found_for_any_stretch(
+        fn narrowest_round_width_is_found_for_any_interval(
             zone in any_zone(),
             from in any_moment(),
             length in prop_oneof![1..7_200_000_i64, 1..320_000_000_000_000_i64],

@@ -1,4 +1,4 @@
-//! Buckets: what a series says in even stretches of time (contract: Beyond the specification).
+//! Buckets: aggregates of a series over equal intervals (contract: Beyond the specification).
 
 mod grid;
 mod tally;

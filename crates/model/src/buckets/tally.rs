@@ -1,4 +1,4 @@
-//! What is told of the numbers in a bucket.
+//! Aggregates of the numbers in a bucket.
 
 use std::str::FromStr;
 
@@ -6,42 +6,42 @@ use sketches_ddsketch::{Config, DDSketch};
 
 use crate::time::Timestamp;
 
-/// How far a percentile may be from the value that it stands for, in parts of it; the contract promises twice that.
+/// Relative error of a percentile; the contract promises twice that.
 const SKETCH_ALPHA: f64 = 0.005;
-/// Bins that a sketch may have: those of numbers as far apart as there are. It grows with how far they are in fact.
+/// Most bins of a sketch, enough for the whole range of doubles. It grows with the actual range.
 const SKETCH_BINS_MAX: u32 = 1 << 18;
 
-/// What is to be told of numbers.
+/// An aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// How many there are.
+    /// Number of values.
     Count,
     /// Their sum.
     Sum,
     /// Their arithmetic mean.
     Mean,
-    /// The least.
+    /// The minimum.
     Min,
-    /// The greatest.
+    /// The maximum.
     Max,
-    /// The one of the earliest moment, as it was sent.
+    /// The value of the earliest moment, as it was sent.
     First,
-    /// The one of the latest moment, as it was sent.
+    /// The value of the latest moment, as it was sent.
     Last,
-    /// Their standard deviation, as that of a sample: of one number there is none.
+    /// The standard deviation of a sample: undefined for one number.
     Stddev,
-    /// The median: half of them are no greater.
+    /// The median.
     P50,
-    /// What nine in ten are not above.
+    /// The 90th percentile.
     P90,
-    /// What 95 in a hundred are not above.
+    /// The 95th percentile.
     P95,
-    /// What 99 in a hundred are not above.
+    /// The 99th percentile.
     P99,
 }
 
 impl Function {
-    /// All of them, in the order in which they are told.
+    /// All functions, in the order of answers.
     pub const ALL: [Self; 12] = [
         Self::Count,
         Self::Sum,
@@ -61,12 +61,12 @@ impl Function {
     pub const NAMES: [&'static str; 12] =
         ["count", "sum", "mean", "min", "max", "first", "last", "stddev", "p50", "p90", "p95", "p99"];
 
-    /// Its name.
+    /// Returns its name.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize]
     }
 
-    /// The part of the numbers that a percentile is not below.
+    /// Returns the quantile of a percentile, from 0 to 1.
     const fn quantile(self) -> Option<f64> {
         match self {
             Self::P50 => Some(0.50),
@@ -86,12 +86,12 @@ impl FromStr for Function {
     }
 }
 
-/// Some of the functions.
+/// A set of functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Functions(u16);
 
 impl Default for Functions {
-    /// What is told unless somebody asks for something else.
+    /// Returns the functions of a request that names none.
     fn default() -> Self {
         [Function::Count, Function::Mean, Function::Min, Function::Max].into_iter().collect()
     }
@@ -104,36 +104,36 @@ impl FromIterator<Function> for Functions {
 }
 
 impl Functions {
-    /// Whether this one is among them.
+    /// Returns true if it contains the function.
     pub const fn has(self, function: Function) -> bool {
         self.0 & 1 << function as u16 != 0
     }
 
-    /// Each, in the order in which they are told.
+    /// Iterates over the functions in the order of answers.
     pub fn each(self) -> impl Iterator<Item = Function> {
         Function::ALL.into_iter().filter(move |function| self.has(*function))
     }
 
-    /// Whether any of them is a percentile.
+    /// Returns true if it contains a percentile.
     pub fn has_percentiles(self) -> bool {
         self.each().any(|function| function.quantile().is_some())
     }
 }
 
-/// A number that is told as it was sent, and when it was.
+/// The text of a number as it was sent, and its time.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Timestamp,
     text: Box<str>,
 }
 
-/// What there is to tell of numbers that come one by one.
+/// A running aggregate of numbers.
 #[derive(Clone)]
 pub struct Tally {
     count: u64,
     sum: f64,
     mean: f64,
-    /// The sum of the squares of their distances from the mean, counted along (Welford 1962).
+    /// Sum of the squared distances from the mean, updated with each number (Welford 1962).
     squares: f64,
     min: f64,
     max: f64,
@@ -142,19 +142,19 @@ pub struct Tally {
     sketch: Option<Box<DDSketch>>,
 }
 
-/// What a function tells.
+/// The result of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Told<'a> {
-    /// How many.
+    /// A count.
     Whole(u64),
     /// A double.
     Number(f64),
-    /// As it was sent.
+    /// A number as it was sent.
     Sent(&'a str),
 }
 
 impl Tally {
-    /// Of no numbers yet. Percentiles are to be asked for beforehand, for they need room.
+    /// Makes an empty tally. Only if `functions` has percentiles does it get a sketch, which needs memory.
     pub fn new(functions: Functions) -> Self {
         let sketch = || Box::new(DDSketch::new(Config::new(SKETCH_ALPHA, SKETCH_BINS_MAX, f64::MIN_POSITIVE)));
         Self {
@@ -170,8 +170,7 @@ impl Tally {
         }
     }
 
-    /// One more number, which is finite: when it was, and as it was sent. Of several of one moment the one that comes
-    /// later is the later.
+    /// Adds a finite number with its time and its text. Of two numbers with one time, the one added later is the later.
     pub fn add(&mut self, functions: Functions, at: Timestamp, number: f64, text: &str) {
         self.add_number(number);
         let sent = || Some(Sent { at, text: text.into() });
@@ -183,7 +182,7 @@ impl Tally {
         }
     }
 
-    /// One more number, which is finite, where neither the first nor the last is asked for.
+    /// Adds a finite number, if neither the first nor the last is asked for.
     pub fn add_number(&mut self, number: f64) {
         self.count += 1;
         self.sum += number;
@@ -197,19 +196,19 @@ impl Tally {
         }
     }
 
-    /// How many numbers came.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// About how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub fn weight(&self) -> usize {
         let texts = [&self.first, &self.last].into_iter().flatten().map(|sent| sent.text.len()).sum::<usize>();
         let bins = self.sketch.as_ref().map_or(0, |sketch| size_of::<DDSketch>() + 8 * sketch.length());
         size_of::<Self>() + texts + bins
     }
 
-    /// What a function tells; none where there is nothing to tell, or it is beyond what a double can say.
+    /// Returns the result of a function; `None` if it is undefined or not finite.
     pub fn told(&self, function: Function) -> Option<Told<'_>> {
         if function == Function::Count {
             return Some(Told::Whole(self.count));
@@ -230,7 +229,7 @@ impl Tally {
         number.is_finite().then_some(Told::Number(number))
     }
 
-    /// As [`Tally::told`], as a number.
+    /// Returns the result of [`Tally::told`] as a double.
     pub fn number(&self, function: Function) -> Option<f64> {
         match self.told(function)? {
             Told::Whole(number) => Some(number as f64),
@@ -241,7 +240,7 @@ impl Tally {
 
     fn percentile(&self, quantile: f64) -> Option<f64> {
         let value = self.sketch.as_ref()?.quantile(quantile).ok()??;
-        // What a bin stands for may lie beyond what is in it.
+        // The representative of a bin may lie outside the range of the numbers.
         Some(value.clamp(self.min, self.max))
     }
 }
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_have_names() {
+    fn functions_are_parsed_by_their_names() {
         for function in Function::ALL {
             assert_eq!(function.name().parse(), Ok(function));
         }
@@ -288,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_only_the_count() {
+    fn empty_tally_has_only_a_count() {
         let tally = Tally::new(all());
         assert_eq!(tally.told(Function::Count), Some(Told::Whole(0)));
         assert!(Function::ALL.into_iter().skip(1).all(|function| tally.told(function).is_none()));
     }
 
     #[test]
-    fn what_is_told_was_worked_out_by_hand() {
+    fn results_match_those_calculated_by_hand() {
         let tally = tally(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
         for (function, told) in [
             (Function::Count, 8.0),
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_and_the_last_are_those_of_their_moments_whenever_they_come() {
+    fn first_and_last_follow_time_and_not_arrival() {
         let mut tally = Tally::new(all());
         for (at, text) in [(5, "5.0"), (3, "3.00"), (9, "9e0"), (3, "3"), (9, "9.10"), (7, "7")] {
             tally.add(all(), Timestamp::from_millis(at), text.parse().unwrap(), text);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_double_can_say_is_not_told() {
+    fn infinite_result_is_omitted() {
         let tally = tally(&[f64::MAX, f64::MAX]);
         assert_eq!(tally.told(Function::Sum), None);
         assert_eq!(tally.told(Function::Max), Some(Told::Number(f64::MAX)));
@@ -355,7 +354,7 @@ mod tests {
         }
 
         #[test]
-        fn sums_are_those_of_one_after_the_other(numbers in prop::collection::vec(-1e6..1e6_f64, 1..200)) {
+        fn sums_are_added_in_order(numbers in prop::collection::vec(-1e6..1e6_f64, 1..200)) {
             let tally = tally(&numbers);
             let sum: f64 = numbers.iter().sum();
             let mean = sum / numbers.len() as f64;

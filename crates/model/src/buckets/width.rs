@@ -1,9 +1,9 @@
-//! How long a bucket is.
+//! Widths of buckets.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A unit of time. Days and longer ones are as long as the calendar has them.
+/// A unit of time. Days and longer units follow the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unit {
     /// `s`
@@ -33,7 +33,7 @@ const UNITS: [(&str, Unit); 7] = [
 ];
 
 impl Unit {
-    /// Milliseconds of a unit that is the same everywhere.
+    /// Returns the length in milliseconds of a unit that does not depend on the calendar.
     pub const fn millis(self) -> Option<i64> {
         match self {
             Unit::Second => Some(1_000),
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// Most of them in one bucket: a day, or a century.
+    /// Returns the largest count in one bucket: a day in units of the clock, a century in units of the calendar.
     const fn most(self) -> u32 {
         match self {
             Unit::Second => 86_400,
@@ -57,7 +57,7 @@ impl Unit {
     }
 }
 
-/// How many of each unit are a round width.
+/// Counts of each unit that make a round width.
 const ROUND: [(Unit, &[u32]); 7] = [
     (Unit::Second, &[1, 2, 5, 10, 15, 30]),
     (Unit::Minute, &[1, 2, 5, 10, 15, 30]),
@@ -68,7 +68,7 @@ const ROUND: [(Unit, &[u32]); 7] = [
     (Unit::Year, &[1, 10, 50, 100]),
 ];
 
-/// A whole number of units.
+/// The width of a bucket: a whole number of units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Width {
     count: u32,
@@ -76,29 +76,30 @@ pub struct Width {
 }
 
 impl Width {
-    /// Round widths, from the narrowest to the widest.
+    /// Iterates over the round widths, from the narrowest to the widest.
     pub fn round() -> impl Iterator<Item = Self> {
         ROUND.into_iter().flat_map(|(unit, counts)| counts.iter().map(move |count| Self { count: *count, unit }))
     }
 
-    /// How many.
+    /// Returns the number of units.
     pub const fn count(self) -> u32 {
         self.count
     }
 
-    /// Of what.
+    /// Returns the unit.
     pub const fn unit(self) -> Unit {
         self.unit
     }
 
-    /// Its least length in milliseconds: whatever the calendar does, no bucket but the last of a day is shorter.
+    /// Returns its minimum length in milliseconds: no bucket but the last of a day is shorter, whatever the calendar
+    /// does.
     pub(super) const fn millis_min(self) -> i64 {
         const HOUR: i64 = 3_600_000;
         let each = match self.unit {
             Unit::Second => 1_000,
             Unit::Minute => 60_000,
             Unit::Hour => HOUR,
-            // A day on which the clock is put forward; those that follow each other are not all of them such days.
+            // A day on which clocks go forward; not all consecutive days are such days.
             Unit::Day => 22 * HOUR,
             Unit::Week => 7 * 23 * HOUR,
             Unit::Month => 27 * 24 * HOUR,
@@ -108,12 +109,12 @@ impl Width {
     }
 }
 
-/// A length of time that is written as a width is: a whole number of units, however many, that are the same everywhere.
+/// A duration in the syntax of widths: any whole number of units of fixed length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(i64);
 
 impl Span {
-    /// Its length in milliseconds, as far as these can be counted.
+    /// Returns its length in milliseconds, saturated.
     pub const fn millis(self) -> i64 {
         self.0
     }
@@ -122,7 +123,7 @@ impl Span {
 impl FromStr for Span {
     type Err = NotAWidth;
 
-    /// Reads a whole number of s, m, h, d or w, where a day has 24 hours; months and years have no length of their own.
+    /// Parses a whole number of s, m, h, d or w, where a day has 24 hours; months and years have no fixed length.
     fn from_str(text: &str) -> Result<Self, NotAWidth> {
         const DAY: i64 = 86_400_000;
         let (count, unit) = counted(text)?;
@@ -138,18 +139,18 @@ impl FromStr for Span {
     }
 }
 
-/// A text that is no width.
+/// The reason why a text is not a width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAWidth {
-    /// It is written otherwise.
+    /// The syntax is wrong.
     #[error("must be a whole number and s, m, h, d, w, mo or y, like 15m")]
     Malformed,
-    /// It is none of time, or more than a day in units of the clock, or more than a century.
+    /// The width is 0, more than a day in units of the clock, or more than a century.
     #[error("must be at least 1 and at most 86400s, 1440m, 24h, 36525d, 5218w, 1200mo or 100y")]
     OutOfBounds,
 }
 
-/// A whole number, in digits, and its unit.
+/// Splits a text into its digits and its unit.
 fn counted(text: &str) -> Result<(&str, Unit), NotAWidth> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);

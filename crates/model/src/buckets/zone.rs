@@ -1,4 +1,4 @@
-//! Zones of time, with the rules that come with the program: they are the same on every machine.
+//! Time zones, from the database that is compiled in: the same on every machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +9,14 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use crate::time::Timestamp;
 
 const DAY_MILLIS: i64 = 86_400_000;
-/// The first day of the count of days.
+/// Day 0 of the count of days.
 const DAY_ZERO: Date = Date::constant(1970, 1, 1);
 
-/// A zone of the IANA time zone database, by its name.
+/// A time zone of the IANA database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Zone(TimeZone);
 
-/// A name that no zone has.
+/// The error for a name that no zone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be the name of a time zone, like Europe/Paris")]
 pub struct NoSuchZone;
@@ -42,7 +42,7 @@ impl fmt::Display for Zone {
 }
 
 impl Zone {
-    /// The day that it is there. What is a day later than can be written there belongs to the last.
+    /// Returns the local day of a moment. Moments beyond the last representable day belong to that day.
     pub(super) fn day(&self, at: Timestamp) -> Date {
         match jiff::Timestamp::from_millisecond(at.millis()) {
             Ok(at) => self.0.to_datetime(at).date(),
@@ -50,8 +50,8 @@ impl Zone {
         }
     }
 
-    /// When a day begins there: its midnight, or what comes right after a midnight that is left out. Days beyond what can
-    /// be written begin at the end of it.
+    /// Returns the start of a local day: midnight, or the first moment after a skipped midnight. Days beyond the
+    /// representable ones start at the end of time.
     pub(super) fn midnight(&self, day: Option<Date>) -> Timestamp {
         let Some(day) = day else { return Timestamp::from_millis(i64::MAX) };
         Timestamp::from_millis(match day.to_zoned(self.0.clone()) {
@@ -60,19 +60,19 @@ impl Zone {
         })
     }
 
-    /// How far the clock there is ahead of UTC at the end of time: the library of zones ends 26 hours before ours does, and no
-    /// zone changes its clock in that time.
+    /// Returns the offset from UTC at the end of time: the library's time ends 26 hours before ours, and no zone
+    /// changes its offset in between.
     fn last_offset_millis(&self) -> i64 {
         i64::from(self.0.to_offset(jiff::Timestamp::MAX).seconds()) * 1_000
     }
 }
 
-/// Days from the first of 1970 to a day.
+/// Returns the days from 1970-01-01 to a day.
 pub(super) fn days_since_zero(day: Date) -> i64 {
     day.since((jiff::Unit::Day, DAY_ZERO)).map_or(0, |span| i64::from(span.get_days()))
 }
 
-/// The day so many days after the first of 1970; none: it cannot be written.
+/// Returns the day that many days after 1970-01-01; `None` if it is not representable.
 pub(super) fn day_at(days: i64) -> Option<Date> {
     DAY_ZERO.checked_add(jiff::Span::new().try_days(days).ok()?).ok()
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_have_the_names_of_the_database() {
+    fn zones_are_parsed_by_their_names() {
         for name in ["UTC", "Europe/Paris", "Asia/Kolkata", "America/St_Johns", "Australia/Lord_Howe"] {
             assert_eq!(name.parse::<Zone>().unwrap().to_string(), name);
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn days_count_up_to_the_last_that_can_be_written() {
+    fn days_are_counted_up_to_the_last_representable() {
         for days in [-719_528, -1, 0, 1, 2_932_895, 2_932_896] {
             assert_eq!(day_at(days).map(days_since_zero), Some(days));
         }

@@ -1,24 +1,24 @@
-//! What stands for a value where it is only asked whether the next one equals it.
+//! Digests of values, to test whether the next value equals the last.
 
 use sha2::{Digest as _, Sha256};
 
 use super::{Json, Number};
 
-/// Bytes of a fingerprint.
+/// Size of a fingerprint, in bytes.
 pub const FINGERPRINT_BYTES: usize = 32;
 
-/// Integers up to this are doubles too: 2^53.
+/// Largest integer up to which all are exact as doubles: 2^53.
 const EXACT_MAX: u128 = 1 << 53;
 
-/// The SHA-256 digest of a value, the same for values that are [`super::equal`]. Only an integer beyond 2^53 differs from
-/// the same number written with a point or an exponent: as doubles several integers would be one.
+/// Returns the SHA-256 digest of a value, the same for values that are [`super::equal`]. Integers beyond 2^53 are the
+/// exception: they differ from the same number with a point or an exponent, as several integers share a double.
 pub fn fingerprint(value: &Json<'_>) -> [u8; FINGERPRINT_BYTES] {
     let mut digest = Sha256::new();
     take_in(value, &mut digest);
     digest.finalize().into()
 }
 
-/// Every value begins with a byte that says what it is, and then its length: no two values are the same bytes.
+/// Hashes a value, with its type and length in front, so that different values hash different bytes.
 fn take_in(value: &Json<'_>, digest: &mut Sha256) {
     match value {
         Json::Null => digest.update(b"n"),
@@ -59,7 +59,7 @@ fn take_in_number(number: &Number<'_>, digest: &mut Sha256) {
         }
         _ => {
             digest.update(b"d");
-            // There are two zeros, which are equal.
+            // Adding 0.0 makes negative zero positive, as both are equal.
             digest.update((number.as_f64() + 0.0).to_le_bytes());
         }
     }

@@ -6,33 +6,32 @@ use super::RawJson;
 use super::parts::Parts;
 use super::scan::{members, same_keys};
 
-/// Most bytes that are kept of a series' payloads to tell its last values (contract: The project design). What was kept
-/// before there was a bound stays, and does not grow.
+/// Most bytes of the stored last values of a series (contract: The project design). Older larger ones stay and do not
+/// grow.
 pub const LAST_BYTES_MAX: usize = 256 << 10;
 
-/// Stands between the merged object and the newest payload, when that is no object. No JSON text holds it.
+/// Separates the merged object from a newest payload that is not an object. No JSON text contains it.
 const BEHIND: char = '\0';
-/// What is kept in place of a payload that has no room.
+/// Replaces a payload that does not fit.
 const STAND_IN: &str = "null";
-/// Of the bytes that are kept those that the merged object may not have: there is room for the stand-in beside it.
+/// Bytes that the merged object must leave free for the separator and the replacement.
 const BESIDE_OBJECT_BYTES: usize = BEHIND.len_utf8() + STAND_IN.len();
 
-/// What is kept of a storage element's payloads to tell its last values: the object that all objects among them make,
-/// and behind it the newest payload, if that is no object.
+/// The stored form of a series' last values: the merge of all objects, followed by the newest payload if that is not an
+/// object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastKept(Bytes);
 
 impl LastKept {
-    /// Takes in the next payloads, oldest first, after what [`LastKept::text`] of those before them was: members of objects
-    /// are merged, the newer wins and replaces deep values. Any other payload hides the object until the next object comes.
-    /// The result is that of one after the other; the work is linear in the size of all. How many members, or whole payloads,
-    /// had no room among the [`LAST_BYTES_MAX`] bytes comes with it: of such a name there is no last value, for an older one
-    /// would not be the last.
+    /// Merges payloads, oldest first, into `older`, the [`LastKept::text`] of those before: the newer member wins, deep
+    /// values are replaced. Any other payload hides the object until the next object. The work is linear in the total
+    /// size. Also returns the number of members, or whole payloads, that did not fit into [`LAST_BYTES_MAX`] bytes:
+    /// such a name has no last value, as an older one would be wrong.
     pub fn after_all<'p>(older: Option<&'p str>, newer: impl IntoIterator<Item = &'p RawJson>) -> (Self, usize) {
         Self::after_all_within(LAST_BYTES_MAX, older, newer)
     }
 
-    /// The same where there is room for so many bytes, or for those that were kept before.
+    /// Merges like [`LastKept::after_all`], with a limit of `most` bytes, or of the stored size if that is larger.
     pub fn after_all_within<'p>(
         most: usize,
         older: Option<&'p str>,
@@ -45,34 +44,34 @@ impl LastKept {
         (Self(merging.object.with(merging.newest)), merging.left_out)
     }
 
-    /// What was kept.
+    /// Makes it from its stored bytes.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(bytes))
     }
 
-    /// As it is to be kept.
+    /// Returns the stored form.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As it is to be kept: a text.
+    /// Returns the stored form as text.
     pub fn text(&self) -> &str {
-        // Made of texts.
+        // Valid UTF-8, as it is made of texts.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
-    /// The last values: the merged object, or the newest payload when that is none.
+    /// Returns the last values: the merged object, or the newest payload if that is not an object.
     pub fn values(&self) -> RawJson {
         let from = self.0.iter().position(|byte| *byte == BEHIND as u8).map_or(0, |at| at + 1);
         RawJson::trusted(self.0.slice(from..))
     }
 }
 
-/// A text that was kept or came now.
+/// A stored text or a new payload.
 #[derive(Clone, Copy)]
 enum Text<'p> {
     Kept(&'p str),
-    /// With its text: to ask for it is to check all of it.
+    /// With its text, as asking for it validates all of it again.
     Sent(&'p RawJson, &'p str),
 }
 
@@ -91,7 +90,7 @@ impl<'p> Text<'p> {
     }
 }
 
-/// The merged object: whole as long as it need not be taken apart.
+/// The merged object: a whole text until it must be split.
 enum Object<'p> {
     None,
     Whole(Text<'p>),
@@ -107,7 +106,7 @@ impl<'p> Object<'p> {
         }
     }
 
-    /// What is kept: the object, and the newest payload behind it.
+    /// Returns the stored form: the object, followed by the newest payload.
     fn with(self, newest: Option<Text<'p>>) -> Bytes {
         match (self, newest) {
             (Object::None, newest) => newest.map_or_else(Bytes::new, Text::bytes),
@@ -129,7 +128,7 @@ impl<'p> Object<'p> {
     }
 }
 
-/// Payloads being merged.
+/// A merge in progress.
 struct Merging<'p> {
     most: usize,
     object: Object<'p>,
@@ -139,7 +138,7 @@ struct Merging<'p> {
 
 impl<'p> Merging<'p> {
     fn begin(older: Option<&'p str>, most: usize) -> Self {
-        // Nothing that stands behind an object ends as one.
+        // A payload behind an object never ends with a brace.
         let both = older.filter(|older| !older.ends_with('}')).and_then(|older| older.split_once(BEHIND));
         let (first, behind) = both.map_or((older, None), |(object, newest)| (Some(object), Some(newest)));
         let is_object = |text: &&str| text.starts_with('{');
@@ -157,7 +156,7 @@ impl<'p> Merging<'p> {
             self.newest = None;
             return self.lay_over(sent);
         }
-        // The object's bytes and what stands between them.
+        // The bytes of the object and the separator.
         let beside = match self.object.len() {
             0 => 0,
             object => object + BEHIND.len_utf8(),
@@ -168,7 +167,7 @@ impl<'p> Merging<'p> {
         self.newest = Some(if fits { sent } else { Text::Kept(STAND_IN) });
     }
 
-    /// Lays an object over the one that is there.
+    /// Merges an object into the present one.
     fn lay_over(&mut self, newer: Text<'p>) {
         let most = self.most.saturating_sub(BESIDE_OBJECT_BYTES).max(self.object.len());
         let fits = newer.text().len() <= most;
@@ -183,7 +182,7 @@ impl<'p> Merging<'p> {
         };
         let laid: Vec<_> = members(newer.text()).map(|(key, value)| parts.place(key, value)).collect();
         self.object = if fits && parts.are_replaced_by(&laid) {
-            // Nothing is left of what there was.
+            // Every present member is replaced.
             Object::Whole(newer)
         } else {
             self.left_out += parts.lay(laid, most);
@@ -205,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_key_wins_and_deep_values_are_replaced() {
+    fn newer_key_wins_and_deep_values_are_replaced() {
         let newer = raw(r#"{"deep":{"x":3},"b":12345678901234567890}"#);
         let (kept, _) = LastKept::after_all(Some(r#"{"a":1,"deep":{"x":1,"y":2}}"#), [&newer]);
         assert_eq!(kept.values().text(), r#"{"a":1,"deep":{"x":3},"b":12345678901234567890}"#);
@@ -230,7 +229,7 @@ mod tests {
         prop::collection::btree_map("[ab\"\\\\é]{0,2}", value, 0..4)
     }
 
-    /// What is kept after each payload, one after the other; how many had no room in all.
+    /// Merges payloads one by one; returns the result and the number that did not fit.
     fn one_by_one(payloads: &[RawJson]) -> (Option<LastKept>, usize) {
         payloads.iter().fold((None, 0), |(kept, left_out), payload| {
             let (next, more) = LastKept::after_all(kept.as_ref().map(LastKept::text), [payload]);
@@ -244,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_work_grows_with_the_size_and_not_with_its_square() {
+    fn merge_takes_linear_time() {
         const NAMES: usize = 10_000;
         let (there, back) = (object(0..NAMES, "1"), object((0..NAMES).rev().chain([NAMES]), "2"));
         let one = object(0..1, "3");
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_lose_their_room_again_and_again_do_not_make_the_work_quadratic() {
+    fn merge_with_repeated_overflow_takes_linear_time() {
         const NAMES: usize = 1_000;
         let all = object(0..NAMES, "1");
         let large = object(0..1, &format!("\"{}\"", "x".repeat(LAST_BYTES_MAX - 2_000)));
@@ -265,31 +264,31 @@ mod tests {
         let (compared, (kept, left_out)) = compared(|| LastKept::after_all(None, payloads));
         assert!(compared < 8 * 2 * NAMES, "{compared} comparisons of {NAMES} names and payloads");
         assert_eq!(left_out, NAMES / 2);
-        // What came again stands at the end.
+        // A member that was removed and added again is at the end.
         assert!(kept.text().starts_with("{\"k000001\":1,") && kept.text().ends_with(",\"k000000\":3}"));
     }
 
     #[test]
-    fn what_has_no_room_is_left_out_and_counted() {
+    fn member_above_the_limit_is_left_out_and_counted() {
         // A member takes 260 bytes.
         let value = format!("\"{}\"", "x".repeat(247));
         let most = OBJECT_BYTES_MAX / 260;
         let (full, more) = (object(0..most, &value), object(most..most + 10, &value));
         let (kept, left_out) = one_by_one(&[full.clone(), more.clone()]);
         assert_eq!((kept.unwrap().values().text(), left_out), (full.text(), 10));
-        // A small one still fits, and one that grows loses its place: what was there is no longer the last value.
+        // A small member still fits; one that grows loses its place, as its old value is no longer the last.
         let grown = object(0..1, &format!("\"{}\"", "x".repeat(600)));
         let (kept, left_out) = one_by_one(&[full.clone(), raw(r#"{"k":1}"#), grown]);
         let shown = kept.unwrap().values();
         assert_eq!((shown.tree().get("k").is_some(), shown.tree().get("k000000"), left_out), (true, None, 1));
         assert!(shown.tree().get("k000001").is_some());
-        // One payload alone is too large too.
+        // A single payload can be too large.
         let (kept, left_out) = one_by_one(&[object(0..2 * most, &value)]);
         assert_eq!((kept.unwrap().values().text(), left_out), (full.text(), most));
     }
 
     #[test]
-    fn a_payload_without_room_is_not_known_and_hides_what_was_before_it() {
+    fn payload_above_the_limit_hides_what_was_before() {
         let large = RawJson::check(format!("\"{}\"", "x".repeat(LAST_BYTES_MAX)).into()).unwrap();
         assert_eq!(one_by_one(&[raw("7"), large.clone()]).0.unwrap().values().text(), "null");
         let object = raw(r#"{"a":1}"#);
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_larger_before_stays_and_does_not_grow() {
+    fn stored_object_above_the_limit_does_not_grow() {
         let large = object(0..60_000, "12345");
         let older = large.text().to_owned();
         assert!(older.len() > 3 * LAST_BYTES_MAX);
@@ -308,14 +307,14 @@ mod tests {
         assert_eq!((kept.bytes().len(), left_out), (older.len(), 0));
         let (kept, left_out) = LastKept::after_all(Some(&older), [&raw(r#"{"new":1}"#)]);
         assert_eq!((kept.text(), left_out), (older.as_str(), 1));
-        // Once it is smaller, that is what it may be.
+        // The limit shrinks with the stored size.
         let (kept, _) = LastKept::after_all(Some(&older), [&object(0..50_000, "1"), &raw(r#"{"new":1}"#)]);
         assert!(kept.bytes().len() < older.len() && kept.values().tree().get("new").is_none());
     }
 
     proptest::proptest! {
         #[test]
-        fn all_at_once_is_one_after_the_other(payloads in proptest::collection::vec(any_payload(), 1..6)) {
+        fn merge_of_many_equals_merges_one_by_one(payloads in proptest::collection::vec(any_payload(), 1..6)) {
             let payloads: Vec<_> = payloads.into_iter().map(|text| RawJson::check(text.into()).unwrap()).collect();
             let (kept, left_out) = one_by_one(&payloads);
             let (at_once, left_out_at_once) = LastKept::after_all(None, &payloads);
@@ -325,7 +324,7 @@ mod tests {
         }
     }
 
-    /// Objects of few names whose values are nothing or half of what there is room for, with white space, and others.
+    /// Objects of few names with empty values or values of half the limit, with white space, and other payloads.
     fn any_payload() -> impl proptest::strategy::Strategy<Value = String> {
         use proptest::prelude::*;
         let half = format!("\"{}\"", "x".repeat(LAST_BYTES_MAX / 2 - 10));
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_no_object_hides_the_object_until_the_next_one() {
+    fn scalar_payload_hides_the_object_until_the_next() {
         let mut kept = LastKept::after_all(None, [&raw("7")]).0;
         for (newer, shown) in [
             (r#"{"a":1,"b":"\u0000"}"#, r#"{"a":1,"b":"\u0000"}"#),

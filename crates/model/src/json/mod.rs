@@ -1,7 +1,7 @@
-//! JSON as devices send it: checked once, kept as it was sent, read without copying.
+//! JSON from devices: checked once, stored as it was sent, read without copying.
 //!
-//! Payloads keep their text: a 64-bit integer and a long decimal come back as they were sent.
-//! [`Json`] is the tree over that text; numbers stay text until somebody calculates with them.
+//! Payloads keep their text, so that 64-bit integers and long decimals come back as they were sent. [`Json`] is the
+//! tree over that text; numbers stay text until somebody calculates with them.
 
 mod fingerprint;
 mod merge;
@@ -26,49 +26,49 @@ pub use parts::{member_bytes, with_members};
 pub use patch::merge_patch;
 pub use scan::{Step, find, number};
 
-/// Deepest nesting of arrays and objects that a payload may have.
+/// Deepest nesting of arrays and objects in a payload.
 pub const DEPTH_MAX: usize = 64;
 
-/// A JSON text that was checked: UTF-8, well-formed, no duplicate keys, at most [`DEPTH_MAX`] deep, no white space around it.
+/// A checked JSON text: UTF-8, well-formed, no duplicate keys, at most [`DEPTH_MAX`] deep, no white space around it.
 /// Cloning shares the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RawJson(Bytes);
 
 impl RawJson {
-    /// Checks a text and keeps it.
+    /// Checks a text.
     pub fn check(text: Bytes) -> Result<Self, JsonFault> {
         Self::read(&text).map(|(raw, _)| raw)
     }
 
-    /// Checks a text and keeps it, and lends the tree that the check has built.
+    /// Checks a text, and returns the tree built by the check too.
     pub fn read(text: &Bytes) -> Result<(Self, Json<'_>), JsonFault> {
         let source = std::str::from_utf8(text).map_err(|error| JsonFault::utf8(error.valid_up_to()))?;
         let tree = parse(source)?;
         Ok((Self(text.slice_ref(source.trim_matches(parse::WHITE_SPACE).as_bytes())), tree))
     }
 
-    /// Takes bytes that were checked before they were stored.
+    /// Wraps bytes that were checked before they were stored.
     pub fn trusted(text: Bytes) -> Self {
         Self(text)
     }
 
-    /// The text's bytes.
+    /// Returns the text's bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The text, sharing its bytes.
+    /// Returns the text as shared bytes.
     pub fn shared(&self) -> Bytes {
         self.0.clone()
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
-        // Checked when it was made; a store that hands back broken bytes shows as null rather than as a panic.
+        // Valid since the check; if a store returns broken bytes, null is better than a panic.
         std::str::from_utf8(&self.0).unwrap_or("null")
     }
 
-    /// The tree over the text.
+    /// Returns the tree over the text.
     pub fn tree(&self) -> Json<'_> {
         parse(self.text()).unwrap_or(Json::Null)
     }
@@ -88,7 +88,7 @@ impl From<&Json<'_>> for RawJson {
     }
 }
 
-/// A JSON value over somebody's text. Objects keep their order and have no duplicate keys.
+/// A JSON value that borrows from its text. Objects keep their order and have no duplicate keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Json<'a> {
     /// `null`
@@ -106,7 +106,7 @@ pub enum Json<'a> {
 }
 
 impl<'a> Json<'a> {
-    /// The member of an object.
+    /// Returns the member of an object.
     pub fn get(&self, key: &str) -> Option<&Json<'a>> {
         match self {
             Json::Object(members) => members.iter().find(|(name, _)| name == key).map(|(_, value)| value),
@@ -114,7 +114,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What lies at a path of keys; a key that is a number also indexes an array.
+    /// Returns the value at a path of keys; a numeric key also indexes an array.
     pub fn at<'p>(&self, path: impl IntoIterator<Item = &'p str>) -> Option<&Json<'a>> {
         path.into_iter().try_fold(self, |value, key| match value {
             Json::Array(items) => key.parse::<usize>().ok().and_then(|index| items.get(index)),
@@ -122,7 +122,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Json::Text(text) => Some(text),
@@ -130,7 +130,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text of a string, or what stands for a number or a truth; numbers as they were written.
+    /// Returns the text of a string, number or boolean; numbers as they were written.
     pub fn scalar_text(&self) -> Option<Cow<'_, str>> {
         match self {
             Json::Text(text) => Some(Cow::Borrowed(text)),
@@ -140,7 +140,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The value of a boolean.
+    /// Returns the value of a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Json::Bool(value) => Some(*value),
@@ -148,7 +148,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The items of an array.
+    /// Returns the items of an array.
     pub fn as_array(&self) -> Option<&[Json<'a>]> {
         match self {
             Json::Array(items) => Some(items),
@@ -156,7 +156,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The value of a number.
+    /// Returns the value of a number.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Json::Number(number) => Some(number.as_f64()),
@@ -164,7 +164,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What kind of value it is, for messages.
+    /// Returns the name of its type, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Json::Null => "null",

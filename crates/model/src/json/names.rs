@@ -1,20 +1,20 @@
-//! Where members are, by their names. Clients choose the names: the table's hash (the standard library's) has a random
-//! key that they do not know, or they could choose thousands that all collide.
+//! Lookup of members by name. Clients choose the names, so the table hashes with a random key (the standard library's),
+//! which makes collisions unpredictable.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{Hash, Hasher};
 
-/// Up to so many members are searched one by one; more through a table.
+/// Most members that are searched linearly; more are searched by a table.
 const FEW: usize = 16;
 
-/// Finds members that stand in a list elsewhere, no name twice.
+/// Finds members of an external list that has no duplicate names.
 #[derive(Default)]
 pub(super) struct Places<'a>(Option<HashMap<Name<'a>, usize>>);
 
 impl<'a> Places<'a> {
-    /// The places of all of these.
+    /// Indexes these members.
     pub fn of<'m, T>(members: &'m [(Cow<'m, str>, T)]) -> Self
     where
         'm: 'a,
@@ -23,7 +23,7 @@ impl<'a> Places<'a> {
         Self((members.len() > FEW).then(|| places().collect()))
     }
 
-    /// Where the member of that name is.
+    /// Returns the position of the member of that name.
     pub fn find<T>(&self, members: &[(Cow<'_, str>, T)], name: &str) -> Option<usize> {
         match &self.0 {
             Some(table) => table.get(&Name(Cow::Borrowed(name))).copied(),
@@ -31,7 +31,7 @@ impl<'a> Places<'a> {
         }
     }
 
-    /// A member of that name comes behind these: false when there is one already.
+    /// Adds a member behind these; returns false if the name is a duplicate.
     #[expect(clippy::ptr_arg, reason = "kept where it is, so that a borrowed one stays borrowed")]
     pub fn add<T>(&mut self, members: &[(Cow<'a, str>, T)], name: &Cow<'a, str>) -> bool {
         if self.0.is_none() {
@@ -51,7 +51,7 @@ impl<'a> Places<'a> {
     }
 }
 
-/// A name in a table.
+/// A name as a key of the table.
 #[derive(Clone, Eq)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -67,14 +67,14 @@ impl Hash for Name<'_> {
     }
 }
 
-/// Whether two names are the same: all comparisons of names come by here, where tests count them.
+/// Compares two names; all comparisons go through here, so that tests can count them.
 pub(super) fn same(left: &str, right: &str) -> bool {
     #[cfg(test)]
     counted::COMPARED.with(|compared| compared.set(compared.get() + 1));
     left == right
 }
 
-/// How often names are compared.
+/// A counter of comparisons.
 #[cfg(test)]
 pub(super) mod counted {
     use std::cell::Cell;
@@ -83,7 +83,7 @@ pub(super) mod counted {
         pub(super) static COMPARED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// The comparisons that some work takes, and what comes of it.
+    /// Runs work; returns its number of comparisons and its result.
     pub fn compared<T>(work: impl FnOnce() -> T) -> (usize, T) {
         let before = COMPARED.get();
         let done = work();
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::json::{Json, equal, parse};
 
-    /// What FxHash begins with, makes of two words, and lays over the second one (rustc-hash 2).
+    /// Constants of FxHash (rustc-hash 2): its seeds, and the mask of the second word.
     const FX_SEEDS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
     const FX_SECOND: u64 = 0xa409_3822_299f_31d0;
 
@@ -106,9 +106,9 @@ mod tests {
         full as u64 ^ (full >> 64) as u64
     }
 
-    /// Names that are all the same to FxHash. It mixes 16 bytes at a time, every other state beginning with what came of
-    /// the 16 before the last ones: a first piece is sought that leaves eight letters there. These letters, laid over
-    /// themselves, are zero, and whatever eight letters they are multiplied with, nothing is left of them.
+    /// Makes names that collide under FxHash. It mixes 16 bytes at a time, every other state beginning with the result
+    /// of the 16 before the last: a first piece is searched that leaves eight letters there. XORed with themselves
+    /// these letters are zero, and any product with them is too.
     fn colliding(count: usize) -> Vec<String> {
         let is_plain = |word: u64| word.to_le_bytes().iter().all(|byte| (b'0'..=b'~').contains(byte) && *byte != b'\\');
         let word = |text: &str| u64::from_le_bytes(text.as_bytes().try_into().unwrap());
@@ -124,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn names_that_collide_without_a_key_are_told_apart_at_once() {
+    fn colliding_names_take_linear_time() {
         const NAMES: usize = 4_000;
         let names = colliding(NAMES);
         let text = object(&names);
         let (compared, read) = compared(|| parse(&text).map(|_| ()));
         assert_eq!(read, Ok(()));
-        // One by one these would be eight million.
+        // Compared pairwise these would be eight million.
         assert!(compared < 4 * NAMES, "{compared} comparisons of {NAMES} names");
     }
 
     #[test]
-    fn equal_objects_are_known_in_any_order() {
+    fn equal_objects_in_any_order_take_linear_time() {
         const NAMES: usize = 20_000;
         let text = |names: &mut dyn Iterator<Item = usize>| object(names.map(|n| format!("k{n}")));
         let (there, back, other) = (text(&mut (0..NAMES)), text(&mut (0..NAMES).rev()), text(&mut (1..=NAMES).rev()));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_is_found_among_few_and_among_many() {
+    fn member_is_found_among_few_and_among_many() {
         for count in [0, 1, FEW - 1, FEW, FEW + 1, 200] {
             let (mut members, mut places) = (Vec::new(), Places::default());
             for n in 0..count {

@@ -1,13 +1,12 @@
-//! Numbers that keep the text they were written in.
+//! Numbers that keep their text.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Digits of a number that tell its double: one more, and the standard library may calculate with hundreds. What the others
-/// would change is whether a number that lies exactly between two doubles becomes the one or the other.
+/// Digits that determine the double: with more, the standard library may calculate with hundreds. The others only
+/// decide how a number exactly between two doubles is rounded.
 const DIGITS: usize = 19;
-/// The number halfway between the largest double and what would be the next: from it on, numbers are beyond the range.
-/// It has 309 digits.
+/// Half-way between the largest double and the next power: numbers from here on are out of range. It has 309 digits.
 const BEYOND_RANGE: &str = concat!(
     "1797693134862315807937289714053034150799341327100378269361737789804449682927647509466490179775872070",
     "9633028641669288791094655554785194040263065748867150582068190890200070838367627385484581771153176447",
@@ -15,7 +14,7 @@ const BEYOND_RANGE: &str = concat!(
     "174497792",
 );
 
-/// An exponent of what is as good as zero.
+/// An exponent that makes any number zero.
 const FAR_BELOW: i64 = i64::MIN / 2;
 
 /// A JSON number: text until somebody calculates with it.
@@ -23,30 +22,30 @@ const FAR_BELOW: i64 = i64::MIN / 2;
 pub struct Number<'a>(Cow<'a, str>);
 
 impl<'a> Number<'a> {
-    /// A number from text that is known to be one, and finite as a double.
+    /// Wraps text that is known to be a number, finite as a double.
     pub(super) fn written(text: &'a str) -> Self {
         Self(Cow::Borrowed(text))
     }
 
-    /// A double; none when it is not finite, for JSON cannot write it.
+    /// Converts a double; `None` if it is not finite, which JSON cannot write.
     pub fn from_f64(value: f64) -> Option<Self> {
-        // `{}` on a whole double writes no point; keep it a double for whoever reads it next.
+        // `{}` on a whole double writes no point; keep it a double for later readers.
         let text =
             if value.fract() == 0.0 && value.abs() < 1e15 { format!("{value:.1}") } else { format!("{value:?}") };
         value.is_finite().then_some(Self(Cow::Owned(text)))
     }
 
-    /// The text it was written in.
+    /// Returns the text as it was written.
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Its value as an integer, if it is written as one and fits.
+    /// Returns its value as an integer, if it is written as one and fits.
     pub fn as_i64(&self) -> Option<i64> {
         self.0.parse().ok()
     }
 
-    /// Its value as a double.
+    /// Returns its value as a double.
     pub fn as_f64(&self) -> f64 {
         if self.0.len() <= DIGITS {
             return self.0.parse().unwrap_or(f64::NAN);
@@ -57,13 +56,13 @@ impl<'a> Number<'a> {
         format!("{}{digits}e{exponent}", decimal.sign).parse().unwrap_or(f64::NAN)
     }
 
-    /// A number that is compared as this one is, in a text of a few characters: this one's own, if that is short.
+    /// Returns a number with a short text that compares like this one.
     pub fn compact(&self) -> Number<'static> {
         let double = (self.0.len() > EXACT_TEXT_BYTES).then(|| Number::from_f64(self.as_f64()));
         double.flatten().unwrap_or_else(|| self.clone().into_owned())
     }
 
-    /// The same number, owning its text.
+    /// Returns the same number with an owned text.
     pub fn into_owned(self) -> Number<'static> {
         Number(Cow::Owned(self.0.into_owned()))
     }
@@ -81,7 +80,7 @@ impl PartialEq for Number<'_> {
     }
 }
 
-/// Whether a number, written as JSON writes it, is within the range of doubles.
+/// Returns true if a number in JSON syntax is within the range of doubles.
 pub(super) fn is_finite(text: &str) -> bool {
     let decimal = Decimal::of(text);
     match decimal.magnitude.cmp(&(BEYOND_RANGE.len() as i64 - 1)) {
@@ -91,12 +90,12 @@ pub(super) fn is_finite(text: &str) -> bool {
     }
 }
 
-/// A number taken apart, as it is written in JSON.
+/// The parts of a number in JSON syntax.
 struct Decimal<'a> {
     sign: &'a str,
-    /// Its digits, and a point among them, without zeros before them.
+    /// Digits and point, without leading zeros.
     mantissa: &'a str,
-    /// The power of ten that its first digit counts.
+    /// Power of ten of the first digit.
     magnitude: i64,
 }
 
@@ -104,12 +103,12 @@ impl<'a> Decimal<'a> {
     fn of(text: &'a str) -> Self {
         let (sign, rest) = text.split_at(usize::from(text.starts_with('-')));
         let (written, exponent) = rest.split_once(['e', 'E']).unwrap_or((rest, "0"));
-        // What has more digits than that is far beyond every double, unless there are as many zeros before it.
+        // An exponent that overflows is beyond every double, unless as many zeros precede it.
         let exponent: i64 = exponent.parse().unwrap_or(if exponent.starts_with('-') { FAR_BELOW } else { -FAR_BELOW });
         let mantissa = written.trim_start_matches(['0', '.']);
         let whole = written.find('.').unwrap_or(written.len()) as i64;
         let skipped = written.len() - mantissa.len();
-        // The place of the first digit, counted from the point.
+        // Place of the first digit, counted from the point.
         let first = if skipped as i64 > whole { skipped as i64 - 1 } else { skipped as i64 };
         let magnitude = if mantissa.is_empty() { FAR_BELOW } else { exponent.saturating_add(whole - 1 - first) };
         Self { sign, mantissa, magnitude }
@@ -120,7 +119,7 @@ impl<'a> Decimal<'a> {
     }
 }
 
-/// Bytes of the longest text of an integer that is compared exactly; any longer text is compared as its double.
+/// Longest text of an integer that is compared exactly, in bytes; longer ones are compared as doubles.
 const EXACT_TEXT_BYTES: usize = 40;
 
 /// Compares by value: integers exactly (to 128 bits), everything else as doubles.
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_doubles_ends_where_it_ends() {
+    fn range_of_doubles_is_exact() {
         let below = format!("{}1", BEYOND_RANGE.strip_suffix("2").unwrap());
         for text in [
             "0",
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_many_digits_is_the_double_next_to_it() {
+    fn number_of_many_digits_is_the_nearest_double() {
         for text in [
             "0.1000000000000000055511151231257827",
             "-123456789012345678901234567890",

@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use super::names::{Places, same};
 use super::{Json, compare_numbers};
 
-/// Where a value stands when a list is sorted by it: numbers, text, booleans, everything else, missing.
+/// Position of a value's type in a sorted list: numbers, text, booleans, others, missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// Numbers come first.
@@ -22,7 +22,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// The rank of a value that may be missing.
+    /// Returns the rank of a value that may be missing.
     pub fn of(value: Option<&Json<'_>>) -> Rank {
         match value {
             Some(Json::Number(_)) => Rank::Number,
@@ -34,7 +34,7 @@ impl Rank {
     }
 }
 
-/// The order of two values of one type; none when their types differ or have no order.
+/// Orders two values of one type; `None` if the types differ or have no order.
 pub fn compare(left: &Json<'_>, right: &Json<'_>) -> Option<Ordering> {
     match (left, right) {
         (Json::Number(left), Json::Number(right)) => Some(compare_numbers(left, right)),
@@ -44,7 +44,7 @@ pub fn compare(left: &Json<'_>, right: &Json<'_>) -> Option<Ordering> {
     }
 }
 
-/// Whether two values are equal: same type, numbers by value, objects whatever the order of their members. The work is
+/// Returns true if two values are equal: same type, numbers by value, objects in any order of members. The work is
 /// linear in their size.
 pub fn equal(left: &Json<'_>, right: &Json<'_>) -> bool {
     match (left, right) {
@@ -63,7 +63,7 @@ fn equal_objects(left: &Members<'_>, right: &Members<'_>) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    // Mostly one program has written both, in one order.
+    // Mostly one program wrote both, in one order.
     let in_order = left.iter().zip(right).take_while(|((name, _), (other, _))| same(name, other)).count();
     let (left, rest) = left.split_at(in_order);
     let (right, others) = right.split_at(in_order);

@@ -1,4 +1,4 @@
-//! One pass over a text: well-formed (RFC 8259), bounded, without duplicate keys; and the tree over it.
+//! A one-pass parser: well-formed (RFC 8259), bounded, without duplicate keys.
 
 use std::borrow::Cow;
 
@@ -10,16 +10,16 @@ use super::{DEPTH_MAX, Json, Number};
 
 /// White space between tokens (RFC 8259, 2).
 pub(super) const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
-/// Most characters of a number that a message shows.
+/// Longest excerpt of a number in a message, in characters.
 const NUMBER_CHARS_SHOWN: usize = 40;
 
-/// Why a text is no JSON that Isobar takes.
+/// The reason why a text is refused as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct JsonFault {
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
-    /// Where, in bytes from the start.
+    /// Its position, in bytes from the start.
     pub at: usize,
 }
 
@@ -29,7 +29,7 @@ impl JsonFault {
     }
 }
 
-/// Reads a text to its end.
+/// Parses a whole text.
 pub fn parse(text: &str) -> Result<Json<'_>, JsonFault> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, pace: Pace::default() };
     let value = reader.value(0)?;
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// After an item: whether `closing` ends the list; a comma goes on.
+    /// Reads what follows an item: returns true for `closing`, false for a comma.
     fn ends(&mut self, closing: u8) -> Result<bool, JsonFault> {
         self.skip_white_space();
         let next = self.peek();
@@ -198,7 +198,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The rest of a string that began at `from` and has an escape at the present place.
+    /// Reads the rest of a string that began at `from` and has an escape at the current position.
     fn escaped(&mut self, from: usize) -> Result<String, JsonFault> {
         let mut text = self.text[from..self.at].to_owned();
         let mut plain_from = self.at;
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unicode_escape(&mut self) -> Result<char, JsonFault> {
-        // Where the backslash is.
+        // Position of the backslash.
         let from = self.at - 1;
         let first = self.hex4()?;
         let half = || JsonFault { what: format!("\\u{first:04x} is half of a surrogate pair"), at: from };
@@ -266,7 +266,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A number as a message shows it.
+/// Shortens a number for a message.
 fn shortened(number: &str) -> Cow<'_, str> {
     match number.get(..NUMBER_CHARS_SHOWN) {
         Some(begin) if number.len() > NUMBER_CHARS_SHOWN => Cow::Owned(format!("{begin}…")),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn malformed_json_is_refused() {
         for bad in [
             "",
             " ",
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_json_for_devices_is_named() {
+    fn fault_beyond_syntax_is_named() {
         let long = format!("-{}", "9".repeat(400));
         let shown = format!("the number -{}… is beyond the range of a double at byte 0", "9".repeat(39));
         for (text, message) in [
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_are_found_in_large_objects_too() {
+    fn duplicate_is_found_in_a_large_object() {
         let members: Vec<String> = (0..100).map(|n| format!("\"k{n}\":{n}")).collect();
         assert!(parse(&format!("{{{}}}", members.join(","))).is_ok());
         assert!(parse(&format!("{{{},\"k3\":0}}", members.join(","))).is_err());
@@ -397,7 +397,7 @@ mod tests {
         }
 
         #[test]
-        fn what_we_take_serde_takes(text in "[\\[\\]{}\",:0-9a-z\\\\ .eE+-]{0,24}") {
+        fn accepted_text_is_accepted_by_serde(text in "[\\[\\]{}\",:0-9a-z\\\\ .eE+-]{0,24}") {
             if parse(&text).is_ok() {
                 prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_ok());
             }

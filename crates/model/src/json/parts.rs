@@ -1,5 +1,5 @@
-//! Objects in parts: members are laid over those that are there, without a tree and in time that is linear in all texts,
-//! however often a member loses its room and comes again.
+//! Objects split into members, for merging without a tree in time linear in all texts, even if a member is removed and
+//! added repeatedly.
 
 use std::borrow::Cow;
 
@@ -10,8 +10,8 @@ use super::names::Places;
 use super::scan::{members, name_of};
 use super::{RawJson, write_string};
 
-/// An object with these members laid over it, in their order: one that is there keeps its place, a later one of the same
-/// name wins. What is no object counts as an empty one.
+/// Returns an object with these members set, in their order: an existing one keeps its place, a later one of the same
+/// name wins. Anything but an object counts as an empty one.
 pub fn with_members<'m>(object: &RawJson, laid: impl IntoIterator<Item = (&'m str, &'m RawJson)>) -> RawJson {
     let laid: Vec<(String, &RawJson)> = laid.into_iter().map(|(name, value)| (quoted(name), value)).collect();
     let mut parts = Parts::of(object.text());
@@ -24,30 +24,30 @@ pub fn with_members<'m>(object: &RawJson, laid: impl IntoIterator<Item = (&'m st
     RawJson::trusted(Bytes::from(text))
 }
 
-/// What a member takes in an object, in bytes, with a colon and a comma.
+/// Returns the bytes that a member takes in an object, with a colon and a comma.
 pub fn member_bytes(name: &str, value: &RawJson) -> usize {
     quoted(name).len() + value.bytes().len() + 2
 }
 
-/// A name as it is written in an object.
+/// Returns a name as a JSON string.
 pub(super) fn quoted(name: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 2);
     write_string(name, &mut text);
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// The members of an object: their names, and how these and the values were written.
+/// The members of an object, with the texts of their names and values.
 #[derive(Default)]
 pub(super) struct Parts<'p> {
-    /// Each name once, those that are lost among them: so the table of places stays as it is.
+    /// Each name once, removed members included, so that positions in the table stay valid.
     list: Vec<(Cow<'p, str>, Member<'p>)>,
     places: Places<'p>,
-    /// Members in the order in which they came, by their places in the list; one that was lost and came again stands there
-    /// twice, and counts where its turn is.
+    /// Positions of members in their order; one that was removed and added again appears twice, and counts at its
+    /// `turn`.
     order: Vec<usize>,
-    /// How many are not lost.
+    /// Number of members that are not removed.
     count: usize,
-    /// What they take, all together, with what stands between them.
+    /// Bytes of these members, with separators.
     bytes: usize,
 }
 
@@ -56,22 +56,22 @@ pub(super) struct Parts<'p> {
 pub(super) struct Member<'p> {
     key: &'p str,
     value: &'p str,
-    /// Where it stands in the order; none: it is no longer known, for a newer one came and had no room.
+    /// Index in the order; `None` if it was removed, as a newer value did not fit.
     turn: Option<usize>,
 }
 
 impl Member<'_> {
-    /// What it takes, with a colon and a comma.
+    /// Returns its bytes, with a colon and a comma.
     fn bytes(&self) -> usize {
         self.key.len() + self.value.len() + 2
     }
 }
 
-/// A member that is to be laid over others: which of them it takes the place of, its name, and how it was written.
+/// A member to be set: the position of the one that it replaces, its name, and its text.
 pub(super) type Laid<'p> = (Option<usize>, Cow<'p, str>, Member<'p>);
 
 impl<'p> Parts<'p> {
-    /// Those of a checked text that is an object; of any other none.
+    /// Splits a checked text; anything but an object has no members.
     pub fn of(object: &'p str) -> Self {
         let mut parts = Self::default();
         for (key, value) in members(object) {
@@ -81,34 +81,34 @@ impl<'p> Parts<'p> {
         parts
     }
 
-    /// Whether members take the place of all that are there.
+    /// Returns true if these members replace all present ones.
     pub fn are_replaced_by(&self, laid: &[Laid<'p>]) -> bool {
         laid.iter().filter(|(at, ..)| self.present(*at).is_some()).count() == self.count
     }
 
-    /// The length of the object's text.
+    /// Returns the length of the object's text.
     pub fn len(&self) -> usize {
-        // The last comma is the closing brace.
+        // The last comma counts as the closing brace.
         if self.count == 0 { 2 } else { 1 + self.bytes }
     }
 
-    /// Which of the members one takes the place of.
+    /// Looks up the member that a new one replaces.
     pub fn place(&self, key: &'p str, value: &'p str) -> Laid<'p> {
         let name = name_of(key);
         (self.places.find(&self.list, &name), name, Member { key, value, turn: None })
     }
 
-    /// The member there, if it is not lost.
+    /// Returns the member at a position, if it is not removed.
     fn present(&self, at: Option<usize>) -> Option<&Member<'p>> {
         self.list.get(at?).map(|(_, member)| member).filter(|member| member.turn.is_some())
     }
 
-    /// How the value of a member was written.
+    /// Returns the text of a member's value.
     pub fn value(&self, name: &str) -> Option<&'p str> {
         self.present(self.places.find(&self.list, name)).map(|member| member.value)
     }
 
-    /// Removes the member with a name that is written like that.
+    /// Removes the member with this quoted name.
     pub fn remove(&mut self, key: &str) {
         let at = self.places.find(&self.list, &name_of(key));
         self.bytes -= self.present(at).map_or(0, Member::bytes);
@@ -124,7 +124,7 @@ impl<'p> Parts<'p> {
         }
     }
 
-    /// A member takes the place that its name has, or comes at the end.
+    /// Sets a member at its present turn, or at the end.
     fn put(&mut self, at: usize, member: Member<'p>) {
         let Some((_, present)) = self.list.get_mut(at) else { return };
         let turn = present.turn.unwrap_or(self.order.len());
@@ -141,8 +141,8 @@ impl<'p> Parts<'p> {
         self.count -= usize::from(lost.is_some());
     }
 
-    /// Lays members over these, in their order, as long as the whole takes at most `most` bytes; how many had no room.
-    /// Of a name whose newest member had none, no older one is kept either.
+    /// Sets members in their order while the whole takes at most `most` bytes; returns the number that did not fit. If
+    /// the newest member of a name does not fit, older ones are removed.
     pub fn lay(&mut self, laid: Vec<Laid<'p>>, most: usize) -> usize {
         let replaced = laid.iter().filter_map(|(at, ..)| self.present(*at));
         self.bytes -= replaced.map(Member::bytes).sum::<usize>();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_laid_over_those_that_are_there() {
+    fn members_are_replaced_in_place() {
         let object = raw(r#"{"a":1, "b\n" : [ 2 ],"c":3}"#);
         let (four, five, six) = (raw("4"), raw(r#"{"x":5}"#), raw("6"));
         let laid = [("b\n", &four), ("new\"", &five), ("c", &four), ("c", &six), ("new\"", &six)];
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_laid_over_many_in_linear_time() {
+    fn merge_of_many_members_takes_linear_time() {
         const NAMES: usize = 5_000;
         let names: Vec<_> = (0..NAMES).map(|n| format!("k{n}")).collect();
         let one = raw("1");

@@ -1,15 +1,15 @@
-//! JSON merge patches (RFC 7396), without a tree of what is patched.
+//! JSON merge patches (RFC 7396), without a tree of the target.
 
 use super::parts::{Parts, quoted};
 use super::{Json, RawJson};
 
-/// Applies a merge patch to an object: a member that the patch names is set, one that it says is null is removed, objects are
-/// merged in turn. What the patch does not name keeps its place and its text. What is no object counts as an empty one.
+/// Applies a merge patch to an object: sets members, removes those that are null, merges objects recursively. Other
+/// members keep their place and text. Anything but an object counts as an empty one.
 pub fn merge_patch(object: &RawJson, patch: &Json<'_>) -> RawJson {
     RawJson::trusted(merged(object.text(), patch).into())
 }
 
-/// The text of what a patch makes of a value. A patch that is no object takes its place.
+/// Returns the text of a patched value. A patch that is not an object replaces it.
 fn merged(target: &str, patch: &Json<'_>) -> String {
     let Json::Object(members) = patch else {
         let mut text = Vec::new();
@@ -75,7 +75,7 @@ mod tests {
         let object = r#"{"a": 9007199254740826, "b\n" : {"x":1.0, "y" : [ 2 ],"z":"\u0008"},"c":1e2}"#;
         let expected = r#"{"a":9007199254740826,"b\n":{"x":1.0,"y":[ 2 ],"z":3.10},"c":1e2,"d":1.0}"#;
         assert_eq!(patched(object, r#"{"d": 1.0, "b\u000a": {"z": 3.10, "no": null}}"#), expected);
-        // A value that is no object makes place for one, and arrays are replaced as they are.
+        // A target that is not an object is replaced, and so are arrays.
         assert_eq!(patched(r#"{"a":1}"#, r#"{"a":{"b":[null]}}"#), r#"{"a":{"b":[null]}}"#);
         assert_eq!(patched(object, "{}").replace(' ', ""), object.replace(' ', ""));
     }

@@ -1,4 +1,4 @@
-//! Finding a part of a JSON text without building a tree: for looking at millions of stored payloads.
+//! Finds a part of a JSON text without a tree, for scans of millions of stored payloads.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use isobar_threads::Pace;
 
 use super::{Json, Number, parse};
 
-/// One step of a path: a key, which may also index an array.
+/// A step of a path: a key, which may also index an array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     key: String,
@@ -14,15 +14,15 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step by this key.
+    /// Makes a step by this key.
     pub fn new(key: impl Into<String>) -> Self {
         let key = key.into();
         Self { index: key.parse().ok(), key }
     }
 }
 
-/// What lies at a path, as [`Json::at`] finds it: the value's own text. The text must be one that was checked;
-/// in any other nothing, or something arbitrary, is found.
+/// Returns the text of the value at a path, like [`Json::at`]. The text must be checked: the result for any other is
+/// arbitrary.
 pub fn find<'a>(text: &'a str, path: &[Step]) -> Option<&'a str> {
     let mut scanner = Scanner { text, at: 0 };
     for step in path {
@@ -39,13 +39,13 @@ pub fn find<'a>(text: &'a str, path: &[Step]) -> Option<&'a str> {
     text.get(from..scanner.at)
 }
 
-/// A number from the text of one that was checked; none if it begins like something else.
+/// Wraps the text of a checked number; `None` if it does not begin like one.
 pub fn number(text: &str) -> Option<Number<'_>> {
     matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9')).then(|| Number::written(text))
 }
 
-/// Whether two checked texts are objects with the same keys in the same order, written alike: mostly the payloads that a
-/// device sends one after the other are.
+/// Returns true if two checked texts are objects with the same keys, written alike and in the same order, as successive
+/// payloads of one device mostly are.
 pub(super) fn same_keys(left: &str, right: &str) -> bool {
     let (mut left, mut right) = (Scanner { text: left, at: 0 }, Scanner { text: right, at: 0 });
     if left.peek() != Some(b'{') || right.peek() != Some(b'{') {
@@ -60,7 +60,7 @@ pub(super) fn same_keys(left: &str, right: &str) -> bool {
     }
 }
 
-/// The members of a checked text that is an object: each name with its quotes, and the value's own text.
+/// Iterates over the members of a checked object: the quoted name and the text of the value.
 pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let (mut scanner, mut pace) = (Scanner { text, at: 0 }, Pace::default());
     std::iter::from_fn(move || {
@@ -69,7 +69,7 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// What a name says that is written like that, with its quotes and escapes.
+/// Unquotes a name.
 pub(super) fn name_of(quoted: &str) -> Cow<'_, str> {
     if quoted.contains('\\')
         && let Ok(Json::Text(name)) = parse(quoted)
@@ -95,7 +95,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The key of an object's next member, with its quotes; then it stands at the value. Stands before `{` or `,` at first.
+    /// Reads the key of the next member, with its quotes, and moves to its value. The current character must be `{` or
+    /// `,`.
     fn key(&mut self) -> Option<&'a str> {
         self.at += 1;
         self.skip_white_space();
@@ -107,7 +108,7 @@ impl<'a> Scanner<'a> {
         Some(key)
     }
 
-    /// Goes to the value of an object's member.
+    /// Moves to the value of an object's member.
     fn member(&mut self, key: &str) -> Option<()> {
         loop {
             if names(self.key()?, key) {
@@ -121,8 +122,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The next member of an object: its key, with its quotes, and its value; none at the end. Stands before `{` or `,` at
-    /// first.
+    /// Reads the next member: quoted key and value; `None` at the end. The current character must be `{` or `,`.
     fn next_member(&mut self) -> Option<(&'a str, &'a str)> {
         if !matches!(self.peek()?, b'{' | b',') {
             return None;
@@ -136,7 +136,7 @@ impl<'a> Scanner<'a> {
         Some((key, value))
     }
 
-    /// Goes to an item of an array.
+    /// Moves to an item of an array.
     fn item(&mut self, index: usize) -> Option<()> {
         self.at += 1;
         self.skip_white_space();
@@ -171,7 +171,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes past the value that comes.
+    /// Skips the next value.
     fn skip_value(&mut self) -> Option<()> {
         self.skip_white_space();
         match self.peek()? {
@@ -208,7 +208,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a name, with its quotes and escapes, is this key.
+/// Returns true if a quoted name is this key.
 fn names(quoted: &str, key: &str) -> bool {
     name_of(quoted) == key
 }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_what_the_tree_has() {
+    fn scan_finds_what_the_tree_has() {
         let text = r#" {"a" : [ 1 , {"b\n" : "x\"}" } , [ ] ] , "\u0061b": -1.5e3 , "0" : null } "#;
         for (keys, expected) in [
             (&["a", "0"][..], Some("1")),
@@ -261,7 +261,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_the_tree(
+        fn scan_agrees_with_the_tree(
             value in any_json(),
             keys in prop::collection::vec("[a-c\"\\\\é0-2]{0,2}", 0..4),
             pretty: bool,

@@ -1,22 +1,22 @@
-//! What the segments and selectors of a path find.
+//! Evaluation of segments and selectors.
 
 use super::{Exhausted, NODES_MAX, Segment, Selector, Steps};
 use crate::json::Json;
 
-/// Members of an object that are compared with a name for one step.
+/// Members of an object whose names are compared for one step.
 pub(super) const NAMES_A_STEP: usize = 8;
 
 type Result<T> = std::result::Result<T, Exhausted>;
 pub(super) type Nodes<'v> = Vec<&'v Json<'v>>;
 
-/// A path at work on a document.
+/// The evaluation of a path on a document.
 pub(super) struct Evaluation<'v, 's> {
     pub root: &'v Json<'v>,
     pub steps: &'s mut Steps,
 }
 
 impl<'v> Evaluation<'v, '_> {
-    /// What a path finds from a node on.
+    /// Returns the nodes that segments select from a node on.
     pub fn nodes(&mut self, segments: &[Segment], from: &'v Json<'v>) -> Result<Nodes<'v>> {
         let mut nodes = vec![from];
         for segment in segments {
@@ -32,7 +32,7 @@ impl<'v> Evaluation<'v, '_> {
         Ok(nodes)
     }
 
-    /// Applies a segment to a node and to everything beneath it; a document is at most `json::DEPTH_MAX` deep.
+    /// Applies a segment to a node and all its descendants; a document is at most `json::DEPTH_MAX` deep.
     fn descend(&mut self, segment: &Segment, node: &'v Json<'v>, found: &mut Nodes<'v>) -> Result<()> {
         self.steps.take(1)?;
         self.apply(segment, node, found)?;
@@ -70,7 +70,7 @@ impl<'v> Evaluation<'v, '_> {
         }
     }
 
-    /// The member of an object, at the price of the search.
+    /// Returns the member of an object, and takes the steps of the search.
     pub fn member(&mut self, object: &'v Json<'v>, name: &str) -> Result<Option<&'v Json<'v>>> {
         let Json::Object(members) = object else { return Ok(None) };
         let place = members.iter().position(|(other, _)| other == name);
@@ -97,13 +97,13 @@ fn children<'v>(node: &'v Json<'v>) -> impl Iterator<Item = &'v Json<'v>> {
     items.iter().chain(members.iter().map(|(_, member)| member))
 }
 
-/// Where an index points, which counts from the end when it is negative.
+/// Resolves an index, which counts from the end if it is negative.
 fn at(index: i64, length: usize) -> Option<usize> {
     let index = if index < 0 { index + length as i64 } else { index };
     usize::try_from(index).ok().filter(|index| *index < length)
 }
 
-/// The indices of a slice (RFC 9535, 2.3.4.2.2).
+/// Iterates over the indices of a slice (RFC 9535, 2.3.4.2.2).
 fn slice(start: Option<i64>, end: Option<i64>, step: i64, length: usize) -> impl Iterator<Item = usize> {
     let length = length as i64;
     let normal = |index: i64| if index < 0 { index + length } else { index };

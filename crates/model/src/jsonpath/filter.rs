@@ -1,4 +1,4 @@
-//! Whether a filter holds for a node.
+//! Evaluation of filters.
 
 use super::evaluate::Evaluation;
 use super::regexp::Pattern;
@@ -10,17 +10,17 @@ type Result<T> = std::result::Result<T, Exhausted>;
 /// Bytes of text that are compared for one step.
 const BYTES_A_STEP: usize = 64;
 
-/// What a comparable gives.
+/// The value of a comparable.
 #[derive(Clone, Copy)]
 enum Value<'x> {
     Nothing,
     Node(&'x Json<'x>),
-    /// What a function counted.
+    /// A number returned by a function.
     Count(usize),
 }
 
 impl<'v> Evaluation<'v, '_> {
-    /// Whether the filter holds for the node.
+    /// Returns true if the filter holds for the node.
     pub fn holds(&mut self, filter: &Logical, node: &'v Json<'v>) -> Result<bool> {
         self.steps.take(1)?;
         match filter {
@@ -41,7 +41,7 @@ impl<'v> Evaluation<'v, '_> {
         self.nodes(&query.segments, from)
     }
 
-    /// The one node of a query; nothing when there is none, or more than one.
+    /// Returns the only node of a query, or nothing if there is none or more than one.
     fn only<'x>(&mut self, query: &Query, node: &'v Json<'v>) -> Result<Value<'x>>
     where
         'v: 'x,
@@ -72,7 +72,7 @@ impl<'v> Evaluation<'v, '_> {
         }
     }
 
-    /// The comparisons of RFC 9535, 2.3.5.2.2: only numbers and texts have an order.
+    /// Compares as RFC 9535, 2.3.5.2.2: only numbers and texts have an order.
     fn compares(&mut self, left: Value<'_>, comparison: Comparison, right: Value<'_>) -> Result<bool> {
         match comparison {
             Comparison::Equal => self.equals(left, right),
@@ -95,7 +95,7 @@ impl<'v> Evaluation<'v, '_> {
         }
     }
 
-    /// As `json::equal`, at the price of what is looked at.
+    /// Compares like `json::equal`, and takes steps for what is compared.
     fn same(&mut self, left: &Json<'_>, right: &Json<'_>) -> Result<bool> {
         self.steps.take(1)?;
         match (left, right) {

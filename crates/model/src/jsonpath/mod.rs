@@ -1,7 +1,7 @@
 //! JSONPath (RFC 9535) over [`Json`]: parsed in linear time, evaluated within a budget.
 //!
-//! Ours, because what is published evaluates over trees that round numbers, and bounds neither the work of a path
-//! like `$..*..*..*` nor that of its parser. Paths come from clients and so do the documents: both are hostile.
+//! A parser of our own, because published ones evaluate over trees that round numbers, and bound neither the work of a
+//! path like `$..*..*..*` nor that of parsing. Clients send both paths and documents: both are hostile.
 
 mod evaluate;
 mod filter;
@@ -17,65 +17,65 @@ use regexp::Pattern;
 pub const PATH_BYTES_MAX: usize = 2_048;
 /// Deepest nesting of brackets, parentheses and function calls in a path.
 pub const PATH_DEPTH_MAX: usize = 32;
-/// Most nodes that a path may have in hand at a time.
+/// Most nodes that an evaluation holds at a time.
 pub const NODES_MAX: usize = 1_000_000;
 
-/// Why a text is no JSONPath.
+/// The reason why a text is not a JSONPath.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct PathFault {
-    /// What is wrong.
+    /// The fault, in words.
     pub what: String,
-    /// Where, in bytes from the start.
+    /// Its position, in bytes from the start.
     pub at: usize,
 }
 
-/// The budget is spent.
+/// The error of an exhausted budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("takes too much work over this document")]
 pub struct Exhausted;
 
-/// The work that paths may still do: about one for each node that is looked at.
+/// A budget of work for paths: about one step for each visited node.
 #[derive(Clone, Debug)]
 pub struct Steps {
     left: u64,
 }
 
 impl Steps {
-    /// A budget of so many steps.
+    /// Makes a budget.
     pub fn new(steps: u64) -> Self {
         Self { left: steps }
     }
 
-    /// Takes from the budget.
+    /// Takes steps from the budget, or fails if there are not enough.
     pub fn take(&mut self, steps: usize) -> Result<(), Exhausted> {
         self.left = self.left.checked_sub(steps as u64).ok_or(Exhausted)?;
         Ok(())
     }
 }
 
-/// A path that was checked: well-formed and well-typed.
+/// A checked path: well-formed and well-typed.
 #[derive(Debug)]
 pub struct JsonPath {
     segments: Vec<Segment>,
 }
 
 impl JsonPath {
-    /// Reads a path, from `$` to its end.
+    /// Parses a whole path, beginning with `$`.
     pub fn parse(text: &str) -> Result<Self, PathFault> {
         parse::path(text).map(|segments| Self { segments })
     }
 
-    /// What the path finds in a document, in the order of RFC 9535; a node may come more than once.
+    /// Returns the nodes that the path selects, in the order of RFC 9535; a node may occur more than once.
     pub fn find<'v>(&self, root: &'v Json<'v>, steps: &mut Steps) -> Result<Vec<&'v Json<'v>>, Exhausted> {
         evaluate::Evaluation { root, steps }.nodes(&self.segments, root)
     }
 }
 
-/// One step of a path: applied to each node that the step before has found.
+/// A segment of a path, applied to each node of the one before.
 #[derive(Debug)]
 struct Segment {
-    /// To the node and everything beneath it, rather than to the node alone.
+    /// True if it applies to all descendants, too.
     descendant: bool,
     selectors: Vec<Selector>,
 }
@@ -90,29 +90,29 @@ enum Selector {
 }
 
 impl Segment {
-    /// Whether it finds one node at most.
+    /// Returns true if it selects one node at most.
     fn is_singular(&self) -> bool {
         !self.descendant && matches!(self.selectors[..], [Selector::Name(_) | Selector::Index(_)])
     }
 }
 
-/// What a filter asks of a node.
+/// A filter expression.
 #[derive(Debug)]
 enum Logical {
     Any(Vec<Logical>),
     All(Vec<Logical>),
     Not(Box<Logical>),
-    /// The query finds something.
+    /// The query selects a node.
     Exists(Query),
     Compared(Comparable, Comparison, Comparable),
-    /// A text matches a pattern, as a whole or somewhere.
+    /// A text matches a pattern, as a whole or in part.
     Matches(Comparable, Pattern),
 }
 
 /// A query within a filter.
 #[derive(Debug)]
 struct Query {
-    /// From the document's root, rather than from the node at hand.
+    /// True if it starts at the document's root instead of the current node.
     absolute: bool,
     segments: Vec<Segment>,
 }
@@ -133,11 +133,11 @@ enum Comparison {
     GreaterOrEqual,
 }
 
-/// What has a value, or nothing for one.
+/// An operand of a comparison, with a value or nothing.
 #[derive(Debug)]
 enum Comparable {
     Literal(Json<'static>),
-    /// A query that finds one node at most.
+    /// A query that selects one node at most.
     Query(Query),
     Length(Box<Comparable>),
     Count(Query),

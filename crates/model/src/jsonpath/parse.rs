@@ -1,10 +1,10 @@
-//! The grammar of RFC 9535, read from left to right without ever going back over more than white space.
+//! The grammar of RFC 9535, parsed from left to right; only white space is ever read twice.
 
 use super::regexp::Pattern;
 use super::{Comparable, Comparison, Logical, PATH_BYTES_MAX, PATH_DEPTH_MAX, PathFault, Query, Segment, Selector};
 use crate::json::{self, Json};
 
-/// The largest integer of a path, either way (RFC 9535, 2.1; RFC 7493).
+/// Largest integer in a path, positive or negative (RFC 9535, 2.1; RFC 7493).
 const INTEGER_MAX: i64 = (1 << 53) - 1;
 
 type Result<T> = std::result::Result<T, PathFault>;
@@ -22,13 +22,13 @@ pub(super) fn path(text: &str) -> Result<Vec<Segment>> {
     if parser.at < text.len() { Err(parser.fault("expected a segment or the end")) } else { Ok(segments) }
 }
 
-/// What stands in a filter before it is known whether it is compared or tested.
+/// An operand in a filter before it is known whether it is compared or tested.
 enum Operand {
     Literal(Json<'static>),
     Query(Query),
-    /// A function that gives a value.
+    /// A function that returns a value.
     Value(Comparable),
-    /// A function that holds or does not.
+    /// A function that returns true or false.
     Logical(Logical),
 }
 
@@ -66,7 +66,7 @@ impl<'t> Parser<'t> {
         self.at += rest.len() - rest.trim_start_matches([' ', '\t', '\n', '\r']).len();
     }
 
-    /// Reads what is nested one level deeper.
+    /// Parses something that is nested one level deeper.
     fn deeper<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == PATH_DEPTH_MAX {
             return Err(self.fault(format!("nested deeper than {PATH_DEPTH_MAX}")));
@@ -97,7 +97,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `*` or a name without quotes.
+    /// Parses `*` or a name without quotes.
     fn shorthand(&mut self) -> Result<Selector> {
         if self.eat("*") {
             return Ok(Selector::Wildcard);
@@ -167,7 +167,7 @@ impl<'t> Parser<'t> {
         Ok(Selector::Slice { start, end, step: step.unwrap_or(1) })
     }
 
-    /// An integer, if one is next: no leading zeros, no `-0`, exact as a double.
+    /// Parses an integer, if one is next: no leading zeros, no `-0`, exact as a double.
     fn integer_if(&mut self) -> Result<Option<i64>> {
         let rest = self.rest();
         let digits = rest.strip_prefix('-').unwrap_or(rest);
@@ -183,7 +183,7 @@ impl<'t> Parser<'t> {
         Ok(Some(value))
     }
 
-    /// A string in quotes of either kind.
+    /// Parses a string in quotes of either kind.
     fn string(&mut self) -> Result<String> {
         let quote = if self.eat("'") { '\'' } else { '"' };
         if quote == '"' {
@@ -206,7 +206,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What follows a backslash; JSON's escapes, and the quote that the string is in.
+    /// Parses an escape: those of JSON, and the quote of the string.
     fn escape(&mut self, quote: char) -> Result<char> {
         let rest = self.rest().as_bytes();
         let plain = match rest.get(1) {
@@ -236,7 +236,7 @@ impl<'t> Parser<'t> {
         char::from_u32(code).ok_or_else(|| self.fault("a lone surrogate"))
     }
 
-    /// The four digits of `\uXXXX`.
+    /// Parses the four digits of `\uXXXX`.
     fn hex4(&mut self) -> Result<u32> {
         let digits = self.rest().get(2..6).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let value = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
@@ -245,7 +245,7 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    /// `a || b`
+    /// Parses `a || b`.
     fn any(&mut self) -> Result<Logical> {
         self.deeper(|parser| {
             let mut terms = vec![parser.all()?];
@@ -257,7 +257,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// `a && b`
+    /// Parses `a && b`.
     fn all(&mut self) -> Result<Logical> {
         let mut terms = vec![self.basic()?];
         while self.eat_after_blank("&&") {
@@ -277,7 +277,7 @@ impl<'t> Parser<'t> {
         false
     }
 
-    /// Parentheses, a test or a comparison.
+    /// Parses parentheses, a test or a comparison.
     fn basic(&mut self) -> Result<Logical> {
         if self.eat("!") {
             self.skip_blank();
@@ -375,7 +375,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `true`, `false`, `null` or a function.
+    /// Parses `true`, `false`, `null` or a function.
     fn word(&mut self) -> Result<Operand> {
         let rest = self.rest();
         let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -419,7 +419,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// An argument that must be a query.
+    /// Returns an argument that must be a query.
     fn all_nodes(&self, operand: Operand) -> Result<Query> {
         match operand {
             Operand::Query(query) => Ok(query),

@@ -1,4 +1,4 @@
-//! The patterns of `match` and `search` (RFC 9485), run by an engine whose time is linear in the text.
+//! Patterns of `match` and `search` (RFC 9485), run by an engine with time linear in the text.
 
 use std::sync::OnceLock;
 
@@ -6,25 +6,25 @@ use regex::{Regex, RegexBuilder};
 
 use super::Comparable;
 
-/// Most memory that a compiled pattern may take, in bytes; a larger one matches nothing.
+/// Most memory of a compiled pattern, in bytes; a larger one matches nothing.
 const COMPILED_BYTES_MAX: usize = 256 << 10;
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1_024;
-/// What it costs to compile a pattern, in steps: as long as the largest one may take.
+/// Cost of compiling a pattern, in steps: that of the largest one.
 const COMPILING_STEPS: usize = 10_000;
 
-/// A pattern.
+/// A pattern of `match` or `search`.
 #[derive(Debug)]
 pub(super) struct Pattern {
     of: Comparable,
-    /// Of a whole text, rather than of a part of one.
+    /// True if it must match the whole text, false for a part.
     pub whole: bool,
-    /// Compiled when it is first needed, if it stands in the path itself; none in it when it is no pattern.
+    /// Compiled on first use, if the pattern is a literal; `None` within if it is invalid.
     compiled: OnceLock<Option<Regex>>,
 }
 
 impl Pattern {
-    /// The pattern that a comparable gives, for a whole text or for a part of one.
+    /// Makes the pattern of a comparable, for a whole text or for a part.
     pub fn new(of: Comparable, whole: bool) -> Self {
         Self { of, whole, compiled: OnceLock::new() }
     }
@@ -37,15 +37,15 @@ impl Pattern {
         matches!(self.of, Comparable::Literal(_))
     }
 
-    /// What it costs to look for it in a text, in steps.
+    /// Returns the cost of a search in a text, in steps.
     pub fn price(&self, text: &str, pattern: &str) -> usize {
         let is_ready = self.is_fixed() && self.compiled.get().is_some();
         let compiling = if is_ready { 0 } else { COMPILING_STEPS };
-        // The slow engine of the crate takes the pattern's size times the text's.
+        // The slow engine of the crate takes the product of both sizes.
         compiling + 1 + text.len() * (1 + pattern.len() / 16) / 16
     }
 
-    /// Whether it is found in a text; `pattern` is what its comparable gives. What is no pattern is found nowhere.
+    /// Returns true if a text matches; `pattern` is the comparable's value. An invalid pattern matches nothing.
     pub fn is_in(&self, text: &str, pattern: &str) -> bool {
         let is_match = |compiled: &Regex| compiled.is_match(text);
         match self.is_fixed() {
@@ -64,7 +64,7 @@ fn compile(pattern: &str, whole: bool) -> Option<Regex> {
     RegexBuilder::new(&text).size_limit(COMPILED_BYTES_MAX).dfa_size_limit(COMPILED_BYTES_MAX).build().ok()
 }
 
-/// What RFC 9485 writes, as the engine writes it: a point is no line end, and `[ & ~` mean nothing within a class.
+/// Translates RFC 9485 to the syntax of the engine: a point excludes line ends, and `[ & ~` are literal within a class.
 fn translated(pattern: &str) -> String {
     let mut text = String::with_capacity(pattern.len() + 8);
     let (mut in_class, mut escaped) = (false, false);

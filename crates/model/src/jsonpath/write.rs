@@ -1,4 +1,4 @@
-//! A path, written out: what a test reads again.
+//! Formats a path, so that tests can parse it again.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -31,7 +31,7 @@ fn literal(f: &mut Formatter<'_>, literal: &Json<'_>) -> fmt::Result {
     f.write_str(&String::from_utf8_lossy(&text))
 }
 
-/// Whether a name may stand without brackets.
+/// Returns true if a name needs no brackets.
 fn is_plain(name: &str) -> bool {
     let first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
     name.starts_with(first) && name.chars().all(|c| first(c) || c.is_ascii_digit())

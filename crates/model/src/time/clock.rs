@@ -1,4 +1,4 @@
-//! The clock: it tells moments, measures how long things take, and waits.
+//! The clock: tells moments, measures durations, and waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,33 +8,33 @@ use tokio::sync::watch;
 
 use super::Timestamp;
 
-/// Tells the time, measures it and waits for it. It enters by the door, so that a test may move it.
+/// A clock that is passed in, so that tests can move it.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's clock.
     System,
-    /// A clock that a test moves.
+    /// A clock moved by a test.
     Manual(Arc<ManualTime>),
 }
 
-/// Where a clock stands that a test moves. Its moments stand still until it is moved ([`Clock::advance_seconds`]); the time that it
-/// measures and waits for is the machine's, and what it was moved on ([`Clock::pass`]): no worker hangs on a test that moves nothing.
+/// The time of a manual clock. Its moments change only by [`Clock::advance_seconds`]. Measured time is the machine's
+/// plus what [`Clock::pass`] added, so that no worker hangs in a test that moves nothing.
 #[derive(Debug)]
 pub struct ManualTime {
     /// Milliseconds since the epoch.
     moment: AtomicI64,
-    /// How far measured time is ahead of the machine's.
+    /// Lead of measured time over the machine's.
     ahead: watch::Sender<Duration>,
 }
 
-/// Something did not happen in the time that it was given.
+/// The error of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("did not happen in time")]
 pub struct Late;
 
 #[allow(clippy::disallowed_methods, reason = "the one place where the machine's clock is read")]
 impl Clock {
-    /// A clock whose moments stand at `start` until it is moved.
+    /// Makes a clock whose moments stay at `start` until it is moved.
     pub fn manual(start: Timestamp) -> Self {
         let moment = AtomicI64::new(start.millis());
         Self::Manual(Arc::new(ManualTime { moment, ahead: watch::Sender::new(Duration::ZERO) }))
@@ -51,9 +51,9 @@ impl Clock {
         }
     }
 
-    /// Returns where measured time stands, which never goes back.
+    /// Returns the current measured time, which never goes back.
     pub fn instant(&self) -> Instant {
-        // Of the runtime's clock, which a test may pause.
+        // The runtime's clock, which a test may pause.
         let machine = tokio::time::Instant::now().into_std();
         match self {
             Self::System => machine,
@@ -61,16 +61,16 @@ impl Clock {
         }
     }
 
-    /// Returns how long ago that was.
+    /// Returns the time since an instant.
     pub fn elapsed(&self, since: Instant) -> Duration {
         self.instant().saturating_duration_since(since)
     }
 
-    /// Waits for so long.
+    /// Waits for a duration.
     pub async fn sleep(&self, duration: Duration) {
         match self {
             Self::System => tokio::time::sleep(duration).await,
-            // What is too long to be said is longer than anybody waits.
+            // A duration that overflows never ends.
             Self::Manual(_) => match self.instant().checked_add(duration) {
                 Some(until) => self.sleep_until(until).await,
                 None => std::future::pending().await,
@@ -78,12 +78,12 @@ impl Clock {
         }
     }
 
-    /// Waits until measured time stands there.
+    /// Waits until an instant of measured time.
     pub async fn sleep_until(&self, until: Instant) {
         let Self::Manual(time) = self else { return tokio::time::sleep_until(until.into()).await };
         let mut moved = time.ahead.subscribe();
         loop {
-            // Read before the machine's time is: a move in between is seen by `changed`.
+            // Read before the machine's time, so that `changed` sees a move in between.
             let ahead = *moved.borrow_and_update();
             let on_machine = until.checked_sub(ahead).map(tokio::time::Instant::from_std);
             let Some(on_machine) = on_machine.filter(|at| *at > tokio::time::Instant::now()) else { return };
@@ -94,10 +94,10 @@ impl Clock {
         }
     }
 
-    /// Waits for something, at most for so long.
+    /// Awaits a future, for a limited time.
     ///
     /// # Errors
-    /// [`Late`]: it has not happened by then.
+    /// [`Late`] if the time is over before.
     pub async fn timeout<T>(&self, duration: Duration, something: impl Future<Output = T>) -> Result<T, Late> {
         match self {
             Self::System => tokio::time::timeout(duration, something).await.map_err(|_| Late),
@@ -111,14 +111,15 @@ impl Clock {
         }
     }
 
-    /// Moves the moments of a manual clock; the machine's clock stays as it is.
+    /// Moves the moments of a manual clock; no effect on the machine's clock.
     pub fn advance_seconds(&self, seconds: i64) {
         if let Self::Manual(time) = self {
             time.moment.fetch_add(seconds * 1000, Ordering::Relaxed);
         }
     }
 
-    /// Has a manual clock's measured time pass: who waits for less goes on. The machine's clock stays as it is.
+    /// Adds to the measured time of a manual clock, which wakes sleepers that are due; no effect on the machine's
+    /// clock.
     pub fn pass(&self, duration: Duration) {
         if let Self::Manual(time) = self {
             time.ahead.send_modify(|ahead| *ahead += duration);
