@@ -1,7 +1,8 @@
-//! Notes the commit that the program is built from, for `GET /v2/about`.
+//! Embeds the commit that the program is built from, for `GET /v2/about`.
 //!
-//! Whoever builds may name it (`BUILD_COMMIT`): packagers, and builds from a tarball. Else an optimised build of a checkout
-//! looks it up. A development build does not, so that a commit alone has nothing built anew. What is unknown stays unknown.
+//! The variable `BUILD_COMMIT` may name it, for packagers and builds from a tarball. Otherwise an optimised build looks
+//! it up in the checkout. A development build does not, so that a commit alone causes no rebuild. An unknown commit is
+//! left out.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,14 +29,14 @@ fn is_commit(text: &str) -> bool {
     (7..=64).contains(&text.len()) && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// The commit that is checked out here; none where this is no checkout, or lies in one of something else.
+/// Returns the commit that is checked out; `None` if this is not a checkout, or lies in one of something else.
 fn of_checkout() -> Option<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?.canonicalize().ok()?;
     let top = Path::new(&git(&root, &["rev-parse", "--show-toplevel"])?).canonicalize().ok()?;
     if top != root {
         return None;
     }
-    // What changes with a commit, or when another one is checked out.
+    // These files change with a commit or a checkout.
     let branch = git(&root, &["rev-parse", "--symbolic-full-name", "HEAD"])?;
     for file in ["HEAD", &branch, "packed-refs"] {
         let place = root.join(git(&root, &["rev-parse", "--git-path", file])?);

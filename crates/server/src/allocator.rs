@@ -1,7 +1,7 @@
-//! The allocator: mimalloc, by its plain door where that is enough.
+//! The allocator: mimalloc, by its functions without an alignment where these suffice.
 //!
-//! Its crate's own wrapper asks for an alignment with every allocation, which costs a detour (3 % of the thread that
-//! serves requests) for what the plain door gives anyway.
+//! The crate's own wrapper passes an alignment with every allocation, which costs 3 % of the thread that serves
+//! requests, for what the plain functions guarantee anyway.
 
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
 
@@ -11,15 +11,15 @@ use libmimalloc_sys::{
     mi_collect, mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
-/// The alignment, in bytes, that the plain door gives to every block (mimalloc, `MI_MAX_ALIGN_SIZE`: 16 for blocks of
-/// 16 bytes and more, else the word).
+/// Alignment of every block of the plain functions, in bytes (mimalloc, `MI_MAX_ALIGN_SIZE`: 16 for blocks of 16 bytes
+/// and more, else the word).
 const PLAIN_ALIGNMENT: usize = size_of::<usize>();
 
 /// The allocator of the process.
 pub struct Mimalloc;
 
-// SAFETY: each method hands on to the function of mimalloc with the same contract; blocks of either door are freed and
-// resized by the same functions, and the plain door is only used where its alignment is enough.
+// SAFETY: each method calls the function of mimalloc with the same contract; blocks of both kinds are freed and resized
+// by the same functions, and the plain ones are used only where their alignment suffices.
 unsafe impl GlobalAlloc for Mimalloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -54,7 +54,7 @@ unsafe impl GlobalAlloc for Mimalloc {
     }
 }
 
-/// Gives freed memory back to the system.
+/// Returns freed memory to the system.
 pub fn tidy() {
     // SAFETY: it has no preconditions; any thread may call it at any time.
     unsafe { mi_collect(true) }

@@ -99,7 +99,7 @@ pub enum UserCommand {
     },
 }
 
-/// What `recover` shall do.
+/// The parts of `recover`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Recovery {
     /// Believe the system's clock, though it is more than a day ahead of what was stored
@@ -110,7 +110,7 @@ pub struct Recovery {
     pub yes: bool,
 }
 
-/// Where the state is.
+/// The location of the state.
 #[derive(Debug, Args)]
 pub struct DataLocation {
     /// Settings file (TOML)

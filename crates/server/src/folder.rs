@@ -1,4 +1,4 @@
-//! The data folder: one process at a time, and never one that is older than what it holds.
+//! The data folder: used by one process at a time, and never by a program older than its contents.
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::Mode;
 
-/// The layout of a data folder that this program writes. Raised when an older program could no longer read it.
+/// Layout version of the data folder. Raised when older programs can no longer read it.
 pub const LAYOUT_VERSION: u32 = 2;
-/// The file that is locked by the process that has the folder.
+/// Lock file, locked by the process that uses the folder.
 pub const LOCK_FILE: &str = "isobar.lock";
 const VERSION_FILE: &str = "VERSION";
 
-/// A data folder that is ours until it is dropped.
+/// A locked data folder, unlocked when dropped.
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
-    /// Locked; the operating system unlocks it when the process ends, however it ends.
+    /// The locked file; the operating system unlocks it when the process ends.
     lock: File,
 }
 
 impl Drop for DataFolder {
-    /// Unlocks it by word. Closing it is not enough while anybody still holds a copy: a program that is just being
-    /// started, or whoever looks through `/proc/PID/fd` at that moment, as `lsof` does.
+    /// Unlocks explicitly. Closing is not enough while a copy of the descriptor exists: in a program that is being
+    /// started, or in a reader of `/proc/PID/fd` such as `lsof`.
     fn drop(&mut self) {
         if let Err(error) = self.lock.unlock() {
             tracing::warn!(%error, "the data folder stays locked until the process ends");
@@ -30,17 +30,17 @@ impl Drop for DataFolder {
     }
 }
 
-/// Why a data folder cannot be used.
+/// The reason why a data folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FolderError {
-    /// Another process has it.
+    /// Another process uses it.
     #[error(
         "the data folder {folder} is in use by another isobar process{holder}; stop that one first, or choose another folder with --data"
     )]
     InUse {
         /// The folder.
         folder: String,
-        /// ` (pid 123)`, if it is known.
+        /// ` (pid 123)`, if known.
         holder: String,
     },
     /// A newer program wrote it.
@@ -51,26 +51,26 @@ pub enum FolderError {
     Newer {
         /// The folder.
         folder: String,
-        /// What its VERSION file says.
+        /// The layout in its VERSION file.
         found: u32,
     },
-    /// The VERSION file is no number.
+    /// The VERSION file is not a number.
     #[error("{0} does not hold a layout version: this is no data folder of isobar, or it is damaged")]
     NoVersion(String),
-    /// The file system refuses.
+    /// An error of the file system.
     #[error("the data folder: {path}: {cause}")]
     Io {
         /// The file or folder.
         path: String,
-        /// What the system says.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
 }
 
 impl DataFolder {
-    /// Takes the folder, and makes it if there is none. Whatever this process writes from here on is for its own user alone:
-    /// the registry holds hashes of passwords and the key that signs tokens.
+    /// Locks the folder, and creates it if necessary. Files that this process writes from now on are for its own user
+    /// only: the registry holds password hashes and the key that signs tokens.
     pub fn take(path: &Path) -> Result<Self, FolderError> {
         rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let at = |path: &Path| {
@@ -101,12 +101,12 @@ impl DataFolder {
         Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// Whether a platform has run on the folder.
+    /// Returns true if a platform has used the folder.
     pub fn is_there(path: &Path) -> bool {
         path.join(VERSION_FILE).is_file()
     }
 
-    /// Returns the layout that the folder has.
+    /// Returns the layout version of the folder.
     pub fn layout(&self) -> Result<u32, FolderError> {
         let path = self.path.join(VERSION_FILE);
         let content = std::fs::read_to_string(&path)
@@ -114,7 +114,7 @@ impl DataFolder {
         content.trim().parse().map_err(|_| FolderError::NoVersion(path.display().to_string()))
     }
 
-    /// Notes that the folder now has the layout of this program. Called before the stores are opened, and so upgraded.
+    /// Writes this program's layout version. Must be called before the stores are opened, which upgrades them.
     pub fn stamp(&self) -> Result<(), FolderError> {
         let path = self.path.join(VERSION_FILE);
         let content = format!("{LAYOUT_VERSION}\n");
@@ -146,8 +146,7 @@ fn check_version(folder: &Path) -> Result<(), FolderError> {
     }
 }
 
-/// Makes a folder, and what it lies in, so that none of them is gone after a power cut: what is synced within a folder is
-/// of no use if the folder's own name was never synced.
+/// Creates a folder and its parents durably: synced contents are lost if the folder's own name was never synced.
 fn make_lasting(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
@@ -161,7 +160,7 @@ fn make_lasting(folder: &Path) -> io::Result<()> {
     File::open(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?.sync_all()
 }
 
-/// Writes a file so that after a crash it is there as a whole or not at all.
+/// Writes a file atomically: after a crash it is complete or absent.
 pub fn write_whole(path: &Path, content: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     let mut file = File::create(&temporary)?;
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_has_one_holder_at_a_time() {
+    fn folder_is_locked_by_one_process() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("new");
         let first = DataFolder::take(&path).unwrap();
@@ -187,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_lock_in_another_process_does_not_hold_the_folder() {
+    fn copied_descriptor_does_not_keep_the_lock() {
         let place = tempfile::tempdir().unwrap();
         let first = DataFolder::take(place.path()).unwrap();
         let copy = first.lock.try_clone().unwrap();
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_folder_is_refused_and_says_why() {
+    fn newer_folder_is_refused_with_a_reason() {
         let place = tempfile::tempdir().unwrap();
         DataFolder::take(place.path()).unwrap().stamp().unwrap();
         DataFolder::take(place.path()).unwrap();

@@ -1,5 +1,5 @@
-//! `isobar health`: asks the platform that runs with these settings whether it is ready, for health checks of containers
-//! that have no other program in them.
+//! `isobar health`: asks the platform with these settings whether it is ready, for health checks in containers that
+//! have no other program.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,12 +8,12 @@ use std::time::Duration;
 use crate::Failure;
 use crate::config::{self, Settings};
 
-/// Longest wait for the connection, and again for each piece of the answer.
+/// Timeout of the connection, and of each read.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of the answer that are read.
 const HEALTH_BYTES_MAX: u64 = 64 * 1024;
 
-/// Succeeds if the platform is ready; the failure says why it is not.
+/// Succeeds if the platform is ready; the error says why it is not.
 pub fn ask(flags: &config::Flags) -> Result<(), Failure> {
     let settings = config::load(flags)?.settings;
     let address = operations_address(&settings)?;
@@ -26,7 +26,7 @@ pub fn ask(flags: &config::Flags) -> Result<(), Failure> {
     }
 }
 
-/// Returns where the platform answers about its health over plain HTTP.
+/// Returns the address of the health checks over plain HTTP.
 fn operations_address(settings: &Settings) -> Result<SocketAddr, Failure> {
     let address = match settings.http.operations_listen {
         Some(address) => address,
@@ -38,7 +38,7 @@ fn operations_address(settings: &Settings) -> Result<SocketAddr, Failure> {
     Ok(reachable(address))
 }
 
-/// Returns an address that leads to this one from the same machine: all addresses are reached by loopback.
+/// Replaces an unspecified address by loopback, which reaches it from this machine.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,4 +1,4 @@
-//! What is logged, and how: lines for people on a terminal, JSON for machines, always to standard error.
+//! Logging to standard error: text on a terminal, JSON otherwise.
 
 use std::io::IsTerminal as _;
 
@@ -7,14 +7,14 @@ use tracing_subscriber::EnvFilter;
 /// The `log` setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChoice {
-    /// Levels by target, as tracing's `EnvFilter` reads them.
+    /// Levels by target, in the syntax of tracing's `EnvFilter`.
     filter: String,
-    /// JSON or text; none: whatever suits standard error.
+    /// True for JSON, false for text; `None` to choose by standard error.
     json: Option<bool>,
 }
 
 impl LogChoice {
-    /// Reads `info`, `info,json`, `warn,isobar_hub=debug`.
+    /// Parses `info`, `info,json`, `warn,isobar_hub=debug`.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut json = None;
         let mut directives = Vec::new();
@@ -39,7 +39,7 @@ fn check(directive: &str) -> Result<&str, String> {
     }
 }
 
-/// Begins logging, panics included. Once per process.
+/// Starts logging, panics included. Must be called once per process.
 pub fn start(choice: &LogChoice) {
     let filter = EnvFilter::try_new(&choice.filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let is_terminal = std::io::stderr().is_terminal();

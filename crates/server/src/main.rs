@@ -26,11 +26,11 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// The allocator; remove this line for the system's.
+/// The allocator; without this line the system's is used.
 #[global_allocator]
 static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
-/// Why the program ends without having done what it was asked.
+/// The error of a command.
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints a text; a reader that has gone away (`| head`) is no failure.
+/// Prints a text; a reader that is gone (`| head`) is not an error.
 fn print(text: &str) -> Result<bool, Failure> {
     use std::io::{ErrorKind, Write as _};
     match std::io::stdout().lock().write_all(text.as_bytes()) {
@@ -81,7 +81,7 @@ fn print(text: &str) -> Result<bool, Failure> {
     }
 }
 
-/// Prints what came of a task; what is not sound is a failure.
+/// Prints a report; returns false if it found damage.
 fn say(told: &upkeep::UpkeepReport) -> Result<bool, Failure> {
     Ok(print(&told.text)? && told.sound)
 }

@@ -1,4 +1,4 @@
-//! What is measured of the process and of its disk, for those who watch over the server.
+//! Metrics of the process and its disk.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,10 +7,10 @@ use isobar_hub::Shift;
 use isobar_model::time::Timestamp;
 use rustix::time::ClockId;
 
-/// Between two measurements.
+/// Interval of measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(10);
 
-/// Measures the process and the file system of its data folder, over and over.
+/// Measures the process and the file system of its data folder periodically.
 pub async fn measure(data: PathBuf, started: Timestamp, mut shift: Shift) {
     metrics::gauge!("process_start_time_seconds").set(started.millis() as f64 / 1e3);
     loop {
@@ -29,7 +29,7 @@ pub async fn measure(data: PathBuf, started: Timestamp, mut shift: Shift) {
     }
 }
 
-/// Returns what is free for this process of the file system that holds the folder, and how large that is, in bytes.
+/// Returns the free and the total bytes of a folder's file system, as available to this process.
 pub fn disk(folder: &Path) -> Option<(u64, u64)> {
     let found = rustix::fs::statvfs(folder)
         .inspect_err(|error| tracing::debug!(%error, folder = %folder.display(), "cannot measure the disk"))
@@ -37,14 +37,14 @@ pub fn disk(folder: &Path) -> Option<(u64, u64)> {
     Some((found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize)))
 }
 
-/// Returns the memory that the process has in use; none where the system does not tell.
+/// Returns the resident memory of the process, in bytes; `None` if the system does not report it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kibibytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Returns the whole seconds of processor time that all threads of the process have had.
+/// Returns the processor time of all threads, in whole seconds.
 fn processor_seconds() -> u64 {
     rustix::time::clock_gettime(ClockId::ProcessCPUTime).tv_sec.try_into().unwrap_or(0)
 }

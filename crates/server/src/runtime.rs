@@ -1,4 +1,4 @@
-//! The process: its threads, its file descriptors, and how it is told to stop.
+//! The process: threads, file descriptors, and signals.
 
 use std::io;
 use std::time::Duration;
@@ -9,26 +9,26 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a thread is called in the log when it panics; the system knows it by what it does.
+/// Name of threads in the log after a panic; the system sees names by their work.
 const THREAD: &str = "isobar";
-/// Most threads for work that blocks: registry look-ups, scans, password hashing.
+/// Most threads for blocking work: registry look-ups, scans, password hashing.
 const BLOCKING_THREADS_MAX: usize = 64;
-/// An idle blocking thread ends after this long.
+/// Idle time after which a blocking thread ends.
 const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(10);
 
-/// Files that no connection takes: those of the stores, of calls and e-mails that go out, and some to spare. Where there are
-/// few it is half of all, but never less than what the stores may need.
+/// File descriptors reserved for the stores, outgoing calls and e-mails. With few descriptors it is half of all, but
+/// never less than the stores may need.
 const FILES_KEPT: u64 = 1_024;
-/// With room for fewer connections than these it is not started.
+/// Fewest connections with which the server starts.
 const CONNECTIONS_MIN: u64 = 64;
 
-/// Between two looks for freed memory.
+/// Interval at which freed memory is returned.
 const TIDY_EVERY: Duration = Duration::from_secs(10);
-/// The exit code of a process that was told to stop twice.
+/// Exit code after a second stop signal.
 const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
-/// A runtime with so many threads that serve requests. Everybody waits for those, so they come soon; those for work that blocks
-/// do not, nor does what they start, the stores' own threads among it.
+/// Makes a runtime with `threads` threads that serve requests, which are scheduled with priority. Threads for blocking
+/// work, and those they start, such as the stores' own, are not.
 pub fn start(threads: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(threads)
@@ -36,14 +36,13 @@ pub fn start(threads: usize) -> io::Result<Runtime> {
         .thread_keep_alive(BLOCKING_THREAD_IDLE)
         .thread_name(THREAD)
         .on_thread_start(isobar_threads::begin)
-        // Only those that serve wait in this way. Which they are is not known before: they come out of the same pool.
+        // Only serving threads park here. They come out of the same pool, so they are not known before.
         .on_thread_park(isobar_threads::serve)
         .enable_all()
         .build()
 }
 
-/// Raises the number of files and connections that the process may have open to the most that the system allows it. How
-/// many it may then have; none: as many as it likes.
+/// Raises the limit of open files to the system's maximum. Returns it, or `None` if there is none.
 pub fn raise_file_limit() -> Option<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -57,8 +56,8 @@ pub fn raise_file_limit() -> Option<u64> {
     limit.current
 }
 
-/// How many connections may be open at a time, where so many are wanted and so many files may be open. Some are kept aside:
-/// a store that cannot open its next file can take nothing more. An error where hardly any would be left.
+/// Returns the number of connections for the wanted number and the limit of open files. Some files are reserved, as a
+/// store that cannot open a file accepts no writes. Fails if too few would remain.
 pub fn connections(wanted: usize, files: Option<u64>) -> Result<usize, String> {
     let Some(files) = files else { return Ok(wanted) };
     let left = files.saturating_sub((files / 2).clamp(FILES_MAX, FILES_KEPT));
@@ -73,9 +72,8 @@ pub fn connections(wanted: usize, files: Option<u64>) -> Result<usize, String> {
     Ok(most)
 }
 
-/// Keeps huge pages out of the process's memory: one of which a single block is in use counts in full, and the kernel
-/// joins small pages into huge ones even where most of them were never touched. With them an idle server takes half as
-/// much again.
+/// Disables transparent huge pages: one with a single used block counts in full, and the kernel joins small pages even
+/// where most were never touched. With them an idle server takes half as much memory again.
 pub fn refuse_huge_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
@@ -83,8 +81,8 @@ pub fn refuse_huge_pages() {
     }
 }
 
-/// Gives freed memory back to the system every now and then. The allocator does it when more is asked for, which a
-/// process that has become idle does not do: it would hold what its busiest moment took.
+/// Returns freed memory to the system periodically. The allocator only does so on allocations, so an idle process would
+/// keep the memory of its busiest moment.
 pub async fn tidy_memory(mut shift: Shift) {
     loop {
         #[cfg(test)]
@@ -97,19 +95,19 @@ pub async fn tidy_memory(mut shift: Shift) {
     }
 }
 
-/// SIGTERM and Ctrl-C, caught from the moment this is made.
+/// Handlers of SIGTERM and Ctrl-C, from the moment this is made.
 pub struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    /// From here on neither signal ends the process by itself.
+    /// Installs the handlers: neither signal ends the process by itself afterwards.
     pub fn catch() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Waits for either. A second one afterwards ends the process at once.
+    /// Waits for either signal. A second one afterwards ends the process at once.
     pub async fn wait(mut self) {
         let name = self.next().await;
         tracing::info!("{name}: stops accepting, finishes what is under way");
@@ -137,16 +135,17 @@ mod tests {
 
     use super::*;
 
-    /// What the system calls this thread.
+    /// Returns the system's name of this thread.
     #[cfg(target_os = "linux")]
     fn called() -> String {
         std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim().to_owned()
     }
 
-    /// Work that blocks comes at once, before the threads that serve have begun, and takes one of them away again and again.
+    /// Checks the threads of a runtime where blocking work begins before the serving threads and blocks them
+    /// repeatedly.
     #[cfg(target_os = "linux")]
     #[test]
-    fn who_serves_comes_soon_whichever_thread_it_is() {
+    fn serving_threads_have_priority() {
         const PAUSE: Duration = Duration::from_millis(1);
         const PAUSES_MAX: usize = 50;
         for round in 0..10 {
@@ -163,7 +162,7 @@ mod tests {
                 .collect();
             let serving = runtime.spawn(async {
                 for _ in 0..3 {
-                    // A pause that is over before anybody waits for it, on a slow machine, is none.
+                    // On a slow machine a pause may be over before it is awaited.
                     for _ in 0..PAUSES_MAX {
                         Clock::System.sleep(PAUSE).await;
                         if called() == "isobar-serve" {
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_kept_aside_for_the_stores() {
+    fn files_are_reserved_for_the_stores() {
         assert_eq!(connections(20_000, None), Ok(20_000));
         assert_eq!(connections(20_000, Some(1 << 20)), Ok(20_000));
         assert_eq!(connections(20_000, Some(20_000)), Ok(18_976));

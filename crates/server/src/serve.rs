@@ -1,4 +1,4 @@
-//! `isobar serve`: opens the stores, starts the hub, serves until it is told to stop, and closes everything in reverse.
+//! `isobar serve`: opens the stores, starts the hub, serves until a signal, and closes everything in reverse.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
 use crate::{Failure, allocator, logging, process, runtime, service_manager};
 
-/// The commit that the program was built from, if the build knew it.
+/// The commit of the build, if known.
 const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
-/// Sets the first administrator's password.
+/// Environment variable with the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
-/// Where e-mails are written when there is no server for them, beneath the data folder.
+/// Folder beneath the data folder for e-mails if there is no SMTP server.
 pub const MAIL_FOLDER: &str = "mail";
-/// What is done beside the calls gets this long at the end.
+/// Time for background work at a stop.
 const LAST_WORK: Duration = Duration::from_secs(10);
-/// What still blocks a thread when everything is closed gets this long.
+/// Time for blocked threads after everything is closed.
 const LAST_THREADS: Duration = Duration::from_secs(5);
 
-/// Runs the platform until it is told to stop.
+/// Runs the platform until a stop signal.
 pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     let loaded = config::load(flags)?;
     logging::start(&loaded.settings.log);
@@ -46,7 +46,7 @@ pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     outcome
 }
 
-/// The OpenAPI document.
+/// Returns the OpenAPI document.
 pub fn openapi() -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(&isobar_http::openapi())?)
 }
@@ -54,7 +54,7 @@ pub fn openapi() -> Result<String, Failure> {
 async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> Result<(), Failure> {
     let listeners = listeners(settings)?;
     let url = own_url(&listeners)?;
-    // Before anything of the folder is upgraded: an older program must not write into what it does not know.
+    // Before any upgrade of the folder's contents: older programs must not write to them.
     folder.stamp()?;
     let stores = Stores::open(settings).await?;
     let metrics = isobar_http::prometheus()?.install_recorder()?;
@@ -66,9 +66,9 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
         ..http_settings(settings, connections)
     };
     let app = isobar_http::app(hub.clone(), http_settings, metrics.clone());
-    // Whoever reads that we are ready may tell us to stop in the next moment.
+    // Signals are caught before the ready line, as its reader may send one at once.
     let stop = runtime::StopSignals::catch()?;
-    // The first password's hash took more than the idle server will.
+    // Hashing the first password took more memory than the idle server needs.
     allocator::tidy();
     employ_own(&hub, &platform);
     drop(platform);
@@ -96,7 +96,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
         service_manager::report_stopping();
     };
     let served = isobar_http::serve(listeners, app, ends).await;
-    // Work that waits for a store must not keep the process from ending: it is durable, and goes on at the next start.
+    // Work that waits for a store must not block the stop: it is durable, and continues at the next start.
     if hub.clock().timeout(LAST_WORK, hub.stop()).await.is_err() {
         tracing::warn!("work beside the calls waits for a store, and goes on at the next start");
     }
@@ -113,7 +113,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     Ok(served?)
 }
 
-/// Listens where the settings say, with the certificate that they name or that was issued last.
+/// Listens on the addresses of the settings, with the certificate from files or ACME.
 fn listeners(settings: &Settings) -> Result<Listeners, Failure> {
     let (http, public) = (&settings.http, settings.listen);
     let tls = match (&http.tls, &http.acme) {
@@ -125,13 +125,13 @@ fn listeners(settings: &Settings) -> Result<Listeners, Failure> {
     Ok(Listeners { public: listen(public)?, tls, operations: http.operations_listen.map(listen).transpose()? })
 }
 
-/// The address by which this machine reaches the platform.
+/// Returns the URL by which this machine reaches the platform.
 fn own_url(listeners: &Listeners) -> std::io::Result<String> {
     let scheme = if listeners.tls.is_some() { "https" } else { "http" };
     Ok(format!("{scheme}://{}", listeners.public.local_addr()?))
 }
 
-/// The hub on these stores, as the settings say.
+/// Starts the hub on these stores with the settings.
 async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Result<Started, Failure> {
     let parts = Parts {
         registry: stores.registry.clone(),
@@ -144,7 +144,7 @@ async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Resul
     Ok(Hub::start(parts).await?)
 }
 
-/// Starts the workers that are the program's, not the platform's.
+/// Starts the workers of the program itself.
 fn employ_own(hub: &Hub, platform: &Platform) {
     let settings = &platform.settings;
     if let Some(control) = Control::open(&settings.data) {
@@ -175,7 +175,7 @@ fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
     }
 }
 
-/// E-mail goes out over SMTP, or becomes files in the data folder.
+/// Makes the mailer: SMTP, or files in the data folder.
 fn mailer(settings: &Settings) -> Result<Mailer, Failure> {
     Ok(match &settings.mail.smtp_url {
         Some(url) => Mailer::smtp(url, &settings.mail.from, Clock::System)?,
@@ -196,7 +196,7 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
     }
 }
 
-/// Says on standard output that the platform is ready, and the first password if one was made up.
+/// Prints the ready line, and the first password if it was generated.
 fn announce(url: &str, first_password: Option<&str>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(password) = first_password {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn workers_of_the_program_that_panic_are_started_again_and_do_their_work() {
+    async fn workers_that_panic_are_restarted() {
         let folder = tempfile::tempdir().unwrap();
         let flags = config::Flags { data: Some(folder.path().display().to_string()), ..config::Flags::default() };
         let settings = config::load_from(&flags, std::iter::empty()).unwrap().settings;
@@ -232,12 +232,12 @@ mod tests {
         taken.stamp().unwrap();
         let stores = Stores::open(&settings).await.unwrap();
         let hub = start_hub(&settings, "http://localhost", &stores).await.unwrap().hub;
-        // So often that readiness tells of it for some seconds.
+        // Often enough that readiness reports it for some seconds.
         faults::panic_at("memory", 5);
         employ_own(&hub, &Platform::new(&settings, &stores, hub.clock().clone()));
         becomes("readiness tells of it", async || named_by_readiness(&hub).await.contains("memory")).await;
         becomes("it comes through", async || named_by_readiness(&hub).await.is_empty()).await;
-        // A command on which the worker panics is told that it was not carried out; the next one is.
+        // A command on which the worker panics fails; the next one succeeds.
         faults::panic_at("control", 2);
         for _ in 0..2 {
             let refused = control::ask(&settings.data, &Task::Check).await.unwrap_err();

@@ -1,31 +1,32 @@
-//! Reports to the service manager that started the process, such as systemd: ready, alive, stopping (`sd_notify(3)`).
-//! Without one, nothing is sent.
+//! Notifications to a service manager such as systemd: ready, alive, stopping (`sd_notify(3)`). Without one, nothing is
+//! sent.
 
 use std::time::Duration;
 
 use isobar_hub::Shift;
 use sd_notify::NotifyState;
 
-/// Shortest time between two signs of life, whatever the service manager asks for.
+/// Shortest interval of watchdog notifications.
 const SIGN_OF_LIFE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Reports that calls are answered at this address.
+/// Reports that calls are served at this URL.
 pub fn report_ready(url: &str) {
     report(&[NotifyState::Ready, NotifyState::Status(&format!("Serves {url}"))]);
 }
 
-/// Reports that the process finishes what is under way and ends.
+/// Reports that the process is stopping.
 pub fn report_stopping() {
     report(&[NotifyState::Stopping, NotifyState::Status("Finishes what is under way")]);
 }
 
-/// Returns how often the service manager wants a sign of life: twice within its time limit. None: it wants none.
+/// Returns the interval of watchdog notifications: half of the service manager's limit. `None` if it has none.
 pub fn sign_of_life_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| (limit / 2).max(SIGN_OF_LIFE_INTERVAL_MIN))
 }
 
-/// Reports a sign of life at this interval. It is a task like those that serve calls: when no thread runs these, it ceases,
-/// and the service manager starts the process anew. A store that does not answer is no reason: a restart would not help.
+/// Sends watchdog notifications at this interval. The task shares the threads that serve calls: if these hang, it
+/// stops, and the service manager restarts the process. A store that does not answer has no effect, as a restart would
+/// not help.
 pub async fn report_alive(interval: Duration, mut shift: Shift) {
     loop {
         report(&[NotifyState::Watchdog]);

@@ -1,4 +1,4 @@
-//! What the platform remembers with, opened as the settings say.
+//! The stores, opened by the settings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use isobar_store::telemetry::{LostDevices, Telemetry as _};
 use crate::Failure;
 use crate::config::Settings;
 
-/// The file by which a folder is known as one of RocksDB's.
+/// File that identifies a folder of RocksDB.
 const TELEMETRY_MARK: &str = "CURRENT";
 
 /// Both stores. Cloning shares them.
@@ -22,8 +22,8 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Opens both to be served; what is missing is made, what is older is brought up to date. No number of a device that
-    /// telemetry knows is given out from here on.
+    /// Opens both stores for serving, creates missing ones and upgrades older ones. Makes sure that no device number
+    /// known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
         let stores = Self { registry, telemetry: open_telemetry(settings).await? };
@@ -31,8 +31,8 @@ impl Stores {
         Ok(stores)
     }
 
-    /// Has the registry go on behind every device that telemetry knows. A registry that is older than telemetry has forgotten
-    /// some: that is noted, and nobody reaches what they said until they are back.
+    /// Makes the registry continue after every device number in telemetry. If the registry is older than telemetry, the
+    /// devices that it lost are recorded, and their data is unreachable until they are back.
     async fn agree_on_numbers(&self) -> Result<(), StoreError> {
         let Self { registry, telemetry } = self;
         let mut back = Vec::new();
@@ -50,13 +50,13 @@ impl Stores {
                 "the registry is older than telemetry: the devices with numbers above the one and up to the other are lost. \
                  Their numbers are not given out again; bring the newer registry back, or see isobar check"
             );
-            // First the note: without it nobody would know any more.
+            // The record comes first, as the loss cannot be found afterwards.
             telemetry.note_lost_devices(LostDevices { after: given, up_to: known }).await?;
         }
         registry.device_numbers_raise(given.max(known)).await
     }
 
-    /// Opens both as they are: nothing is made and nothing is changed.
+    /// Opens both stores without creating or changing anything.
     pub async fn open_as_they_are(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
         if !is_telemetry(&settings.telemetry) {
@@ -73,22 +73,22 @@ impl Stores {
     }
 }
 
-/// Why there is no registry, for an operator.
+/// Describes a registry that cannot be opened.
 pub fn no_registry(error: StoreError) -> String {
     format!("the registry cannot be opened: {}", whole(&error))
 }
 
-/// Whether a folder holds a telemetry store.
+/// Returns true if a folder holds a telemetry store.
 pub fn is_telemetry(folder: &Path) -> bool {
     folder.join(TELEMETRY_MARK).is_file()
 }
 
-/// Telemetry as the settings have it.
+/// Returns the options of telemetry by the settings.
 pub fn telemetry_options(settings: &Settings) -> Options {
     Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() }
 }
 
-/// Opening replays what was not yet written to tables: it may block for a while.
+/// Opens telemetry on a blocking thread, as it replays the write-ahead log.
 async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
     let options = telemetry_options(settings);
     let path = settings.telemetry.clone();
@@ -98,7 +98,7 @@ async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
     Ok(Arc::new(opened.map_err(told)?))
 }
 
-/// A failure with its causes, for an operator.
+/// Formats an error with its causes.
 pub fn whole(error: &dyn std::error::Error) -> String {
     std::iter::successors(error.source(), |cause| cause.source())
         .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))

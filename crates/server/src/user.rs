@@ -1,4 +1,4 @@
-//! `isobar user`: what an operator does to a user while the platform does not run.
+//! `isobar user`: an operator's changes of users without a running platform.
 
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
@@ -8,7 +8,7 @@ use crate::config::{self, Flags};
 use crate::folder::DataFolder;
 use crate::{Failure, runtime};
 
-/// Gives a user a new password and ends its sessions. The password is shown this once.
+/// Resets a user's password, and ends its sessions. Returns the new password, shown once.
 pub fn reset_password(flags: &Flags, name: &str) -> Result<String, Failure> {
     let settings = config::of_a_platform(flags)?;
     let folder = DataFolder::take(&settings.data)?;

@@ -1,4 +1,4 @@
-//! Asks an ACME server over HTTPS, within bounds.
+//! A bounded HTTPS client for ACME servers.
 
 use std::error::Error;
 use std::future::Future;
@@ -18,18 +18,18 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
-/// Largest answer, in bytes: a chain of certificates has some thousand.
+/// Largest answer, in bytes: a chain of certificates takes some thousand.
 const ACME_ANSWER_BYTES_MAX: usize = 1 << 20;
 const HTTPS_PORT: u16 = 443;
 
 type Unreachable = Box<dyn Error + Send + Sync>;
 
-/// Trusts the machine's roots and Mozilla's.
+/// A client that trusts the machine's roots and Mozilla's.
 #[derive(Clone)]
 pub struct Client(TlsConnector);
 
 impl Client {
-    /// Reads the machine's roots.
+    /// Makes a client; reads the machine's roots.
     pub fn new() -> Result<Self, rustls::Error> {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -60,7 +60,7 @@ impl Client {
             let body = Limited::new(body, ACME_ANSWER_BYTES_MAX).collect().await?.to_bytes();
             Ok::<_, Unreachable>(Response::from_parts(head, Full::new(body)))
         };
-        // How the connection ends says nothing that the answer does not.
+        // The outcome of the connection adds nothing to that of the request.
         tokio::join!(answer, connection).0
     }
 }

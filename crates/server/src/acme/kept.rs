@@ -1,4 +1,4 @@
-//! What is kept of an ACME server: the account and the newest certificate, in a folder of its own, for nobody else to read.
+//! Storage of ACME: the account and the newest certificate of a server, in a folder that only the owner can read.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Beneath the data folder.
+/// Name of the folder beneath the data folder.
 const ACME_FOLDER: &str = "acme";
 const ACCOUNT: &str = "account.json";
 const CERTIFICATE: &str = "certificate.json";
-/// Most bytes of such a file.
+/// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A certificate as it was issued.
+/// An issued certificate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Issued {
     /// The names that it was ordered for.
     pub domains: Vec<String>,
-    /// PEM, those that vouch for it behind it.
+    /// The certificate and its chain, as PEM.
     pub certificate: String,
-    /// PEM.
+    /// The private key, as PEM.
     pub key: String,
 }
 
@@ -30,12 +30,12 @@ pub struct Issued {
 pub struct Kept(PathBuf);
 
 impl Kept {
-    /// The folder for a server, by its name and port.
+    /// Returns the folder of a server, by its name and port.
     pub fn of(data: &Path, server: &str) -> Self {
         Self(data.join(ACME_FOLDER).join(server))
     }
 
-    /// The newest certificate; none if there never was one.
+    /// Reads the newest certificate; `None` if there never was one.
     pub fn certificate(&self) -> io::Result<Option<Issued>> {
         let Some(text) = read(&self.0.join(CERTIFICATE))? else { return Ok(None) };
         let unreadable = || io::Error::new(io::ErrorKind::InvalidData, "it was written by something else");
@@ -46,32 +46,32 @@ impl Kept {
         Ok(Some(Issued { domains, certificate: of("certificate")?, key: of("key")? }))
     }
 
-    /// Keeps a certificate instead of the one before.
+    /// Stores a certificate in place of the previous one.
     pub fn keep_certificate(&self, issued: &Issued) -> io::Result<()> {
         let Issued { domains, certificate, key } = issued;
         self.write(CERTIFICATE, &json!({"domains": domains, "certificate": certificate, "key": key}).to_string())
     }
 
-    /// The account's credentials; none if there is no account.
+    /// Reads the account's credentials; `None` if there is no account.
     pub fn account(&self) -> io::Result<Option<String>> {
         read(&self.0.join(ACCOUNT))
     }
 
-    /// Keeps the account's credentials.
+    /// Stores the account's credentials.
     pub fn keep_account(&self, credentials: &str) -> io::Result<()> {
         self.write(ACCOUNT, credentials)
     }
 
-    /// Forgets an account that the server does not know any more.
+    /// Removes an account that the server no longer knows.
     pub fn forget_account(&self) -> io::Result<()> {
         std::fs::remove_file(self.0.join(ACCOUNT))
     }
 
-    /// Writes a file so that after a crash it is there as a whole or as it was.
+    /// Writes a file atomically: after a crash it has its old or its new content.
     fn write(&self, name: &str, content: &str) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
         let (path, temporary) = (self.0.join(name), self.0.join(format!("{name}.new")));
-        // One that a crash left behind may have another mode.
+        // A leftover of a crash may have another mode.
         match std::fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_files_are_for_the_owner_alone() {
+    fn stored_files_are_readable_by_the_owner_alone() {
         let data = tempfile::tempdir().unwrap();
         let kept = Kept::of(data.path(), "acme.example.com:14000");
         assert_eq!((kept.certificate().unwrap(), kept.account().unwrap()), (None, None));
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_certificate_that_is_damaged_is_an_error() {
+    fn damaged_stored_certificate_is_an_error() {
         let data = tempfile::tempdir().unwrap();
         let kept = Kept::of(data.path(), "acme.example.com");
         for content in ["", "{}", "[1]", "{\"domains\":[]", "{\"domains\":[],\"certificate\":1,\"key\":\"k\"}"] {

@@ -1,4 +1,4 @@
-//! Certificates by ACME: ordered before the first is needed again, kept in the data folder, shown without a restart.
+//! Certificates by ACME: ordered before they expire, stored in the data folder, used without a restart.
 
 mod client;
 mod kept;
@@ -17,17 +17,17 @@ use self::order::{OrderError, order};
 use crate::Failure;
 use crate::config::Acme;
 
-/// How long one try may take, with all that the server lets it wait for.
+/// Timeout of one order, waits for the server included.
 const ORDER_TIME: Duration = Duration::from_secs(180);
-/// Between a failure and the next try: twice as long each time, from the first to the last of these.
+/// Back-off after failures: doubled each time, from the first of these to the last.
 const RETRY_FIRST: Duration = Duration::from_secs(60);
 const RETRY_LAST: Duration = Duration::from_secs(6 * 3600);
-/// Before a server is asked again that said it was asked too often.
+/// Least wait after the server reported its rate limit.
 const RETRY_LIMITED: Duration = Duration::from_secs(3600);
-/// The longest time without a look at the clock.
+/// Longest sleep, after which the clock is read again.
 const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// Renews the certificate of one server.
+/// The worker that renews the certificate of one server.
 #[derive(Clone)]
 pub struct Renewal {
     acme: Acme,
@@ -35,7 +35,7 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// For what the settings say.
+    /// Makes a worker by the settings.
     pub fn new(acme: &Acme, data: &Path) -> Result<Self, Failure> {
         let url = Url::parse(&acme.directory)?;
         let port = url.port().map_or_else(String::new, |port| format!(":{port}"));
@@ -43,12 +43,12 @@ impl Renewal {
         Ok(Self { acme: acme.clone(), kept: Kept::of(data, &server) })
     }
 
-    /// Makes connections HTTPS with the certificate that is kept, if there is one.
+    /// Makes the TLS state of the listener, with the stored certificate if there is one.
     pub fn open(&self) -> Result<Tls, Failure> {
         let tls = Tls::handed_over()?;
         if self.take_up_kept(&tls).is_none() {
             let domains = self.acme.domains.join(", ");
-            tracing::info!(domains, "there is no certificate yet: HTTPS is served as soon as it is issued");
+            tracing::info!(domains, "no certificate yet: HTTPS is served as soon as one is issued");
         }
         Ok(tls)
     }
@@ -70,7 +70,7 @@ impl Renewal {
             };
             match tried {
                 Ok(validity) => {
-                    // A certificate that hardly lives, or a wrong clock, must not make it ask without a pause.
+                    // Without a pause, a short-lived certificate or a wrong clock would cause endless orders.
                     due = renewal(validity).max(clock.now().plus_seconds(RETRY_FIRST.as_secs().cast_signed()));
                     failures = 0;
                     tracing::info!(until = %validity.until, "a certificate was issued and is used from now on");
@@ -91,19 +91,20 @@ impl Renewal {
         }
     }
 
-    /// Returns when the kept certificate is valid, if it is for these domains; one for others is shown until there is a better one.
+    /// Loads the stored certificate and returns its validity if it is for these domains. One for others is used until
+    /// there is a better one.
     fn take_up_kept(&self, tls: &Tls) -> Option<Validity> {
         let issued = match self.kept.certificate() {
             Ok(issued) => issued?,
             Err(error) => {
-                tracing::warn!(%error, "cannot read the kept certificate: another one is ordered");
+                tracing::warn!(%error, "cannot read the stored certificate: ordering another");
                 return None;
             }
         };
         match tls.take_up(&issued.certificate, &issued.key) {
             Ok(validity) => (issued.domains == self.acme.domains).then_some(validity),
             Err(error) => {
-                tracing::warn!(%error, "cannot use the kept certificate: another one is ordered");
+                tracing::warn!(%error, "cannot use the stored certificate: ordering another");
                 None
             }
         }
@@ -121,13 +122,13 @@ impl Renewal {
     }
 }
 
-/// When a certificate is replaced: after two thirds of its time.
+/// Returns the time of renewal: after two thirds of the validity.
 fn renewal(validity: Validity) -> Timestamp {
     let seconds = validity.until.seconds().saturating_sub(validity.from.seconds()).max(0);
     validity.from.plus_seconds(seconds / 3 * 2)
 }
 
-/// How long it is from now to a moment; none: it has come.
+/// Returns the time from now to a moment; `None` if it has passed.
 fn until(due: Timestamp, now: Timestamp) -> Option<Duration> {
     let millis = u64::try_from(due.millis().saturating_sub(now.millis())).ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))

@@ -1,4 +1,4 @@
-//! One certificate, from the account to its chain.
+//! An order of one certificate, from the account to the chain.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ use super::client::Client;
 use super::kept::{Issued, Kept};
 use crate::config::Acme;
 
-/// Between two looks whether a proof was accepted.
+/// Interval between polls of a challenge.
 const PROOF_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long the server may take to issue what was proven.
+/// Timeout for issuing after all names are proven.
 const ISSUE_TIME: Duration = Duration::from_secs(60);
-/// What the server says of an account that it does not have.
+/// Problem type of an account that the server does not have.
 const ACCOUNT_MISSING: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 const RATE_LIMITED: &str = "urn:ietf:params:acme:error:rateLimited";
 
-/// Why there is no certificate.
+/// The reason why there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
-    /// It did not get all it asked for in time.
+    /// The order took too long.
     #[error("the ACME server did not answer in time")]
     Late,
     /// A name was not proven.
@@ -36,28 +36,28 @@ pub enum OrderError {
     Unproven {
         /// The name.
         domain: String,
-        /// What the server says.
+        /// The server's explanation.
         detail: String,
     },
-    /// The server asks for a proof of another kind.
+    /// The server does not offer tls-alpn-01.
     #[error("the ACME server does not offer the challenge tls-alpn-01 for {0}")]
     NoChallenge(String),
-    /// The server refuses, or cannot be reached, or is none.
+    /// The server refused, is unreachable, or is not an ACME server.
     #[error(transparent)]
     Acme(#[from] instant_acme::Error),
-    /// What was issued cannot be used.
+    /// The issued certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] BadCertificate),
-    /// Certificates of a challenge cannot be made.
+    /// The certificate of a challenge cannot be made.
     #[error("cannot make the answer to a challenge: {0}")]
     Answer(String),
-    /// The folder cannot be used.
+    /// The folder cannot be read or written.
     #[error("cannot read or write what is kept of the ACME server: {0}")]
     Kept(#[from] std::io::Error),
 }
 
 impl OrderError {
-    /// What an operator can do.
+    /// Returns advice for the operator.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Late => "let this machine reach the address of http.acme_directory by HTTPS",
@@ -77,7 +77,7 @@ impl OrderError {
         }
     }
 
-    /// Returns true if the server wants to be asked less often.
+    /// Returns true if the server reported its rate limit.
     pub fn is_rate_limit(&self) -> bool {
         matches!(self, Self::Acme(error) if is_problem(error, RATE_LIMITED))
     }
@@ -87,7 +87,7 @@ fn is_problem(error: &instant_acme::Error, kind: &str) -> bool {
     matches!(error, instant_acme::Error::Api(Problem { r#type: Some(of), .. }) if of == kind)
 }
 
-/// Gets a certificate for the domains.
+/// Orders a certificate for the domains.
 pub async fn order(acme: &Acme, kept: &Kept, tls: &Tls, clock: &Clock) -> Result<Issued, OrderError> {
     let account = account(acme, kept).await?;
     let identifiers: Vec<_> = acme.domains.iter().cloned().map(Identifier::Dns).collect();
@@ -108,14 +108,14 @@ pub async fn order(acme: &Acme, kept: &Kept, tls: &Tls, clock: &Clock) -> Result
     Ok(Issued { domains: acme.domains.clone(), certificate, key })
 }
 
-/// The account that is kept, or a new one.
+/// Returns the stored account, or a new one.
 async fn account(acme: &Acme, kept: &Kept) -> Result<Account, OrderError> {
     let client = Client::new().map_err(|error| instant_acme::Error::Other(Box::new(error)))?;
     let builder = Account::builder_with_http(Box::new(client));
     if let Some(credentials) = kept.account()? {
         match serde_json::from_str(&credentials) {
             Ok(credentials) => return Ok(builder.from_credentials(credentials).await?),
-            Err(error) => tracing::warn!(%error, "the kept ACME account cannot be read: a new one is made"),
+            Err(error) => tracing::warn!(%error, "cannot read the stored ACME account: making a new one"),
         }
     }
     let contact = acme.email.as_ref().map(|email| format!("mailto:{email}"));
@@ -126,7 +126,7 @@ async fn account(acme: &Acme, kept: &Kept) -> Result<Account, OrderError> {
     Ok(account)
 }
 
-/// Proves that the names lead here: answers the server's handshakes, and waits for its word.
+/// Proves control of the names: answers the server's handshakes, and waits for its verdict.
 async fn prove(order: &mut Order, tls: &Tls, clock: &Clock) -> Result<(), OrderError> {
     let mut answers = Vec::new();
     let mut authorizations = order.authorizations();
@@ -162,7 +162,7 @@ async fn prove(order: &mut Order, tls: &Tls, clock: &Clock) -> Result<(), OrderE
     Ok(())
 }
 
-/// The certificate by which a challenge is answered (RFC 8737).
+/// Makes the certificate that answers a challenge (RFC 8737).
 fn answer(domain: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     let make = || -> Result<(rcgen::Certificate, KeyPair), rcgen::Error> {
         let mut params = CertificateParams::new([domain.to_owned()])?;
@@ -173,6 +173,6 @@ fn answer(domain: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     let (certificate, key) = make().map_err(|error| error.to_string())?;
     let key = PrivateKeyDer::try_from(key.serialize_der())?;
     let key = ring::default_provider().key_provider.load_private_key(key).map_err(|error| error.to_string())?;
-    // Not checked against each other: the check refuses the critical extension that is the answer.
+    // Not checked against each other, as the check rejects the critical extension that is the answer.
     Ok(CertifiedKey::new(vec![certificate.der().clone()], key))
 }

@@ -1,4 +1,4 @@
-//! A backup from its begin to the moment it counts.
+//! A backup from its start until it counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::stores::Stores;
 use crate::upkeep::backup::{self, Mark};
 use crate::upkeep::{UpkeepReport, files};
 
-/// Everything that a backup needs of the data folder, beneath it.
+/// Folder beneath the data folder for everything that backups need.
 const FOLDER: &str = "backups";
 /// The copy that is sent.
 const COPY: &str = "copy";
-/// Where it is restored to be checked.
+/// Folder into which a backup is restored for its check.
 const SCRATCH: &str = "restored";
-/// Room that is left to the platform on the disk of the data folder.
+/// Bytes that a backup leaves free on the disk of the data folder.
 const ROOM_LEFT_BYTES: u64 = 256 << 20;
-/// How nice the thread is that reads, encrypts and sends, and the restore that checks.
+/// Niceness of the thread that reads, encrypts and sends, and of the restore that checks.
 const NICENESS: i32 = 19;
 const WORKER: &str = "backup";
-/// How many scheduled moments are counted that have passed without a good backup.
+/// Most missed backups that are counted.
 const MISSED_MAX: usize = 1_000;
 
-/// Makes the backups that the settings ask for, one at a time.
+/// Makes the backups of the settings, one at a time.
 pub struct Backups {
     settings: Settings,
     stores: Stores,
@@ -47,7 +47,7 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// Of these stores, as the settings say.
+    /// Makes the worker for these stores.
     pub fn new(settings: &Settings, stores: &Stores, clock: Clock) -> Arc<Self> {
         let (settings, stores, turn) = (settings.clone(), stores.clone(), Arc::default());
         let backups = Self { settings, stores, clock, turn, standing: watch::Sender::default() };
@@ -55,7 +55,7 @@ impl Backups {
         Arc::new(backups)
     }
 
-    /// Returns how backups stand, from now on.
+    /// Subscribes to the state of backups.
     pub fn standing(&self) -> watch::Receiver<BackupStanding> {
         self.standing.subscribe()
     }
@@ -73,7 +73,7 @@ impl Backups {
         self.standing.send_replace(standing);
     }
 
-    /// Makes a backup now, whoever stops waiting for it.
+    /// Makes a backup now. It is completed even if the caller stops waiting.
     pub async fn make(self: &Arc<Self>) -> Result<UpkeepReport, Failure> {
         let place = self.settings.backup.target.clone();
         let place = place.ok_or("no target is set: name a folder (isobar backup DIR), or set backup.target")?;
@@ -83,7 +83,7 @@ impl Backups {
         let backups = Arc::clone(self);
         tokio::spawn(async move {
             let made = guarded(WORKER, backups.make_in_turn(&place, turn)).await;
-            // Nobody may be left who waits.
+            // The receiver may be gone.
             let _ = tell.send(made.unwrap_or_else(|| Err("it ended with a panic; the log says more".into())));
         });
         told.await?
@@ -112,7 +112,7 @@ impl Backups {
         }
         let at = self.clock.now();
         let work = Arc::clone(self);
-        // What was begun before goes first: its room is needed.
+        // Leftovers go first, to free their space.
         let mut state = off_thread(move || {
             let mut state = work.load();
             work.clean(&mut state)?;
@@ -131,19 +131,19 @@ impl Backups {
         made.await
     }
 
-    /// Removes what earlier tries have left here and in targets. What cannot be reached stays noted.
+    /// Removes leftovers of earlier attempts here and in targets. Unreachable ones stay recorded.
     fn clean(&self, state: &mut State) -> Result<(), Failure> {
         let folder = self.folder();
         files::make_folder(&folder)?;
         for name in [COPY, SCRATCH] {
             files::clear(&folder.join(name));
-            // It may not be there.
+            // It may not exist.
             let _ = std::fs::remove_dir(folder.join(name));
         }
         state.begun.retain(|pending| match self.discard(pending) {
             Ok(()) => false,
             Err(error) => {
-                tracing::warn!(%error, name = pending.begun.name, "what was begun of a backup cannot be removed yet");
+                tracing::warn!(%error, name = pending.begun.name, "cannot remove an unfinished backup yet");
                 true
             }
         });
@@ -156,7 +156,7 @@ impl Backups {
         target.discard(&pending.begun)
     }
 
-    /// Checks that the disk of the data folder has room for so much, beside the copy of the registry.
+    /// Checks that the disk of the data folder has room for `bytes`, beside the copy of the registry.
     fn check_room(&self, bytes: u64) -> Result<(), Failure> {
         let registry = self.settings.sqlite_file().and_then(|file| file.metadata().ok()).map_or(0, |file| file.len());
         let wanted = registry.saturating_add(bytes).saturating_add(ROOM_LEFT_BYTES);
@@ -172,7 +172,7 @@ impl Backups {
         }
     }
 
-    /// Sends the copy, restores and checks it, and has it count.
+    /// Sends the copy, restores and checks it, and records it as good.
     fn send_and_check(
         &self,
         target: &dyn Target,
@@ -209,8 +209,8 @@ impl Backups {
         Ok(UpkeepReport { text, sound: true })
     }
 
-    /// Reads back what was sent, and restores it. Where it is encrypted and no identity is known, what comes back is held against
-    /// the digest of what was sent, and the archive is restored as it was before it was encrypted.
+    /// Reads back what was sent, and restores it. If it is encrypted and there is no identity, compares what comes back
+    /// with the digest of what was sent, and restores the archive as it was before encryption.
     fn check(&self, target: &dyn Target, name: &str, digest: &str, size: u64) -> Result<String, Failure> {
         self.check_room(size)?;
         let (copy, scratch) = (self.folder().join(COPY), self.folder().join(SCRATCH));
@@ -222,7 +222,7 @@ impl Backups {
             trial.take(&mut back)?;
         } else {
             if let Some(input) = trial.input() {
-                // Should the restore end before, it says why.
+                // If the restore has ended early, its result says why.
                 let _ = archive::pack(&copy, input);
             }
             std::io::copy(&mut back, &mut std::io::sink())?;
@@ -234,20 +234,20 @@ impl Backups {
         trial.end()
     }
 
-    /// Removes the oldest backups of this platform at a target, when there are more than are kept.
+    /// Removes this platform's oldest backups at a target beyond the number to keep.
     fn remove_old(&self, target: &dyn Target, place: &Place, state: &mut State) {
         let place = place.to_string();
         let here = state.good.iter().filter(|good| good.target == place).count();
         let old: Vec<_> = state.good.iter().filter(|good| good.target == place).cloned().collect();
         for good in old.into_iter().take(here.saturating_sub(self.settings.backup.keep)) {
-            // First the note: what has none does not count.
+            // The note goes first, as a backup without it does not count.
             match target.remove(&note_of(&good.name)).and_then(|()| target.remove(&good.name)) {
                 Ok(()) => state.good.retain(|other| other.name != good.name),
-                Err(error) => tracing::warn!(%error, name = good.name, "an old backup cannot be removed yet"),
+                Err(error) => tracing::warn!(%error, name = good.name, "cannot remove an old backup yet"),
             }
         }
         if let Err(error) = state.save(&self.folder()) {
-            tracing::warn!(%error, "cannot note which backups were removed");
+            tracing::warn!(%error, "cannot record which backups were removed");
         }
     }
 
@@ -265,7 +265,7 @@ impl Backups {
                 }
             }
             tokio::select! {
-                // A failure is logged, counted and shown where it happens.
+                // A failure is logged, counted and shown where it occurs.
                 _ = self.make() => {}
                 () = self.measure_always(&schedule) => {}
                 () = shift.end() => return,
@@ -273,12 +273,12 @@ impl Backups {
             asked = self.clock.now();
             let missed = missed(&schedule, due, asked);
             if missed > 0 {
-                tracing::warn!(missed, "a backup took longer than the time to the next one, which is left out");
+                tracing::warn!(missed, "a backup took longer than its interval: backups were skipped");
             }
         }
     }
 
-    /// Removes what a process has left that was killed in the middle.
+    /// Removes leftovers of a killed process.
     async fn clean_after_start(self: &Arc<Self>) {
         let Ok(turn) = Arc::clone(&self.turn).try_lock_owned() else { return };
         let work = Arc::clone(self);
@@ -288,7 +288,7 @@ impl Backups {
             cleaned
         });
         if let Err(error) = cleaned.await {
-            tracing::warn!(%error, "cannot remove what was begun of a backup");
+            tracing::warn!(%error, "cannot remove unfinished backups");
         }
     }
 
@@ -299,7 +299,7 @@ impl Backups {
         }
     }
 
-    /// Tells how old the last good backup is, and how many were due since.
+    /// Updates the metrics: age of the last good backup, and number of missed ones.
     fn measure(&self, schedule: &Schedule) {
         let (state, now) = (self.load(), self.clock.now());
         let since = state.last_good().unwrap_or(state.since);
@@ -308,7 +308,7 @@ impl Backups {
     }
 }
 
-/// Counts the moments at which something was due, after one moment and up to another.
+/// Counts the scheduled moments after one moment, up to another.
 fn missed(schedule: &Schedule, after: Timestamp, to: Timestamp) -> usize {
     let due = std::iter::successors(schedule.after(after), |due| schedule.after(*due));
     due.take_while(|due| *due <= to).take(MISSED_MAX).count()
@@ -319,25 +319,25 @@ fn name_of(id: &str, at: Timestamp, is_encrypted: bool) -> String {
     format!("isobar-{id}-{at}.tar{}", if is_encrypted { ".age" } else { "" })
 }
 
-/// The name of the note by which a backup counts.
+/// Returns the name of the note that makes a backup count.
 fn note_of(name: &str) -> String {
     format!("{name}.json")
 }
 
-/// Does work on a thread of its own that gives way to everybody.
+/// Runs work on a thread of its own with low priority.
 async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let (tell, told) = oneshot::channel();
     std::thread::Builder::new().name(WORKER.to_owned()).spawn(move || {
         isobar_threads::give_way(NICENESS);
-        // Nobody may be left who waits.
+        // The receiver may be gone.
         let _ = tell.send(work());
     })?;
     told.await.map_err(|_| "it ended with a panic; the log says more")?
 }
 
-/// Returns true for a folder that lies in another, or is it.
+/// Returns true if a folder is within another, or the same.
 fn lies_within(folder: &Path, other: &Path) -> bool {
     match (folder.canonicalize(), other.canonicalize()) {
         (Ok(folder), Ok(other)) => folder.starts_with(other),
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_that_a_long_backup_leaves_out_are_counted() {
+    fn backups_skipped_by_a_long_one_are_counted() {
         let hourly = Schedule::read("0 * * * *").unwrap();
         let begun = at("2026-11-26T03:00:00.000Z");
         for (ended, left_out) in
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn name_tells_platform_moment_and_whether_it_is_encrypted() {
+    fn backup_name_has_platform_time_and_encryption() {
         let moment = at("2026-11-26T03:15:00.123Z");
         assert_eq!(name_of("4f1c09aa", moment, false), "isobar-4f1c09aa-20261126T031500123Z.tar");
         assert_eq!(note_of(&name_of("4f1c09aa", moment, true)), "isobar-4f1c09aa-20261126T031500123Z.tar.age.json");

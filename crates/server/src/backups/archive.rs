@@ -1,7 +1,7 @@
-//! A backup in one piece: a tar of the folder that `isobar backup DIR` makes, encrypted by age if it shall be.
+//! Archives: a tar of the folder that `isobar backup DIR` makes, optionally encrypted by age.
 //!
-//! The mark of the backup comes first, so that what this program cannot restore is refused before anything is written.
-//! A digest of all files comes last: an archive without it is not finished, and one that does not fit to it was altered.
+//! The mark comes first, so that a backup that this program cannot restore is refused before anything is written. A
+//! digest of all files comes last: an archive without it is incomplete, and one that does not match was altered.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -16,12 +16,12 @@ use crate::Failure;
 use crate::upkeep::backup::{MAIL, MARK, MARK_BYTES_MAX, Mark, REGISTRY, TELEMETRY};
 use crate::upkeep::files;
 
-/// The last entry: a digest of those between it and the mark.
+/// Name of the last entry: a digest of those between it and the mark.
 const DIGEST: &str = "DIGEST";
-/// Bytes of it that are read.
+/// Largest digest entry that is read, in bytes.
 const DIGEST_BYTES_MAX: u64 = 256;
 
-/// Writes the backup that lies in a folder as an archive.
+/// Writes the backup in a folder as an archive.
 pub fn pack<W: Write>(folder: &Path, to: W) -> Result<W, Failure> {
     let mut builder = Builder::new(to);
     let mut digest = Sha256::new();
@@ -33,7 +33,7 @@ pub fn pack<W: Write>(folder: &Path, to: W) -> Result<W, Failure> {
     Ok(builder.into_inner()?)
 }
 
-/// Appends a file, or a folder with everything in it; nothing if there is none.
+/// Appends a file, or a folder with its contents; nothing if it does not exist.
 fn append(builder: &mut Builder<impl Write>, digest: &mut Sha256, root: &Path, name: &Path) -> Result<(), Failure> {
     let path = root.join(name);
     if path.is_dir() {
@@ -67,7 +67,7 @@ fn header(size: u64) -> Header {
     header
 }
 
-/// Adds a file's name and length to the digest; its content follows.
+/// Adds a file's name and length to the digest, before its content.
 fn begin_file(digest: &mut Sha256, name: &Path, size: u64) {
     let name = name.as_os_str().as_encoded_bytes();
     digest.update((name.len() as u64).to_be_bytes());
@@ -75,7 +75,7 @@ fn begin_file(digest: &mut Sha256, name: &Path, size: u64) {
     digest.update(size.to_be_bytes());
 }
 
-/// A reader whose bytes go into a digest, and are counted.
+/// A reader that adds its bytes to a digest and counts them.
 struct Summed<'a, R> {
     inner: R,
     digest: &'a mut Sha256,
@@ -91,14 +91,14 @@ impl<R: Read> Read for Summed<'_, R> {
     }
 }
 
-/// An archive whose mark was read, and nothing else yet.
+/// An archive of which only the mark was read.
 pub struct Unpacking<'a, R: Read> {
     entries: Entries<'a, R>,
     name: String,
 }
 
 impl<'a, R: Read> Unpacking<'a, R> {
-    /// Reads the mark. The name is what errors call the archive.
+    /// Reads the mark. `name` is the archive's name in errors.
     pub fn begin(archive: &'a mut tar::Archive<R>, name: &str) -> Result<(Mark, Self), Failure> {
         let name = name.to_owned();
         let mut entries = archive.entries()?;
@@ -117,7 +117,7 @@ impl<'a, R: Read> Unpacking<'a, R> {
         Ok((mark, Self { entries, name }))
     }
 
-    /// Writes every file to where `place` has it, and holds all of them against the digest at the end.
+    /// Writes every file to the path that `place` returns, and compares the digest at the end.
     pub fn fill(self, place: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), Failure> {
         let Self { entries, name } = self;
         let mut digest = Sha256::new();
@@ -148,12 +148,12 @@ impl<'a, R: Read> Unpacking<'a, R> {
     }
 }
 
-/// Returns true if a path leads nowhere but down.
+/// Returns true if a path has normal components only.
 fn is_plain(path: &Path) -> bool {
     path.components().all(|part| matches!(part, Component::Normal(_)))
 }
 
-/// Writes a new file, in pieces that are synced one after the other.
+/// Writes a new file, with a sync after each piece.
 fn write_file(from: &mut impl Read, to: &Path, name: &str) -> Result<(), Failure> {
     let cannot = |error: io::Error| format!("{}: {error}", to.display());
     if let Some(folder) = to.parent() {
@@ -176,7 +176,7 @@ fn write_file(from: &mut impl Read, to: &Path, name: &str) -> Result<(), Failure
     }
 }
 
-/// Says why an archive cannot be read further.
+/// Describes an archive that cannot be read further.
 fn broken(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("{name} is cut off: {error}; restore another backup").into(),
@@ -184,20 +184,20 @@ fn broken(name: &str, error: &io::Error) -> Failure {
     }
 }
 
-/// Encrypts what is written to these recipients.
+/// Returns a writer that encrypts to these recipients.
 pub fn encrypt<W: Write>(recipients: &[String], to: W) -> Result<age::stream::StreamWriter<W>, Failure> {
     let recipients = recipients.iter().map(|text| recipient(text)).collect::<Result<Vec<_>, _>>()?;
     let recipients = recipients.iter().map(|recipient| recipient as &dyn age::Recipient);
     Ok(age::Encryptor::with_recipients(recipients)?.wrap_output(to)?)
 }
 
-/// Reads a recipient: the public half of a key.
+/// Parses a recipient: the public half of a key.
 pub fn recipient(text: &str) -> Result<age::x25519::Recipient, String> {
-    // Not told what was given: it may be the other half by mistake.
+    // The text is not quoted: it may be the private half by mistake.
     text.parse().map_err(|_| "must be recipients of age, \"age1…\", as age-keygen prints public keys".to_owned())
 }
 
-/// The first bytes of what age has encrypted.
+/// First bytes of a file encrypted by age.
 const AGE_MAGIC: &[u8] = b"age-encryption.org/";
 
 /// Returns the archive in a stream, decrypted by the identities in a file if it is encrypted.

@@ -1,4 +1,4 @@
-//! A bucket of S3, by the name and the keys of the settings.
+//! A bucket of S3 as a target.
 
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -15,38 +15,38 @@ use crate::Failure;
 use crate::config::Access;
 use crate::stores::whole;
 
-/// Bytes of a request that goes up or comes down: the least that S3 takes of a part that is not the last, and a little more.
+/// Size of a request's body, in bytes: a little more than S3's minimum for parts but the last.
 const PIECE_BYTES_MIN: u64 = 8 << 20;
-/// S3 takes 10,000 parts of an object; some are spare, as encryption and tar add to what is announced.
+/// Most parts of an object: S3 takes 10,000, and encryption and tar add to the announced size.
 const PARTS_MAX: u64 = 9_000;
-/// Bytes of an object at most, as S3 has it.
+/// Largest object of S3, in bytes.
 const OBJECT_BYTES_MAX: u64 = 5 << 40;
-/// Tries of a request after the first.
+/// Retries of a request.
 const RETRIES: usize = 4;
-/// Longest pause between two tries.
+/// Longest pause between retries.
 const BUCKET_PAUSE_MAX: Duration = Duration::from_secs(8);
 
-/// How long a bucket is waited for.
+/// Timeouts of requests to a bucket.
 struct Waits {
-    /// One request.
+    /// Timeout of one request.
     request: Duration,
-    /// No further try begins after this time.
+    /// Time after which no retry begins.
     tries: Duration,
 }
 
 const WAITS: Waits = Waits { request: Duration::from_secs(60), tries: Duration::from_secs(150) };
 
-/// A bucket, and what the names of objects begin with.
+/// A bucket with a prefix for the names of objects.
 pub struct Bucket {
     store: AmazonS3,
-    /// Waits for the answers: whoever calls is on a thread that may.
+    /// Awaits the answers; callers are on threads that may block.
     runtime: Runtime,
     bucket: String,
     prefix: String,
 }
 
 impl Bucket {
-    /// Makes ready what speaks to a bucket; nothing is asked of it yet.
+    /// Makes a client of a bucket, without a request.
     pub fn open(bucket: &str, prefix: &str, access: &Access) -> Result<Self, Failure> {
         Self::with(bucket, prefix, access, &WAITS)
     }
@@ -75,7 +75,7 @@ impl Bucket {
         Path::from(format!("{}/{name}", self.prefix))
     }
 
-    /// Says what came of a request, and what to do.
+    /// Describes the failure of a request, with advice.
     fn cannot(&self, error: &object_store::Error) -> Failure {
         let bucket = &self.bucket;
         let cause = whole(error);
@@ -140,7 +140,7 @@ impl Target for Bucket {
 
     fn discard(&self, begun: &Begun) -> Result<(), Failure> {
         if let Some(id) = &begun.upload {
-            // One that was finished, or aborted already, is not there.
+            // An upload that was finished or aborted is not found.
             match self.runtime.block_on(self.store.abort_multipart(&self.path(&begun.name), id)) {
                 Err(object_store::Error::NotFound { .. }) => {}
                 outcome => self.told(outcome)?,
@@ -150,13 +150,13 @@ impl Target for Bucket {
     }
 }
 
-/// An object that is being written, part by part.
+/// An object that is written part by part.
 struct InBucket<'a> {
     bucket: &'a Bucket,
     path: Path,
     id: String,
     piece: usize,
-    /// What does not fill a part yet.
+    /// Bytes that do not fill a part yet.
     waiting: Vec<u8>,
     parts: Vec<PartId>,
 }
@@ -200,7 +200,7 @@ impl Upload for InBucket<'_> {
     }
 }
 
-/// An object that is being read, piece by piece: each is tried again by itself.
+/// An object that is read piece by piece, each with its own retries.
 struct FromBucket<'a> {
     bucket: &'a Bucket,
     path: Path,
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// What Amazon answers of a bucket that nobody has made; the server of the scenes makes it up.
+    /// Amazon's answer for a bucket that does not exist, which the server of the scenes would create.
     const NO_SUCH_BUCKET: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>NoSuchBucket</Code>\
         <Message>The specified bucket does not exist</Message><BucketName>vault</BucketName></Error>";
 
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_that_never_answers_is_given_up() {
+    fn silent_bucket_times_out() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let bucket = bucket_at(silent.local_addr().unwrap());
         let begun = Clock::System.instant();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_that_is_not_there_is_told_in_a_sentence() {
+    fn missing_bucket_is_described_in_a_sentence() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let bucket = bucket_at(server.local_addr().unwrap());
         std::thread::spawn(move || {

@@ -1,11 +1,11 @@
-//! Digests of what goes by.
+//! Digests of streams.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 
 use sha2::{Digest as _, Sha256};
 
-/// A reader or writer that knows the digest and the number of the bytes that went through it.
+/// A reader or writer that counts and hashes its bytes.
 pub struct Hashing<T> {
     inner: T,
     digest: Sha256,
@@ -13,12 +13,12 @@ pub struct Hashing<T> {
 }
 
 impl<T> Hashing<T> {
-    /// Begins with nothing.
+    /// Wraps a reader or writer.
     pub fn new(inner: T) -> Self {
         Self { inner, digest: Sha256::new(), bytes: 0 }
     }
 
-    /// Returns what it wraps, the digest and the number of bytes.
+    /// Returns the wrapped stream, the digest and the number of bytes.
     pub fn end(self) -> (T, String, u64) {
         (self.inner, hex(&self.digest.finalize()), self.bytes)
     }
@@ -52,7 +52,7 @@ impl<T: Read> Read for Hashing<T> {
 /// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
-        // A text takes whatever is written to it.
+        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

@@ -1,5 +1,5 @@
-//! Backups that the platform makes by itself (docs/backup.md): on a schedule, to a folder or a bucket, encrypted if they shall
-//! be, and each restored and checked before it counts.
+//! Backups that the platform makes by itself (docs/backup.md): on a schedule, to a folder or a bucket, optionally
+//! encrypted, each restored and checked before it counts.
 
 pub mod act;
 pub mod archive;
@@ -13,9 +13,9 @@ mod wire;
 
 use std::time::Duration;
 
-/// What is written is brought to the disk in pieces of this size, so that no sync of the platform waits behind much of it.
+/// Bytes between syncs, small enough that no sync of the platform waits long behind them.
 const SYNC_BYTES: usize = 8 << 20;
-/// Files of backups are for their owner alone: they hold hashes of passwords, and the key that signs tokens.
+/// Mode of backup files: for their owner only, as they hold password hashes and the key that signs tokens.
 const FILE_MODE: u32 = 0o600;
-/// Between two looks whether a backup is due.
+/// Interval at which the schedule is checked.
 const LOOK_EVERY: Duration = Duration::from_secs(10);

@@ -1,17 +1,17 @@
-//! When a backup is due: five fields as cron(8) has them (minute, hour, day of the month, month, day of the week), in UTC.
+//! Schedules of backups: five fields as in cron(8) (minute, hour, day of the month, month, day of the week), in UTC.
 
 use isobar_model::time::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
 
-/// Days that are looked through for the next moment: a 29 February may be eight years away.
+/// Days that are searched for the next moment: a 29 February may be eight years away.
 const DAYS_LOOKED_THROUGH: usize = 366 * 9;
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 const EXAMPLE: &str = "must be five fields of cron like \"15 3 * * *\" (3:15 UTC every day)";
 
-/// The minutes at which something is due.
+/// The minutes at which a backup is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     minutes: u64,
@@ -19,12 +19,12 @@ pub struct Schedule {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// As cron has it: where both kinds of days are restricted, either makes a day one.
+    /// True if both kinds of days are restricted: as in cron, either then makes a day due.
     either_day: bool,
 }
 
 impl Schedule {
-    /// Reads the five fields.
+    /// Parses the five fields.
     pub fn read(text: &str) -> Result<Self, String> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minutes, hours, days, months, weekdays] = fields[..] else {
@@ -47,7 +47,7 @@ impl Schedule {
         }
     }
 
-    /// Returns the first moment after this one at which something is due.
+    /// Returns the first due moment after this one.
     pub fn after(&self, moment: Timestamp) -> Option<Timestamp> {
         let moment = jiff::Timestamp::from_millisecond(moment.millis()).ok()?.to_zoned(TimeZone::UTC);
         let from = moment.datetime().checked_add(1_i32.minute()).ok()?;
@@ -65,7 +65,7 @@ impl Schedule {
         has(self.months, date.month()) && if self.either_day { day || weekday } else { day && weekday }
     }
 
-    /// Returns the first time of a day that is not before this one.
+    /// Returns the first due time of a day that is not before this one.
     fn time_from(&self, (hour, minute): (i8, i8)) -> Option<(i8, i8)> {
         let of_hour = |at: i8| (if at == hour { minute } else { 0 }..60).find(|minute| has(self.minutes, *minute));
         (hour..24).filter(|at| has(self.hours, *at)).find_map(|at| of_hour(at).map(|minute| (at, minute)))
@@ -80,7 +80,7 @@ fn has(set: u64, number: i8) -> bool {
     u32::try_from(number).is_ok_and(|number| set >> number & 1 == 1)
 }
 
-/// Reads a list of numbers, ranges and steps as the set of its numbers.
+/// Parses a list of numbers, ranges and steps into a set of bits.
 fn field(name: &str, text: &str, least: u32, most: u32, names: &[&str]) -> Result<u64, String> {
     let wrong = || format!("the {name} must be made of numbers from {least} to {most} as cron has them, not {text:?}");
     let number = |text: &str| {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn schedule_that_cannot_be_is_refused() {
+    fn impossible_schedule_is_refused() {
         for bad in ["", "daily", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * * 13 *"]
             .into_iter()
             .chain(["* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "1, * * * *", "0 0 30 2 *", "a * * * *"])

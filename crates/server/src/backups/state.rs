@@ -1,4 +1,4 @@
-//! What this platform knows of the backups that it made: it removes those alone, and nothing that others put beside them.
+//! Record of the backups that this platform made: it removes only these, and nothing else at a target.
 
 use std::path::{Path, PathBuf};
 
@@ -10,46 +10,46 @@ use crate::Failure;
 use crate::folder::write_whole;
 
 const FILE: &str = "state.json";
-/// Letters of the name by which a platform knows its backups among those of others.
+/// Length of the id that distinguishes a platform's backups from others.
 const ID_LETTERS: usize = 8;
 
-/// What is noted in the data folder.
+/// The record in the data folder.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// This platform, in the names of its backups.
+    /// This platform's id in the names of its backups.
     pub id: String,
-    /// When the first one was wanted.
+    /// Time from which backups are wanted.
     pub since: Timestamp,
-    /// Those that may not be whole.
+    /// Backups that may be incomplete.
     pub begun: Vec<Pending>,
-    /// Those that count, oldest first.
+    /// Backups that count, oldest first.
     pub good: Vec<Good>,
-    /// True if the newest try came to nothing.
+    /// True if the newest attempt failed.
     pub is_failing: bool,
 }
 
-/// A backup that was begun.
+/// An unfinished backup.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// Where.
+    /// Its target.
     pub target: String,
-    /// What.
+    /// Its file there.
     pub begun: Begun,
 }
 
 /// A backup that counts.
 #[derive(Clone, Debug)]
 pub struct Good {
-    /// Where.
+    /// Its target.
     pub target: String,
     /// Its name there.
     pub name: String,
-    /// Of which moment it is.
+    /// Its time.
     pub at: Timestamp,
 }
 
 impl State {
-    /// Reads what is noted in a folder. What cannot be read is forgotten: then nothing of it is removed either.
+    /// Reads the record in a folder. An unreadable one is discarded, and none of its backups are removed.
     pub fn load(folder: &Path, now: Timestamp, fresh: impl FnOnce() -> String) -> Self {
         let begin =
             |fresh: String| Self { id: fresh.chars().take(ID_LETTERS).collect(), since: now, ..Self::default() };
@@ -84,7 +84,7 @@ impl State {
         })
     }
 
-    /// Notes it, so that it outlives a crash.
+    /// Writes the record durably.
     pub fn save(&self, folder: &Path) -> Result<(), Failure> {
         let pending = |pending: &Pending| {
             let mut noted = pending.begun.to_json();
@@ -103,7 +103,7 @@ impl State {
         Ok(write_whole(&path, &format!("{noted:#}\n")).map_err(|error| format!("{}: {error}", path.display()))?)
     }
 
-    /// Returns the moment of the newest backup that counts.
+    /// Returns the time of the newest backup that counts.
     pub fn last_good(&self) -> Option<Timestamp> {
         self.good.iter().map(|good| good.at).max()
     }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_noted_and_read_again() {
+    fn state_survives_storage() {
         let folder = tempfile::tempdir().unwrap();
         let mut state = loaded(folder.path());
         assert_eq!((&*state.id, state.since, state.last_good()), ("01234567", NOW, None));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_state_is_forgotten_with_what_it_would_remove() {
+    fn damaged_state_is_discarded_and_removes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         for damaged in [
             "",

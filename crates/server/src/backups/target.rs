@@ -1,4 +1,4 @@
-//! Where backups are sent: a folder, or a bucket of S3.
+//! Targets of backups: a folder, or a bucket of S3.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,28 +12,28 @@ use crate::Failure;
 use crate::config::{BackupSettings, Place};
 use crate::upkeep::files;
 
-/// Put before the name of a file that is not whole yet.
+/// Prefix of an incomplete file's name.
 const PART: &str = ".part-";
 
-/// A place for backups. Calls wait for it, so none of them is made on a thread that serves.
+/// A target for backups. Its calls block, so they must not be made on a thread that serves.
 pub trait Target: Send {
-    /// Begins a file of about so many bytes. What is begun is seen by nobody before it is finished.
+    /// Begins a file of about `bytes`. It is not visible before it is finished.
     fn begin(&self, name: &str, bytes: u64) -> Result<Begun, Failure>;
-    /// Writes what was begun.
+    /// Opens a begun file for writing.
     fn write<'a>(&'a self, begun: &Begun) -> Result<Box<dyn Upload + 'a>, Failure>;
-    /// Reads a file from its begin to its end.
+    /// Opens a file for reading.
     fn read<'a>(&'a self, name: &str) -> Result<Box<dyn Read + 'a>, Failure>;
-    /// Writes a small file at once.
+    /// Writes a small file.
     fn put(&self, name: &str, text: &str) -> Result<(), Failure>;
-    /// Removes a file; one that is not there is removed already.
+    /// Removes a file; one that does not exist counts as removed.
     fn remove(&self, name: &str) -> Result<(), Failure>;
-    /// Removes what was begun, finished or not.
+    /// Removes a begun file, finished or not.
     fn discard(&self, begun: &Begun) -> Result<(), Failure>;
 }
 
-/// What is written to a target.
+/// A file that is being written to a target.
 pub trait Upload: Write {
-    /// Ends it. From now on it is there, and outlives a power cut.
+    /// Finishes the file: it is visible and durable afterwards.
     fn finish(self: Box<Self>) -> Result<(), Failure>;
 }
 
@@ -42,26 +42,26 @@ pub trait Upload: Write {
 pub struct Begun {
     /// Its name in the target.
     pub name: String,
-    /// What a bucket calls the upload.
+    /// The bucket's id of the upload.
     pub upload: Option<String>,
-    /// How many bytes are sent at a time.
+    /// Bytes per part.
     pub piece: usize,
 }
 
 impl Begun {
-    /// Returns it as it is noted.
+    /// Converts it to its record.
     pub fn to_json(&self) -> Value {
         json!({"name": self.name, "upload": self.upload})
     }
 
-    /// Reads it as it was noted.
+    /// Parses its record.
     pub fn from_json(noted: &Value) -> Option<Self> {
         let name = noted["name"].as_str()?.to_owned();
         Some(Self { name, upload: noted["upload"].as_str().map(str::to_owned), piece: 0 })
     }
 }
 
-/// Returns what stands for a place that the settings name.
+/// Makes the target of a place in the settings.
 pub fn target(place: &Place, settings: &BackupSettings) -> Result<Box<dyn Target>, Failure> {
     Ok(match place {
         Place::Folder(folder) => Box::new(Folder(folder.clone())),
@@ -69,7 +69,7 @@ pub fn target(place: &Place, settings: &BackupSettings) -> Result<Box<dyn Target
     })
 }
 
-/// A folder, which must be there: one that is made up would lie on the wrong disk when the right one is not mounted.
+/// A folder, which must exist: one made here would be on the wrong disk if the right one is not mounted.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -136,7 +136,7 @@ fn remove(file: &Path) -> io::Result<()> {
     }
 }
 
-/// A file of a folder that is being written.
+/// A file that is being written to a folder.
 struct InFolder<'a> {
     folder: &'a Folder,
     file: File,

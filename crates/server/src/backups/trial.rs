@@ -1,5 +1,5 @@
-//! A backup is restored as an operator would do it: by `isobar restore`, in a process of its own, whose memory and faults are
-//! none of the platform's.
+//! Trial restores of backups by `isobar restore` in a process of its own, isolated in memory and failures from the
+//! platform.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -8,18 +8,18 @@ use std::process::{Child, Command, Stdio};
 use crate::Failure;
 use crate::config::Settings;
 
-/// The program that runs, though its file may have been replaced meanwhile.
+/// The running program, even if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// Bytes that are handed over at a time.
+/// Bytes that are passed on at a time.
 const PIECE_BYTES: usize = 1 << 16;
 
-/// A restore into a scratch folder, that waits for its archive.
+/// A restore into a scratch folder that reads its archive from standard input.
 pub struct Trial {
     child: Child,
 }
 
 impl Trial {
-    /// Starts it. It is as nice as the thread that calls.
+    /// Starts the restore. It inherits the niceness of the calling thread.
     pub fn start(settings: &Settings, scratch: &Path, with_registry: bool) -> Result<Self, Failure> {
         let program = Path::new(OWN_PROGRAM);
         let program = if program.exists() { program.to_owned() } else { std::env::current_exe()? };
@@ -29,7 +29,7 @@ impl Trial {
             command.arg("--identity").arg(std::path::absolute(identity)?);
         }
         if !with_registry {
-            // It is not asked, but says where the registry is: not in the backup.
+            // Not used, but tells the restore that the registry is not in the backup.
             command.env("ISOBAR_STORES__REGISTRY", &settings.registry);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -38,7 +38,7 @@ impl Trial {
         Ok(Self { child })
     }
 
-    /// Hands over an archive to its end, also when the restore has ended before.
+    /// Passes an archive on to its end, even if the restore has ended before.
     pub fn take(&mut self, mut archive: impl Read) -> Result<(), Failure> {
         let mut to = self.child.stdin.take();
         let mut piece = vec![0; PIECE_BYTES];
@@ -53,19 +53,19 @@ impl Trial {
         }
     }
 
-    /// Takes away the pipe to write to it otherwise; it is dropped when all is written.
+    /// Takes the pipe to the restore, for another writer, which must drop it at the end.
     pub fn input(&mut self) -> Option<impl Write + use<>> {
         self.child.stdin.take()
     }
 
-    /// Waits until everything was restored and looked through; what it found.
+    /// Waits until everything is restored and checked; returns its findings.
     pub fn end(mut self) -> Result<String, Failure> {
         drop(self.child.stdin.take());
         let (mut told, mut why) = (String::new(), String::new());
         self.child.stdout.take().map_or(Ok(0), |mut from| from.read_to_string(&mut told))?;
         self.child.stderr.take().map_or(Ok(0), |mut from| from.read_to_string(&mut why))?;
         let status = self.child.wait()?;
-        // The first line says where it was restored into.
+        // The first line names the scratch folder.
         let found = told.split_once('\n').map_or("", |(_, rest)| rest).trim();
         match status.success() {
             true => Ok(found.to_owned()),
@@ -76,7 +76,7 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        // It has ended already, unless the backup is given up.
+        // It has ended already, unless the backup was cancelled.
         let _: io::Result<()> = self.child.kill();
         let _ = self.child.wait();
     }

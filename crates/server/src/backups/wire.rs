@@ -1,4 +1,4 @@
-//! HTTP to a bucket: one connection a request, which is a part of a backup or little.
+//! HTTP to a bucket: one connection per request, as a request is a part of a backup or small.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -23,12 +23,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// A connection is there within this time.
+/// Timeout of connecting.
 const BUCKET_CONNECT_TIME: Duration = Duration::from_secs(10);
-/// Bytes of an answer that are read: a piece of an object, or a list.
+/// Largest answer that is read, in bytes: a piece of an object, or a list.
 const BUCKET_ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// What makes requests, each of which is answered within a time.
+/// A client whose requests have a timeout.
 #[derive(Clone)]
 pub struct Wire {
     tls: TlsConnector,
@@ -42,7 +42,7 @@ impl std::fmt::Debug for Wire {
 }
 
 impl Wire {
-    /// One that trusts whom calls of designs trust.
+    /// Makes a client with the trusted roots of outgoing calls.
     pub fn new(request_time: Duration) -> Result<Self, calls::CallError> {
         Ok(Self { tls: calls::tls()?, request_time })
     }
@@ -94,7 +94,7 @@ fn broken(kind: HttpErrorKind, told: &str) -> HttpError {
     HttpError::new(kind, io::Error::other(told.to_owned()))
 }
 
-/// Waits for a connection, which is tried again by whoever calls.
+/// Awaits a connection, with a timeout; callers retry.
 async fn timely<T>(connecting: impl Future<Output = io::Result<T>>) -> Result<T, HttpError> {
     let connected = Clock::System.timeout(BUCKET_CONNECT_TIME, connecting).await;
     let connected = connected.unwrap_or_else(|_| Err(io::Error::from(ErrorKind::TimedOut)));

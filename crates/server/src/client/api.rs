@@ -11,7 +11,7 @@ use super::http::Call;
 use super::json_text::indent;
 use super::{ServerOptions, print, read_file};
 
-/// The writes that the server does once for each key.
+/// Writes that the server does once per key.
 const KEYED_PATHS: [&str; 2] = ["/v2/events/device", "/v2/events/cloud"];
 
 /// Flags of `isobar api`.
@@ -37,7 +37,7 @@ pub struct ApiOptions {
     server: ServerOptions,
 }
 
-/// Makes the call and prints the answer's body; that of a refusal too.
+/// Makes the call and prints the body of the answer, also that of a refusal.
 pub async fn run(options: &ApiOptions) -> Result<bool, ClientError> {
     let mut call = Call::new(options.method.clone(), &options.path)?;
     let body = match (&options.body, &options.file) {
@@ -50,7 +50,7 @@ pub async fn run(options: &ApiOptions) -> Result<bool, ClientError> {
     }
     if let Some(key) = &options.idempotency_key {
         call = call.with_header(HeaderName::from_static("idempotency-key"), key)?;
-        // Other operations ignore the header: they might be done twice.
+        // Other operations ignore the header, so a retry might do them twice.
         if KEYED_PATHS.contains(&call.path.path()) {
             call = call.repeatable();
         }

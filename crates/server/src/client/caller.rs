@@ -1,4 +1,4 @@
-//! Calls with credentials: a session is renewed when it has ended, and a refusal becomes a sentence.
+//! Authenticated calls: renews an expired session, and turns refusals into sentences.
 
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, SET_COOKIE};
@@ -10,21 +10,22 @@ use super::credentials::{self, Credential, Login};
 use super::failure::ClientError;
 use super::http::{Address, Call, HttpClient, ServerReply};
 
-/// The cookie that brings the next access token.
+/// The cookie with the refresh token.
 const REFRESH_COOKIE: &str = "refreshToken=";
-/// Most characters of a foreign answer that are quoted.
+/// Longest quote of an unexpected answer, in characters.
 const QUOTE_CHARACTERS_MAX: usize = 80;
 
-/// A server, and who calls it.
+/// A server with the caller's credential.
 pub struct ApiClient {
-    /// Makes the calls.
+    /// The HTTP client.
     pub http: HttpClient,
     credential: Credential,
     is_stored: bool,
 }
 
 impl ApiClient {
-    /// Finds server and credentials: the environment's key first, then the login. What a login left goes to its server alone.
+    /// Finds server and credential: the environment's key first, then the login. Credentials of a login are sent to its
+    /// server only.
     pub fn find(options: &ServerOptions) -> Result<Self, ClientError> {
         let key = credentials::environment_key();
         let login = if key.is_some() && options.server.is_some() { None } else { credentials::load()? };
@@ -41,14 +42,14 @@ impl ApiClient {
         Ok(Self { http: options.http(&address)?, credential, is_stored })
     }
 
-    /// Takes server and credentials of the login, whatever the environment says.
+    /// Uses server and credential of the login, regardless of the environment.
     pub fn of_login(options: &ServerOptions) -> Result<Self, ClientError> {
         let login = credentials::load()?.ok_or_else(|| ClientError::Credentials("there is no login".to_owned()))?;
         let address: Address = login.server.parse().map_err(ClientError::Local)?;
         Ok(Self { http: options.http(&address)?, credential: login.credential, is_stored: true })
     }
 
-    /// Makes a call and returns the answer, if it is a success.
+    /// Makes a call and returns a successful answer.
     pub async fn call(&mut self, call: Call) -> Result<ServerReply, ClientError> {
         let answer = self.call_any(call).await?;
         if answer.status.is_success() { Ok(answer) } else { Err(refusal(&answer)) }
@@ -67,7 +68,7 @@ impl ApiClient {
         only_isobar(&self.http.address, answer)
     }
 
-    /// Makes a call whose answer is read as it comes. Repeats nothing.
+    /// Makes a call whose answer is streamed. Never retries.
     pub async fn open(&mut self, call: Call) -> Result<Response<Incoming>, ClientError> {
         let mut response = self.http.open(&self.with_credential(call.clone())?).await?;
         if response.status() == StatusCode::UNAUTHORIZED && matches!(self.credential, Credential::Session { .. }) {
@@ -85,7 +86,7 @@ impl ApiClient {
             Credential::ApiKey(key) => call.with_header(AUTHORIZATION, key),
             Credential::Session { access_token, refresh_token } => {
                 let call = call.with_header(AUTHORIZATION, &format!("Bearer {access_token}"))?;
-                // As the cookie's path says: a logout ends what it is shown.
+                // Only on the paths of the cookie, as a browser does: a logout ends the session of the cookie.
                 let takes_cookie = call.path.path().starts_with("/v2/auth/");
                 if takes_cookie {
                     call.with_header(COOKIE, &format!("{REFRESH_COOKIE}{refresh_token}"))
@@ -113,7 +114,7 @@ impl ApiClient {
     }
 }
 
-/// Reads the session that an answer to a login or renewal holds.
+/// Reads the session in an answer to a login or renewal.
 pub fn session_of(answer: &ServerReply, old: Option<&str>) -> Result<Credential, ClientError> {
     if !answer.status.is_success() {
         return Err(refusal(answer));
@@ -136,7 +137,7 @@ fn refresh_token(headers: &HeaderMap) -> Option<String> {
     })
 }
 
-/// Returns the answer if an Isobar may have given it; else says what to look at.
+/// Returns the answer if it may be an Isobar's; fails with advice otherwise.
 pub fn only_isobar(address: &Address, answer: ServerReply) -> Result<ServerReply, ClientError> {
     let status = answer.status;
     let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -158,7 +159,7 @@ fn message_of(answer: &ServerReply) -> Option<Value> {
     serde_json::from_slice(&answer.body).ok().filter(|body: &Value| body.get("message").is_some_and(Value::is_string))
 }
 
-/// Returns the failure that a refusal is.
+/// Converts a refusal into an error.
 pub fn refusal(answer: &ServerReply) -> ClientError {
     let body = message_of(answer).unwrap_or_default();
     let mut told = match body.get("message").and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! Who calls: a key of the environment, or what a login left in a file that its owner alone can read.
+//! Credentials: a key of the environment, or those of a login, in a file that only its owner can read.
 
 use std::fs::{OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::ClientError;
 
-/// The mode of the file: its owner reads and writes it.
+/// Mode of the file.
 const MODE: u32 = 0o600;
 
-/// What a caller shows.
+/// A caller's credential.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Credential {
@@ -20,24 +20,24 @@ pub enum Credential {
     ApiKey(String),
     /// A user's session.
     Session {
-        /// Holds for minutes.
+        /// Valid for minutes.
         access_token: String,
-        /// Brings the next access token; holds for days.
+        /// Renews the access token; valid for days.
         refresh_token: String,
     },
 }
 
-/// What a login leaves.
+/// The stored login.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Login {
-    /// The server; what is stored is sent to no other.
+    /// The server, the only one to which the credential is sent.
     pub server: String,
-    /// What it knows the caller by.
+    /// The credential.
     pub credential: Credential,
 }
 
-/// Returns the key of the environment.
+/// Returns the API key in the environment.
 pub fn environment_key() -> Option<String> {
     std::env::var("ISOBAR_API_KEY").ok().map(|key| key.trim().to_owned()).filter(|key| !key.is_empty())
 }
@@ -61,7 +61,7 @@ pub fn load() -> Result<Option<Login>, ClientError> {
     Ok(Some(read))
 }
 
-/// Stores a login: whole, or not at all.
+/// Stores a login atomically.
 pub fn save(login: &Login) -> Result<PathBuf, ClientError> {
     let path = place()?;
     let text = serde_json::to_string_pretty(login).map_err(|error| ClientError::Local(error.to_string()))?;

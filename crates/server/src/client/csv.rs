@@ -1,15 +1,15 @@
-//! CSV as RFC 4180 has it: cells in quotes may hold commas, quotes and line breaks.
+//! CSV by RFC 4180: quoted cells may hold commas, quotes and line breaks.
 
-/// A row, and the line that it begins on.
+/// A row with the line on which it begins.
 #[derive(Debug, PartialEq)]
 pub struct CsvRow {
     /// From 1.
     pub line: usize,
-    /// What the cells hold.
+    /// The contents of its cells.
     pub cells: Vec<String>,
 }
 
-/// Returns the rows of a text without its empty lines. Fails with the line of a quote that is out of place.
+/// Parses the rows of a text, without empty lines. Fails with the line of a misplaced quote.
 pub fn rows(text: &str) -> Result<Vec<CsvRow>, (usize, &'static str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut characters = text.chars().peekable();
@@ -30,7 +30,7 @@ pub fn rows(text: &str) -> Result<Vec<CsvRow>, (usize, &'static str)> {
     Ok(found)
 }
 
-/// Reads a cell and the comma or line break behind it.
+/// Parses a cell and the comma or line break after it.
 fn cell(
     characters: &mut std::iter::Peekable<std::str::Chars<'_>>,
     line: &mut usize,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn quote_out_of_place_is_named_by_its_line() {
+    fn misplaced_quote_is_named_by_its_line() {
         assert_eq!(rows("a\n\"b\n").unwrap_err().0, 2);
         assert_eq!(rows("a\n\"b\"c\n").unwrap_err().0, 2);
         assert_eq!(rows("a\nb\"\n").unwrap_err().0, 2);

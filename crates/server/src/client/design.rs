@@ -40,7 +40,7 @@ pub enum DesignCommand {
     Test(cases::TestOptions),
 }
 
-/// Which project.
+/// The project of a command.
 #[derive(Debug, clap::Args)]
 pub struct ProjectOptions {
     /// The project's id
@@ -69,7 +69,7 @@ pub struct ApplyOptions {
     overwrite: bool,
 }
 
-/// What a person writes of a design, in the order in which it is shown; each part is kept to the digit.
+/// The editable members of a design, in their order in files; each keeps its text.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DesignText {
@@ -84,7 +84,7 @@ struct DesignText {
     planes: Option<Box<RawValue>>,
 }
 
-/// A design of the server.
+/// The current design on the server.
 struct Installed {
     text: String,
     tag: String,
@@ -136,7 +136,7 @@ async fn apply(options: &ApplyOptions) -> Result<bool, ClientError> {
         let told = "the design was changed meanwhile; get it, bring both together and apply again. Since the base:";
         return Err(ClientError::Changed(format!("{told}\n{since}")));
     }
-    // Even to overwrite is to overwrite what was read: what is printed is what has changed.
+    // Even an overwrite names the version that was read, so that the printed changes are the real ones.
     let tag = options.if_match.as_ref().unwrap_or(&installed.tag);
     let call = Call::new(Method::PUT, &project.path(""))?.with_json(wanted).with_header(IF_MATCH, tag)?;
     caller.call(call).await?;
@@ -156,11 +156,11 @@ async fn installed(caller: &mut ApiClient, project: &ProjectOptions) -> Result<I
 }
 
 fn read_design(file: &Path) -> Result<String, ClientError> {
-    // The error of the reader names line and column.
+    // The parser's error names line and column.
     normal(&read_file(file)?).map_err(|error| ClientError::Local(format!("{} is no design: {error}", file.display())))
 }
 
-/// Returns a design in the one form in which designs are compared.
+/// Normalizes a design for comparisons.
 fn normal(text: &str) -> Result<String, serde_json::Error> {
     let read: DesignText = serde_json::from_str(text)?;
     Ok(indent(&serde_json::to_string(&read)?))

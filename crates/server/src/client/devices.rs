@@ -1,4 +1,4 @@
-//! `isobar devices`: a fleet listed, written out and made from a file.
+//! `isobar devices`: lists a fleet, exports it, and creates it from a file.
 
 mod import;
 mod rows;
@@ -19,7 +19,7 @@ use super::failure::ClientError;
 use super::http::{Call, with_query};
 use super::{ServerOptions, print, progress, without_control, write_output};
 
-/// Devices whose ids are sent in one address: its head may have 16 KiB.
+/// Most ids in one URL, as a request head may have 16 KiB.
 const DEVICES_A_CALL_MAX: usize = 200;
 
 /// `isobar devices …`.
@@ -33,7 +33,7 @@ pub enum DevicesCommand {
     Import(import::ImportOptions),
 }
 
-/// Which devices.
+/// The selection of devices.
 #[derive(Debug, clap::Args)]
 pub struct SelectionOptions {
     /// The organization [default: the caller's]
@@ -96,7 +96,7 @@ pub enum ExportFormat {
     Jsonl,
 }
 
-/// What a list shows of a device.
+/// The columns of a device in a list.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownDevice {
@@ -121,7 +121,7 @@ pub async fn run(command: &DevicesCommand) -> Result<bool, ClientError> {
     }
 }
 
-/// Reads `FIELD[OP]=VALUE` as the parameter that the API takes.
+/// Parses `FIELD[OP]=VALUE` into the parameter of the API.
 fn filter(text: &str) -> Result<(String, String), String> {
     let read = || {
         let (key, value) = text.split_once("]=")?;
@@ -133,7 +133,7 @@ fn filter(text: &str) -> Result<(String, String), String> {
 }
 
 impl SelectionOptions {
-    /// Returns the address of the list with these parameters too.
+    /// Returns the URL of the list with additional parameters.
     fn path(&self, more: &[(&str, &str)]) -> String {
         let mut parameters = vec![("depth", self.depth.as_str())];
         parameters.extend(self.organization.iter().map(|id| ("organizationId", id.as_str())));
@@ -172,7 +172,7 @@ fn no_list() -> ClientError {
     ClientError::Unreachable("the answer is no list of devices; is the address right?".to_owned())
 }
 
-/// Returns the call that writes out the whole list as it is at one moment.
+/// Makes the call that exports the whole list as of one moment.
 fn csv_call(path: &str) -> Result<Call, ClientError> {
     Call::new(Method::GET, path)?.with_header(ACCEPT, "text/csv")
 }
@@ -215,7 +215,7 @@ async fn export_csv(client: &mut ApiClient, options: &ExportOptions, output: &mu
     }
 }
 
-/// Writes devices by their ids, which one list has fixed: what is made or deleted meanwhile moves no page.
+/// Writes devices by ids that were listed once, so that creations and deletions meanwhile shift no page.
 async fn export_lines(client: &mut ApiClient, options: &ExportOptions, output: &mut Output) -> Result<(), ClientError> {
     let ids = columns_of(client, &options.selection.path(&[("columns", "id")])).await?;
     let ids: Vec<String> = ids.into_iter().filter_map(|cells| cells.into_iter().next()).collect();
@@ -232,7 +232,7 @@ async fn export_lines(client: &mut ApiClient, options: &ExportOptions, output: &
     Ok(())
 }
 
-/// Where an export goes: standard output, or a file that gets its name when it is whole.
+/// The output of an export: standard output, or a file that gets its name when it is complete.
 struct Output {
     file: Option<(File, PathBuf, PathBuf)>,
 }

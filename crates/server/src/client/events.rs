@@ -1,4 +1,4 @@
-//! `isobar events`: one event sent, and a stream of them followed.
+//! `isobar events`: sends an event, or follows a stream of them.
 
 mod messages;
 
@@ -17,9 +17,9 @@ use super::failure::ClientError;
 use super::http::{Call, with_query};
 use super::{ServerOptions, note, print, read_file};
 
-/// The server says something every 15 seconds: a stream that is silent for longer has lost its connection.
+/// Longest silence of a stream: the server sends something every 15 seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
-/// Longest pause before a broken stream is opened again.
+/// Longest pause before a broken stream is reopened.
 const RESUME_PAUSE_MAX: Duration = Duration::from_secs(16);
 
 /// `isobar events …`.
@@ -73,7 +73,7 @@ pub struct TailOptions {
     server: ServerOptions,
 }
 
-/// What is shown of an event.
+/// The columns of an event.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownEvent<'a> {
@@ -85,14 +85,14 @@ struct ShownEvent<'a> {
     payload: &'a RawValue,
 }
 
-/// A stream that is opened again whenever it breaks.
+/// A stream that is reopened when it breaks.
 struct EventTail<'a> {
     options: &'a TailOptions,
     client: ApiClient,
     path: String,
-    /// The event that came last.
+    /// The id of the last event.
     last: Option<String>,
-    /// True once a stream was open: what is wrong at first is told at once, later it may pass.
+    /// True once a stream was open: failures before are final, later ones are retried.
     has_begun: bool,
     attempt: u32,
 }
@@ -154,7 +154,7 @@ async fn tail(options: &TailOptions) -> Result<bool, ClientError> {
 }
 
 impl EventTail<'_> {
-    /// Prints what comes, and opens the stream again after each break. Returns what ends it.
+    /// Prints events, and reopens the stream after each break. Returns the error that ends it.
     async fn follow(&mut self) -> ClientError {
         loop {
             let broken = match self.stream().await {
@@ -169,7 +169,7 @@ impl EventTail<'_> {
         }
     }
 
-    /// Prints what one connection brings.
+    /// Prints the events of one connection.
     async fn stream(&mut self) -> Result<(), ClientError> {
         let mut call = Call::new(Method::GET, &self.path)?;
         if let Some(last) = &self.last {
@@ -189,7 +189,7 @@ impl EventTail<'_> {
             let Some(frame) = frame else { return Ok(()) };
             let frame = frame.map_err(|error| self.client.http.broken(&error))?;
             let Some(bytes) = frame.data_ref() else { continue };
-            // What speaks works: the next break is a new one.
+            // Any message resets the back-off.
             self.attempt = 0;
             for message in reader.push(bytes).map_err(|told| ClientError::Unreachable(told.to_owned()))? {
                 print(&self.shown(&message))?;
@@ -201,7 +201,7 @@ impl EventTail<'_> {
     }
 
     fn shown(&self, message: &StreamMessage) -> String {
-        // Data of several lines is one line of JSON all the same.
+        // Data of several lines is still one JSON value.
         let (kind, data) = (&message.event, message.data.replace('\n', " "));
         if self.options.json {
             return format!("{{\"event\":{},\"data\":{data}}}\n", serde_json::Value::from(kind.as_str()));

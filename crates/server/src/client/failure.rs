@@ -1,30 +1,30 @@
-//! Why a command failed, for people as a sentence and for scripts as an exit code.
+//! Errors of client commands: a sentence for people, an exit code for scripts.
 
-/// A failure of a client's command.
+/// The error of a client command.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Something on this machine: a file, the configuration.
+    /// A local cause: a file, the configuration.
     #[error("{0}")]
     Local(String),
-    /// The server was not reached, or what answered is no Isobar.
+    /// The server was not reached, or is not an Isobar.
     #[error("{0}")]
     Unreachable(String),
-    /// There is no credential, or the server refuses it.
+    /// There is no credential, or the server refused it.
     #[error("{0}")]
     Credentials(String),
     /// The server refused the call.
     #[error("{0}")]
     Refused(String),
-    /// Somebody else has changed what was to be changed.
+    /// The resource was changed by somebody else.
     #[error("{0}")]
     Changed(String),
-    /// The reader of the output has gone away.
+    /// The reader of the output is gone.
     #[error("the output was closed")]
     ClosedOutput,
 }
 
 impl ClientError {
-    /// Returns the exit code. 2 is clap's: a wrong command line.
+    /// Returns the exit code. 2 is clap's, for a wrong command line.
     pub fn exit_code(&self) -> u8 {
         match self {
             ClientError::ClosedOutput => 0,

@@ -1,4 +1,4 @@
-//! Calls over HTTP/1.1, with TLS where the address says so: timeouts, and retries of what may be repeated.
+//! Calls over HTTP/1.1, with TLS if the URL asks for it: timeouts, and retries of idempotent calls.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -22,14 +22,14 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use super::failure::ClientError;
 
-/// Most bytes of an answer: a page of the server holds at most 64 MiB of values.
+/// Largest answer, in bytes: a page holds at most 64 MiB of values.
 const REPLY_BYTES_MAX: usize = 128 << 20;
-/// Most attempts at a call that may be repeated.
+/// Most attempts of a retried call.
 const CALL_ATTEMPTS_MAX: u32 = 5;
-/// Longest pause before another attempt that a server may ask for: longer than a window of the rate limit.
+/// Longest pause that a server may ask for, longer than a window of the rate limit.
 const PAUSE_MAX: Duration = Duration::from_secs(90);
 
-/// Where a server is: `http[s]://HOST[:PORT]`.
+/// The address of a server: `http[s]://HOST[:PORT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     is_tls: bool,
@@ -62,7 +62,7 @@ impl std::fmt::Display for Address {
 }
 
 impl Address {
-    /// Returns the host as TLS names it, and host and port as the resolver takes them.
+    /// Returns the host for TLS, and host and port for the resolver.
     fn target(&self) -> (&str, String) {
         let port = if self.is_tls { 443 } else { 80 };
         let (host, has_port) = match self.authority.rsplit_once(':') {
@@ -74,7 +74,7 @@ impl Address {
     }
 }
 
-/// A call, before it has credentials.
+/// A call without credentials.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The method.
@@ -83,14 +83,14 @@ pub struct Call {
     pub path: Uri,
     /// Headers beside those of every call.
     pub headers: HeaderMap,
-    /// The body and what it is.
+    /// The body, which is JSON.
     pub body: Option<Bytes>,
-    /// True if doing it twice does no more than doing it once.
+    /// True if the call is idempotent.
     pub is_repeatable: bool,
 }
 
 impl Call {
-    /// Returns a call without body. Fails if the path is none.
+    /// Makes a call without a body. Fails if the path is invalid.
     pub fn new(method: Method, path: &str) -> Result<Self, ClientError> {
         let is_repeatable = method == Method::GET || method == Method::HEAD;
         let path = Some(path)
@@ -107,7 +107,7 @@ impl Call {
         self
     }
 
-    /// Sets a header. Fails if the value has characters that no header has; the error does not quote it.
+    /// Sets a header. Fails on characters that a header cannot have; the error does not quote the value.
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Result<Self, ClientError> {
         let value = HeaderValue::from_str(value.trim())
             .map_err(|_| ClientError::Local(format!("the value of {name} has characters that no header has")))?;
@@ -115,14 +115,14 @@ impl Call {
         Ok(self)
     }
 
-    /// Says that the call changes nothing, whatever its method.
+    /// Marks the call as idempotent, whatever its method.
     pub fn repeatable(mut self) -> Self {
         self.is_repeatable = true;
         self
     }
 }
 
-/// Returns a path with parameters, whose names and values may hold anything.
+/// Appends percent-encoded parameters to a path.
 pub fn with_query(path: &str, parameters: &[(&str, &str)]) -> String {
     let mut out = path.to_owned();
     for (index, (name, value)) in parameters.iter().enumerate() {
@@ -143,7 +143,7 @@ fn encode(text: &str, out: &mut String) {
     }
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 #[derive(Debug)]
 pub struct ServerReply {
     /// Its status.
@@ -154,35 +154,35 @@ pub struct ServerReply {
     pub body: Bytes,
 }
 
-/// Makes calls to one server.
+/// A client of one server.
 pub struct HttpClient {
-    /// Where it is.
+    /// The server's address.
     pub address: Address,
     tls: Option<TlsConnector>,
     timeout: Duration,
-    /// Time, as it passes for the client.
+    /// The clock of timeouts and pauses.
     pub clock: Clock,
 }
 
 impl HttpClient {
-    /// Returns what makes calls; reads certificates if the address wants TLS.
+    /// Makes a client; reads certificates if the address needs TLS.
     pub fn new(address: Address, ca: Option<&Path>, timeout: Duration, clock: Clock) -> Result<Self, ClientError> {
         let tls = if address.is_tls { Some(connector(ca)?) } else { None };
         Ok(Self { address, tls, timeout, clock })
     }
 
-    /// Makes a call. Repeats it where that is harmless and the server was busy or the connection broke.
+    /// Makes a call. Retries it if that is harmless and the server was busy or the connection broke.
     pub async fn call(&self, call: &Call) -> Result<ServerReply, ClientError> {
         let mut attempt = 1;
         loop {
             let outcome = self.attempt(call).await;
             let pause = match &outcome {
                 Ok(answer) if [429, 503].contains(&answer.status.as_u16()) => pause_of(answer, attempt),
-                // A wrong address is told at once; what answered before may be back soon.
+                // A wrong address fails at once; a server that answered before may be back soon.
                 Err(ClientError::Unreachable(_)) if attempt > 1 => backoff(attempt),
                 _ => return outcome,
             };
-            // A call beyond the rate limit has done nothing.
+            // A call beyond the rate limit had no effect.
             let is_harmless = call.is_repeatable || matches!(&outcome, Ok(answer) if answer.status.as_u16() == 429);
             if !is_harmless || attempt == CALL_ATTEMPTS_MAX || pause > PAUSE_MAX {
                 return outcome;
@@ -192,7 +192,7 @@ impl HttpClient {
         }
     }
 
-    /// Makes a call once and returns the answer with its body unread: only the head has to come in time.
+    /// Makes a call once and returns the answer with its body unread; the timeout is for the head only.
     pub async fn open(&self, call: &Call) -> Result<Response<Incoming>, ClientError> {
         self.in_time(self.send(call)).await
     }
@@ -204,7 +204,7 @@ impl HttpClient {
         Ok(ServerReply { status: head.status, headers: head.headers, body: body.to_bytes() })
     }
 
-    /// Returns the failure that a broken connection is.
+    /// Makes the error of a broken connection.
     pub fn broken(&self, error: &dyn std::fmt::Display) -> ClientError {
         ClientError::Unreachable(format!("the connection to {} broke: {error}", self.address))
     }
@@ -239,7 +239,7 @@ impl HttpClient {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
-        // It ends with the connection; whatever broke it is told to the request.
+        // It ends with the connection; the request gets its error.
         tokio::spawn(connection);
         sender.send_request(self.request(call)?).await.map_err(|error| self.broken(&error))
     }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn address_has_scheme_host_and_port_and_nothing_else() {
+    fn address_with_more_than_scheme_host_and_port_is_refused() {
         let target = |text: &str| text.parse::<Address>().map(|address| address.target().1);
         assert_eq!(target("https://iot.example.com/"), Ok("iot.example.com:443".to_owned()));
         assert_eq!(target("http://127.0.0.1:8080/v2"), Ok("127.0.0.1:8080".to_owned()));

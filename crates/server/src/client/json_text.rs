@@ -1,6 +1,6 @@
-//! JSON as text: indented without touching the order of keys or the digits of numbers.
+//! Formatting of JSON that keeps the order of keys and the digits of numbers.
 
-/// Returns valid JSON with a line for each value, indented by two spaces.
+/// Formats valid JSON with a line per value, indented by two spaces.
 pub fn indent(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
     let (mut depth, mut in_string, mut is_escaped) = (0_usize, false, false);

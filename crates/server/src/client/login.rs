@@ -26,7 +26,7 @@ pub struct LoginOptions {
     api_key: bool,
 }
 
-/// Signs in and stores what the server gave.
+/// Signs in and stores the credential.
 pub async fn login(options: &LoginOptions) -> Result<bool, ClientError> {
     let address = options.server.server.clone();
     let address =
@@ -53,7 +53,7 @@ async fn by_key(http: &HttpClient, key: String) -> Result<Credential, ClientErro
     if answer.status.is_success() { Ok(Credential::ApiKey(key)) } else { Err(refusal(&answer)) }
 }
 
-/// Ends the session at the server and removes it here. A stored API key goes on at the server.
+/// Ends the session at the server and removes it here. A stored API key stays valid at the server.
 pub async fn logout(options: &ServerOptions) -> Result<bool, ClientError> {
     let Some(login) = credentials::load()? else {
         print("There is no login.\n")?;
@@ -76,7 +76,7 @@ async fn end_session(options: &ServerOptions) -> Result<(), ClientError> {
     ApiClient::of_login(options)?.call(call).await.map(drop)
 }
 
-/// Asks for a secret without showing it; where nobody sits at a terminal, reads the first line of standard input.
+/// Asks for a secret without echo; without a terminal, reads the first line of standard input.
 fn secret(question: &str) -> Result<String, ClientError> {
     let input = std::io::stdin();
     let unreadable = |error: &dyn std::fmt::Display| ClientError::Local(format!("cannot read the secret: {error}"));

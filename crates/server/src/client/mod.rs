@@ -1,9 +1,9 @@
-//! `isobar` as a client of a server, by its public API alone: it knows nothing of the hub or of the stores.
+//! `isobar` as a client of a server, by its public API alone: it does not use the hub or the stores.
 //!
-//! The shape is the cheapest that meets the goal: a command is a few calls in a row. So each call opens a connection of its own
-//! ([`http`]), with the HTTP library that `simulate` and the outgoing calls have too; one thread runs it all. [`credentials`]
-//! finds who calls, [`caller`] renews a session and dresses refusals, and each command has a file. JSON is
-//! handled as text, not as numbers: what the server keeps to the digit stays so.
+//! This is the cheapest shape that meets the goal: a command is a few calls in a row. So each call opens a connection
+//! of its own ([`http`]), with the HTTP library of `simulate` and the outgoing calls, on one thread. [`credentials`]
+//! finds the caller, [`caller`] renews a session and describes refusals, and each command has a file. JSON is handled
+//! as text, so that numbers keep their digits.
 
 mod api;
 mod caller;
@@ -34,7 +34,7 @@ use self::failure::ClientError;
 use self::http::{Address, HttpClient};
 pub use self::login::LoginOptions;
 
-/// Which server, and how it is reached.
+/// The server, and how to reach it.
 #[derive(Debug, clap::Args)]
 pub struct ServerOptions {
     /// Address of the server, like <https://iot.example.com> [default: that of the login]
@@ -58,7 +58,7 @@ impl ServerOptions {
     }
 }
 
-/// What a client is asked to do.
+/// A command of the client.
 #[derive(Debug)]
 pub enum ClientCommand {
     /// Signs in.
@@ -69,7 +69,7 @@ pub enum ClientCommand {
     Api(ApiOptions),
     /// Handles a design.
     Design(DesignCommand),
-    /// Lists, writes out and makes devices.
+    /// Lists, exports and creates devices.
     Devices(DevicesCommand),
     /// Sends and follows events.
     Events(EventsCommand),
@@ -104,12 +104,12 @@ async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
     }
 }
 
-/// Prints to standard output. A reader that has gone away ends the command quietly.
+/// Prints to standard output. Fails silently if the reader is gone.
 fn print(text: &str) -> Result<(), ClientError> {
     write_output(text.as_bytes())
 }
 
-/// Writes bytes as [`print`] does.
+/// Writes bytes like [`print`].
 fn write_output(bytes: &[u8]) -> Result<(), ClientError> {
     let mut out = std::io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
@@ -118,17 +118,17 @@ fn write_output(bytes: &[u8]) -> Result<(), ClientError> {
     })
 }
 
-/// Tells people something beside the output.
+/// Prints a message for people to standard error.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "isobar: {}", without_control(text));
 }
 
-/// Returns text of somebody else with U+FFFD for control characters, of which terminals make commands.
+/// Replaces control characters, which terminals may take for commands, by U+FFFD in untrusted text.
 fn without_control(text: &str) -> String {
     text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}")
 }
 
-/// Returns a bar for so many steps, shown if standard error is a terminal.
+/// Makes a progress bar, shown if standard error is a terminal.
 fn progress(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     if !std::io::stderr().is_terminal() {

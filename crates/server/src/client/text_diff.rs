@@ -1,11 +1,11 @@
-//! Texts compared line by line.
+//! A line-based diff.
 
-/// Most pairs of lines that a comparison looks at; beyond, all lines between the first and the last difference are shown.
+/// Most pairs of lines that are compared; beyond, all lines between the first and the last difference are shown.
 const PAIRS_MAX: usize = 16 << 20;
 /// Lines shown around a difference.
 const CONTEXT_LINES: usize = 3;
 
-/// Returns what differs between two texts, as `diff -u` shows it but without line numbers; empty if nothing does.
+/// Returns the differences of two texts like `diff -u` without line numbers; empty if there are none.
 pub fn diff(old: &str, new: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
     let same_start = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
@@ -27,7 +27,7 @@ fn changes<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<(char, &'a str)> {
         let removed = old.iter().map(|line| ('-', *line));
         return removed.chain(new.iter().map(|line| ('+', *line))).collect();
     }
-    // The longest common part of what follows each pair of places.
+    // Length of the longest common subsequence of the rests, for each pair of positions.
     let mut common = vec![0_u32; (old.len() + 1) * width];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

@@ -1,30 +1,30 @@
-//! Certificates by ACME: whose, who is told, and who issues them.
+//! Settings of ACME: names, contact and issuer.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::layers::Layers;
 
-/// Most names of one certificate: Let's Encrypt issues for no more.
+/// Most names of one certificate, the limit of Let's Encrypt.
 const DOMAINS_MAX: usize = 100;
 /// Longest name, in bytes.
 const DOMAIN_BYTES_MAX: usize = 253;
-/// Longest part of a name, in bytes.
+/// Longest label of a name, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
 /// `[http] acme_domains, acme_email, acme_directory`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acme {
-    /// The names in the certificate: at least one.
+    /// Names in the certificate: at least one.
     pub domains: Vec<String>,
-    /// The address that the issuer may write to.
+    /// Contact address for the issuer.
     pub email: Option<String>,
-    /// The issuer's directory.
+    /// URL of the issuer's directory.
     pub directory: String,
 }
 
 impl Acme {
-    /// Reads the settings; without a domain there is none.
+    /// Reads the settings; `None` without a domain.
     pub fn read(layers: &mut Layers, has_files: bool) -> Option<Self> {
         let domains = layers.list_of("http.acme_domains", domain);
         let email = layers.parsed("http.acme_email", email).flatten();

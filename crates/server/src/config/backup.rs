@@ -1,4 +1,4 @@
-//! `[backup]`: when, where to, how many, for whom.
+//! `[backup]`: schedule, target, number and encryption.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,43 +8,43 @@ use super::origin_of;
 use crate::backups::archive;
 use crate::backups::schedule::Schedule;
 
-/// Most backups that are kept.
+/// Largest number of backups to keep.
 const BACKUPS_MAX: u32 = 10_000;
 const SCHEME: &str = "s3://";
 
 /// `[backup]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackupSettings {
-    /// When; none: only when asked for.
+    /// The schedule; `None` for backups on request only.
     pub schedule: Option<Schedule>,
-    /// How many that count are kept.
+    /// Number of good backups to keep.
     pub keep: usize,
-    /// Where to.
+    /// The target.
     pub target: Option<Place>,
-    /// Recipients of age; none: they are not encrypted.
+    /// Recipients of age; without any, backups are not encrypted.
     pub encrypt_to: Vec<String>,
-    /// The file of the identity that opens them.
+    /// File of the identity that decrypts them.
     pub identity: Option<PathBuf>,
-    /// How a bucket is reached.
+    /// Access to the bucket.
     pub access: Access,
 }
 
-/// Where backups are.
+/// A place of backups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A folder of this machine.
     Folder(PathBuf),
-    /// A bucket of S3, and what the names of its objects begin with.
+    /// A bucket of S3 with a prefix of its objects' names.
     Bucket {
         /// Its name.
         bucket: String,
-        /// Without a slash at either end.
+        /// Has no slash at either end.
         prefix: String,
     },
 }
 
 impl Place {
-    /// Reads `s3://bucket/prefix`, or the path of a folder.
+    /// Parses `s3://bucket/prefix`, or the path of a folder.
     pub fn read(text: &str) -> Result<Self, String> {
         let Some(address) = text.strip_prefix(SCHEME) else {
             return match text.split_once("://") {
@@ -65,7 +65,7 @@ impl Place {
         Ok(Self::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
-    /// Returns what holds the last part of its path, and that part: a backup's name. None: it has but one part.
+    /// Splits off the last part of the path, a backup's name; `None` if there is only one part.
     pub fn split(&self) -> Option<(Self, String)> {
         match self {
             Self::Folder(path) => {
@@ -91,22 +91,22 @@ impl fmt::Display for Place {
     }
 }
 
-/// How a bucket is reached.
+/// Access to a bucket.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Access {
-    /// The server; none: Amazon's.
+    /// The server; `None` for Amazon's.
     pub endpoint: Option<String>,
-    /// The region that requests are signed for.
+    /// The region in signatures.
     pub region: String,
-    /// Who asks.
+    /// The access key's id.
     pub key_id: Option<String>,
-    /// What signs.
+    /// The secret key.
     pub secret_key: Option<String>,
 }
 
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Neither the keys, nor the address, which may hold a password.
+        // Without the keys, and without the URL, which may hold a password.
         f.debug_struct("Access").field("region", &self.region).finish_non_exhaustive()
     }
 }
@@ -144,7 +144,7 @@ impl BackupSettings {
         settings
     }
 
-    /// Notes what does not go together.
+    /// Reports settings that contradict each other.
     fn find_faults(&self, layers: &mut Layers) {
         if self.schedule.is_some() && self.target.is_none() {
             layers.fault_of("backup.target", "is required beside backup.schedule");

@@ -1,16 +1,17 @@
-//! Where settings come from: flags, environment, file, defaults, laid over each other.
-//! Reading collects every fault instead of stopping at the first.
+//! Sources of settings: flags, environment, file and defaults, in layers. Reading collects all faults instead of
+//! stopping at the first.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use toml::{Table, Value};
 
-/// The prefix of environment variables that are settings.
+/// Prefix of environment variables that are settings.
 const ENVIRONMENT_PREFIX: &str = "ISOBAR_";
-/// Separates section and name in such a variable.
+/// Separator of section and name in such a variable.
 const UNDERSCORES: &str = "__";
-/// Variables with the prefix that are no settings: secrets of the first start, what `simulate` logs in with, what tests are told.
+/// Variables with the prefix that are not settings: secrets of the first start, and variables of the client and of
+/// tests.
 const NO_SETTINGS: [&str; 7] = [
     "ISOBAR_ADMIN_PASSWORD",
     "ISOBAR_USER",
@@ -20,15 +21,15 @@ const NO_SETTINGS: [&str; 7] = [
     "ISOBAR_CA",
     "ISOBAR_PROJECT",
 ];
-/// Variables that are left alone, by their first letters. SERVICE and PORT are what Kubernetes sets beside a service called `isobar`.
+/// Prefixes of ignored variables. Kubernetes sets SERVICE and PORT for a service called `isobar`.
 const NO_SETTINGS_PREFIXES: [&str; 4] = ["ISOBAR_TEST_", "ISOBAR_SERVICE_", "ISOBAR_PORT_", "ISOBAR_BENCH_"];
 
-/// One thing wrong with the settings.
+/// A fault of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where it was given, and its name.
+    /// The setting and its source.
     pub place: String,
-    /// What is wrong with it.
+    /// The fault, in words.
     pub message: String,
 }
 
@@ -38,17 +39,17 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A setting as somebody gave it.
+/// A setting from one source.
 #[derive(Clone, Debug)]
 struct Given {
     value: Value,
-    /// As the person who gave it would call it: `ISOBAR_HTTP__THREADS`, `--listen`, `isobar.toml: http.threads`.
+    /// Its name in that source: `ISOBAR_HTTP__THREADS`, `--listen`, `isobar.toml: http.threads`.
     place: String,
-    /// From a flag or the environment: numbers, switches and lists are still text.
+    /// True for flags and the environment: numbers, booleans and lists are unparsed text.
     is_text: bool,
 }
 
-/// All layers; a later one is laid over the earlier ones. And what was found while reading.
+/// All layers, of which a later one overrides the earlier ones, with the faults found so far.
 pub struct Layers {
     defaults: BTreeMap<String, Value>,
     given: BTreeMap<String, Given>,
@@ -57,12 +58,12 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Begins with the default file, which also says which settings there are.
+    /// Begins with the default file, which also defines the settings that exist.
     pub fn over(defaults: &Table) -> Self {
         Self { defaults: flatten(defaults), given: BTreeMap::new(), faults: Vec::new(), warnings: Vec::new() }
     }
 
-    /// Lays a file over what there is.
+    /// Adds a file as a layer.
     pub fn file(&mut self, path: &str, content: &str) {
         match content.parse::<Table>() {
             Ok(table) => {
@@ -75,8 +76,8 @@ impl Layers {
         }
     }
 
-    /// Lays the environment over what there is. It is not only ours: a variable without the two underscores of a setting may
-    /// be what somebody else calls a thing of his own, and is named, but does not end the start.
+    /// Adds the environment as a layer. An unknown variable without the double underscore of a section may belong to
+    /// other software: it causes a warning, not a failure.
     pub fn environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
         for (variable, text) in variables.filter(|(variable, text)| is_setting(variable, text)) {
             let name = variable[ENVIRONMENT_PREFIX.len()..].to_lowercase().replace(UNDERSCORES, ".");
@@ -91,12 +92,12 @@ impl Layers {
         }
     }
 
-    /// What was probably meant by a name that is no setting's.
+    /// Suggests the setting that an unknown name may mean.
     fn hint(&self, name: &str) -> Option<String> {
         nearest(name, self.defaults.keys()).map(|near| format!(" (did you mean {near}?)"))
     }
 
-    /// Lays a flag over what there is.
+    /// Adds a flag as a layer.
     pub fn flag(&mut self, name: &str, flag: &str, text: Option<String>) {
         if let Some(text) = text {
             self.lay(name, Given { value: Value::String(text), place: flag.to_owned(), is_text: true });
@@ -112,28 +113,29 @@ impl Layers {
         }
     }
 
-    /// Notes something wrong.
+    /// Adds a fault.
     pub fn fault(&mut self, place: String, message: String) {
         self.faults.push(Fault { place, message });
     }
 
-    /// Notes something wrong with a setting, wherever it came from.
+    /// Adds a fault of a setting, with its source.
     pub fn fault_of(&mut self, name: &str, message: impl Into<String>) {
         let place = self.given.get(name).map_or_else(|| name.to_owned(), |given| given.place.clone());
         self.fault(place, message.into());
     }
 
-    /// The names of the settings that are not at their default, each with its place.
+    /// Returns the settings that are not at their default, with their sources.
     pub fn places(&self) -> impl Iterator<Item = (&str, &str)> {
         self.given.iter().map(|(name, given)| (name.as_str(), given.place.as_str()))
     }
 
-    /// What was found wrong, all of it; and what is only worth a word.
+    /// Returns all faults, and all warnings.
     pub fn end(self) -> (Vec<Fault>, Vec<Fault>) {
         (self.faults, self.warnings)
     }
 
-    /// Reads a setting with `read`, which says what it expects when it cannot. A bad one is a fault, and the default is read instead.
+    /// Reads a setting with `read`, whose error says what is expected. An invalid one is a fault, and the default is
+    /// used.
     fn take<T: Default>(&mut self, name: &str, read: impl Fn(&Value, bool) -> Result<T, String>) -> T {
         if let Some(given) = self.given.get(name) {
             match read(&given.value, given.is_text) {
@@ -144,12 +146,12 @@ impl Layers {
         self.defaults.get(name).and_then(|value| read(value, false).ok()).unwrap_or_default()
     }
 
-    /// A text.
+    /// Reads a text.
     pub fn text(&mut self, name: &str) -> String {
         self.parsed(name, |text| Ok(text.to_owned())).unwrap_or_default()
     }
 
-    /// A text that `read` understands.
+    /// Reads a text that `read` parses.
     pub fn parsed<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         self.take(name, |value, _| match value {
             Value::String(text) => read(text.trim()).map(Some),
@@ -157,7 +159,7 @@ impl Layers {
         })
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub fn number(&mut self, name: &str, least: u32, most: u32) -> u32 {
         self.take(name, |value, is_text| {
             let number = match value {
@@ -172,7 +174,7 @@ impl Layers {
         })
     }
 
-    /// A share of the whole: from 0 to 1.
+    /// Reads a number from 0 to 1.
     pub fn share(&mut self, name: &str) -> f64 {
         self.take(name, |value, is_text| {
             let share = match value {
@@ -187,7 +189,7 @@ impl Layers {
         })
     }
 
-    /// true or false.
+    /// Reads a boolean.
     pub fn switch(&mut self, name: &str) -> bool {
         self.take(name, |value, is_text| match value {
             Value::Boolean(on) => Ok(*on),
@@ -197,12 +199,12 @@ impl Layers {
         })
     }
 
-    /// A list of texts, each of which `check` accepts.
+    /// Reads a list of texts that `check` accepts.
     pub fn list(&mut self, name: &str, check: impl Fn(&str) -> Result<(), String>) -> Vec<String> {
         self.list_of(name, |text| check(text).map(|()| text.to_owned()))
     }
 
-    /// A list of texts, each of which `read` understands.
+    /// Reads a list of texts that `read` parses.
     pub fn list_of<T>(&mut self, name: &str, read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
         self.take(name, |value, is_text| {
             let items: Vec<String> = match value {
@@ -221,7 +223,8 @@ impl Layers {
     }
 }
 
-/// `[http] threads` becomes `http.threads`. A table within a section stays a value, and is refused where a text is wanted.
+/// Flattens `[http] threads` to `http.threads`. A table within a section stays a value, and is refused where a text is
+/// expected.
 fn flatten(table: &Table) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     for (name, value) in table {
@@ -256,12 +259,12 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Returns true if a name has a section, so that it can only be meant for us (contract: The program).
+/// Returns true if a name has a section, which only our settings have (contract: The program).
 fn has_section(name: &str) -> bool {
     name.contains('.')
 }
 
-/// The name that was probably meant: at most three letters away, and no more than a third of them.
+/// Returns the most similar name: at most three letters away, and no more than a third of them.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<&'a str> {
     let last = |name: &str| name.rsplit('.').next().map(str::to_owned);
     let best = names.map(|known| {
@@ -272,7 +275,7 @@ fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<&'
     best.min().filter(|(distance, _)| near(*distance)).map(|(_, known)| known.as_str())
 }
 
-/// Levenshtein's distance.
+/// Returns the Levenshtein distance.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

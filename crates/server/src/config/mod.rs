@@ -1,4 +1,4 @@
-//! The settings (contract: The program). `config.default.toml` is their documentation and their default.
+//! Settings (contract: The program). `config.default.toml` is their documentation and their default.
 
 mod acme;
 mod backup;
@@ -32,31 +32,31 @@ pub const DEFAULT_FILE: &str = include_str!("config.default.toml");
 
 /// Most threads that serve requests.
 const THREADS_MAX: u32 = 256;
-/// Least and most that a body may be bounded by: 1 KiB to 64 MiB.
+/// Smallest and largest limit of a body, in bytes: 1 KiB to 64 MiB.
 const BODY_BYTES_MIN: u32 = 1024;
 const BODY_BYTES_MAX: u32 = 64 * 1024 * 1024;
-/// Fewest and most connections that may be open.
+/// Smallest and largest limit of connections.
 const CONNECTIONS_SETTING_MIN: u32 = 16;
 const CONNECTIONS_SETTING_MAX: u32 = 1_000_000;
-/// Most cloud events that wait for one device.
+/// Largest limit of a device's cloud-event queue.
 const QUEUE_EVENTS_MAX: u32 = 1_000_000;
-/// Most e-mails an hour that may be asked for.
+/// Largest limit of e-mails an hour.
 const LETTERS_MAX: u32 = 1_000_000;
 
-/// Every setting, checked.
+/// All settings, checked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
-    /// The address by which clients reach us, without a slash at its end; none: where it listens.
+    /// Address by which clients reach the server, without a trailing slash; `None` for the address that it listens on.
     pub public_url: Option<String>,
-    /// What is logged, and how.
+    /// Filter and format of the log.
     pub log: LogChoice,
     /// `sqlite:PATH` or `postgres://…`.
     pub registry: String,
-    /// Where RocksDB keeps telemetry.
+    /// Folder of RocksDB with telemetry.
     pub telemetry: PathBuf,
     /// `[http]`
     pub http: Http,
@@ -72,7 +72,7 @@ pub struct Settings {
     pub queue_max_events: u32,
     /// `[backup]`
     pub backup: BackupSettings,
-    /// `[observability]`; none: nothing is sent.
+    /// `[observability]`; `None` if nothing is exported.
     pub otlp: Option<OtlpSettings>,
 }
 
@@ -83,48 +83,48 @@ pub struct Http {
     pub threads: usize,
     /// Origins whose pages may call the API.
     pub cors_origins: Vec<String>,
-    /// Largest body.
+    /// Largest body, in bytes.
     pub max_body_bytes: usize,
-    /// Most connections, as far as the limit of open files allows them.
+    /// Most connections, if the limit of open files allows them.
     pub max_connections: usize,
-    /// Proxies whose word about their clients is believed.
+    /// Proxies whose headers about clients are trusted.
     pub trusted_proxies: Vec<Network>,
-    /// The certificate of HTTPS; none: HTTP is served.
+    /// Certificate files of HTTPS; `None` for HTTP.
     pub tls: Option<CertificateFiles>,
-    /// Certificates by ACME; none: HTTPS only with files.
+    /// Certificates by ACME; `None` for certificate files only.
     pub acme: Option<Acme>,
-    /// Where health and metrics are served, if not with everything else.
+    /// Separate address for health and metrics.
     pub operations_listen: Option<SocketAddr>,
 }
 
 /// `[registration]`
 #[derive(Clone, Debug, PartialEq)]
 pub struct Registration {
-    /// Whether anyone may register.
+    /// True if anyone may register.
     pub open: bool,
-    /// Whether logging in waits for a verified e-mail address.
+    /// True if login requires a verified e-mail address.
     pub require_verified_email: bool,
 }
 
 /// `[mail]`
 #[derive(Clone, PartialEq)]
 pub struct Mail {
-    /// The server; none: e-mails become files.
+    /// The server; `None` to write e-mails as files.
     pub smtp_url: Option<String>,
-    /// The sender.
+    /// The sender address.
     pub from: String,
-    /// How many an account and a tenant are sent in an hour.
+    /// Most e-mails an hour per account and per tenant.
     pub bounds: LetterBounds,
 }
 
 impl fmt::Debug for Mail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address may hold a password.
+        // The URL may hold a password.
         f.debug_struct("Mail").field("from", &self.from).field("bounds", &self.bounds).finish_non_exhaustive()
     }
 }
 
-/// What the command line says about settings.
+/// Settings on the command line.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// Settings file (TOML); `isobar config` prints one with all defaults
@@ -144,7 +144,7 @@ pub struct Flags {
     pub log: Option<String>,
 }
 
-/// Settings that cannot be used: everything that is wrong with them.
+/// The error of invalid settings, with all faults.
 #[derive(Debug, thiserror::Error)]
 pub struct BadSettings(pub Vec<Fault>);
 
@@ -156,19 +156,19 @@ impl fmt::Display for BadSettings {
     }
 }
 
-/// Settings, and where those come from that are not at their default.
+/// Settings, with the sources of those that are not at their default.
 #[derive(Debug)]
 pub struct Loaded {
     /// The settings.
     pub settings: Settings,
-    /// Names and places of what was given.
+    /// Names and sources of the given settings.
     pub given: Vec<(String, String)>,
-    /// What was given that is no setting, and is ignored.
+    /// Given names that are not settings, and are ignored.
     pub warnings: Vec<Fault>,
 }
 
 impl Loaded {
-    /// Logs what is ignored.
+    /// Logs the warnings.
     pub fn warn(&self) {
         self.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     }
@@ -179,16 +179,16 @@ pub fn load(flags: &Flags) -> Result<Loaded, BadSettings> {
     load_from(flags, texts(std::env::vars_os()))
 }
 
-/// The environment as texts: what is none has a replacement character where it is not, and is no good setting then.
+/// Converts the environment to texts. Invalid UTF-8 becomes replacement characters, which no setting accepts.
 fn texts(variables: impl Iterator<Item = (OsString, OsString)>) -> impl Iterator<Item = (String, String)> {
     variables.map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
 }
 
-/// The settings of a command that works on a platform's data folder, which must be there; logging begins with them.
+/// Reads the settings of a command that works on an existing data folder, and starts logging.
 pub fn of_a_platform(flags: &Flags) -> Result<Settings, Failure> {
     let settings = load(flags)?.settings;
     logging::start(&settings.log);
-    // A folder that is made up on the way would only hide that the wrong one was named.
+    // A new folder would hide that the wrong one was named.
     if !DataFolder::is_there(&settings.data) {
         return Err(format!("{} is no data folder of isobar", settings.data.display()).into());
     }
@@ -222,13 +222,13 @@ pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, Strin
 }
 
 impl Settings {
-    /// The registry's file, if it is SQLite's.
+    /// Returns the registry's file, if it is SQLite's.
     pub fn sqlite_file(&self) -> Option<PathBuf> {
         let path = self.registry.strip_prefix("sqlite:")?;
         Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path)))
     }
 
-    /// Reads all settings, noting every fault; none only beside a fault.
+    /// Reads all settings and collects every fault; `None` only together with a fault.
     fn read(layers: &mut Layers) -> Option<Self> {
         let listen = layers.parsed("listen", socket_address);
         let data = layers.parsed("data", |text| match text {
@@ -315,7 +315,7 @@ impl Registration {
             "closed" => Ok(false),
             other => Err(format!("must be \"open\" or \"closed\", not {other:?}")),
         });
-        // Should the mode be wrong, nothing starts; closed is the safe side all the same.
+        // With an invalid mode nothing starts; closed is the safe default all the same.
         Self {
             open: open.unwrap_or(false),
             require_verified_email: layers.switch("registration.require_verified_email"),
@@ -341,7 +341,7 @@ impl Mail {
     }
 }
 
-/// The certificate and its key: one without the other is a fault.
+/// Reads the paths of certificate and key; one without the other is a fault.
 fn certificate_files(layers: &mut Layers) -> Option<CertificateFiles> {
     let (certificate, key) = (layers.text("http.tls_certificate"), layers.text("http.tls_key"));
     match (certificate.as_str(), key.as_str()) {
@@ -358,7 +358,7 @@ fn certificate_files(layers: &mut Layers) -> Option<CertificateFiles> {
     }
 }
 
-/// One less than the machine has processors: the stores have threads of their own.
+/// Returns one less than the number of processors, as the stores have threads of their own.
 fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get).saturating_sub(1).max(1)
 }
@@ -376,7 +376,7 @@ fn public_url(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-/// `scheme://host[:port]` of an http address.
+/// Returns `scheme://host[:port]` of an http URL.
 fn origin_of(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;

@@ -1,4 +1,4 @@
-//! `[observability]`: where traces and metrics are sent.
+//! `[observability]`: export of traces and metrics.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use super::{Layers, origin_of};
 /// `[observability]`, with a collector.
 #[derive(Clone, PartialEq)]
 pub struct OtlpSettings {
-    /// The collector's address, without a slash at its end.
+    /// The collector's URL, without a trailing slash.
     pub endpoint: String,
     /// The name of its host.
     pub host: String,
-    /// What it wants in the head of every request.
+    /// Headers of every request to it.
     pub headers: Vec<(String, String)>,
-    /// The share of requests that are traced.
+    /// Share of requests that are traced, from 0 to 1.
     pub sample_ratio: f64,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Debug for OtlpSettings {
 }
 
 impl OtlpSettings {
-    /// Reads the section: none where no collector is named.
+    /// Reads the section; `None` without a collector.
     pub(super) fn read(layers: &mut Layers) -> Option<Self> {
         let collector = layers.parsed("observability.otlp_endpoint", |text| match text {
             "" => Ok(None),
@@ -43,7 +43,7 @@ impl OtlpSettings {
     }
 }
 
-/// Reads the collector's address; that, and the name of its host.
+/// Parses the collector's URL; returns it and its host.
 fn endpoint(text: &str) -> Result<(String, String), String> {
     let plain = text.trim_end_matches('/');
     let host = origin_of(plain).filter(|_| !plain.contains(['?', '#'])).and_then(|_| calls::host_of(plain));
@@ -51,7 +51,7 @@ fn endpoint(text: &str) -> Result<(String, String), String> {
     host.map(|host| (plain.to_owned(), host)).ok_or_else(wrong)
 }
 
-/// Reads `name=value`. What is wrong is not repeated: it may be a token.
+/// Parses `name=value`. Errors do not quote the text, which may be a token.
 fn header(text: &str) -> Result<(String, String), String> {
     let wrong = || "must be a list of headers like \"authorization=Bearer TOKEN\"".to_owned();
     let (name, value) = text.split_once('=').ok_or_else(wrong)?;

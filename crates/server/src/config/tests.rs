@@ -33,7 +33,7 @@ fn no_backups() -> BackupSettings {
 }
 
 #[test]
-fn the_commented_file_is_the_default() {
+fn commented_file_is_the_default() {
     let settings = load_with(None, &[], Flags::default()).unwrap();
     assert_eq!(settings, load_with(Some(DEFAULT_FILE), &[], Flags::default()).unwrap());
     assert_eq!(
@@ -71,7 +71,7 @@ fn the_commented_file_is_the_default() {
 }
 
 #[test]
-fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+fn flag_overrides_environment_file_and_default() {
     let file = "listen = '127.0.0.1:1'\ndata = 'a'\nlog = 'warn'\n[rate_limit]\nuser = 1\ndevice = 2\n";
     let environment = [("ISOBAR_LISTEN", "127.0.0.1:2"), ("ISOBAR_DATA", "b"), ("ISOBAR_RATE_LIMIT__USER", "5")];
     let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..Flags::default() };
@@ -199,7 +199,7 @@ fn every_name_of_the_contract_is_a_setting() {
 }
 
 #[test]
-fn all_that_is_wrong_is_named_at_once() {
+fn all_faults_are_named_at_once() {
     let file = "colour = 'red'\nlisten = 8080\n[http]\ntreads = 2\nmax_body_bytes = -1\n[mail]\nfrom = 'nobody'\n";
     let environment = [
         ("ISOBAR_RATE_LIMIT__USER", "many"),
@@ -224,7 +224,7 @@ fn all_that_is_wrong_is_named_at_once() {
 }
 
 #[test]
-fn a_network_that_is_none_is_named_with_what_is_wrong_with_it() {
+fn invalid_network_is_named_with_its_fault() {
     for (networks, wrong) in [
         ("10.0.0.0/33", r#""10.0.0.0/33" is no IP address, nor a network like 10.1.0.0/16"#),
         ("proxy.example", r#""proxy.example" is no IP address, nor a network like 10.1.0.0/16"#),
@@ -242,7 +242,7 @@ fn a_network_that_is_none_is_named_with_what_is_wrong_with_it() {
 }
 
 #[test]
-fn unsound_collector_is_named_and_its_headers_are_not_repeated() {
+fn invalid_collector_is_named_without_its_headers() {
     let wrong = |name: &str, text: &str| {
         let name = format!("ISOBAR_OBSERVABILITY__{name}");
         let faults = load_with(None, &[(&name, text)], Flags::default()).unwrap_err();
@@ -268,7 +268,7 @@ fn unsound_collector_is_named_and_its_headers_are_not_repeated() {
 }
 
 #[test]
-fn a_certificate_without_its_key_is_a_fault_and_so_is_a_key_alone() {
+fn certificate_and_key_are_required_together() {
     for (given, missing) in [("TLS_KEY", "tls_certificate"), ("TLS_CERTIFICATE", "tls_key")] {
         let faults = load_with(None, &[(&format!("ISOBAR_HTTP__{given}"), "x.pem")], Flags::default()).unwrap_err();
         let given = given.to_lowercase();
@@ -295,7 +295,7 @@ fn acme_needs_no_more_than_a_domain() {
 }
 
 #[test]
-fn acme_settings_that_cannot_work_are_named() {
+fn invalid_acme_settings_are_named() {
     let long = format!("{}.com", "x".repeat(64));
     for (domain, wrong) in [
         ("192.0.2.1", "is an IP address"),
@@ -327,7 +327,7 @@ fn acme_settings_that_cannot_work_are_named() {
 }
 
 #[test]
-fn a_variable_that_is_plainly_no_setting_is_named_and_ignored() {
+fn unknown_variable_without_section_is_warned_about() {
     let load = |variables: &[(&str, &str)]| {
         let variables: Vec<_> =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -365,7 +365,7 @@ fn a_variable_that_is_plainly_no_setting_is_named_and_ignored() {
 }
 
 #[test]
-fn setting_that_is_no_text_is_named() {
+fn setting_in_other_than_utf8_is_named() {
     let garbled = OsString::from_vec(vec![b'5', 0xff]);
     let variables = [(OsString::from("ISOBAR_RATE_LIMIT__USER"), garbled.clone()), (OsString::from("OTHER"), garbled)];
     let bad = load_from(&Flags::default(), texts(variables.into_iter())).unwrap_err();
@@ -374,7 +374,7 @@ fn setting_that_is_no_text_is_named() {
 }
 
 #[test]
-fn a_file_that_is_missing_or_no_toml_is_named() {
+fn missing_or_invalid_file_is_named() {
     let faults = load_with(Some("listen = \n"), &[], Flags::default()).unwrap_err();
     assert!(faults[0].starts_with("isobar.toml: ") && faults.len() == 1, "{faults:?}");
     let flags = Flags { config: Some("does/not/exist.toml".into()), ..Flags::default() };
@@ -383,7 +383,7 @@ fn a_file_that_is_missing_or_no_toml_is_named() {
 }
 
 #[test]
-fn backup_settings_that_do_not_go_together_are_named() {
+fn contradictory_backup_settings_are_named() {
     let refused = |environment: &[(&str, &str)]| load_with(None, environment, Flags::default()).unwrap_err().join("\n");
     let key = ("ISOBAR_BACKUP__S3_ACCESS_KEY_ID", "key");
     let secret = ("ISOBAR_BACKUP__S3_SECRET_ACCESS_KEY", "not-to-be-shown");
@@ -396,7 +396,7 @@ fn backup_settings_that_do_not_go_together_are_named() {
     for bad in ["s3://", "s3:///a", "s3://a/../b", "s3://a b/c", "ftp://a/b", "s3://a//b"] {
         assert!(refused(&[("ISOBAR_BACKUP__TARGET", bad)]).contains("ISOBAR_BACKUP__TARGET"), "{bad}");
     }
-    // A secret key where a public one belongs is not shown.
+    // A secret key given in place of a public one is not shown.
     let told = refused(&[("ISOBAR_BACKUP__ENCRYPT_TO", "AGE-SECRET-KEY-1QQQ")]);
     assert!(told.contains("ISOBAR_BACKUP__ENCRYPT_TO") && !told.contains("QQQ"), "{told}");
     let settings = load_with(None, &[target, key, secret], Flags::default()).unwrap();

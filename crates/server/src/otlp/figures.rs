@@ -1,4 +1,4 @@
-//! What `/metrics` shows, as OTLP's metrics: the text of Prometheus that is made anyway is read again, so that both say the same.
+//! Conversion of `/metrics` to OTLP: the Prometheus text that exists anyway is parsed, so that both agree.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,23 +18,23 @@ use opentelemetry_proto::transform::common::tonic::ResourceAttributesWithSchema;
 /// Labels of a series, in order.
 type Labels = Vec<(String, String)>;
 
-/// When counting began, and when this is told; nanoseconds since 1970.
+/// Start of counting and time of the export, in nanoseconds since 1970.
 #[derive(Clone, Copy)]
 struct Times {
     start: u64,
     now: u64,
 }
 
-/// A series of a histogram or a summary, as its lines are gathered.
+/// A series of a histogram or a summary, collected from its lines.
 #[derive(Default)]
 struct Distribution {
-    /// Bounds of buckets and what is at or below them, or quantiles and their values.
+    /// Bounds of buckets with cumulative counts, or quantiles with values.
     steps: Vec<(f64, f64)>,
     sum: f64,
     count: f64,
 }
 
-/// Reads what `/metrics` shows as a message for the collector. A line that is no series is passed over.
+/// Converts the text of `/metrics` to a message for the collector. Ignores lines that are not series.
 pub fn request(
     text: &str,
     resource: &ResourceAttributesWithSchema,
@@ -72,7 +72,7 @@ fn nanoseconds(time: Timestamp) -> u64 {
     u64::try_from(time.millis()).unwrap_or(0).saturating_mul(1_000_000)
 }
 
-/// Reads a line: the name of the series, its labels, its value.
+/// Parses a line: name of the series, labels, value.
 fn read(line: &str) -> Option<(&str, Labels, f64)> {
     let (series, value) = line.trim().rsplit_once(' ')?;
     let value = value.parse().ok()?;
@@ -80,7 +80,7 @@ fn read(line: &str) -> Option<(&str, Labels, f64)> {
     Some((name, labels_of(labels.strip_suffix('}')?)?, value))
 }
 
-/// Reads `name="value",name="value"`; within a value a backslash takes the next character's meaning away.
+/// Parses `name="value",name="value"`; a backslash escapes the next character of a value.
 fn labels_of(mut text: &str) -> Option<Labels> {
     let mut labels = Vec::new();
     while !text.is_empty() {
@@ -135,7 +135,7 @@ fn numbers(series: Vec<(&str, Labels, f64)>, times: Times) -> Vec<NumberDataPoin
     series.into_iter().map(point).collect()
 }
 
-/// Gathers the lines of each series of a family whose steps are told by the label `step`.
+/// Groups the lines of a family by series; the label `step` names the bucket or quantile.
 fn gather(family: &str, lines: Vec<(&str, Labels, f64)>, step: &str) -> BTreeMap<Labels, Distribution> {
     let mut gathered = BTreeMap::<Labels, Distribution>::new();
     for (name, mut labels, value) in lines {
@@ -154,7 +154,7 @@ fn gather(family: &str, lines: Vec<(&str, Labels, f64)>, step: &str) -> BTreeMap
 fn histogram(series: BTreeMap<Labels, Distribution>, times: Times) -> Data {
     let point = |(labels, Distribution { steps, sum, count }): (Labels, Distribution)| {
         let mut below = 0.0;
-        // Prometheus counts all that is at or below a bound, OTLP what is in the bucket; the last one has no bound.
+        // Prometheus counts cumulatively, OTLP per bucket; the last bucket has no bound.
         let bucket = |(_, at_or_below): &(f64, f64)| (at_or_below - std::mem::replace(&mut below, *at_or_below)) as u64;
         HistogramDataPoint {
             attributes: attributes(labels),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_metric_is_read_as_it_is_shown() {
+    fn each_kind_of_metric_is_converted() {
         let metrics = metrics(TEXT);
         let names: Vec<_> = metrics.iter().map(|metric| metric.name.as_str()).collect();
         assert_eq!(names, ["a_total", "g", "h", "s"]);

@@ -1,5 +1,5 @@
-//! Sends traces and metrics to a collector, by OTLP over HTTP. Spans wait in a bounded queue: what has no room is dropped and
-//! counted, and so is what the collector does not take. Nobody waits for it.
+//! Export of traces and metrics to a collector, by OTLP over HTTP. Spans wait in a bounded queue: those that do not
+//! fit, or that the collector refuses, are dropped and counted. Nothing waits for the collector.
 
 mod figures;
 
@@ -26,35 +26,35 @@ use tokio::sync::{Mutex, mpsc};
 use crate::Failure;
 use crate::config::OtlpSettings;
 
-/// Spans that may wait.
+/// Most spans in the queue.
 const QUEUED_SPANS_MAX: usize = 2_048;
-/// Spans that are sent at once.
+/// Most spans in one request.
 const BATCH_SPANS_MAX: usize = 512;
-/// How long spans are gathered.
+/// Time for which spans are collected into a batch.
 const GATHER: Duration = Duration::from_millis(200);
-/// How long a collector may take for what it is sent.
+/// Timeout of a request to the collector.
 const SEND_TIME: Duration = Duration::from_secs(5);
-/// How long what is left may take at a stop.
+/// Timeout of the last requests at a stop.
 const FLUSH_TIME: Duration = Duration::from_secs(2);
-/// Between two times that metrics are sent.
+/// Interval of metrics.
 const METRICS_EVERY: Duration = Duration::from_secs(30);
 
 const SENT: &str = "isobar_spans_sent_total";
 const DROPPED: &str = "isobar_spans_dropped_total";
 const FAILED: &str = "isobar_spans_failed_total";
 
-/// The way to the collector.
+/// The exporter.
 pub struct Otlp {
     spans: Mutex<mpsc::Receiver<SpanData>>,
     resource: ResourceAttributesWithSchema,
     calls: Calls,
     endpoint: String,
     headers: Vec<(String, String)>,
-    /// Whether the last attempt failed: the log tells of the first, and of the end.
+    /// True if the last request failed: only the first failure and the recovery are logged.
     fails: AtomicBool,
 }
 
-/// Where spans go that have ended.
+/// The queue of ended spans.
 #[derive(Debug)]
 struct SpanQueue(mpsc::Sender<SpanData>);
 
@@ -77,11 +77,11 @@ impl SpanProcessor for SpanQueue {
 }
 
 impl Otlp {
-    /// Turns traces on. They wait in the queue until [`Otlp::employ`].
+    /// Turns traces on. Spans stay in the queue until [`Otlp::employ`].
     pub fn start(settings: &OtlpSettings) -> Result<Self, Failure> {
         let attributes = [KeyValue::new("service.version", env!("CARGO_PKG_VERSION"))];
         let resource = Resource::builder().with_service_name("isobar").with_attributes(attributes).build();
-        // The operator has named the collector's host, wherever it is.
+        // The operator named the collector's host, so it is allowed wherever it is.
         let calls = Calls::new(&[settings.host.trim_matches(['[', ']']).to_owned()])?;
         let (queue, spans) = mpsc::channel(QUEUED_SPANS_MAX);
         let resource_attributes = ResourceAttributesWithSchema::from(&resource);
@@ -159,7 +159,7 @@ impl Otlp {
             self.send_figures(metrics, started).await;
             shift.well();
         }
-        // What was counted since.
+        // The metrics since the last interval.
         let _ = Clock::System.timeout(FLUSH_TIME, self.send_figures(metrics, started)).await;
     }
 
@@ -168,7 +168,7 @@ impl Otlp {
         self.post("metrics", request.encode_to_vec()).await;
     }
 
-    /// Posts a message. True: the collector has taken it.
+    /// Posts a message; returns true if the collector accepted it.
     async fn post(&self, what: &'static str, body: Vec<u8>) -> bool {
         let mut headers = vec![("content-type".to_owned(), "application/x-protobuf".to_owned())];
         headers.extend_from_slice(&self.headers);
@@ -182,14 +182,14 @@ impl Otlp {
         };
         match (&cause, self.fails.swap(cause.is_some(), Ordering::Relaxed)) {
             (Some(cause), false) => tracing::warn!(cause, what, "cannot send to the collector"),
-            (None, true) => tracing::info!(what, "the collector takes what it is sent again"),
+            (None, true) => tracing::info!(what, "the collector accepts data again"),
             _ => {}
         }
         cause.is_none()
     }
 }
 
-/// Fills a batch with what waits.
+/// Fills a batch from the queue.
 fn fill(batch: &mut Vec<SpanData>, spans: &mut mpsc::Receiver<SpanData>) {
     while batch.len() < BATCH_SPANS_MAX
         && let Ok(span) = spans.try_recv()

@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 client: one connection that stays open and is opened again when it was lost.
+//! A small HTTP/1.1 client with one persistent connection, reopened when lost.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use hyper_util::rt::TokioIo;
 use isobar_model::time::Clock;
 use tokio::net::TcpStream;
 
-/// An answer that takes longer counts as none.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most bytes of an answer that are read.
+/// Largest answer that is read, in bytes.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Where the server is: `http://HOST[:PORT]`.
+/// The address of the server: `http://HOST[:PORT]`.
 #[derive(Clone, Debug)]
 pub struct ServerUrl {
     authority: Arc<str>,
@@ -49,25 +49,25 @@ impl std::fmt::Display for ServerUrl {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum NoAnswer {
-    /// Nobody listens, or the address is wrong.
+    /// The connection was refused, or the address is wrong.
     #[error("cannot connect: {0}")]
     Connect(#[source] std::io::Error),
     /// The connection broke.
     #[error("the connection broke: {0}")]
     Broken(#[from] hyper::Error),
-    /// Nothing came in time.
+    /// The timeout has passed.
     #[error("no answer within {} s", ANSWER_TIMEOUT.as_secs())]
     Late,
-    /// The answer could not be read.
+    /// The body could not be read.
     #[error("the answer cannot be read: {0}")]
     Unreadable(Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl NoAnswer {
-    /// One word for a table of errors.
+    /// Returns the error's kind for a table.
     pub fn kind(&self) -> &'static str {
         match self {
             NoAnswer::Connect(_) => "no connection",
@@ -77,7 +77,7 @@ impl NoAnswer {
     }
 }
 
-/// An answer, read to its end.
+/// A complete answer.
 #[derive(Debug)]
 pub struct Answer {
     /// Its status.
@@ -89,13 +89,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The number that a header holds.
+    /// Returns the number in a header.
     pub fn number(&self, header: &str) -> Option<i64> {
         self.headers.get(header)?.to_str().ok()?.parse().ok()
     }
 }
 
-/// A connection, opened when it is first needed.
+/// A connection, opened on first use.
 pub struct Connection {
     server: ServerUrl,
     sender: Option<SendRequest<Full<Bytes>>>,
@@ -103,7 +103,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection to this server.
+    /// Makes a connection to this server.
     pub fn to(server: &ServerUrl, clock: &Clock) -> Self {
         Self { server: server.clone(), sender: None, clock: clock.clone() }
     }
@@ -129,7 +129,7 @@ impl Connection {
     async fn call_untimed(&mut self, request: Request<Full<Bytes>>) -> Result<Answer, NoAnswer> {
         let was_open = self.sender.is_some();
         match self.send(request.clone()).await {
-            // The server closed an idle connection just now: the request never left, and may be sent again.
+            // The server closed an idle connection: the request was not sent, and may be retried.
             Err(NoAnswer::Broken(error)) if was_open && error.is_canceled() => {
                 self.sender = None;
                 self.send(request).await
@@ -152,7 +152,7 @@ async fn open(server: &ServerUrl) -> Result<SendRequest<Full<Bytes>>, NoAnswer> 
     let stream = TcpStream::connect(&*server.authority).await.map_err(NoAnswer::Connect)?;
     stream.set_nodelay(true).map_err(NoAnswer::Connect)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with the connection; whatever broke it is told to the request that was under way.
+    // It ends with the connection; the current request gets its error.
     tokio::spawn(connection);
     Ok(sender)
 }

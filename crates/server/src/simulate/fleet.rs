@@ -1,4 +1,4 @@
-//! The project and the devices of a simulation: made through the API, and deleted through it.
+//! The project and the devices of a simulation, created and deleted through the API.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -14,19 +14,19 @@ use super::client::ServerUrl;
 use super::profile::Profile;
 use super::session::{CallError, Credentials, Session};
 
-/// How many devices are made or deleted at the same time.
+/// Devices that are created or deleted concurrently.
 const SETUP_CONCURRENCY: usize = 16;
 
-/// A device as the simulation needs it.
+/// A device of the simulation.
 #[derive(Clone)]
 pub struct Seat {
     /// Its identifier.
     pub id: String,
-    /// Its token, as the `cloud` header carries it.
+    /// Its token, the value of the header `cloud`.
     pub token: HeaderValue,
 }
 
-/// What was made. It grows while it is made, so that a broken set-up can be cleaned up too.
+/// The created resources, recorded one by one, so that a failed set-up can be cleaned up.
 pub struct Fleet {
     project: Mutex<Option<String>>,
     seats: Mutex<BTreeMap<usize, Seat>>,
@@ -34,12 +34,12 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Of nothing yet.
+    /// Makes an empty fleet.
     pub fn new(clock: Clock) -> Self {
         Self { project: Mutex::default(), seats: Mutex::default(), clock }
     }
 
-    /// Makes the project, its design and its devices.
+    /// Creates the project, its design and its devices.
     pub async fn make(
         &self,
         server: &ServerUrl,
@@ -75,12 +75,12 @@ impl Fleet {
         join_all(makers).await.into_iter().collect()
     }
 
-    /// The devices, in the order of their numbers.
+    /// Returns the devices, in the order of their numbers.
     pub fn seats(&self) -> Vec<Seat> {
         lock(&self.seats).values().cloned().collect()
     }
 
-    /// Deletes the devices, then the project. What was deleted, in words.
+    /// Deletes the devices, then the project; returns the result in words.
     pub async fn delete(&self, server: &ServerUrl, credentials: &Credentials) -> Result<String, CallError> {
         let paths: Vec<String> = lock(&self.seats).values().map(|seat| format!("/v2/devices/{}", seat.id)).collect();
         let count = paths.len();

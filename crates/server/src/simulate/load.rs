@@ -1,4 +1,4 @@
-//! The devices at work: each connection serves its share of them, one after the other.
+//! The load: each connection posts for its share of the devices, in turn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,38 +15,38 @@ use super::fleet::Seat;
 use super::profile::{Profile, Simulated};
 use super::stats::Stats;
 
-/// After an error a connection rests, so that a server that is down is not hammered.
+/// Pause of a connection after an error, to spare a server that is down.
 const REST_AFTER_ERROR: Duration = Duration::from_millis(200);
-/// A connection that fell behind its pace catches up with at most this much at once.
+/// Most backlog that a connection catches up with.
 const BACKLOG_MAX: Duration = Duration::from_secs(1);
-/// How long all devices of a connection rest when each has spent its rate window: then they look again.
+/// Pause of a connection whose devices have all exhausted their rate limits.
 const REST_WHEN_SPENT: Duration = Duration::from_millis(50);
 
-/// What the connections are to do.
+/// The load to generate.
 pub struct Work {
-    /// Where.
+    /// The server.
     pub server: ServerUrl,
-    /// As what.
+    /// The kind of devices.
     pub profile: Profile,
-    /// Events a second, all devices together; none: as fast as it can.
+    /// Events a second of all devices together; `None` for as fast as possible.
     pub rate: Option<f64>,
-    /// Connections.
+    /// Number of connections.
     pub connections: usize,
-    /// Tells devices what time it is, and when their next event is due.
+    /// The clock of payloads and intervals.
     pub clock: Clock,
 }
 
 struct Device {
     seat: Seat,
     simulated: Box<dyn Simulated>,
-    /// Its rate window is spent until then (seconds since the epoch).
+    /// End of its exhausted rate window, in seconds since the epoch.
     spent_until: i64,
 }
 
 struct LoadWorker {
     connection: Connection,
     devices: Vec<Device>,
-    /// Time between two events; none: no pause.
+    /// Time between two events; `None` for no pause.
     interval: Option<Duration>,
     target: Uri,
     stats: Arc<Stats>,
@@ -54,7 +54,7 @@ struct LoadWorker {
     clock: Clock,
 }
 
-/// Lets all devices post until `stop` says so.
+/// Posts for all devices until `stop`.
 pub async fn run(work: &Work, seats: Vec<Seat>, stats: &Arc<Stats>, stop: &watch::Receiver<bool>) {
     let connections = work.connections.clamp(1, seats.len().max(1));
     let interval = work.rate.map(|rate| Duration::from_secs_f64(connections as f64 / rate));
@@ -107,7 +107,7 @@ impl LoadWorker {
         }
     }
 
-    /// Posts one event. Whether it was acknowledged.
+    /// Posts one event; returns true if it was acknowledged.
     async fn post(&mut self, turn: usize) -> bool {
         const CLOUD: HeaderName = HeaderName::from_static("cloud");
         let device = &mut self.devices[turn];
@@ -145,7 +145,7 @@ impl LoadWorker {
     }
 }
 
-/// A device whose window is spent waits for its end instead of being refused.
+/// Returns the end of an exhausted rate window, for which the device waits, or 0.
 fn spent_until(answer: &Answer) -> i64 {
     match answer.number("x-ratelimit-remaining") {
         Some(0) => answer.number("x-ratelimit-reset").unwrap_or(0),

@@ -66,7 +66,7 @@ pub struct SimulateOptions {
     cleanup: bool,
 }
 
-/// A pace; none: as fast as it goes.
+/// Events a second; `None` for as fast as possible.
 #[derive(Clone, Copy, Debug)]
 struct Rate(Option<f64>);
 
@@ -90,10 +90,10 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
-/// Runs it. Whether it went without errors.
+/// Runs the simulation; returns true if there were no errors.
 pub fn run(options: SimulateOptions) -> Result<bool, Failure> {
     crate::runtime::raise_file_limit();
-    // One thread: it shares the machine with the server that it measures.
+    // A single thread, as the measured server shares the machine.
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(simulate(&options, &Clock::System))
 }
 
@@ -119,7 +119,7 @@ async fn simulate(options: &SimulateOptions, clock: &Clock) -> Result<bool, Fail
     Ok(summary.counts.errors.is_empty())
 }
 
-/// None: ended before a device posted.
+/// Sets the fleet up and runs the load. Returns `None` if it was stopped before a device posted.
 async fn set_up_and_load(
     options: &SimulateOptions,
     credentials: &Credentials,
@@ -193,7 +193,7 @@ impl SimulateOptions {
     }
 }
 
-/// Tells how many devices were made: in place on a terminal, now and then elsewhere.
+/// The progress of the set-up: in place on a terminal, otherwise as occasional lines.
 struct Progress<'a> {
     devices: u64,
     clock: &'a Clock,

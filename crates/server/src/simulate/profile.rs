@@ -1,4 +1,4 @@
-//! What kinds of devices there are, the design that fits them, and the values that they send.
+//! Kinds of simulated devices, with their designs and payloads.
 
 mod meter;
 mod plc;
@@ -18,7 +18,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Its name on the command line and in the names of what is made.
+    /// Returns its name on the command line and in the names of resources.
     pub fn name(self) -> &'static str {
         match self {
             Profile::SmartMeter => "smart-meter",
@@ -27,7 +27,7 @@ impl Profile {
         }
     }
 
-    /// The device event element that its devices post to.
+    /// Returns the device-event element that its devices post to.
     pub fn element(self) -> &'static str {
         match self {
             Profile::SmartMeter => "reading",
@@ -36,7 +36,7 @@ impl Profile {
         }
     }
 
-    /// The elements of its design: the event is stored, a condition watches it, and something follows when it holds.
+    /// Returns the elements of its design: the event is stored, and a condition on it has a consequence.
     pub fn elements(self) -> Value {
         match self {
             Profile::SmartMeter => {
@@ -49,7 +49,7 @@ impl Profile {
         }
     }
 
-    /// A device of this kind, always the same for the same number.
+    /// Makes a device of this kind, deterministic by its number.
     pub fn device(self, number: usize) -> Box<dyn Simulated> {
         let dice = Dice::new(number as u64);
         match self {
@@ -60,7 +60,7 @@ impl Profile {
     }
 }
 
-/// What follows when the condition holds, and when it does not.
+/// The consequence of a condition: triggers for true and false.
 struct Consequence {
     element: Value,
     holds: Value,
@@ -92,13 +92,13 @@ fn message() -> Consequence {
     Consequence { element: json!({"type": "cloudEvent"}), holds: send, does_not: json!([]) }
 }
 
-/// A device that makes up what it measures.
+/// A simulated device.
 pub trait Simulated: Send {
-    /// Measures at a moment (seconds since the epoch) and writes the payload.
+    /// Writes the payload of a measurement at `seconds` since the epoch.
     fn measure(&mut self, seconds: f64, out: &mut Vec<u8>);
 }
 
-/// A small generator of numbers that need to look random and nothing more (SplitMix64).
+/// A generator of pseudo-random numbers (SplitMix64).
 pub struct Dice(u64);
 
 impl Dice {
@@ -106,7 +106,7 @@ impl Dice {
         Self(seed.wrapping_mul(0x2545_F491_4F6C_DD1D))
     }
 
-    /// A number of 0 to 1.
+    /// Returns a number from 0 to 1.
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
@@ -115,12 +115,12 @@ impl Dice {
         ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A number between two.
+    /// Returns a number between two.
     fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
 
-    /// A number around 0, mostly within `width`: the sum of three, near enough to a bell.
+    /// Returns a number around 0, mostly within `width`: the sum of three, which is roughly bell-shaped.
     fn around(&mut self, width: f64) -> f64 {
         (self.unit() + self.unit() + self.unit() - 1.5) * width
     }
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_sends_json_and_the_same_for_the_same_number() {
+    fn profile_sends_deterministic_json() {
         for profile in [Profile::SmartMeter, Profile::SmartTracker, Profile::IndustrialPlc] {
             let run = |number| {
                 let mut device = profile.device(number);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_has_sixty_values() {
+    fn controller_has_sixty_values() {
         let mut body = Vec::new();
         Profile::IndustrialPlc.device(1).measure(0.0, &mut body);
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap().as_object().unwrap().len(), 60);

@@ -1,4 +1,4 @@
-//! Calls in the name of a user: logs in, logs in again before the token ends, and waits when the server says so.
+//! Calls as a user: logs in, renews the token before it expires, and waits if the server asks for it.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::client::{Answer, Connection, NoAnswer, ServerUrl};
 
-/// A token lives 15 minutes; a new one is fetched well before.
+/// Age at which a token, which lives 15 minutes, is renewed.
 const TOKEN_LIFE: Duration = Duration::from_secs(10 * 60);
-/// How often a call is repeated when the server is busy or out of reach.
+/// Attempts of a call if the server is busy or unreachable.
 const ATTEMPTS_MAX: u32 = 8;
-/// The longest single wait for a rate window or a busy server.
+/// Longest single wait for a rate window or a busy server.
 const WAIT_SECONDS_MAX: i64 = 120;
 
-/// What to call with.
+/// The credential of calls.
 #[derive(Clone)]
 pub enum Credentials {
     /// Username and password.
@@ -26,10 +26,10 @@ pub enum Credentials {
     ApiKey(String),
 }
 
-/// Why a call could not be made.
+/// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The server refuses.
+    /// The server refused.
     #[error("{method} {path} answers {status}: {body}")]
     Refused {
         /// The method.
@@ -41,29 +41,29 @@ pub enum CallError {
         /// The body.
         body: String,
     },
-    /// No answer.
+    /// There was no answer.
     #[error("{server}: {cause}")]
     NoAnswer {
-        /// Where it was asked.
+        /// The server's address.
         server: String,
-        /// Why there is none.
+        /// The cause.
         #[source]
         cause: NoAnswer,
     },
-    /// The answer lacks something.
+    /// The answer lacks a member.
     #[error("{method} {path}: the answer holds no {member}")]
     Incomplete {
         /// The method.
         method: Method,
         /// The path.
         path: String,
-        /// What is missing.
+        /// The missing member.
         member: &'static str,
     },
-    /// A password or key that no header can carry.
+    /// The password or key cannot be a header.
     #[error("the API key or token holds characters that a header cannot carry")]
     NoHeader,
-    /// An identifier that no path can carry.
+    /// The identifier cannot be part of a path.
     #[error("{0} is no path")]
     NoPath(String),
 }
@@ -79,7 +79,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session that logs in with its first call.
+    /// Makes a session that logs in with its first call.
     pub fn new(server: &ServerUrl, credentials: &Credentials, clock: &Clock) -> Self {
         Self {
             server: server.clone(),
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// Calls and reads the JSON of the answer; `null` when it has none. Any status but 2xx is an error.
+    /// Makes a call and parses the answer's JSON; `null` without a body. Any status but 2xx is an error.
     pub async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, CallError> {
         let credential = self.credential().await?;
         match self.ask(Some(&credential), &method, path, body).await {
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Calls and takes texts out of the answer.
+    /// Makes a call and returns texts in the answer.
     pub async fn call_for<const N: usize>(
         &mut self,
         method: Method,
@@ -116,7 +116,7 @@ impl Session {
         texts(&answer, &method, path, members)
     }
 
-    /// Calls with a credential or without, and waits while the server is busy or out of reach.
+    /// Makes a call with or without a credential, and retries while the server is busy or unreachable.
     async fn ask(
         &mut self,
         credential: Option<&(HeaderName, HeaderValue)>,
@@ -141,7 +141,7 @@ impl Session {
                     let body = String::from_utf8_lossy(&body).into_owned();
                     return Err(CallError::Refused { method: method.clone(), path: path.to_owned(), status, body });
                 }
-                // What changes something may have happened: only reading and deleting are repeated.
+                // Without an answer a write may have happened: only reads and deletions are retried.
                 Err(_) if attempt < ATTEMPTS_MAX && *method != Method::POST => self.pause(attempt).await,
                 Err(cause) => return Err(CallError::NoAnswer { server: self.server.to_string(), cause }),
             }
@@ -154,7 +154,7 @@ impl Session {
             _ => {}
         }
         let (name, text) = match self.credentials.clone() {
-            // A proxy on the way may drop a header with underscores.
+            // Proxies may drop headers with underscores.
             Credentials::ApiKey(key) => (AUTHORIZATION, key),
             Credentials::Password { user, password } => {
                 const PATH: &str = "/v2/auth/login";
@@ -181,7 +181,7 @@ impl Session {
     }
 }
 
-/// The members of an answer that are texts, each of which must be there.
+/// Returns members of an answer that must be texts.
 fn texts<const N: usize>(
     answer: &Value,
     method: &Method,

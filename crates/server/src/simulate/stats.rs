@@ -1,4 +1,4 @@
-//! What was sent, how long it took, and what went wrong.
+//! Counts and latencies of a run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,9 +7,9 @@ use std::time::Duration;
 use hdrhistogram::{CreationError, Histogram};
 use serde_json::{Value, json};
 
-/// The longest latency that is told apart: one minute, in microseconds.
+/// Longest recorded latency: one minute, in microseconds.
 const LATENCY_MAX_MICROS: u64 = 60_000_000;
-/// Latencies are kept to three digits.
+/// Significant digits of latencies.
 const LATENCY_DIGITS: u8 = 3;
 
 /// Counts of a run, shared by all connections and the view.
@@ -18,22 +18,22 @@ pub struct Stats(Mutex<Tally>);
 struct Tally {
     events: u64,
     latency: Histogram<u64>,
-    /// Since the view last looked.
+    /// Latencies since the last look of the view.
     recent: Histogram<u64>,
     errors: BTreeMap<String, u64>,
     spent: u64,
 }
 
-/// How long answers took.
+/// Latencies of answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Latency {
-    /// Half of the answers came within.
+    /// The median.
     pub p50: Duration,
-    /// Nine of ten.
+    /// The 90th percentile.
     pub p90: Duration,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: Duration,
-    /// The slowest.
+    /// The maximum.
     pub max: Duration,
 }
 
@@ -49,23 +49,23 @@ impl Latency {
 pub struct StatsSnapshot {
     /// Events that the server acknowledged.
     pub events: u64,
-    /// Latency of the whole run, or since the last look.
+    /// Latencies of the whole run, or since the last look.
     pub latency: Latency,
     /// Errors by kind.
     pub errors: BTreeMap<String, u64>,
-    /// How often a device had spent its rate limit, and waited for the next minute.
+    /// Number of times a device exhausted its rate limit and waited for the next minute.
     pub spent: u64,
 }
 
 impl StatsSnapshot {
-    /// All errors.
+    /// Returns the number of errors.
     pub fn error_count(&self) -> u64 {
         self.errors.values().sum()
     }
 }
 
 impl Stats {
-    /// Nothing counted yet.
+    /// Makes empty counts.
     pub fn new() -> Result<Self, CreationError> {
         let histogram = || Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, LATENCY_DIGITS);
         Ok(Self(Mutex::new(Tally {
@@ -95,18 +95,18 @@ impl Stats {
         *self.tally().errors.entry(kind).or_default() += 1;
     }
 
-    /// Counts a device that has spent its rate limit.
+    /// Counts a device that exhausted its rate limit.
     pub fn spent(&self) {
         self.tally().spent += 1;
     }
 
-    /// The whole run so far.
+    /// Returns the counts of the whole run so far.
     pub fn whole(&self) -> StatsSnapshot {
         let tally = self.tally();
         tally.with(Latency::of(&tally.latency))
     }
 
-    /// The same counts, with the latency since the last look.
+    /// Returns the same counts, with the latencies since the last look.
     pub fn look(&self) -> StatsSnapshot {
         let mut tally = self.tally();
         let latency = Latency::of(&tally.recent);
@@ -121,13 +121,13 @@ impl Tally {
     }
 }
 
-/// What a run came to.
+/// The result of a run.
 pub struct Summary {
     /// The name of the profile.
     pub profile: &'static str,
     /// Devices that posted.
     pub devices: usize,
-    /// How long they did.
+    /// Duration of the load.
     pub elapsed: Duration,
     /// The counts.
     pub counts: StatsSnapshot,
@@ -138,7 +138,7 @@ impl Summary {
         self.counts.events as f64 / self.elapsed.as_secs_f64().max(0.001)
     }
 
-    /// For programs.
+    /// Formats it for programs.
     pub fn json(&self) -> Value {
         let latency = &self.counts.latency;
         json!({
@@ -155,7 +155,7 @@ impl Summary {
         })
     }
 
-    /// For people.
+    /// Formats it for people.
     pub fn text(&self) -> String {
         let latency = &self.counts.latency;
         let mut text = format!(
@@ -185,7 +185,7 @@ impl Summary {
     }
 }
 
-/// Milliseconds, to the hundredth.
+/// Returns milliseconds with two decimals.
 pub fn millis(duration: Duration) -> f64 {
     round(duration.as_secs_f64() * 1_000.0)
 }

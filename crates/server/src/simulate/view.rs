@@ -1,4 +1,4 @@
-//! What a person sees meanwhile: a few lines redrawn on a terminal, a line a second elsewhere.
+//! The live view: a few lines redrawn on a terminal, otherwise a line a second.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use tokio::sync::watch;
 
 use super::stats::{Stats, StatsSnapshot, millis};
 
-/// How often the rate is measured.
+/// Interval of the rate.
 const TICK: Duration = Duration::from_secs(1);
-/// How long the view sleeps between two looks at whether the run has ended.
+/// Time between two checks whether the run has ended.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
-/// Kinds of errors that the terminal shows; the summary lists all.
+/// Most kinds of errors on the terminal; the summary lists all.
 const ERROR_KINDS_SHOWN: usize = 8;
 
-/// What the view needs to know of the run.
+/// Properties of the run that the view shows.
 pub struct Scene {
-    /// Where the events go, and which.
+    /// The server and the profile.
     pub title: String,
-    /// Ends by itself after this long.
+    /// Duration after which it ends by itself.
     pub duration: Option<Duration>,
-    /// Lines go to standard error, as standard output is for JSON.
+    /// True to print lines to standard error, as standard output is for JSON.
     pub is_json: bool,
 }
 
-/// Ends the view, on the thread that shows it.
+/// The end of the run, for the thread of the view.
 pub struct Stop {
     stop: watch::Receiver<bool>,
     clock: Clock,
@@ -37,12 +37,12 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// To be called where the run's runtime is.
+    /// Makes it; must be called in the run's runtime.
     pub fn new(stop: &watch::Receiver<bool>, clock: &Clock) -> Self {
         Self { stop: stop.clone(), clock: clock.clone(), runtime: Handle::current() }
     }
 
-    /// Waits for the next look. Returns false if the run has ended.
+    /// Waits for the next check. Returns false if the run has ended.
     fn look(&mut self) -> bool {
         self.runtime.block_on(self.clock.timeout(LOOK_PAUSE, self.stop.wait_for(|stop| *stop))).is_err()
     }
@@ -59,7 +59,7 @@ pub fn show(scene: &Scene, stats: &Arc<Stats>, stop: Stop) {
     }
 }
 
-/// The rate and the counts of the last second.
+/// Rate and counts of the last second.
 struct Pulse {
     begun: Instant,
     ticked: Instant,
@@ -72,7 +72,7 @@ impl Pulse {
         Self { begun: now, ticked: now, rate: 0, last: StatsSnapshot::default() }
     }
 
-    /// Measures once a second, and returns true if it has.
+    /// Measures once a second; returns true if it did.
     fn tick(&mut self, stats: &Stats, now: Instant) -> bool {
         let since = now.saturating_duration_since(self.ticked);
         if since < TICK {
@@ -84,12 +84,12 @@ impl Pulse {
         true
     }
 
-    /// Returns the length of the run up to the last measurement.
+    /// Returns the length of the run up to the last measurement, in seconds.
     fn seconds(&self) -> u64 {
         (self.ticked - self.begun).as_secs()
     }
 
-    /// Returns how often devices had to wait for their rate limit, if any had to.
+    /// Returns the number of waits for rate limits in words, if there were any.
     fn spent(&self) -> Option<String> {
         let spent = self.last.spent;
         (spent > 0).then(|| format!("{spent} rate limits spent"))
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn style_of_a_run_is_sound_with_and_without_an_end() {
+    fn style_is_valid_with_and_without_a_duration() {
         assert!(style(Some(60)).is_ok() && style(None).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! A copy of everything, consistent in itself, while the platform runs or not.
+//! A consistent copy of all state, with or without a running platform.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -13,26 +13,26 @@ use crate::folder::{LAYOUT_VERSION, write_whole};
 use crate::serve::MAIL_FOLDER;
 use crate::stores::Stores;
 
-/// Where the parts lie in a backup.
+/// Names of the parts in a backup.
 pub const REGISTRY: &str = "registry.db";
 pub const TELEMETRY: &str = "telemetry";
 pub const MAIL: &str = "mail";
-/// Written last: a folder without it is no whole backup.
+/// The mark, written last: a folder without it is not a complete backup.
 pub const MARK: &str = "BACKUP";
-/// Bytes of it that are read: it is a few lines.
+/// Largest mark that is read, in bytes: it has a few lines.
 pub const MARK_BYTES_MAX: u64 = 65_536;
 
-/// What a backup says of itself.
+/// The mark of a backup.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// Whether the registry is in it; else it is PostgreSQL's.
+    /// True if it holds the registry; otherwise that is PostgreSQL's.
     pub with_registry: bool,
-    /// When it was finished.
+    /// Time at which it was finished.
     pub at: String,
 }
 
 impl Mark {
-    /// The mark of a backup that is whole, and that this program can read.
+    /// Reads the mark; fails if the backup is incomplete or too new for this program.
     pub fn read(folder: &Path) -> Result<Self, Failure> {
         let name = folder.display();
         let mut text = String::new();
@@ -42,7 +42,7 @@ impl Mark {
         Self::parse(&text, &name.to_string())
     }
 
-    /// Reads the mark of the backup with this name.
+    /// Parses the mark of the backup with this name.
     pub fn parse(text: &str, name: &str) -> Result<Self, Failure> {
         let mark: Value = serde_json::from_str(text).map_err(|error| format!("{name}/{MARK} is damaged: {error}"))?;
         let layout = mark["layout"].as_u64().ok_or_else(|| format!("{name}/{MARK} is damaged: it has no layout"))?;
@@ -68,10 +68,10 @@ impl Mark {
     }
 }
 
-/// Copies everything into a folder, which is made, or is there and empty.
+/// Copies all state into a folder, which is created or must be empty.
 pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Result<UpkeepReport, Failure> {
     let unfinished = Unfinished::begin(to)?;
-    // First telemetry, then the registry: see the module above.
+    // Telemetry before the registry: see the module above.
     let copied = stores.telemetry.backup(&to.join(TELEMETRY)).await;
     copied.map_err(|error| format!("telemetry cannot be copied: {}", crate::stores::whole(&error)))?;
     let with_registry = stores.registry.backup(&to.join(REGISTRY)).await;
@@ -80,7 +80,7 @@ pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Res
     let (mail, folder) = (settings.data.join(MAIL_FOLDER), to.to_owned());
     let mark = Mark { with_registry, at: Clock::System.now().to_string() };
     let bytes = tokio::task::spawn_blocking(move || -> Result<u64, Failure> {
-        // An operator may have put the folder itself elsewhere.
+        // An operator may have moved the folder itself elsewhere.
         files::copy_folder(&mail.canonicalize().unwrap_or(mail), &folder.join(MAIL))?;
         let bytes = files::sync_folder(&folder)?;
         mark.write(&folder)?;
@@ -98,7 +98,7 @@ pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Res
     Ok(UpkeepReport { text, sound: true })
 }
 
-/// A backup that is emptied again unless it is finished, whatever ends it.
+/// A backup that is emptied when dropped, unless it is finished.
 struct Unfinished {
     folder: PathBuf,
     ours: bool,

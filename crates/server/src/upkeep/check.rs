@@ -1,4 +1,4 @@
-//! Whether everything is sound: each store by itself, and both with each other.
+//! Checks of both stores, separately and against each other.
 
 use std::fmt::Write as _;
 
@@ -13,12 +13,12 @@ use crate::Failure;
 use crate::config::Settings;
 use crate::stores::{Stores, is_telemetry, no_registry, telemetry_options, whole};
 
-/// Looks at both stores. While they are in use: telemetry first, so that its devices are in the registry by then.
+/// Checks both stores while they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
     compare(stores.telemetry.examine().await, &stores.registry).await
 }
 
-/// Looks at both stores, which nobody has open: nothing of them is changed.
+/// Checks both stores without a running platform, and changes nothing.
 pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
     let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
     let telemetry = tokio::task::spawn_blocking(move || match is_telemetry(&path) {
@@ -62,7 +62,8 @@ async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -
     report(&telemetry, gone, &faults)
 }
 
-/// Returns the devices of telemetry that the registry has lost, and how many others it does not know: they were deleted.
+/// Returns the devices in telemetry that the registry has lost, and the number of others that it does not know, which
+/// were deleted.
 fn strangers(telemetry: &Examined, numbers: &DeviceNumbers) -> (Vec<DeviceKey>, usize) {
     let is_lost = |key: &DeviceKey| key.0 > numbers.last_given || telemetry.lost.iter().any(|lost| lost.contains(*key));
     let strangers = telemetry.devices.iter().filter(|key| numbers.present.binary_search(key).is_err());
@@ -70,7 +71,7 @@ fn strangers(telemetry: &Examined, numbers: &DeviceNumbers) -> (Vec<DeviceKey>, 
     (lost, deleted.len())
 }
 
-/// Returns the sentence about devices that the registry has lost, if it has lost any.
+/// Describes devices that the registry has lost, if there are any.
 fn lost_devices(lost: &[DeviceKey]) -> Option<String> {
     let (first, last) = (lost.first()?, lost.last()?);
     Some(format!(
@@ -128,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_that_the_registry_lost_is_told_from_a_deleted_one() {
+    fn lost_device_is_distinguished_from_a_deleted_one() {
         let key = |numbers: &[u64]| numbers.iter().copied().map(DeviceKey).collect::<Vec<_>>();
         let registry = DeviceNumbers { present: key(&[1, 3, 12]), last_given: 12 };
         let telemetry = |devices: &[u64], lost: &[(u64, u64)]| Examined {
@@ -140,7 +141,7 @@ mod tests {
             ..Examined::default()
         };
         assert_eq!(strangers(&telemetry(&[1, 2, 12], &[]), &registry), (vec![], 1));
-        // Those that were never given out, and those that an earlier start has found missing.
+        // Numbers that were never given out, and those that an earlier start found missing.
         let found = strangers(&telemetry(&[2, 3, 7, 12, 14, 19], &[(5, 10)]), &registry);
         assert_eq!(found, (key(&[7, 14, 19]), 1));
         let told = lost_devices(&found.0).unwrap();

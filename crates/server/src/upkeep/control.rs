@@ -1,8 +1,8 @@
-//! How a command speaks to the process that serves: a socket in the data folder, for the folder's owner alone. One
-//! process at a time may open the stores, so it is the one that must copy them.
+//! Commands to the process that serves: a socket in the data folder, for the folder's owner only. Only one process at a
+//! time may open the stores, so it must copy them itself.
 //!
-//! One line of JSON goes in, one comes out: `{"backup": "/a/folder"}`, `{"send": true}` or `{"check": true}`; `{"text": …, "sound": …}` or
-//! `{"failed": …}`.
+//! A request is a line of JSON, and so is the answer: `{"backup": "/a/folder"}`, `{"send": true}` or `{"check": true}`;
+//! `{"text": …, "sound": …}` or `{"failed": …}`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -24,18 +24,18 @@ use super::{Platform, Task, UpkeepReport};
 use crate::Failure;
 
 const SOCKET: &str = "isobar.sock";
-/// Whoever connects says what it wants within this time, and takes the answer within it when there is one.
+/// Timeout for reading a request, and for writing its answer.
 const ASK_TIME: Duration = Duration::from_secs(2);
-/// Peers that are heard side by side. Further ones wait until one of them has gone.
+/// Most concurrent peers. Further ones wait.
 const PEERS_MAX: usize = 64;
-/// When no peer can be let in, for the want of files perhaps, it is tried again after this time.
+/// Pause after a failed accept, for want of file descriptors perhaps.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of a request or an answer: a path, or a list of faults.
+/// Longest request or answer, in bytes: a path, or a list of faults.
 const LINE_BYTES_MAX: u64 = 1 << 20;
-/// Longer paths do not fit into the address of a socket.
+/// Longest path that fits into the address of a socket, in bytes.
 const ADDRESS_BYTES_MAX: usize = 100;
 
-/// The socket of a data folder by a name that is short enough. The folder stays open as long as the name is used.
+/// A short enough path of a data folder's socket. The folder must stay open while it is used.
 struct SocketName {
     path: PathBuf,
     _folder: Option<File>,
@@ -53,18 +53,18 @@ impl SocketName {
     }
 }
 
-/// The socket of the process that has the data folder. It goes when this is dropped.
+/// The control socket of the process that uses the data folder. Removed when dropped.
 pub struct Control {
     listener: UnixListener,
     path: PathBuf,
 }
 
 impl Control {
-    /// Opens it. Where the file system has no sockets the platform runs without, and says so.
+    /// Opens the socket. If the file system has no sockets, logs it and returns `None`.
     pub fn open(data: &Path) -> Option<Self> {
         let opened = || -> io::Result<Self> {
             let (place, path) = (SocketName::of(data)?, data.join(SOCKET));
-            // What a process left that was killed: the folder is ours now.
+            // A leftover of a killed process: the folder is ours now.
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -73,11 +73,11 @@ impl Control {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
             Ok(Self { listener, path })
         };
-        opened().map_err(|error| tracing::warn!(%error, "no backup while this runs: {SOCKET} cannot be made")).ok()
+        opened().map_err(|error| tracing::warn!(%error, "cannot make {SOCKET}: no commands while this runs")).ok()
     }
 
-    /// Hears its peers side by side, and does what they ask with these stores, one thing after the other; what is under way
-    /// when the server stops is not done. The socket goes with the last who holds this.
+    /// Serves peers concurrently, and runs their tasks on these stores one at a time. A task is abandoned when the
+    /// server stops. The socket is removed with the last reference to this.
     pub async fn serve(self: Arc<Self>, platform: Platform, clock: Clock, mut shift: Shift) {
         let served = Arc::new(Served { platform, clock, turn: Mutex::default() });
         let mut peers = JoinSet::new();
@@ -107,7 +107,7 @@ impl Control {
                     return stream;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "{SOCKET}");
+                    tracing::warn!(%error, "cannot accept a command on {SOCKET}");
                     clock.sleep(ACCEPT_PAUSE).await;
                 }
             }
@@ -117,21 +117,21 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // The next process removes it, if it is still there.
+        // If it stays, the next process removes it.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// The platform that commands are about, and their turns.
+/// The platform that commands act on.
 struct Served {
     platform: Platform,
     clock: Clock,
-    /// Held by the command that is being carried out.
+    /// Held by the running command.
     turn: Mutex<()>,
 }
 
 async fn answer(mut stream: UnixStream, served: &Served) -> Result<(), Failure> {
-    // Between the making of the socket and the change of its mode others could have come in.
+    // Others could have connected before the mode of the socket was changed.
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
         return Err(format!("user {peer} is not who runs this").into());
@@ -142,7 +142,7 @@ async fn answer(mut stream: UnixStream, served: &Served) -> Result<(), Failure> 
     let asked = served.clock.timeout(ASK_TIME, lines.read_line(&mut line)).await;
     asked.map_err(|_| "nothing was asked")??;
     let task = read_task(&line).ok_or("what was asked cannot be read")?;
-    tracing::info!(?task, "asked for");
+    tracing::info!(?task, "command received");
     let mut more = [0];
     let done = async {
         let _turn = served.turn.lock().await;
@@ -171,7 +171,7 @@ fn read_task(line: &str) -> Option<Task> {
     }
 }
 
-/// Has the process that serves do it. None: nobody serves this folder.
+/// Sends a task to the process that serves. Returns `None` if there is none.
 pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failure> {
     let place = SocketName::of(data)?;
     let mut stream = match UnixStream::connect(&place.path).await {
@@ -186,7 +186,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failu
     stream.write_all(format!("{asked}\n").as_bytes()).await?;
     let mut line = String::new();
     match BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await {
-        // It ended before it had read what was asked.
+        // It ended before it had read the request.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         heard => drop(heard?),
     }

@@ -1,5 +1,5 @@
-//! Files and folders, copied so that they outlive a crash. Whoever made what is copied may have left anything in it: what is
-//! neither a file nor a folder is refused by its name, and no link is followed.
+//! Durable copies of files and folders. Sources are untrusted: anything but files and folders is refused by name, and
+//! links are not followed.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -15,16 +15,16 @@ use rustix::path::Arg;
 
 use crate::Failure;
 
-/// Only its owner looks into a backup: it holds hashes of passwords, and the key that signs tokens.
+/// Mode of backup folders: for their owner only, as they hold password hashes and the key that signs tokens.
 const FOLDER_MODE: u32 = 0o700;
 
-/// Makes a folder that only its owner looks into, if there is none.
+/// Creates a folder for its owner only, if it does not exist.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder);
     Ok(made.map_err(|error| told(folder, &error))?)
 }
 
-/// Makes a folder, or finds it empty.
+/// Creates a folder; fails if it exists and is not empty.
 pub fn make_empty(folder: &Path) -> Result<(), Failure> {
     make_folder(folder)?;
     let told = |error: io::Error| told(folder, &error);
@@ -34,26 +34,26 @@ pub fn make_empty(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Removes everything in a folder; what cannot be removed is told in the log.
+/// Removes everything in a folder; failures are logged.
 pub fn clear(folder: &Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let (path, is_folder) = (entry.path(), entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let removed = if is_folder { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         if let Err(error) = removed {
-            tracing::warn!(%error, path = %path.display(), "what was begun cannot be removed");
+            tracing::warn!(%error, path = %path.display(), "cannot remove an unfinished copy");
         }
     }
 }
 
-/// A file or a folder that is open to be copied.
+/// An open file or folder to be copied.
 enum Opened {
     File(File),
     Folder(File),
 }
 
-/// Opens a file or a folder that lies in another one; none if nothing is there. Nothing is waited for, and no link is
-/// followed: what was opened is looked at, whatever has its name a moment later.
+/// Opens a file or a folder within another one; `None` if it does not exist. Never blocks, and follows no link: the
+/// opened object is checked, whatever has its name a moment later.
 fn open(within: impl AsFd, name: impl Arg, path: &Path) -> Result<Option<Opened>, Failure> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let neither = || Failure::from(format!("{} is neither a file nor a folder: only those are copied", path.display()));
@@ -75,7 +75,7 @@ fn told(path: &Path, error: &dyn std::error::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Opens a file to be read that must be one.
+/// Opens a regular file for reading.
 pub fn open_file(path: &Path) -> Result<File, Failure> {
     match open(CWD, path, path)? {
         Some(Opened::File(file)) => Ok(file),
@@ -84,7 +84,7 @@ pub fn open_file(path: &Path) -> Result<File, Failure> {
     }
 }
 
-/// Copies a file to where there is none.
+/// Copies a file to a path that must not exist.
 pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
     copy_opened(open_file(from)?, to)
 }
@@ -94,7 +94,7 @@ fn copy_opened(mut from: File, to: &Path) -> Result<(), Failure> {
     Ok(copied.map(drop).map_err(|error| told(to, &error))?)
 }
 
-/// Copies a folder with everything in it; nothing, if there is none. A file that goes away meanwhile is left out.
+/// Copies a folder with its contents; nothing if it does not exist. A file that disappears meanwhile is left out.
 pub fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
     match open(CWD, from, from)? {
         Some(Opened::Folder(folder)) => copy_entries(&folder, from, to),
@@ -121,7 +121,7 @@ fn copy_entries(folder: &File, from: &Path, to: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the bytes of all files in a folder.
+/// Returns the size of all files in a folder, in bytes.
 pub fn size(folder: &Path) -> io::Result<u64> {
     fs::read_dir(folder)?.try_fold(0, |bytes, entry| {
         let (entry, kind) = entry.and_then(|entry| entry.file_type().map(|kind| (entry, kind)))?;
@@ -129,7 +129,7 @@ pub fn size(folder: &Path) -> io::Result<u64> {
     })
 }
 
-/// Waits until a folder, everything in it and its own name are on the disk. The bytes of its files.
+/// Syncs a folder, its contents and its own name; returns the bytes of its files.
 pub fn sync_folder(folder: &Path) -> Result<u64, Failure> {
     let told = |error: io::Error| format!("{}: {error}", folder.display());
     let mut bytes = 0;

@@ -1,8 +1,9 @@
-//! `isobar backup`, `restore`, `check`, `recover`: what an operator does to the state as a whole (contract: The program).
+//! `isobar backup`, `restore`, `check`, `recover`: an operator's commands on the state as a whole (contract: The
+//! program).
 //!
-//! A backup takes telemetry first and the registry afterwards. So every event in it has its device, and no number of a
-//! device is given out again that telemetry knows already. What the registry learnt in between from later events, it
-//! keeps; what waits in the outbox is carried over once more when the restored platform starts.
+//! A backup copies telemetry before the registry. So every event in it has its device, and no device number that
+//! telemetry knows is given out again. The registry keeps what it learnt in between from later events; entries of the
+//! outbox are written once more when the restored platform starts.
 
 pub mod backup;
 mod check;
@@ -27,28 +28,28 @@ use crate::folder::DataFolder;
 use crate::stores::Stores;
 use crate::{Failure, runtime};
 
-/// What is asked for: of stores that are open, here or in the process that serves.
+/// A task on open stores, here or in the process that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A copy into this folder.
     Backup(PathBuf),
     /// A backup to the target of the settings.
     Send,
-    /// Whether everything is sound.
+    /// A check of all state.
     Check,
 }
 
-/// What came of it.
+/// The result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpkeepReport {
-    /// For the operator; it ends with a line's end.
+    /// Text for the operator; ends with a line break.
     pub text: String,
-    /// Whether nothing was found to be damaged.
+    /// True if no damage was found.
     pub sound: bool,
 }
 
 impl Task {
-    /// Does it.
+    /// Runs the task.
     pub async fn run(&self, platform: &Platform) -> Result<UpkeepReport, Failure> {
         match self {
             Self::Backup(to) => backup::into_folder(&platform.settings, &platform.stores, to).await,
@@ -58,7 +59,7 @@ impl Task {
     }
 }
 
-/// What tasks are about.
+/// The subject of tasks.
 #[derive(Clone)]
 pub struct Platform {
     pub settings: Settings,
@@ -67,26 +68,26 @@ pub struct Platform {
 }
 
 impl Platform {
-    /// These stores, with the backups that the settings ask for.
+    /// Makes a platform of these stores and the backups of the settings.
     pub fn new(settings: &Settings, stores: &Stores, clock: Clock) -> Self {
         let backups = Backups::new(settings, stores, clock);
         Self { settings: settings.clone(), stores: stores.clone(), backups }
     }
 }
 
-/// `isobar backup [DIR]`
+/// Runs `isobar backup [DIR]`.
 pub fn backup(flags: &Flags, to: Option<&Path>) -> Result<UpkeepReport, Failure> {
     // The process that serves may have another working folder.
     let task = to.map_or(Ok(Task::Send), |to| std::path::absolute(to).map(Task::Backup))?;
     run(flags, &task)
 }
 
-/// `isobar check`
+/// Runs `isobar check`.
 pub fn check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     run(flags, &Task::Check)
 }
 
-/// Has the running server do it; without one, does it here.
+/// Runs a task in the running server, or here if there is none.
 fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     runtime::start(1)?.block_on(async {

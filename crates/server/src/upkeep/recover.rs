@@ -1,5 +1,5 @@
-//! `isobar recover`: a platform that refuses to start, because something that was acknowledged is lost, goes on without it.
-//! Each store looks for itself what that would cost; nothing is done before it is named and wanted.
+//! `isobar recover`: makes a platform start again that refuses to because acknowledged data is lost. Each store
+//! determines the loss; nothing is done before it is named and confirmed.
 
 use std::path::{Path, PathBuf};
 
@@ -13,15 +13,15 @@ use crate::config::{self, Flags, Settings};
 use crate::folder::DataFolder;
 use crate::stores::{is_telemetry, telemetry_options, whole};
 
-/// Something to be done, by one of the stores.
+/// A recovery of one store.
 struct Step {
-    /// What is lost or changed by it, for the operator; it ends with a line's end.
+    /// The loss or change, for the operator; ends with a line break.
     named: String,
-    /// Does it; what came of it.
+    /// Carries it out; returns the result in words.
     take: Box<dyn FnOnce() -> Result<String, Failure>>,
 }
 
-/// `isobar recover`
+/// Runs `isobar recover`.
 pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     let _folder = DataFolder::take(&settings.data)?;
@@ -52,7 +52,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
     Ok(UpkeepReport { text, sound: true })
 }
 
-/// The telemetry store's writes that were acknowledged and cannot be replayed.
+/// Finds acknowledged writes of the telemetry store that cannot be replayed.
 fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
     let path = settings.telemetry.clone();
     let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
@@ -70,17 +70,17 @@ fn drop_telemetry(settings: &Settings, loss: &Loss, aside: &Path) -> Result<Stri
     Ok("The telemetry store goes on without them.\n".to_owned())
 }
 
-/// The registry's changes that were acknowledged and are not in its log.
+/// Finds acknowledged changes of the registry that are not in its log.
 fn lost_changes(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
     let Some(named) = registry_loss::named(settings, aside)? else { return Ok(None) };
     let (settings, aside) = (settings.clone(), aside.to_owned());
     Ok(Some(Step { named, take: Box::new(move || registry_loss::accept(&settings, &aside)) }))
 }
 
-/// The devices that the registry has lost, as a start has found.
+/// Returns the devices that the registry has lost, as a start recorded them.
 fn lost_devices(settings: &Settings) -> Option<Step> {
     let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
-    // What cannot be read without a change is for the next start, or for isobar check, to tell.
+    // Failures that need a change are left for the next start, or `isobar check`.
     let lost = is_telemetry(&path).then(|| Embedded::lost_devices(&path, &options).ok())?;
     let lost = lost.filter(|lost| !lost.is_empty())?;
     let numbers: Vec<_> =
@@ -97,7 +97,7 @@ fn lost_devices(settings: &Settings) -> Option<Step> {
     Some(Step { named, take: Box::new(take) })
 }
 
-/// The clock is right, though the telemetry store does not believe it.
+/// Makes the telemetry store trust the clock.
 fn clock(settings: &Settings, now: Timestamp) -> Step {
     let (path, options): (PathBuf, _) = (settings.telemetry.clone(), telemetry_options(settings));
     let seen = match is_telemetry(&path).then(|| Embedded::seen(&path, &options)) {

@@ -1,4 +1,4 @@
-//! What the registry has lost that was acknowledged: its log is damaged, and it refuses to open.
+//! Acknowledged changes that the registry has lost: its log is damaged, and it refuses to open.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::config::Settings;
 use crate::stores::whole;
 
-/// What is lost, for the operator. None: nothing that is known of.
+/// Describes the loss; `None` if there is none.
 pub fn named(settings: &Settings, aside: &Path) -> Result<Option<String>, Failure> {
     let found = loss(&settings.registry).map_err(|error| format!("the registry cannot be read: {}", whole(&error)))?;
     Ok(found.map(|loss| {
@@ -16,7 +16,7 @@ pub fn named(settings: &Settings, aside: &Path) -> Result<Option<String>, Failur
     }))
 }
 
-/// The registry goes on without it.
+/// Accepts the loss, so that the registry opens again.
 pub fn accept(settings: &Settings, aside: &Path) -> Result<String, Failure> {
     loss_accept(&settings.registry, aside)
         .map_err(|error| format!("the registry cannot be recovered: {}", whole(&error)))?;

@@ -1,4 +1,4 @@
-//! A backup becomes the state of a platform again, on a data folder that holds none.
+//! `isobar restore`: brings a backup back into an empty data folder.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::serve::MAIL_FOLDER;
 use crate::stores::{Stores, is_telemetry, telemetry_options};
 use crate::{Failure, logging, runtime};
 
-/// What may lie in an empty data folder: our own lock, and what file systems put into theirs.
+/// Names that an empty data folder may contain: the lock file, and what file systems create.
 const MAY_BE_THERE: [&str; 2] = [LOCK_FILE, "lost+found"];
 
-/// What is read instead of a file: the standard input.
+/// Stands for standard input in place of a file.
 const STANDARD_INPUT: &str = "-";
 
-/// `isobar restore BACKUP`: a folder, an archive in a file or a bucket, or the standard input.
+/// Runs `isobar restore BACKUP`: from a folder, an archive in a file or a bucket, or standard input.
 pub fn restore(flags: &Flags, from: &str, identity: Option<&Path>) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     if from == STANDARD_INPUT {
-        // Whoever hands it over may be killed; nobody is left for whom it would be restored.
+        // If the writing process is killed, nobody needs the restore.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         return archive(&settings, std::io::stdin().lock(), identity, "the backup");
     }
@@ -39,13 +39,13 @@ pub fn restore(flags: &Flags, from: &str, identity: Option<&Path>) -> Result<Upk
         return into(&settings, &mark, |places| places.fill(folder));
     }
     let (place, name) = place.split().ok_or_else(|| format!("{from} names no backup"))?;
-    // A relative path may have one part only.
+    // A relative path may have a single part.
     let place = if place == Place::Folder(PathBuf::new()) { Place::Folder(PathBuf::from(".")) } else { place };
     let target = target(&place, &settings.backup)?;
     archive(&settings, target.read(&name)?, identity, from)
 }
 
-/// Restores an archive as it is read.
+/// Restores an archive from a stream.
 fn archive(settings: &Settings, from: impl Read, identity: Option<&Path>, name: &str) -> Result<UpkeepReport, Failure> {
     let identity = identity.or(settings.backup.identity.as_deref());
     let mut archive = tar::Archive::new(decrypt(from, identity, name)?);
@@ -59,7 +59,7 @@ fn archive(settings: &Settings, from: impl Read, identity: Option<&Path>, name: 
     })
 }
 
-/// Has `fill` bring a backup with this mark into the data folder, and looks through what is there then.
+/// Makes `fill` write a backup with this mark into the data folder, and checks the result.
 fn into(
     settings: &Settings,
     mark: &Mark,
@@ -68,7 +68,7 @@ fn into(
     let places = Places::new(settings, mark)?;
     places.must_be_free(&settings.data)?;
     let folder = DataFolder::take(&settings.data)?;
-    // Once more: another process may have been faster.
+    // Checked again under the lock, as another process may have been faster.
     places.must_be_free(&settings.data)?;
     let restored = fill(&places).and_then(|()| look(settings, mark));
     match restored {
@@ -84,9 +84,9 @@ fn into(
     }
 }
 
-/// Where the parts of a backup go.
+/// Destinations of the parts of a backup.
 struct Places {
-    /// None: the registry is PostgreSQL's.
+    /// `None` if the registry is PostgreSQL's.
     registry: Option<PathBuf>,
     telemetry: PathBuf,
     mail: PathBuf,
@@ -115,7 +115,7 @@ impl Places {
             }
         }
         match &self.registry {
-            // What lies beside another registry would be taken for this one's.
+            // Leftovers beside the database would be taken for its log.
             Some(file) => match std::iter::once(file.clone()).chain(companions(file)).find(|file| file.exists()) {
                 Some(there) => Err(format!("{} is there already", there.display()).into()),
                 None => Ok(()),
@@ -124,7 +124,7 @@ impl Places {
         }
     }
 
-    /// Returns where a file of an archive goes; none if it is no part of a backup.
+    /// Returns the destination of a file in an archive; `None` if it is not part of a backup.
     fn of(&self, path: &Path) -> Option<PathBuf> {
         if path == Path::new(REGISTRY) {
             return self.registry.clone();
@@ -148,7 +148,7 @@ impl Places {
         self.sync()
     }
 
-    /// Waits until all of it is on the disk.
+    /// Waits until everything is durable.
     fn sync(&self) -> Result<(), Failure> {
         files::sync_folder(&self.telemetry)?;
         if let Some(file) = &self.registry {
@@ -161,22 +161,22 @@ impl Places {
         Ok(())
     }
 
-    /// Removes what was begun.
+    /// Removes an incomplete restore.
     fn clear(&self) {
         for folder in [&self.telemetry, &self.mail] {
             files::clear(folder);
-            // Empty now; if it was somebody else's before, and cannot go, it was empty then too.
+            // It is empty now, and if it cannot be removed, it was empty before too.
             let _ = std::fs::remove_dir(folder);
         }
         let Some(file) = &self.registry else { return };
         for file in std::iter::once(file.clone()).chain(companions(file)) {
-            // It may not be there; then it need not go.
+            // It may not exist.
             let _ = std::fs::remove_file(file);
         }
     }
 }
 
-/// Both stores open, or they are of a newer version; and they say what they hold.
+/// Opens both stores as they are, checks them, and reports the result.
 fn look(settings: &Settings, mark: &Mark) -> Result<UpkeepReport, Failure> {
     if !mark.with_registry {
         let examined = Embedded::examine_folder(&settings.telemetry, &telemetry_options(settings))?;

@@ -1,4 +1,4 @@
-//! `isobar upgrade-check`: what this program would change of a data folder when it serves it for the first time.
+//! `isobar upgrade-check`: reports what this program would change in a data folder when it first serves it.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::process::disk;
 use crate::stores::{no_registry, telemetry_options, whole};
 use crate::{Failure, runtime};
 
-/// The registry is written anew at most as often by the steps: once as a copy, once in its log.
+/// Most copies of the registry that migrations write: one in the database, one in its log.
 const REGISTRY_COPIES: u64 = 2;
 
-/// `isobar upgrade-check`. Nothing is changed.
+/// Runs `isobar upgrade-check`. Changes nothing.
 pub fn upgrade_check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     let folder = DataFolder::take(&settings.data)?;
@@ -46,7 +46,7 @@ pub fn upgrade_check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     Ok(UpkeepReport { text, sound })
 }
 
-/// Tells whether the disk has room for the steps.
+/// Reports whether the disk has room for the migrations.
 fn tell_of_room(settings: &Settings, text: &mut String) -> Result<bool, Failure> {
     let Some(file) = settings.sqlite_file() else { return Ok(true) };
     let wanted = file.metadata()?.len().saturating_mul(REGISTRY_COPIES);

@@ -1,4 +1,4 @@
-//! `isobar design test`: cases of a file, each a dry run.
+//! `isobar design test`: cases in a file, each a dry run.
 
 use std::path::{Path, PathBuf};
 
@@ -41,16 +41,16 @@ struct Case {
     name: String,
     element: String,
     payload: Value,
-    /// A device whose settings, values and memory the run sees.
+    /// A device whose settings, values and state the run sees.
     device: Option<String>,
-    /// All effects, in order.
+    /// All expected effects, in order.
     effects: Vec<Value>,
     /// Names of the elements that fail.
     #[serde(default)]
     errors: Vec<String>,
 }
 
-/// What came of a case.
+/// The result of a case.
 #[derive(Serialize)]
 struct CaseResult {
     name: String,
@@ -59,7 +59,7 @@ struct CaseResult {
     diff: String,
 }
 
-/// Runs all cases; true if each had the effects that were expected.
+/// Runs all cases; returns true if each had the expected effects.
 pub async fn run(options: &TestOptions) -> Result<bool, ClientError> {
     let cases = read_cases(&options.file)?;
     let design = options.design.as_deref().map(read_design).transpose()?;

@@ -1,4 +1,4 @@
-//! `isobar devices import`: a device is known by organization, project and name, and is never made twice.
+//! `isobar devices import`: identifies a device by organization, project and name, and never creates it twice.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -19,9 +19,9 @@ use crate::client::{ServerOptions, note, print, progress, read_file};
 
 /// Most devices of one call.
 const BATCH_DEVICES_MAX: usize = 500;
-/// Bytes beyond which a call takes no further device: the server takes 5 MiB.
+/// Size at which a call takes no further device, in bytes: the server's limit is 5 MiB.
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// Most faults that are told of a file.
+/// Most reported faults of a file.
 const FAULTS_TOLD_MAX: usize = 20;
 
 /// Flags of `isobar devices import`.
@@ -46,10 +46,10 @@ pub struct ImportOptions {
     server: ServerOptions,
 }
 
-/// By what a device is known: its organization, project and name.
+/// The identity of a device: its organization, project and name.
 type Identity = (String, String, String);
 
-/// A device that is to be made.
+/// A device to be created.
 struct NewRow {
     line: usize,
     name: String,
@@ -76,7 +76,7 @@ struct Refused {
     message: String,
 }
 
-/// What is told of a device that was made.
+/// The output for a created device.
 #[derive(Serialize)]
 struct CreatedLine<'a> {
     line: usize,
@@ -85,14 +85,14 @@ struct CreatedLine<'a> {
     token: &'a str,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Default)]
 struct ImportTally {
     created: usize,
     faults: Vec<LineFault>,
 }
 
-/// Makes the devices that are not there yet; true if no line failed.
+/// Creates the missing devices; returns true if no line failed.
 pub async fn run(options: &ImportOptions) -> Result<bool, ClientError> {
     let rows =
         rows::read(&options.file, &read_file(&options.file)?).map_err(|faults| faulty(&options.file, &faults))?;
@@ -107,7 +107,7 @@ pub async fn run(options: &ImportOptions) -> Result<bool, ClientError> {
     let all = rows.len();
     let new = rows.into_iter().filter(|(identity, ..)| !existing.contains(identity));
     let new = new.map(|(_, line, device)| row(line, &device)).collect::<Result<Vec<_>, _>>()?;
-    // Before anything is made: tokens are shown once.
+    // Opened before anything is created, as tokens are shown once.
     let mut output = options.output.as_deref().map(open).transpose()?;
     let mut tally = ImportTally::default();
     let outcome = create(&mut client, options, &new, &mut output, &mut tally).await;
@@ -160,7 +160,7 @@ fn batch_length(rows: &[NewRow]) -> usize {
         bytes += row.body.len() + 1;
         bytes <= BATCH_BYTES_MAX
     });
-    // One that is too long for itself is for the server to refuse.
+    // A single device that is too long is left for the server to refuse.
     fitting.count().max(1)
 }
 
@@ -203,7 +203,7 @@ async fn own_organization(client: &mut ApiClient) -> Result<String, ClientError>
     Ok(own.organization_id)
 }
 
-/// Gives each device its organization and project, and refuses those that no other can be told from.
+/// Gives each device its organization and project, and refuses duplicates.
 fn identified(
     rows: Rows,
     organization: &str,
@@ -233,13 +233,13 @@ fn identified(
     if faults.is_empty() { Ok(found) } else { Err(faults) }
 }
 
-/// Returns a name as an export of the server writes it: what a spreadsheet would take for a formula has an apostrophe.
+/// Returns a name as an export writes it: with an apostrophe before what a spreadsheet would take for a formula.
 fn exported(name: &str) -> String {
     let is_formula = name.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
     if is_formula { format!("'{name}") } else { name.to_owned() }
 }
 
-/// Returns the devices that there are in the projects of these rows.
+/// Returns the existing devices in the projects of these rows.
 async fn existing(
     client: &mut ApiClient,
     rows: &[(Identity, usize, DeviceText)],
@@ -269,7 +269,7 @@ fn told(file: &Path, fault: &LineFault) -> String {
     format!("{}:{}: {}", file.display(), fault.line, fault.told)
 }
 
-/// Returns the failure that a file with faults is: nothing was made.
+/// Makes the error of a file with faults, of which nothing was created.
 fn faulty(file: &Path, faults: &[LineFault]) -> ClientError {
     let mut lines: Vec<String> = faults.iter().take(FAULTS_TOLD_MAX).map(|fault| told(file, fault)).collect();
     if faults.len() > FAULTS_TOLD_MAX {

@@ -1,4 +1,4 @@
-//! The devices that a file names, each with its line.
+//! The devices in a file, with their lines.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::super::csv;
 
-/// Columns of an export that the server makes: an import passes them over.
+/// Columns of an export that only the server sets, which an import ignores.
 const SERVER_COLUMNS: [&str; 8] =
     ["id", "organizationName", "statusInt", "statusText", "lastActive", "createdAt", "updatedAt", "createdBy"];
 
-/// A device as a file has it and as the API takes it; what is not looked at is kept to the digit.
+/// A device in a file, in the API's form; members that are not checked keep their text.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceText {
@@ -20,7 +20,7 @@ pub struct DeviceText {
     pub name: String,
     /// Its project.
     pub project_uuid: Option<String>,
-    /// Its organization; none: the caller's.
+    /// Its organization; `None` for the caller's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organization_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,19 +37,19 @@ pub struct DeviceText {
     meta: Option<Box<RawValue>>,
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 #[derive(Debug, PartialEq)]
 pub struct LineFault {
     /// From 1.
     pub line: usize,
-    /// The sentence.
+    /// The fault, in words.
     pub told: String,
 }
 
 /// Devices by their lines.
 pub type Rows = Vec<(usize, DeviceText)>;
 
-/// Reads a file: lines of JSON if its name or its first character says so, else CSV.
+/// Parses a file: lines of JSON if its extension or first character says so, otherwise CSV.
 pub fn read(path: &Path, text: &str) -> Result<Rows, Vec<LineFault>> {
     let is_json = path.extension().is_some_and(|end| end == "jsonl" || end == "ndjson");
     let (rows, faults) = if is_json || text.trim_start().starts_with('{') { of_lines(text) } else { of_csv(text) };
@@ -68,7 +68,7 @@ fn of_lines(text: &str) -> (Rows, Vec<LineFault>) {
     (rows, faults)
 }
 
-/// Says what is wrong without the reader's own line, which is 1.
+/// Describes a parser's error without its line number, which is always 1.
 fn in_one_line(error: &serde_json::Error) -> String {
     let told = error.to_string();
     let told = told.split(" at line ").next().unwrap_or_default();
@@ -143,7 +143,7 @@ fn device<'a>(cells: impl Iterator<Item = (&'a String, &'a String)>) -> Result<D
     Ok(device)
 }
 
-/// Returns metadata of labels: numbers, truths, lists and objects as they are, everything else as text.
+/// Makes metadata of labels: numbers, booleans, lists and objects as JSON, everything else as text.
 fn meta(labels: &[(&str, &str)]) -> Result<Box<RawValue>, String> {
     let mut members = Vec::with_capacity(labels.len());
     for (label, text) in labels {
@@ -164,7 +164,7 @@ fn json(name: &str, text: &str) -> Result<Box<RawValue>, String> {
     serde_json::from_str(text).map_err(|error| format!("{name}: is no JSON: {}", in_one_line(&error)))
 }
 
-/// Returns a cell without the apostrophe that an export puts before what a spreadsheet would take for a formula.
+/// Removes the apostrophe that an export puts before what a spreadsheet would take for a formula.
 fn plain(cell: &str) -> &str {
     let rest = cell.strip_prefix('\'').unwrap_or(cell);
     if rest.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) { rest } else { cell }
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn json_lines_keep_digits_and_pass_over_what_the_server_makes() {
+    fn json_lines_keep_digits_and_ignore_server_columns() {
         let text = "{\"id\":\"1\",\"name\":\"x\",\"projectUuid\":\"p\",\"meta\":{\"a\":1.50}}\n\n";
         let expected = r#"[[1,{"name":"x","projectUuid":"p","meta":{"a":1.50}}]]"#;
         assert_eq!(read_text(text).unwrap(), expected);

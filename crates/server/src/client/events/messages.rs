@@ -1,20 +1,20 @@
-//! Server-sent events, taken apart as they come.
+//! An incremental parser of server-sent events.
 
-/// Longest message: an event's payload may be as long as a body.
+/// Longest message, in bytes: a payload may be as long as a body.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A message of a stream.
 #[derive(Debug, Default, PartialEq)]
 pub struct StreamMessage {
-    /// The kind; empty if the message names none.
+    /// The event type; empty if the message has none.
     pub event: String,
-    /// The id behind which a stream can be resumed; empty if the message has none.
+    /// The id after which a stream can be resumed; empty if the message has none.
     pub id: String,
     /// The data.
     pub data: String,
 }
 
-/// Reads messages, however the bytes are cut.
+/// Parses messages from arbitrary chunks of bytes.
 #[derive(Default)]
 pub struct MessageReader {
     rest: Vec<u8>,
@@ -22,7 +22,7 @@ pub struct MessageReader {
 }
 
 impl MessageReader {
-    /// Returns the messages that are whole with these bytes. Fails if one does not end.
+    /// Returns the messages that these bytes complete. Fails if a message is too long.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<StreamMessage>, &'static str> {
         let mut messages = Vec::new();
         let mut bytes = bytes;
@@ -53,7 +53,7 @@ impl MessageReader {
                 }
                 self.message.data.push_str(value);
             }
-            // Comments have no name, and others are not known.
+            // Comments have an empty name; other fields are unknown.
             _ => {}
         }
         None
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_whole_however_bytes_are_cut() {
+    fn messages_are_parsed_from_any_chunks() {
         let text = ": hello\r\n\nevent: alarm\ndata: {\"a\":\ndata:\"ü\"}\n\nid: 7\ndata: 1\n\ndata: half";
         let message = |event: &str, id: &str, data: &str| StreamMessage {
             event: event.to_owned(),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn message_without_end_is_refused() {
+    fn endless_message_is_refused() {
         let mut reader = MessageReader::default();
         let piece = vec![b'x'; MESSAGE_BYTES_MAX];
         assert!(reader.push(&piece).is_ok());

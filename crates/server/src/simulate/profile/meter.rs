@@ -13,7 +13,7 @@ pub struct Meter {
     dice: Dice,
     base_watts: f64,
     peak_watts: f64,
-    /// How much later than others this household lives.
+    /// Shift of this household's day, in seconds.
     late_seconds: f64,
     energy_kwh: f64,
     measured_at: Option<f64>,
@@ -31,7 +31,7 @@ impl Meter {
         }
     }
 
-    /// Two humps, in the morning and in the evening.
+    /// Returns the share of the peak, which has humps in the morning and in the evening.
     fn share_of_peak(&self, seconds: f64) -> f64 {
         let day = (seconds - self.late_seconds) / SECONDS_PER_DAY;
         let evening = (0.5 - 0.5 * (TAU * (day - 0.29)).cos()).powi(3);

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use super::{Dice, Simulated};
 
 const CHANNELS: usize = 60;
-/// First letter, set point from and to, noise, and digits after the point of each group of twenty.
+/// Groups of twenty channels: first letter, range of set points, noise, and decimals.
 const GROUPS: [Group; 3] = [
     Group { letter: 't', low: 35.0, high: 85.0, noise: 0.2, digits: 2 },
     Group { letter: 'p', low: 1.0, high: 12.0, noise: 0.02, digits: 3 },

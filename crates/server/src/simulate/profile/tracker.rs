@@ -1,17 +1,17 @@
-//! A vehicle: it keeps its heading, turns little by little, and moves along great circles.
+//! A vehicle that keeps its heading, turns gradually, and moves along great circles.
 
 use std::io::Write as _;
 
 use super::{Dice, Simulated};
 
 const EARTH_RADIUS_METRES: f64 = 6_371_000.0;
-/// Longest step: a tracker that slept does not jump.
+/// Longest step, so that a tracker that paused does not jump.
 const STEP_SECONDS_MAX: f64 = 60.0;
-/// The step of the very first measurement, or of two at the same moment.
+/// Step of the first measurement, or of two at the same moment.
 const STEP_SECONDS_MIN: f64 = 0.05;
 const SPEED_MAX: f64 = 30.0;
 const TURN_DEGREES_PER_SECOND_MAX: f64 = 6.0;
-/// Where vehicles start: latitude and longitude of some cities.
+/// Start positions: latitude and longitude of some cities.
 const CITIES: [(f64, f64); 8] = [
     (52.52, 13.40),
     (48.86, 2.35),
@@ -31,7 +31,7 @@ pub struct Tracker {
     /// Degrees, clockwise from north.
     heading: f64,
     metres_per_second: f64,
-    /// What it would like to drive.
+    /// The desired speed, in metres per second.
     wanted: f64,
     measured_at: f64,
 }
@@ -61,7 +61,7 @@ impl Tracker {
         self.travel(self.metres_per_second * seconds);
     }
 
-    /// Along a great circle.
+    /// Moves along a great circle.
     fn travel(&mut self, metres: f64) {
         let (angle, bearing) = (metres / EARTH_RADIUS_METRES, self.heading.to_radians());
         let (from, sine) = (self.latitude.to_radians(), self.latitude.to_radians().sin());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vehicle_moves_as_fast_as_it_says_and_turns_within_bounds() {
+    fn vehicle_moves_at_its_speed_and_turns_within_bounds() {
         let mut tracker = Tracker::new(Dice::new(11));
         tracker.measured_at = 1_000.0;
         for second in 1_001..2_000 {
