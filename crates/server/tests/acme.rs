@@ -1,4 +1,4 @@
-//! Certificates by ACME, of a real ACME server (`pebble`) that asks the real program.
+//! Certificates by ACME, ordered by the real program from a real ACME server (`pebble`).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -24,11 +24,11 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// A name that leads to this machine by the scene's name server.
+/// A name that the scene's name server resolves to this machine.
 const NAME: &str = "iot.example.com";
 const SERVES: &str = "HTTP/1.1 200";
 
-/// What a program of the test's is, until it is dropped.
+/// A child process, killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -38,10 +38,10 @@ impl Drop for Running {
     }
 }
 
-/// An ACME server, and the platform that gets its certificates there.
+/// An ACME server, and a platform that orders its certificates there.
 struct Scene {
     folder: TempDir,
-    /// By which all names lead to this machine.
+    /// The name server, which resolves all names to this machine.
     _names: Running,
     names_port: u16,
     acme_port: u16,
@@ -76,7 +76,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// Starts the ACME server; its certificates live so many seconds.
+    /// Starts the ACME server, whose certificates are valid for `lifetime` seconds.
     async fn acme(&self, lifetime: u64) -> Running {
         let config = json!({"pebble": {
             "listenAddress": format!("127.0.0.1:{}", self.acme_port),
@@ -99,7 +99,7 @@ impl Scene {
         running
     }
 
-    /// Starts the platform, with more of its settings.
+    /// Starts the platform with additional settings.
     fn isobar(&self, settings: &[(&str, &str)]) -> Running {
         self.isobar_at(&format!("127.0.0.1:{}", self.port), settings)
     }
@@ -123,7 +123,7 @@ impl Scene {
         becomes(text, async || self.log().contains(text)).await;
     }
 
-    /// Shakes hands with the platform, whoever vouches for it.
+    /// Performs a TLS handshake with the platform.
     async fn hello(&self, name: &str, protocol: &str, roots: RootCertStore) -> std::io::Result<TlsStream<TcpStream>> {
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -135,7 +135,7 @@ impl Scene {
         TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(name.to_owned()).unwrap(), socket).await
     }
 
-    /// The root of the ACME server, which it makes anew at each start.
+    /// Fetches the root of the ACME server, which is new at each start.
     async fn roots(&self) -> RootCertStore {
         let mut ca = RootCertStore::empty();
         ca.add(CertificateDer::from_pem_file(self.at("ca.pem")).unwrap()).unwrap();
@@ -155,7 +155,7 @@ impl Scene {
         roots
     }
 
-    /// The certificate that a client who trusts the ACME server is shown.
+    /// Returns the certificate shown to a client that trusts the ACME server.
     async fn certificate(&self, roots: &RootCertStore) -> Option<CertificateDer<'static>> {
         let stream = self.hello(NAME, "http/1.1", roots.clone()).await.ok()?;
         Some(stream.get_ref().1.peer_certificates()?.first()?.clone().into_owned())
@@ -171,18 +171,18 @@ async fn ask(stream: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite + U
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // Some end without taking leave of TLS.
+    // Some connections end without a TLS close.
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Ports that were free a moment ago.
+/// Finds free ports, which others may take meanwhile.
 fn free_ports() -> [u16; 6] {
     let listeners = [(); 6].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
-/// Where `scripts/prepare acme` has it.
+/// Returns the path of a program of pebble from `scripts/prepare acme`.
 fn pebble(program: &str) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/prepare");
     let output = Command::new(script).arg("acme").output().unwrap();
@@ -191,7 +191,7 @@ fn pebble(program: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn certificate_is_issued_kept_and_renewed_while_serving() {
+async fn certificate_is_issued_stored_and_renewed_while_serving() {
     let scene = Scene::new();
     let acme = scene.acme(90).await;
     let serving = scene.isobar(&[]);
@@ -205,7 +205,7 @@ async fn certificate_is_issued_kept_and_renewed_while_serving() {
     for name in ["account.json", "certificate.json"] {
         assert_eq!(std::fs::metadata(kept.join(name)).unwrap().permissions().mode() & 0o777, 0o600);
     }
-    // Nobody has asked the server for a proof: it has none to give, to whatever name.
+    // No challenge is pending: handshakes for a proof fail, whatever the name.
     for name in [NAME, "other.example.com"] {
         for _ in 0..200 {
             assert!(scene.hello(name, "acme-tls/1", roots.clone()).await.is_err());
@@ -213,14 +213,14 @@ async fn certificate_is_issued_kept_and_renewed_while_serving() {
     }
     becomes("it is renewed", async || scene.certificate(&roots).await.is_some_and(|shown| shown != first)).await;
     let second = scene.certificate(&roots).await;
-    // Away, it is not missed.
+    // Without the ACME server, serving continues.
     drop((acme, serving));
     let _serving = scene.isobar(&[]);
     becomes("the kept one is used", async || scene.certificate(&roots).await == second).await;
 }
 
 #[tokio::test]
-async fn acme_server_that_is_away_or_refuses_is_told_of() {
+async fn unreachable_or_refusing_acme_server_is_logged() {
     let scene = Scene::new();
     let serving = scene.isobar(&[]);
     scene.says("let this machine reach and trust the address of http.acme_directory").await;
@@ -228,12 +228,12 @@ async fn acme_server_that_is_away_or_refuses_is_told_of() {
     assert!(scene.hello(NAME, "http/1.1", RootCertStore::empty()).await.is_err());
     drop(serving);
     let _acme = scene.acme(3_600).await;
-    // The answer is no directory.
+    // The answer is not a directory.
     let elsewhere = format!("https://localhost:{}/nonce-plz", scene.acme_port);
     let serving = scene.isobar(&[("ISOBAR_HTTP__ACME_DIRECTORY", &elsewhere)]);
     scene.says("see whether http.acme_directory is the directory of an ACME server").await;
     drop(serving);
-    // The name leads elsewhere.
+    // The name resolves elsewhere.
     let [other, ..] = free_ports();
     let listen = format!("127.0.0.1:{other}");
     let serving = scene.isobar_at(&listen, &[]);

@@ -1,4 +1,4 @@
-//! Backups as an operator makes them: while the platform runs under load or not, restored, and looked through for damage
+//! Backups by an operator, of a running platform under load or a stopped one, restored, and checked for damage
 //! (contract: The program).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 const DEVICES: usize = 12;
-/// Events that are acknowledged before the backup begins.
+/// Number of events that are acknowledged before the backup begins.
 const BEFORE: usize = 300;
 
-/// Runs a command about a folder and a data folder.
+/// Runs a command with a folder and a data folder.
 fn command(verb: &str, folder: Option<&Path>, data: &Path) -> Output {
     let mut command = isobar(&[verb]);
     command.args(folder);
     command.arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
 }
 
-/// Runs a command that fails; what it says. One that hangs fails too, though later.
+/// Runs a command that must fail; returns its error. A hanging one fails after a time.
 fn tried(verb: &str, folder: &Path, data: &Path) -> String {
     let mut command = std::process::Command::new("timeout");
     let isobar = isobar(&[verb]);
@@ -56,7 +56,7 @@ fn folders() -> Folders {
     Folders { data: of("data"), copy: of("copy"), restored: of("restored"), _all: all }
 }
 
-/// A stopped platform with a device that said something.
+/// Makes a stopped platform with a device that has sent events; returns the device's id.
 async fn stopped(data: &Path) -> String {
     let serving = Serving::on(data, &ENVIRONMENT);
     let api = Api::of(&serving).await;
@@ -69,7 +69,7 @@ async fn stopped(data: &Path) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is_half_there() {
+async fn backup_holds_all_acknowledged_before_it_began() {
     let Folders { data, copy, restored, _all } = folders();
     let serving = Serving::on(&data, &ENVIRONMENT);
     let api = Api::of(&serving).await;
@@ -93,7 +93,7 @@ async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is
     let (from, to) = (data.clone(), copy.clone());
     let told = tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &from))).await.unwrap();
     assert!(told.starts_with("The backup is in "), "{told}");
-    // The platform goes on, and what it does now is not in the copy.
+    // What the platform does from now on is not in the copy.
     let project = api.get("/v2/projects").await["data"][0]["id"].clone();
     let late = json!({"name": "late", "projectUuid": project});
     let late = api.admin(Method::POST, "/v2/devices", Some(&late)).await["id"].as_str().unwrap().to_owned();
@@ -121,7 +121,7 @@ async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is
     let lost: Vec<_> = before.iter().filter(|(id, place)| found.get(*id) != Some(place)).collect();
     assert!(lost.is_empty(), "acknowledged before the backup and not in it: {lost:?}");
 
-    // Nobody inherits what another said: the numbers of devices go on.
+    // No device number is given out again, so nobody sees the data of others.
     let answer = api.send(Method::GET, &format!("/v2/devices/{late}"), &[], None).await.unwrap();
     assert_eq!(answer.status, 401, "nobody asks without credentials: {}", answer.body);
     let fresh = json!({"name": "fresh", "projectUuid": project});
@@ -132,7 +132,7 @@ async fn whatever_was_acknowledged_before_a_backup_began_is_in_it_and_nothing_is
 }
 
 #[tokio::test]
-async fn a_stopped_platform_is_backed_up_too_and_comes_back_with_its_mail() {
+async fn backup_of_a_stopped_platform_restores_its_mail() {
     let Folders { data, copy, restored, _all } = folders();
     let device = stopped(&data).await;
     std::fs::create_dir_all(data.join("mail")).unwrap();
@@ -148,14 +148,14 @@ async fn a_stopped_platform_is_backed_up_too_and_comes_back_with_its_mail() {
 }
 
 #[tokio::test]
-async fn a_running_platform_is_looked_through_and_only_its_owner_can_ask_for_it() {
+async fn running_platform_is_checked_for_its_owner_alone() {
     let Folders { data, _all, .. } = folders();
     let serving = Serving::on(&data, &ENVIRONMENT);
     let socket = data.join("isobar.sock");
     assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(success(&command("check", None, &data)).contains("Everything is sound."));
     serving.kill();
-    // What a killed process leaves does not keep the next one from anything.
+    // Leftovers of a killed process do not disturb the next one.
     assert!(socket.exists());
     assert!(success(&command("check", None, &data)).contains("Everything is sound."));
     let serving = Serving::on(&data, &ENVIRONMENT);
@@ -165,7 +165,7 @@ async fn a_running_platform_is_looked_through_and_only_its_owner_can_ask_for_it(
 }
 
 #[tokio::test]
-async fn what_is_in_the_way_is_left_alone() {
+async fn backup_and_restore_leave_existing_files_alone() {
     let Folders { data, copy, restored, _all } = folders();
     assert!(failure(&command("backup", Some(&copy), &data)).contains("no data folder"));
     assert!(!data.exists() && !copy.exists(), "nothing is made up");
@@ -242,18 +242,18 @@ async fn backup_with_links_and_pipes_is_refused_by_name() {
         }
     }
     success(&command("restore", Some(&copy), &restored));
-    // Nor is anything else copied into a backup.
+    // Other kinds of files are not copied into a backup either.
     pipe(&data.join("mail/pipe.eml"));
     let told = tried("backup", &copy.join("again"), &data);
     assert!(told.contains("mail/pipe.eml is neither a file nor a folder"), "{told}");
 }
 
 #[tokio::test]
-async fn silent_peers_of_the_control_socket_hold_up_no_command() {
+async fn silent_control_peers_block_no_command() {
     let Folders { data, copy, _all, .. } = folders();
     let serving = Serving::on(&data, &ENVIRONMENT);
     let connect = || std::os::unix::net::UnixStream::connect(data.join("isobar.sock")).unwrap();
-    // More than are heard at a time.
+    // More than are served at a time.
     let silent: Vec<_> = (0..100).map(|_| connect()).collect();
     for _ in 0..2 {
         let (asked, to) = (data.clone(), copy.clone());
@@ -274,14 +274,14 @@ async fn damage_is_found_and_named() {
     stopped(&data).await;
     success(&command("backup", Some(&copy), &data));
 
-    // A byte of telemetry that the disk has changed.
+    // A changed byte in telemetry.
     let tables = std::fs::read_dir(data.join("telemetry")).unwrap().map(|entry| entry.unwrap().path());
     let tables = tables.filter(|path| path.extension().is_some_and(|end| end == "sst"));
     let table = tables.max_by_key(|path| path.metadata().unwrap().len()).unwrap();
     let sound = std::fs::read(&table).unwrap();
     let mut bytes = sound.clone();
     bytes[20] ^= 0x55;
-    // A file of its own: the backup holds the same one under another name.
+    // A copied file, as the backup has a hard link to the same one.
     std::fs::remove_file(&table).unwrap();
     std::fs::write(&table, bytes).unwrap();
     let found = command("check", None, &data);
@@ -290,7 +290,7 @@ async fn damage_is_found_and_named() {
     std::fs::write(&table, sound).unwrap();
     success(&command("check", None, &data));
 
-    // A project that is gone from beneath its device, and a registry that is older than telemetry.
+    // A project deleted beneath its device, and a registry older than telemetry.
     success(&command("restore", Some(&copy), &restored));
     let registry = program_support::registry(&restored).await;
     for spoil in [

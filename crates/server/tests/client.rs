@@ -1,4 +1,4 @@
-//! The program as a client: the real binary against a real server.
+//! The client commands: the real binary against a real server.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A server, and a folder of somebody who calls it.
+/// A server, and the home folder of a caller.
 struct Desk {
     serving: Option<Serving>,
     address: String,
@@ -31,7 +31,7 @@ impl Desk {
         Self { serving: Some(serving), address, home: tempfile::tempdir().unwrap(), data }
     }
 
-    /// Stops the server and starts it at the same address.
+    /// Restarts the server at the same address.
     fn restart(&mut self) {
         assert_eq!(self.serving.take().unwrap().stop(), Some(0));
         let mut command = isobar(&["serve", "--listen", &self.address, "--log", "warn", "--data"]);
@@ -113,7 +113,7 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(text(&desk.runs(&["api", "GET", "/v2/auth/user"]).stdout).contains("\"admin\""));
 
-    // An access token that the server refuses is renewed, and what was renewed is stored.
+    // A refused access token is renewed, and the new one is stored.
     let mut stored: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     stored["credential"]["session"]["accessToken"] = json!("ended");
     std::fs::write(&file, stored.to_string()).unwrap();
@@ -121,7 +121,7 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     assert!(!std::fs::read_to_string(&file).unwrap().contains("\"ended\""));
     stored = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
 
-    // What is stored is sent to no other server.
+    // Stored credentials are sent to no other server.
     let elsewhere = desk.runs(&["api", "GET", "/v2/auth/user", "--server", "http://127.0.0.1:1"]);
     assert_fails(&elsewhere, 4, "no login at http://127.0.0.1:1");
     assert_code(&desk.runs(&["logout"]), 0);
@@ -153,7 +153,7 @@ fn api_key_of_the_environment_works_until_it_is_revoked() {
 }
 
 #[test]
-fn wrong_addresses_and_calls_are_told_in_a_sentence() {
+fn wrong_addresses_and_calls_are_described_in_a_sentence() {
     let desk = Desk::signed_in();
     let nobody = fed(desk.command(&["login", "--user", "admin", "--server", "http://127.0.0.1:1"]), PASSWORD);
     assert_fails(&nobody, 3, "cannot connect to http://127.0.0.1:1");
@@ -173,7 +173,7 @@ fn wrong_addresses_and_calls_are_told_in_a_sentence() {
     proxy.join().unwrap();
 }
 
-/// A design whose reading is stored.
+/// Returns a design that stores readings.
 fn storing(store: &str) -> String {
     json!({"name": "cold", "planes": {"cloud": {"elements": {
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": store, "ability": "store"}]}},
@@ -236,7 +236,7 @@ fn design_test_fails_with_a_diff_when_a_case_does() {
 }
 
 impl Desk {
-    /// A device of a project that stores its readings.
+    /// Creates a device in a project that stores its readings.
     fn device(&self) -> String {
         let project = self.project();
         let file = self.file("design.json", &storing("log"));
@@ -252,7 +252,7 @@ impl Desk {
     }
 }
 
-/// A tail that runs, and its lines as they come.
+/// A running tail with its lines.
 struct Tailing {
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
@@ -270,7 +270,7 @@ impl Tailing {
         self.lines.as_mut().unwrap().next().unwrap().unwrap()
     }
 
-    /// Ctrl+C; the exit code, and what the program then says.
+    /// Sends Ctrl+C; returns the exit code and standard error.
     fn interrupted(self) -> (Option<i32>, String) {
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         self.ended()
@@ -290,7 +290,7 @@ impl Drop for Tailing {
 }
 
 #[test]
-fn tail_goes_on_behind_the_event_that_it_is_given() {
+fn tail_continues_after_the_given_event() {
     let desk = Desk::signed_in();
     let device = desk.device();
     let (first, second) = (desk.posts(&device, r#"{"temp": 1.10}"#), desk.posts(&device, r#"{"temp": 2}"#));
@@ -310,7 +310,7 @@ fn tail_goes_on_behind_the_event_that_it_is_given() {
 }
 
 #[test]
-fn tail_outlives_a_restart_of_the_server() {
+fn tail_survives_a_restart_of_the_server() {
     let mut desk = Desk::signed_in();
     let device = desk.device();
     let first = desk.posts(&device, "1");
@@ -353,7 +353,7 @@ fn wrong_event_is_refused_with_its_fault() {
     assert_eq!(post(&keyed).stdout, post(&keyed).stdout);
 }
 
-/// A line of what an import tells of the devices that it made.
+/// Parses the output of an import, a line per created device.
 fn created(output: &[u8]) -> Vec<Value> {
     text(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -443,7 +443,7 @@ fn import_with_faults_names_their_lines_and_makes_nothing() {
     assert_fails(&import("a.jsonl", "{\"name\": \"x\"}\n{}\n"), 1, "a.jsonl:2: name: is required");
     assert_fails(&desk.runs(&["devices", "import", "/nowhere"]), 1, "cannot read /nowhere");
     assert_eq!(text(&desk.runs(&["devices", "list"]).stdout), "");
-    // What the server alone can see is told by its line too, and the others are made.
+    // Faults that only the server finds are reported by line too, and the other devices are created.
     let long = "x".repeat(81);
     let partly = import("a.csv", &format!("name\nx\n{long}\n"));
     assert_fails(&partly, 1, "a.csv:3: name: must be 1 to 80 characters long");

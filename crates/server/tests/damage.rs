@@ -1,7 +1,7 @@
-//! One bit of one file of the data folder is another, after a kill and after an orderly stop: that is named, by
-//! `isobar check`, by the start or by an answer of 5xx, or it has no effect. No answer is ever another than before.
+//! Flipped bits in files of a data folder, after a kill and after an orderly stop: each is reported by `isobar check`,
+//! by the start or by an answer of 5xx, or has no effect. No answer ever changes silently.
 //!
-//! `FLIPS=1000` makes a long run of it, `FLIPS_SEED` another one.
+//! `FLIPS=1000` makes a long run, `FLIPS_SEED` a different one.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -26,21 +26,21 @@ use tokio::sync::Semaphore;
 use tokio::task::{JoinSet, spawn_blocking};
 
 const SEED: u64 = 0x15_0b_a4;
-/// Flips of a run that nobody has asked to be longer.
+/// Flips of a normal run.
 const FLIPS: u64 = 16;
 const AT_ONCE: usize = 2;
 const DEVICES: usize = 4;
 const EVENTS: u64 = 40;
-/// An answer that takes longer never comes.
+/// Timeout of an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What changes by itself, and is nothing that was said: after a kill, what is used is counted anew beside the first calls.
+/// Members that change by themselves: after a kill, usage is counted anew during the first calls.
 const PASSING: [&str; 3] = ["lastActive", "lastUsedAt", "dataUsageMb"];
 
 fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 
-/// A data folder, and what a server that has it answers.
+/// A data folder with the answers of its server.
 struct Folder {
     name: &'static str,
     path: PathBuf,
@@ -50,14 +50,14 @@ struct Folder {
 
 type Answer = (u16, Value);
 
-/// What is needed to ask: where, and the keys that open it.
+/// The paths to ask, and the credentials for them.
 struct Questions {
     paths: Vec<String>,
     key: String,
     tokens: Vec<(String, String)>,
 }
 
-/// What a server answers to everything.
+/// Returns a server's answers to all questions.
 async fn answers(base: &str, questions: &Questions) -> Result<BTreeMap<String, Answer>, String> {
     let client = reqwest::Client::builder().timeout(PATIENCE).build().unwrap();
     let mut all = BTreeMap::new();
@@ -86,7 +86,7 @@ fn forget_what_passes(value: &mut Value) {
     }
 }
 
-/// Fills a folder: some of it is in tables and pages, the rest still in the logs when the program is killed.
+/// Fills a folder: some data is in tables and pages, the rest in the logs when the program is killed.
 async fn fill(folder: &Path) -> Questions {
     let serving = Serving::on(folder, &ENVIRONMENT);
     let api = Api::of(&serving).await;
@@ -125,7 +125,7 @@ async fn fill(folder: &Path) -> Questions {
     let serving = Serving::on(folder, &ENVIRONMENT);
     let api = api.at(&serving);
     work(&api, &devices, EVENTS).await;
-    // What reports are to tell the registry is told, and letters are written.
+    // All reports have reached the registry, and e-mails are written.
     for device in &devices {
         let path = format!("/v2/devices/{}", device.id);
         let is_told = async || api.get(&path).await["statusInt"] == (2 * EVENTS - 1) % 4 + 1;
@@ -166,7 +166,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// All files that hold something, beneath a folder.
+/// Lists all files beneath a folder that are not empty.
 fn files(folder: &Path, beneath: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder.join(beneath)).unwrap() {
@@ -182,7 +182,7 @@ fn files(folder: &Path, beneath: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// A file by its kind: its name without numbers.
+/// Returns the kind of a file: its name without numbers.
 fn kind(file: &Path) -> String {
     let name = file.file_name().unwrap().to_str().unwrap();
     match file.extension().and_then(OsStr::to_str) {
@@ -223,7 +223,7 @@ struct Flip {
 }
 
 impl Flip {
-    /// One by one from each kind of file, and then from anywhere.
+    /// Draws a flip: alternately from one kind of file, and from anywhere.
     fn by(chance: &mut Chance, folder: &Folder, number: u64) -> Self {
         let length = |file: &PathBuf| fs::metadata(folder.path.join(file)).unwrap().len();
         let file = if number.is_multiple_of(2) {
@@ -250,7 +250,7 @@ impl Flip {
         fs::write(path, bytes).unwrap();
     }
 
-    /// What comes of it, and what was told.
+    /// Returns the outcome of a flip, and the message.
     async fn outcome(&self, folder: &Folder, questions: &Questions) -> (Outcome, String) {
         let place = tempfile::tempdir().unwrap();
         let (looked_at, served) = (place.path().join("check"), place.path().join("serve"));
@@ -298,7 +298,7 @@ impl Flip {
         spawn_blocking(|| serving.kill()).await.unwrap();
         let others = answers.iter().filter(|(path, answer)| folder.truth[*path] != **answer);
         let mut others = others.map(|(path, answer)| (answer.0 >= 500, path, answer)).collect::<Vec<_>>();
-        // A wrong one first: it counts, whatever others say.
+        // Wrong answers come first: they count, whatever else is reported.
         others.sort_by_key(|(is_named, ..)| *is_named);
         let Some((is_named, path, answer)) = others.first() else { return (Outcome::NoEffect, String::new()) };
         let told = format!("{path}: {}", differing(&folder.truth[*path], answer));
@@ -306,7 +306,7 @@ impl Flip {
     }
 }
 
-/// Where two answers part.
+/// Describes the difference of two answers.
 fn differing(truth: &Answer, answer: &Answer) -> String {
     let (one, other) = (truth.1.to_string(), answer.1.to_string());
     let common = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
@@ -341,7 +341,7 @@ impl Table {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_is_named_or_has_no_effect() {
+async fn flipped_bit_is_reported_or_has_no_effect() {
     let (flips, seed) = (given("FLIPS", FLIPS), given("FLIPS_SEED", SEED));
     let all = tempfile::tempdir().unwrap();
     let (killed, stopped) = (all.path().join("killed"), all.path().join("stopped"));

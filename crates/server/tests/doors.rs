@@ -1,5 +1,5 @@
-//! More connections than there is room for: whoever is served goes on, whoever comes is served, and the stores keep what they
-//! need of the system's files.
+//! More connections than the limit: connected clients and new ones are served, and the stores keep the file descriptors
+//! that they need.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -14,7 +14,7 @@ use program_support::{isobar, serve};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-/// A server that may have so many files.
+/// Returns a server command with a limit of open files.
 fn with_files(folder: &Path, files: u32) -> Command {
     let serve = serve(folder, &ENVIRONMENT);
     let mut command = Command::new("sh");
@@ -29,7 +29,7 @@ fn with_files(folder: &Path, files: u32) -> Command {
     command
 }
 
-/// Connections that say nothing.
+/// Opens idle connections.
 async fn silent(house: &House, count: usize) -> Vec<TcpStream> {
     let mut silent = Vec::with_capacity(count);
     for _ in 0..count {
@@ -39,7 +39,7 @@ async fn silent(house: &House, count: usize) -> Vec<TcpStream> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_take_no_file_that_a_store_needs() {
+async fn silent_connections_take_no_file_of_the_stores() {
     const FILES: u32 = 500;
     let house = House::with(|folder| with_files(folder, FILES)).await;
     let most = house.api.metric("isobar_http_connections_max").await;
@@ -49,7 +49,7 @@ async fn silent_connections_take_no_file_that_a_store_needs() {
         house.serves(number).await;
         assert!(house.connections().await <= most + 1.0);
     }
-    // What opens files of both stores: a backup that the server itself makes.
+    // A backup by the server opens files of both stores.
     let copy = tempfile::tempdir().unwrap();
     let mut backup = isobar(&["backup"]);
     backup.arg(copy.path()).arg("--data").arg(house.folder.path()).args(["--config", "/dev/null"]);
@@ -64,7 +64,7 @@ async fn silent_connections_take_no_file_that_a_store_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_served_goes_on_while_others_only_connect() {
+async fn active_connection_survives_a_flood_of_silent_ones() {
     let house = House::with(|folder| {
         let mut command = serve(folder, &ENVIRONMENT);
         command.env("ISOBAR_HTTP__MAX_CONNECTIONS", "32");
@@ -100,10 +100,10 @@ async fn who_is_served_goes_on_while_others_only_connect() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lack_of_files_is_waited_out() {
+async fn accept_waits_for_free_files() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let house = House::open().await;
-    // One connection that is there already, and stays: it has the next question asked before the last one is answered.
+    // An existing connection with a request always pending, so that it stays.
     let mut there = house.connect().await;
     let asks = format!("GET /metrics HTTP/1.1\r\nhost: {}\r\n\r\n", house.serving.address);
     there.write_all(asks.as_bytes()).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_lack_of_files_is_waited_out() {
     assert_eq!(house.history().await, [2, 1]);
 }
 
-/// What the next answer on a connection that asks for /metrics says of connections that could not be accepted.
+/// Reads the number of failed accepts from the next answer on a connection that asks for /metrics.
 #[cfg(target_os = "linux")]
 async fn failures(there: &mut TcpStream) -> u64 {
     const FAILURES: &str = "\nisobar_http_accept_failures_total ";

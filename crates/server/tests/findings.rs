@@ -1,5 +1,5 @@
-//! What designs found out and the registry does not take: it is counted and named, it holds up no stop, and it is there when
-//! the registry takes it again (docs/operations.md). And a registry that takes nothing at all (docs/reliability.md).
+//! Changes by designs that the registry refuses: counted and reported, without blocking a stop, and written when the
+//! registry accepts them again (docs/operations.md). And a registry that accepts nothing (docs/reliability.md).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -34,7 +34,7 @@ fn checked(data: &Path) -> String {
 }
 
 #[tokio::test]
-async fn what_the_registry_refuses_is_counted_and_named_until_it_takes_it() {
+async fn refused_change_is_counted_and_named_until_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let serving = Serving::on(data, &ENVIRONMENT);
@@ -66,7 +66,7 @@ async fn what_the_registry_refuses_is_counted_and_named_until_it_takes_it() {
 }
 
 #[tokio::test]
-async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
+async fn locked_registry_blocks_no_stop() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let serving = Serving::on(data, &ENVIRONMENT);
@@ -77,7 +77,7 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
     for device in &devices {
         api.post(device, "reading", &json!({"n": 2})).await.created();
     }
-    // The lock is held until it has ended.
+    // The lock is held until the process has ended.
     assert_eq!(serving.stops_meanwhile(), Some(0));
     sqlx::raw_sql("ROLLBACK").execute(&other).await.unwrap();
     other.close().await;
@@ -90,14 +90,14 @@ async fn a_registry_that_keeps_everybody_waiting_holds_up_no_stop() {
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// Has the registry refuse every change, as a full disk does: SQLite ends the whole transaction by itself.
+/// Makes the registry refuse every change, as a full disk does: SQLite ends the whole transaction by itself.
 const FULL: &str = "CREATE TRIGGER full_projects BEFORE INSERT ON projects BEGIN SELECT RAISE(ROLLBACK, 'full'); END; \
      CREATE TRIGGER full_devices BEFORE UPDATE ON devices BEGIN SELECT RAISE(ROLLBACK, 'full'); END; \
      CREATE TRIGGER full_pulse BEFORE UPDATE ON pulse BEGIN SELECT RAISE(ROLLBACK, 'full'); END";
 const ROOM: &str = "DROP TRIGGER full_projects; DROP TRIGGER full_devices; DROP TRIGGER full_pulse";
 
 #[tokio::test]
-async fn a_registry_that_takes_nothing_says_so_and_what_it_takes_afterwards_is_kept() {
+async fn full_registry_is_reported_and_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let (data, said) = (folder.path().join("data"), folder.path().join("said"));
     let mut command = serve(&data, &ENVIRONMENT);
@@ -118,10 +118,10 @@ async fn a_registry_that_takes_nothing_says_so_and_what_it_takes_afterwards_is_k
         let ready = serving.get("/health/ready");
         assert!(ready.starts_with("HTTP/1.1 503") && ready.contains("\"registry\""), "{ready}");
         assert!(!ready.contains("\"telemetry\""), "{ready}");
-        // What needs no change goes on.
+        // Reads still work.
         assert_eq!(api.get(&url).await["name"], "Device 0");
     }
-    // Said once, however often it fails.
+    // Logged once, however often it fails.
     assert_eq!(lines("the registry could not commit a change"), 1);
     assert_eq!(lines("the registry commits changes again"), 0);
 

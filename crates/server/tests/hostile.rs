@@ -1,4 +1,4 @@
-//! Clients that mean harm, or have bugs, or bad networks: they get what they deserve, and everybody else is served.
+//! Hostile and broken clients, and bad networks: they are refused, and other clients are served.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -16,11 +16,11 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// Turns that others have on the threads of the test before a client is gone, for each client that went before.
+/// Scheduler turns before each client hangs up, times its number.
 const TURNS_OF_OTHERS: usize = 200;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hanging_up_midway_costs_nothing() {
+async fn client_that_hangs_up_midway_leaves_nothing() {
     let house = House::open().await;
     let whole = house.post(r#"{"n":999999,"text":"never heard in full"}"#);
     let body_at = whole.find("\r\n\r\n").unwrap() + 4;
@@ -41,7 +41,7 @@ async fn hanging_up_midway_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
+async fn abandoned_request_is_done_whole_or_not_at_all() {
     let house = House::open().await;
     let devices = house.api.found(&everything(), 60).await;
     for (number, device) in devices.iter().enumerate() {
@@ -49,14 +49,14 @@ async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
         house.api.post(device, "reading", &json!({"n": 1})).await.created();
         let mut stream = house.connect().await;
         stream.write_all(post.as_bytes()).await.unwrap();
-        // Hardly a moment, and each time another one.
+        // After a short, varying time.
         for _ in 0..number * TURNS_OF_OTHERS {
             tokio::task::yield_now().await;
         }
         reset(&stream);
         drop(stream);
         house.is_left_alone().await;
-        // No other event comes to help: what belongs to this one comes by itself.
+        // No other event follows: this one must be complete by itself.
         let id = &device.id;
         let is_whole = async || {
             let history = house.api.list(&format!("/v2/devices/{id}/events?cloudEvents=false")).await;
@@ -71,7 +71,7 @@ async fn what_a_client_did_not_wait_for_happens_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_that_hung_up_while_it_waited_takes_nothing() {
+async fn poll_of_a_client_that_hung_up_takes_nothing() {
     let house = House::open().await;
     let (token, address) = (&house.device.token, &house.serving.address);
     let path = "/v2/events/cloud?wait=60";
@@ -86,7 +86,7 @@ async fn a_reader_that_hung_up_while_it_waited_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_nobody_hears_end() {
+async fn stream_without_a_reader_ends() {
     let house = House::open().await;
     let (address, (name, value)) = (&house.serving.address, house.api.credentials());
     let asks = format!("GET /v2/events/stream HTTP/1.1\r\nhost: {address}\r\n{name}: {value}\r\n\r\n");
@@ -97,14 +97,14 @@ async fn streams_that_nobody_hears_end() {
         assert!(until(&mut stream, "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
         streams.push(stream);
     }
-    // With a word or without: no event comes that would show it.
+    // With or without a close notification: no event follows that would show it.
     streams.iter().step_by(2).for_each(reset);
     drop(streams);
     house.is_left_alone().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
+async fn endless_head_is_cut_while_others_are_served() {
     let house = House::open().await;
     let mut slow = tokio::task::JoinSet::new();
     for _ in 0..40 {
@@ -113,7 +113,7 @@ async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
             let (mut reader, mut writer) = stream.split();
             let trickle = async {
                 for byte in head.trim_end().bytes() {
-                    // One more line and no empty one: the head never ends.
+                    // One more header line and no empty one: the head never ends.
                     let sent = if byte == b'\n' { b"\nx" } else { std::slice::from_ref(&byte) as &[u8] };
                     if writer.write_all(sent).await.is_err() {
                         break;
@@ -142,7 +142,7 @@ async fn a_head_that_does_not_end_is_cut_while_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_line_is_no_crime() {
+async fn slow_client_is_served() {
     let house = House::open().await;
     let mut stream = house.connect().await;
     for byte in house.post(r#"{"n":3}"#).bytes() {
@@ -154,17 +154,17 @@ async fn a_slow_line_is_no_crime() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_idle_connections_are_held_while_others_are_served() {
+async fn ten_thousand_idle_connections_stay_while_others_are_served() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     const WANTED: u64 = 10_000;
-    /// What else this process has open, and the server holds connections for.
+    /// Other open files of this process and connections of the server.
     const OTHERS: u64 = 100;
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
 
     let house = House::open().await;
-    // Of those that there may be, an eighth is kept free.
+    // An eighth of the connections is kept free.
     let most = house.api.metric("isobar_http_connections_max").await as u64;
     let own = limit.current.unwrap_or(u64::MAX).saturating_sub(OTHERS);
     let count = (most - most / 8 - OTHERS).min(own).min(WANTED);
@@ -180,7 +180,7 @@ async fn ten_thousand_idle_connections_are_held_while_others_are_served() {
     for number in 0..200 {
         house.serves(count + number).await;
     }
-    // They are no less alive for having waited.
+    // They are alive after the wait.
     for stream in idle.iter_mut().step_by(500) {
         stream.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
         assert!(until(stream, "}").await.starts_with("HTTP/1.1 201"));
@@ -190,7 +190,7 @@ async fn ten_thousand_idle_connections_are_held_while_others_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_finishes_what_is_under_way() {
+async fn stop_finishes_requests_in_progress() {
     let house = House::open().await;
     let (body, idle) = (r#"{"n":5}"#, house.connect().await);
     let whole = house.post(body);
@@ -224,7 +224,7 @@ async fn a_stop_finishes_what_is_under_way() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_http_is_refused_and_the_connection_ends() {
+async fn malformed_http_is_refused_and_the_connection_ends() {
     let house = House::open().await;
     let huge = "x".repeat(200_000);
     let pipelined = format!("{}rubbish\r\n\r\n", house.post("no json"));
@@ -251,11 +251,11 @@ async fn what_is_no_http_is_refused_and_the_connection_ends() {
         (format!("{head}\r\nx\0y: 1\r\n\r\n"), "HTTP/1.1 400"),
     ] {
         let mut stream = house.connect().await;
-        // The server may end the connection before it has heard everything.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(sent.as_bytes()).await;
         let heard = rest(&mut stream).await;
         let told = &sent[..sent.len().min(300)];
-        // A refusal may be lost when it is given before everything was read.
+        // A refusal may be lost if it is sent before everything was read.
         let is_lost = heard.is_empty() && sent.len() > huge.len();
         assert!(heard.starts_with(answer) || is_lost, "{told}: {heard}");
         assert!(!heard.contains("HTTP/1.1 20"), "{told}: {heard}");
@@ -282,7 +282,7 @@ async fn pipelined_requests_are_answered_in_their_order() {
     assert_eq!(statuses, [vec!["201"; 50], vec!["400", "201"]].concat());
     assert_eq!(house.history().await, (0..=50).rev().collect::<Vec<_>>());
 
-    // Half a request behind a whole one holds nothing up.
+    // Half a request behind a whole one blocks nothing.
     let (mut stream, next) = (house.connect().await, house.post(r#"{"n":52}"#));
     let (first, last) = next.split_at(40);
     stream.write_all(format!("{}{first}", house.post(r#"{"n":51}"#)).as_bytes()).await.unwrap();
@@ -292,7 +292,7 @@ async fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_is_answered_alike_however_it_comes() {
+async fn event_is_answered_alike_on_every_path() {
     let house = House::open().await;
     let good = house.post(r#"{"n":1}"#);
     let stranger = good.replace(&house.device.token, "nobody's");
@@ -304,7 +304,7 @@ async fn an_event_is_answered_alike_however_it_comes() {
         assert!(wanted.0.contains(status), "{wanted:?}");
         let cuts: Vec<usize> = (1..post.len()).step_by(23).chain([post.len() - 1]).collect();
         for cut in &cuts {
-            // The same connection goes on after each.
+            // The connection stays usable after each.
             let mut pieces = house.connect().await;
             for _ in 0..2 {
                 pieces.write_all(&post.as_bytes()[..*cut]).await.unwrap();
@@ -320,7 +320,7 @@ async fn an_event_is_answered_alike_however_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_carries_events_and_other_calls_in_turns() {
+async fn connection_carries_events_and_other_calls_in_turns() {
     let house = House::open().await;
     let (token, address) = (&house.device.token, &house.serving.address);
     let read = format!("GET /v2/events/cloud?peek=true HTTP/1.1\r\nhost: {address}\r\ncloud: {token}\r\n\r\n");
@@ -340,7 +340,7 @@ async fn a_connection_carries_events_and_other_calls_in_turns() {
         stream.write_all(house.post(r#"{"n":9}"#).replacen(ends.0, ends.1, 1).as_bytes()).await.unwrap();
         assert!(rest(&mut stream).await.contains(" 201 Created"));
     }
-    // One that says at once that nothing more will come is answered all the same.
+    // A client that announces its end at once is answered all the same.
     let mut stream = house.connect().await;
     stream.write_all(house.post(r#"{"n":10}"#).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
@@ -349,20 +349,20 @@ async fn a_connection_carries_events_and_other_calls_in_turns() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_over_the_limit_is_refused_however_it_comes() {
+async fn body_over_the_limit_is_refused_in_any_encoding() {
     let house = House::open().await;
     let chunk = format!("10000\r\n{}\r\n", "1".repeat(0x1_0000));
     let ended = format!("{}{}0\r\n\r\n", house.head("transfer-encoding: chunked\r\n"), chunk.repeat(17));
     let mut stream = house.connect().await;
     stream.write_all(ended.as_bytes()).await.unwrap();
     assert!(until(&mut stream, "]}").await.starts_with("HTTP/1.1 413"));
-    // The connection is as good as before.
+    // The connection is still usable.
     stream.write_all(house.post(r#"{"n":1}"#).as_bytes()).await.unwrap();
     assert!(until(&mut stream, "}").await.starts_with("HTTP/1.1 201"));
 
     drop(stream);
 
-    // One that never ends, from a client that never stops to listen.
+    // An endless body of a client that never stops reading.
     let mut stream = house.connect().await;
     stream.write_all(house.head("transfer-encoding: chunked\r\n").as_bytes()).await.unwrap();
     let (mut reader, mut writer) = stream.split();
@@ -378,7 +378,7 @@ async fn a_body_over_the_limit_is_refused_however_it_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_before_it_sends_is_told() {
+async fn client_that_expects_continue_is_answered() {
     let house = House::open().await;
     let asking = house.head("expect: 100-continue\r\ncontent-length: 7\r\n");
     let mut stream = house.connect().await;
@@ -398,11 +398,11 @@ async fn who_asks_before_it_sends_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_ends_too_soon_is_no_event() {
+async fn truncated_body_makes_no_event() {
     let house = House::open().await;
     for _ in 0..20 {
         let mut stream = house.connect().await;
-        // What came would be an event, if it were all.
+        // The received part would be a valid event.
         let short = format!("{}{}", house.head("content-length: 20\r\n"), r#"{"n":6}"#);
         stream.write_all(short.as_bytes()).await.unwrap();
         stream.shutdown().await.unwrap();

@@ -1,9 +1,9 @@
-//! The process is killed under load, again and again: whatever a client was told holds afterwards, and holds once.
-//! What elements of the design remember is part of it: a window counts exactly the events that are there.
+//! Kills of the process under load, repeatedly: acknowledged events are there afterwards, exactly once. So is the state
+//! of design elements: a window counts exactly the events in history.
 //!
-//! `KILLS=40` makes a long run of it.
+//! `KILLS=40` makes a long run.
 //!
-//! (What the machine itself loses when the power fails is not shown here: a killed process leaves its written pages.)
+//! (Power failures are tested elsewhere: a killed process keeps its written pages.)
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -23,21 +23,21 @@ use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinSet;
 
 const SEED: u64 = 0x15_0b_a4;
-/// Kills of a run that nobody has asked to be longer.
+/// Kills of a normal run.
 const KILLS: u64 = 4;
-/// Between the chances of one kind and those of another, so that a longer run begins like a shorter one.
+/// Distance between random streams, so that a longer run begins like a shorter one.
 const APART: u64 = 1 << 32;
 const DEVICES: usize = 20;
 const POSTERS_A_DEVICE: usize = 2;
-/// The process is killed after this many acknowledged events at most.
+/// Most acknowledged events before a kill.
 const ACKNOWLEDGED_MAX: u64 = 600;
-/// A process that is killed while it starts has this many files open at most: every start comes to more.
+/// Most open files of a process that is killed during its start: every start opens more.
 const START_FILES_MAX: u64 = 40;
 /// Most cloud events that are taken at once.
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
 const BATCH: &str = "/v2/events/device/batch";
-/// One post in so many is a batch, and so many events are in it.
+/// One post in this many is a batch, and the number of its events.
 const BATCHED_OF: u64 = 5;
 const BATCH_EVENTS: u64 = 4;
 
@@ -45,7 +45,7 @@ fn kills() -> u64 {
     std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().unwrap())
 }
 
-/// The finalizer of SplitMix64: the same numbers on every run.
+/// Returns a pseudo-random number by the finalizer of SplitMix64: the same on every run.
 fn chance(round: u64) -> u64 {
     let mut number = SEED.wrapping_add((round + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -53,7 +53,8 @@ fn chance(round: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// The design: every event is stored, queued and shown as a status; counted by a window, and compared with the one before.
+/// Returns the design: every event is stored, queued, shown as a status, counted by a window, and compared with the one
+/// before.
 fn design() -> Value {
     let mut elements = everything();
     let links = elements["reading"]["triggers"]["eventReceived"].as_array_mut().unwrap();
@@ -71,12 +72,12 @@ fn design() -> Value {
     elements
 }
 
-/// What the clients of one device know. Each event carries a number that no other has.
+/// The knowledge of one device's clients. Each event has a unique number.
 #[derive(Default)]
 struct Known {
-    /// Events that were answered with 201: number and id.
+    /// Number and id of events answered with 201.
     acknowledged: HashMap<u64, String>,
-    /// Events that never got an answer, posted under a key: to be repeated.
+    /// Keyed events without an answer, to be repeated.
     unanswered: Vec<u64>,
     /// Cloud events that were received in full.
     taken: HashSet<u64>,
@@ -92,7 +93,7 @@ struct Site {
     next_number: AtomicU64,
 }
 
-/// Counts acknowledgements, and says when there are enough.
+/// Counts acknowledgements, and notifies after enough.
 struct Fuse {
     left: AtomicU64,
     burnt: Notify,
@@ -109,7 +110,7 @@ impl Fuse {
         }
     }
 
-    /// Kills the process when it is burnt, and waits for the clients that this ends.
+    /// Kills the process after enough acknowledgements, and waits for its clients.
     async fn kill(&self, serving: Serving, mut clients: JoinSet<()>) {
         self.burnt.notified().await;
         tokio::task::spawn_blocking(|| serving.kill()).await.unwrap();
@@ -119,13 +120,13 @@ impl Fuse {
     }
 }
 
-/// Every second event carries a key, by which it can be repeated without happening twice.
+/// Returns the idempotency key of every second event.
 fn key(number: u64) -> Option<String> {
     number.is_multiple_of(2).then(|| format!("event-{number}"))
 }
 
 impl Customer {
-    /// Posts an event. Its id; none when the server was gone before it answered.
+    /// Posts an event; returns its id, or `None` if the server was gone before it answered.
     async fn post(&self, api: &Api, number: u64) -> Option<String> {
         let key = key(number);
         let mut headers = vec![("cloud", self.device.token.as_str())];
@@ -144,7 +145,7 @@ impl Customer {
         Some(id)
     }
 
-    /// Posts events together. False: the server was gone before it answered.
+    /// Posts a batch; returns false if the server was gone before it answered.
     async fn post_batch(&self, api: &Api, batch: Range<u64>) -> bool {
         let event = |number| match key(number) {
             Some(key) => json!({"elementName": "reading", "payload": {"n": number}, "idempotencyKey": key}),
@@ -166,7 +167,7 @@ impl Customer {
         true
     }
 
-    /// Takes cloud events until the server is gone: now one, now several.
+    /// Takes cloud events until the server is gone, singly and several at once.
     async fn take(&self, api: &Api) {
         let credential = [("cloud", self.device.token.as_str())];
         let several = format!("/v2/events/cloud?wait=5&limit={TAKEN_AT_ONCE}");
@@ -187,7 +188,7 @@ impl Customer {
         }
     }
 
-    /// Compares what the clients know with what the server says after `kills`.
+    /// Compares the clients' knowledge with the server's after `kills`.
     async fn check(&self, api: &Api, kills: usize) {
         let (id, known) = (&self.device.id, self.known.lock().await);
         let history = api.list(&format!("/v2/devices/{id}/events?limit=10000")).await;
@@ -204,16 +205,16 @@ impl Customer {
         }
         assert!(history.iter().all(|event| event.get("errors").is_none()));
 
-        // Whole or not at all: the event, its value, its cloud event, in one order.
+        // The event, its value and its cloud event are there together or not at all, in one order.
         assert_eq!(numbers(&values, None), events, "values and history");
         assert!(values.iter().zip(&events).all(|(value, number)| value["id"] == ids[number]));
         assert_eq!(numbers(&history, Some("cloudEvent")), events, "cloud events and device events");
 
-        // What the elements remember is as old as history: each event was counted once, and compared with the one before.
+        // States of elements agree with history: each event was counted once, and compared with the one before.
         let counts = api.list(&format!("/v2/devices/{id}/data/counts?limit=10000")).await;
         let counts: Vec<u64> = counts.iter().map(|value| value["payload"].as_u64().unwrap()).collect();
         assert_eq!(counts, (1..=events.len() as u64).rev().collect::<Vec<_>>(), "the window's counts");
-        // One alarm, raised once by each event, whatever the registry was told again.
+        // There is one alarm, raised once per event, however often the registry was updated.
         let alarms = api.list(&format!("/v2/alarms?filter[deviceId][eq]={id}")).await;
         let raised: Vec<_> = alarms.iter().map(|alarm| alarm["count"].as_u64().unwrap()).collect();
         assert_eq!(raised, if events.is_empty() { vec![] } else { vec![events.len() as u64] }, "the alarm's count");
@@ -222,12 +223,12 @@ impl Customer {
         let changes = events.iter().zip(before).filter(|(n, before)| before.is_none_or(|before| before % 3 != *n % 3));
         assert_eq!(moves, changes.map(|(n, _)| *n).collect::<Vec<_>>(), "what has changed");
 
-        // What was taken stays taken; the rest waits in its order, but for what was on its way when the process died.
+        // Taken cloud events stay taken; the rest is in order, except those in flight during a kill.
         let path = format!("/v2/events/cloud?deviceId={id}&peek=true&limit=10000");
         let waiting = numbers(api.get(&path).await.as_array().unwrap(), None);
         let returned: Vec<_> = waiting.iter().filter(|number| known.taken.contains(number)).collect();
         assert!(returned.is_empty(), "taken and in the queue again: {returned:?}");
-        // What waits is the newest of them, without a gap: nothing is lost from the middle.
+        // The queue is a suffix without gaps: nothing is lost from the middle.
         assert!(waiting.len() <= events.len(), "more waits than came: {waiting:?}");
         let newest: Vec<u64> = events[..waiting.len()].iter().rev().copied().collect();
         assert_eq!(waiting, newest, "the queue has gaps or is out of order");
@@ -235,14 +236,14 @@ impl Customer {
         let lost = events.len() - waiting.len() - known.taken.len();
         assert!(lost <= kills * TAKEN_AT_ONCE, "{lost} cloud events were taken by nobody");
 
-        // What the newest event found out, whoever was told of it.
+        // The status is that of the newest event.
         if let Some(newest) = events.first() {
             assert_eq!(api.get(&format!("/v2/devices/{id}/last/log")).await["values"]["n"], *newest);
             assert_eq!(api.get(&format!("/v2/devices/{id}")).await["statusInt"], newest % 4 + 1, "event {newest}");
         }
     }
 
-    /// Repeats what got no answer; and what got one, which changes nothing.
+    /// Repeats unanswered posts, and an answered one, which has no effect.
     async fn repeat(&self, api: &Api) {
         let (unanswered, answered) = {
             let mut known = self.known.lock().await;
@@ -255,14 +256,14 @@ impl Customer {
     }
 }
 
-/// The numbers of events of one type (none: of all) or of values, in their order.
+/// Returns the numbers of events of one type (all for `None`) or of values, in order.
 fn numbers(items: &[Value], kind: Option<&str>) -> Vec<u64> {
     let wanted = items.iter().filter(|item| kind.is_none_or(|kind| item["type"] == kind));
     wanted.map(|item| item["payload"]["n"].as_u64().unwrap()).collect()
 }
 
 impl Site {
-    /// A client posts an event, or several together. False: the server was gone before it answered.
+    /// Posts one event or a batch; returns false if the server was gone before it answered.
     async fn posts(&self, customer: &Customer, api: &Api) -> bool {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         if number.is_multiple_of(BATCHED_OF) {
@@ -273,7 +274,7 @@ impl Site {
         }
     }
 
-    /// Everybody is at work until the process is killed.
+    /// Runs all clients until the process is killed.
     async fn work_until_killed(self: &Arc<Self>, api: &Api, serving: Serving, acknowledgements: u64) {
         let fuse = Fuse::of(acknowledgements);
         let mut clients = JoinSet::new();
@@ -298,7 +299,7 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_client_was_told_survives_kills_under_load() {
+async fn acknowledged_events_survive_kills_under_load() {
     let folder = tempfile::tempdir().unwrap();
     let mut serving = Serving::on(folder.path(), &ENVIRONMENT);
     let mut api = Api::of(&serving).await;
@@ -309,7 +310,7 @@ async fn what_a_client_was_told_survives_kills_under_load() {
     for round in 0..kills {
         site.work_until_killed(&api, serving, 1 + chance(round) % ACKNOWLEDGED_MAX).await;
         if round % 3 == 0 {
-            // The next one does not get far.
+            // The next process is killed during its start.
             let soon = (chance(APART + round) % START_FILES_MAX) as usize;
             killed_at_start(folder.path(), &ENVIRONMENT, soon);
         }
@@ -322,10 +323,10 @@ async fn what_a_client_was_told_survives_kills_under_load() {
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// The process is killed after this many acknowledged changes of settings at most.
+/// Most acknowledged changes of settings before a kill.
 const CHANGES_MAX: u64 = 90;
 
-/// A design in which a setting can be changed from outside and by an event; what it became is stored.
+/// Returns a design with a setting that can be changed by users and by events, and whose values are stored.
 fn with_a_limit() -> Value {
     json!({
         "wish": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "limit", "ability": "set"}]}},
@@ -338,22 +339,22 @@ fn with_a_limit() -> Value {
     })
 }
 
-/// How settings are changed.
+/// A way to change settings.
 #[derive(Clone, Copy)]
 enum Way {
-    /// One by one, by a person.
+    /// One by one, by a user.
     Put,
-    /// By the device's design.
+    /// The device's design.
     Design,
-    /// Those of several devices together.
+    /// Several devices at once.
     Bulk,
 }
 
-/// Somebody who changes the settings of its devices, who are nobody else's, to ever larger numbers.
+/// A client that sets the settings of its own devices to increasing numbers.
 struct Changer {
     way: Way,
     devices: Vec<Device>,
-    /// The newest number that was tried, and those that were acknowledged.
+    /// The newest attempted number, and the acknowledged ones.
     tried: AtomicU64,
     acknowledged: Mutex<Vec<u64>>,
 }
@@ -363,7 +364,7 @@ impl Changer {
         Arc::new(Self { way, devices, tried: AtomicU64::new(0), acknowledged: Mutex::default() })
     }
 
-    /// Changes the settings; false when the server was gone before it answered.
+    /// Changes the settings; returns false if the server was gone before it answered.
     async fn change(&self, api: &Api) -> bool {
         let number = self.tried.fetch_add(1, Ordering::Relaxed) + 1;
         let (value, first) = (json!(number), &self.devices[0]);
@@ -391,7 +392,7 @@ impl Changer {
         true
     }
 
-    /// Every acknowledged change has its record, once and in order; so has what it set off.
+    /// Checks that every acknowledged change has its record, once and in order, and its effect.
     async fn check(&self, api: &Api) {
         let acknowledged = self.acknowledged.lock().await;
         for device in &self.devices {
@@ -399,7 +400,7 @@ impl Changer {
             let mut records = vec![api.get(&format!("{settings}/limit")).await];
             records.extend(api.list(&format!("{settings}/history?limit=10000")).await);
             records.reverse();
-            // Before the first change there is the default, which is no record.
+            // Before the first change the default applies, which has no record.
             records.retain(|record| record["value"] != 0);
             let values: Vec<u64> = records.iter().map(|record| record["value"].as_u64().unwrap()).collect();
             assert!(values.is_sorted_by(|earlier, later| earlier < later), "twice, or out of order: {values:?}");

@@ -1,6 +1,5 @@
-//! What the real binary takes, as the kernel counts it. A server that has nothing to do takes little of its own. A list
-//! of as many items as there can be costs less memory than its answer held twice: of a server started anew for each
-//! list, the most that it ever took.
+//! Memory of the real binary by the kernel's count: small for an idle server, and for the longest lists less than twice
+//! the answer, at the peak of a server started anew for each list.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -13,29 +12,29 @@ use program_support::{Serving, registry};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-/// Items of each list: as many as a page can have.
+/// Items of each list: those of the largest page.
 const ITEMS: usize = 10_000;
-/// Characters that make an item large, so that the answers outweigh what any request takes.
+/// Padding of an item, in characters, so that answers outweigh the memory of any request.
 const PADDING: usize = 2_000;
-/// Deliveries that bring the events: the body of one has a limit.
+/// Deliveries for the events, as one body is limited.
 const DELIVERIES: usize = 5;
-/// Items of the pages that are read before, so that caches hold what they will.
+/// Items of the pages that are read before, to fill caches.
 const WARMING: usize = 1_000;
-/// What a server may take for an answer, in parts of the answer's size.
+/// Largest memory for an answer, as a multiple of its size.
 const MOST: f64 = 1.4;
-/// What a server that was just started takes beside the pages of its files, in bytes. The hash of the first password
-/// alone took 19 MiB; each thread that serves requests has some memory of its own.
+/// Largest memory of an idle server besides file pages, in bytes. The hash of the first password alone took 19 MiB;
+/// each serving thread has some memory of its own.
 const IDLE_MOST: u64 = 24 << 20;
 const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
 
-/// The administrator's API calls of a server that was just started.
+/// Starts a server and logs its administrator in.
 async fn started(folder: &Path) -> (Serving, Api) {
     let serving = Serving::on(folder, &ENVIRONMENT);
     let api = Api::of(&serving).await;
     (serving, api)
 }
 
-/// Devices with large metadata, and one with large events and values.
+/// Makes devices with large metadata, and one with large events and values; returns its id.
 async fn devices_and_events(api: &Api) -> String {
     let me = api.get("/v2/auth/user").await;
     let key = api
@@ -62,7 +61,7 @@ async fn devices_and_events(api: &Api) -> String {
     found["data"][0]["id"].as_str().unwrap().to_owned()
 }
 
-/// Users beside the administrator, written as they lie in the registry: by the API each would take a moment.
+/// Inserts users into the registry directly, which is faster than by the API.
 async fn users(folder: &Path) {
     let registry = registry(folder).await;
     let insert = "INSERT INTO users (id, organization_id, username, email, role, first_name, last_name, company, \
@@ -77,7 +76,7 @@ async fn users(folder: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
+async fn longest_list_takes_less_memory_than_twice_its_answer() {
     let folder = tempfile::tempdir().unwrap();
     let (serving, api) = started(folder.path()).await;
     let talker = devices_and_events(&api).await;
@@ -96,7 +95,7 @@ async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
             assert_eq!(api.send_as_admin(Method::GET, &path, None).await.unwrap().status, 200);
         }
         let before = serving.memory("VmRSS");
-        // From here on the kernel counts the most anew.
+        // Resets the kernel's peak.
         std::fs::write(format!("/proc/{}/clear_refs", serving.id()), "5").unwrap();
         let answer = api.send_as_admin(Method::GET, &format!("{list}&limit={ITEMS}"), None).await.unwrap();
         let taken = serving.memory("VmHWM").saturating_sub(before);
@@ -109,7 +108,7 @@ async fn the_longest_lists_take_less_memory_than_their_answers_twice() {
 }
 
 #[test]
-fn an_idle_server_takes_little_memory_of_its_own() {
+fn idle_server_takes_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[ENVIRONMENT.as_slice(), &[ONE_THREAD]].concat());
     let taken = serving.memory("RssAnon");

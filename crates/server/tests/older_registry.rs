@@ -1,5 +1,5 @@
-//! A registry that is older than telemetry: whatever put it there (a copy, a dump, a recovery), what devices said that it
-//! does not know is handed to nobody (docs/operations.md, Backup).
+//! A registry that is older than telemetry, by a copy, a dump or a recovery: data of devices that it does not know is
+//! shown to nobody (docs/operations.md, Backup).
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -18,7 +18,7 @@ use support::{OwnDatabase, Raw};
 
 const REGISTRY: &str = "ISOBAR_STORES__REGISTRY";
 
-/// A platform whose registry is the one at this address.
+/// A platform with the registry at this address.
 struct Platform {
     data: PathBuf,
     registry: String,
@@ -35,13 +35,13 @@ impl Platform {
         command.output().unwrap()
     }
 
-    /// Runs `isobar check`: its words, and true if it finds everything sound.
+    /// Runs `isobar check`; returns its output, and true if everything is sound.
     fn checked(&self) -> (String, bool) {
         let output = self.command(&["check"]);
         (text(&output.stdout), output.status.success())
     }
 
-    /// The number of the newest device.
+    /// Returns the number of the newest device.
     async fn newest(&self) -> i64 {
         let layer = self.registry.strip_prefix("sqlite:").map_or_else(String::new, |file| {
             let layer = isobar_pages::prepare(Path::new(file), isobar_pages::Open::ToUse).unwrap().unwrap();
@@ -54,14 +54,14 @@ impl Platform {
     }
 }
 
-/// The design of [`everything`], with a setting.
+/// Returns the design of [`everything`] with a setting.
 fn design() -> Value {
     let mut design = everything();
     design["limit"] = json!({"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 1}});
     design
 }
 
-/// How many events, values and queued events are shown of a device, and its setting.
+/// Counts a device's events, values and queued events, and returns its setting.
 async fn shown(api: &Api, device: &Device) -> (usize, usize, usize, Value) {
     let Device { id, .. } = device;
     let events = api.list(&format!("/v2/devices/{id}/events")).await.len();
@@ -71,8 +71,8 @@ async fn shown(api: &Api, device: &Device) -> (usize, usize, usize, Value) {
     (events, values, queued, api.get(&format!("/v2/devices/{id}/settings/limit")).await["value"].clone())
 }
 
-/// A registry is copied, a tenant comes, the copy takes the registry's place and another tenant comes.
-async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: impl AsyncFnOnce() -> String) {
+/// Copies a registry, adds a tenant, replaces the registry by the copy, and adds another tenant.
+async fn older_registry_shows_nobody_the_data_of_others(newer: Platform, copy: impl AsyncFnOnce() -> String) {
     let serving = newer.serve();
     Api::of(&serving).await.found(&design(), 1).await;
     assert_eq!(serving.stop(), Some(0));
@@ -88,7 +88,7 @@ async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: imp
     mara.admin(Method::PUT, &limit, Some(&json!(7))).await;
     let of_mara = shown(&mara, &lost).await;
     assert_eq!(of_mara, (6, 3, 3, json!(7)));
-    // What the registry is still to learn of the device may wait in telemetry.
+    // Pending changes of the device may be in telemetry.
     serving.kill();
     assert_eq!(newer.newest().await, 2);
     assert!(newer.checked().1);
@@ -101,7 +101,7 @@ async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: imp
     assert_eq!(shown(&nils, &fresh).await, (0, 0, 0, json!(1)));
     nils.post(&fresh, "reading", &json!({"n": 9})).await.created();
     assert_eq!(shown(&nils, &fresh).await, (2, 1, 1, json!(1)));
-    // It is named while the platform runs, and afterwards.
+    // It is reported by a running platform, and by a stopped one.
     let named = "1 devices that the registry does not (the first is number 2, the last 2)";
     assert!(older.checked().0.contains(named), "{}", older.checked().0);
     assert_eq!(serving.stop(), Some(0));
@@ -109,7 +109,7 @@ async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: imp
     let (told, is_sound) = older.checked();
     assert!(told.contains(named) && !is_sound, "{told}");
 
-    // The newer one comes back: now it is the other device that is lost, until an operator gives it up.
+    // With the newer registry back, the other device is lost, until an operator accepts that.
     let serving = newer.serve();
     assert_eq!(shown(&mara.at(&serving), &lost).await, of_mara);
     assert_eq!(serving.stop(), Some(0));
@@ -122,7 +122,7 @@ async fn older_registry_hands_nobody_what_others_said(newer: Platform, copy: imp
 }
 
 #[tokio::test]
-async fn older_file_hands_nobody_what_others_said() {
+async fn older_file_shows_nobody_the_data_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let (data, copy) = (folder.path().join("data"), folder.path().join("copy.db"));
     let file = data.join("registry.db");
@@ -131,17 +131,17 @@ async fn older_file_hands_nobody_what_others_said() {
         std::fs::copy(&file, &copy).unwrap();
         format!("sqlite:{}", copy.display())
     };
-    older_registry_hands_nobody_what_others_said(newer, copied).await;
+    older_registry_shows_nobody_the_data_of_others(newer, copied).await;
 }
 
 #[tokio::test]
-async fn older_database_hands_nobody_what_others_said() {
+async fn older_database_shows_nobody_the_data_of_others() {
     let folder = tempfile::tempdir().unwrap();
     let database = OwnDatabase::new().await;
     let mut copy = None;
     let newer = Platform { data: folder.path().join("data"), registry: database.address.clone() };
     let copied = async || copy.insert(database.copy().await).address.clone();
-    older_registry_hands_nobody_what_others_said(newer, copied).await;
+    older_registry_shows_nobody_the_data_of_others(newer, copied).await;
     copy.unwrap().remove().await;
     database.remove().await;
 }

@@ -1,4 +1,4 @@
-//! What an operator does to users while the program does not run (contract: The program).
+//! Changes of users by an operator while the program is stopped (contract: The program).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 
 use program_support::{Serving, failure, isobar, text};
 
-/// The status that a login is answered with, and the tokens if there are any.
+/// Logs in; returns the status line, and the tokens if there are any.
 fn login(serving: &Serving, name: &str, password: &str) -> (String, String) {
     let body = serde_json::json!({"usernameOrEmail": name, "password": password}).to_string();
     let mut stream = TcpStream::connect(&serving.address).unwrap();
@@ -26,7 +26,7 @@ fn login(serving: &Serving, name: &str, password: &str) -> (String, String) {
 }
 
 #[test]
-fn a_lost_password_is_replaced_while_the_program_is_stopped() {
+fn lost_password_is_reset_while_the_program_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let reset = |name: &str| isobar(&["user", "reset-password", name, "--data"]).arg(folder.path()).output().unwrap();
     assert!(failure(&reset("admin")).contains("is no data folder of isobar"));
@@ -51,7 +51,7 @@ fn a_lost_password_is_replaced_while_the_program_is_stopped() {
 }
 
 #[test]
-fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
+fn registry_with_lost_changes_is_served_after_recover_only() {
     let folder = tempfile::tempdir().unwrap();
     let about = |words: &[&str]| {
         isobar(words)
@@ -61,7 +61,7 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
             .output()
             .unwrap()
     };
-    // A stop carries everything into the file: what the log has is the login.
+    // A stop writes everything into the file: the log has only the login.
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
     assert_eq!(serving.stop(), Some(0));
     let serving = Serving::on(folder.path(), &[]);
@@ -76,7 +76,7 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
         let told = failure(&about(&[verb]));
         assert!(told.contains("registry.db-wal is damaged") && told.contains("acknowledged are lost"), "{told}");
         assert!(told.contains("isobar recover"), "{told}");
-        // Or somebody has put another database there by hand.
+        // The same for a database that was replaced by hand.
         assert!(told.contains("registry.db-note"), "{told}");
     }
     let damaged = ["registry.db", "registry.db-wal", "registry.db-note"]
@@ -96,7 +96,7 @@ fn a_registry_that_has_lost_changes_is_not_served_until_somebody_says_so() {
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "the first one")]);
     assert_eq!(serving.stop(), Some(0));
 
-    // A damaged page: the program says so instead of serving what stands on it.
+    // A damaged page is reported instead of served.
     let file = folder.path().join("registry.db");
     let mut bytes = std::fs::read(&file).unwrap();
     for page in bytes.chunks_mut(4096) {

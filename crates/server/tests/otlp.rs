@@ -1,4 +1,4 @@
-//! What the program sends to a collector of OpenTelemetry, and that nobody waits for one that is slow or away.
+//! Traces and metrics in an OpenTelemetry collector, and slow or absent collectors, which delay nobody.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -26,7 +26,7 @@ const SAMPLE_RATIO: &str = "ISOBAR_OBSERVABILITY__OTLP_SAMPLE_RATIO";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
-/// A house that sends to a collector; which requests are traced is for their callers to say.
+/// Starts a server that exports to a collector; the caller's header decides on sampling.
 async fn house(endpoint: &str, sample_ratio: &str) -> House {
     House::with(|folder| {
         let mut command = serve(folder, &ENVIRONMENT);
@@ -40,7 +40,7 @@ fn traceparent(flags: &str) -> String {
     format!("00-{TRACE}-{PARENT}-{flags}")
 }
 
-/// The device posts an event with headers of its own, on a connection of its own.
+/// Posts an event with additional headers on a connection of its own.
 async fn posts(house: &House, headers: &str) {
     let body = "{\"n\":1}";
     let mut stream = house.connect().await;
@@ -50,7 +50,7 @@ async fn posts(house: &House, headers: &str) {
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
 }
 
-/// Spans by name; none is there twice.
+/// Returns spans by name, which must be unique.
 fn by_name(spans: Vec<Span>) -> BTreeMap<String, Span> {
     let count = spans.len();
     let named: BTreeMap<_, _> = spans.into_iter().map(|span| (span.name.clone(), span)).collect();
@@ -77,7 +77,7 @@ async fn posted_event_gives_spans_beneath_that_of_its_caller() {
     let expected: BTreeMap<_, _> = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     assert_eq!(texts(&request.attributes), expected);
     assert_eq!(collector.resource()["service.name"], "isobar");
-    // Nothing of what the device has said, or is known by.
+    // Nothing of the payload, and no identifier or token of the device.
     let all = format!("{spans:?}");
     assert!(!all.contains(&house.device.token) && !all.contains("reading"), "{all}");
     assert_eq!(house.serving.stop(), Some(0));
@@ -148,7 +148,7 @@ async fn sampling_keeps_the_decision_of_the_caller() {
     for headers in [
         String::new(),
         format!("traceparent: {unsampled}\r\n"),
-        // Hostile, or more than one: as if there were none.
+        // Malformed or repeated headers are ignored.
         format!("traceparent: {sampled}{}\r\n", "0".repeat(4_000)),
         format!("traceparent: {sampled}\r\ntraceparent: {sampled}\r\n"),
         format!("traceparent: {}\r\n", sampled.to_uppercase()),
@@ -159,7 +159,7 @@ async fn sampling_keeps_the_decision_of_the_caller() {
     posts(&none, &format!("traceparent: {sampled}\r\n")).await;
     collector.trace(TRACE, 3).await;
     assert_eq!(none.serving.stop(), Some(0));
-    // The last one alone; all that waited was sent at the stop.
+    // Only the last one; all waiting spans were sent at the stop.
     assert_eq!(collector.spans(), 3);
     let all = house(&collector.url, "1").await;
     posts(&all, &format!("traceparent: {unsampled}\r\n")).await;
@@ -171,7 +171,7 @@ async fn sampling_keeps_the_decision_of_the_caller() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn absent_collector_costs_spans_and_nothing_else() {
+async fn absent_collector_loses_spans_and_nothing_else() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", nobody.local_addr().unwrap());
     drop(nobody);
@@ -185,8 +185,8 @@ async fn absent_collector_costs_spans_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_collector_is_waited_for_by_nobody() {
-    // It takes connections and what comes, and never answers.
+async fn slow_collector_delays_nobody() {
+    // It accepts connections and data, and never answers.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", silent.local_addr().unwrap());
     let taken = tokio::spawn(async move {
@@ -198,7 +198,7 @@ async fn slow_collector_is_waited_for_by_nobody() {
     let house = house(&endpoint, "1").await;
     let mut stream = house.connect().await;
     let mut posted = 0;
-    // More than may wait are dropped, while all that is posted is acknowledged.
+    // Spans beyond the queue are dropped, while all posts are acknowledged.
     settled("dropped spans", async || {
         for _ in 0..100 {
             stream.write_all(house.post("{\"n\":1}").as_bytes()).await.unwrap();
@@ -209,12 +209,12 @@ async fn slow_collector_is_waited_for_by_nobody() {
     })
     .await;
     assert_eq!(house.history().await.len(), posted);
-    // The end of the program waits no longer than it may.
+    // A stop takes no longer than its limit.
     assert_eq!(house.serving.stops_meanwhile(), Some(0));
     taken.abort();
 }
 
-/// What a house logs as JSON, while the device posts something that is traced.
+/// Returns the JSON log of a server during a traced post.
 async fn logged(folder: &Path, endpoint: Option<&str>) -> Vec<Value> {
     let log = folder.join("log");
     let house = House::with(|data| {
@@ -244,7 +244,7 @@ async fn log_lines_carry_the_trace_where_there_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn metrics_arrive_as_the_program_shows_them() {
+async fn exported_metrics_match_those_shown() {
     let collector = Collector::start().await;
     let house = House::with(|folder| {
         let mut command = serve(folder, &ENVIRONMENT);

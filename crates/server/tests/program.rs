@@ -1,4 +1,4 @@
-//! The program as an operator meets it: its commands, its words, its exit codes (contract: The program).
+//! The program for an operator: commands, messages and exit codes (contract: The program).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -13,7 +13,7 @@ use program_support::house::House;
 use program_support::{Serving, failure, isobar, text};
 
 #[test]
-fn the_printed_settings_file_is_a_sound_one() {
+fn printed_settings_file_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("isobar.toml");
     let printed = isobar(&["config"]).output().unwrap();
@@ -24,7 +24,7 @@ fn the_printed_settings_file_is_a_sound_one() {
 }
 
 #[test]
-fn a_bad_setting_is_named_at_start_wherever_it_comes_from() {
+fn invalid_setting_is_named_at_start_with_its_source() {
     let folder = tempfile::tempdir().unwrap();
     for command in ["serve", "check-config"] {
         let refused = isobar(&[command, "--log", "loud", "--data"])
@@ -40,7 +40,7 @@ fn a_bad_setting_is_named_at_start_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_variable_that_is_no_setting_does_not_end_the_start() {
+fn unknown_variable_does_not_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let checked = isobar(&["check-config"]).env("ISOBAR_BIN", "/opt/isobar").output().unwrap();
     assert!(checked.status.success(), "{checked:?}");
@@ -62,20 +62,20 @@ fn a_variable_that_is_no_setting_does_not_end_the_start() {
 }
 
 #[test]
-fn the_openapi_document_is_json() {
+fn openapi_document_is_json() {
     let printed = isobar(&["openapi"]).output().unwrap();
     let document: serde_json::Value = serde_json::from_slice(&printed.stdout).unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
 }
 
 #[test]
-fn the_version_is_printed() {
+fn version_is_printed() {
     let printed = isobar(&["--version"]).output().unwrap();
     assert_eq!(text(&printed.stdout), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn it_serves_says_so_and_stops_when_told() {
+fn server_reports_ready_and_stops_on_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let first = Serving::on(folder.path(), &[]);
     assert!(first.before.contains("admin"), "the first password is shown: {:?}", first.before);
@@ -87,7 +87,7 @@ fn it_serves_says_so_and_stops_when_told() {
 }
 
 #[test]
-fn what_it_writes_is_for_its_own_user_alone() {
+fn files_of_the_server_are_for_its_own_user() {
     use std::os::unix::fs::PermissionsExt as _;
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("new");
@@ -107,7 +107,7 @@ fn what_it_writes_is_for_its_own_user_alone() {
 }
 
 #[test]
-fn a_password_that_was_given_is_not_shown() {
+fn given_password_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "chosen-by-me")]);
     assert_eq!(serving.before, "");
@@ -115,7 +115,7 @@ fn a_password_that_was_given_is_not_shown() {
 }
 
 #[test]
-fn a_second_process_on_the_same_folder_is_refused_and_told_why() {
+fn second_process_on_a_folder_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let first = Serving::on(folder.path(), &[]);
     let second = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path()).output().unwrap();
@@ -126,7 +126,7 @@ fn a_second_process_on_the_same_folder_is_refused_and_told_why() {
 }
 
 #[test]
-fn a_newer_folder_and_a_taken_port_are_refused_and_told_why() {
+fn newer_folder_and_taken_port_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("VERSION"), "99\n").unwrap();
     let newer = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path()).output().unwrap();
@@ -139,7 +139,7 @@ fn a_newer_folder_and_a_taken_port_are_refused_and_told_why() {
 }
 
 #[test]
-fn a_certificate_that_cannot_be_used_ends_the_start_and_says_why() {
+fn unusable_certificate_stops_the_start_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     let [certificate, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
     let made = rcgen::generate_simple_self_signed(["isobar.test".to_owned()]).unwrap();
@@ -165,13 +165,13 @@ fn a_certificate_that_cannot_be_used_ends_the_start_and_says_why() {
 }
 
 #[test]
-fn a_simulation_without_a_server_says_so() {
+fn simulation_without_a_server_fails_with_a_reason() {
     let output = isobar(&["simulate", "--url", "http://127.0.0.1:1", "--password", "x"]).output().unwrap();
     assert!(failure(&output).contains("cannot connect"));
 }
 
 #[test]
-fn every_profile_runs_against_a_server_and_leaves_nothing_behind() {
+fn simulation_of_every_profile_cleans_up() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", "chosen-by-me")]);
     let url = format!("http://{}", serving.address);
@@ -190,7 +190,7 @@ fn every_profile_runs_against_a_server_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_simulation_tells_that_rate_limits_were_spent() {
+fn simulation_reports_exhausted_rate_limits() {
     let folder = tempfile::tempdir().unwrap();
     let environment = [("ISOBAR_ADMIN_PASSWORD", "chosen-by-me"), ("ISOBAR_RATE_LIMIT__DEVICE", "5")];
     let serving = Serving::on(folder.path(), &environment);
@@ -199,7 +199,7 @@ fn a_simulation_tells_that_rate_limits_were_spent() {
     let output = isobar(&run).env("ISOBAR_PASSWORD", "chosen-by-me").output().unwrap();
     assert!(output.status.success(), "whoever waits for its limit makes no error: {}", text(&output.stderr));
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // A minute may end meanwhile: then there is a second window for each.
+    // If a minute ends meanwhile, each device has a second window.
     assert!((2..=4).contains(&summary["rateLimitSpent"].as_u64().unwrap()), "{summary}");
     assert!((10..=20).contains(&summary["events"].as_u64().unwrap()), "{summary}");
     assert!(text(&output.stderr).contains("rate limits spent"));
@@ -207,7 +207,7 @@ fn a_simulation_tells_that_rate_limits_were_spent() {
 }
 
 #[test]
-fn a_database_that_is_not_there_is_named_at_start() {
+fn unreachable_database_is_named_at_start() {
     let folder = tempfile::tempdir().unwrap();
     // Nobody listens there.
     let address = "127.0.0.1:1";
@@ -221,7 +221,7 @@ fn a_database_that_is_not_there_is_named_at_start() {
     assert!(!told.contains("hidden-word"), "{told}");
 }
 
-/// The rules of `promtool check metrics`, as far as they are about names: what it would find wrong with a page.
+/// Checks a page by the rules of `promtool check metrics` on names; returns the faults.
 fn lint(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let (mut helped, mut kinds) = (BTreeSet::new(), BTreeMap::new());
@@ -271,7 +271,7 @@ fn lint(page: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_measured_has_a_help_and_a_good_name() {
+async fn metrics_have_a_help_and_a_valid_name() {
     let house = House::open().await;
     for number in 0..10 {
         house.serves(number).await;
@@ -282,7 +282,7 @@ async fn what_is_measured_has_a_help_and_a_good_name() {
         "isobar_http_requests_total{",
         "isobar_telemetry_batch_commits",
         "isobar_telemetry_sync_seconds",
-        // A counter that has nothing to count yet is there.
+        // A counter exists before its first count.
         "isobar_telemetry_refused_total 0",
         "isobar_ready{part=\"registry\"} 1",
         "isobar_ready{part=\"telemetry\"} 1",
@@ -294,7 +294,7 @@ async fn what_is_measured_has_a_help_and_a_good_name() {
         assert!(page.contains(expected), "{expected}");
     }
     assert_eq!(lint(&page), [""; 0], "{page}");
-    // The rules find what they should.
+    // The rules find known faults.
     let bad = "# TYPE a_ms gauge\na_ms 1\n# HELP b x\n# TYPE b counter\nb{c=\"d\"} 1\nc 2\n";
     assert_eq!(lint(bad).len(), 4, "{:?}", lint(bad));
 }

@@ -1,5 +1,5 @@
-//! What is lost is named, and nothing starts without it unless an operator says so; and a disk that takes no more ends the
-//! process, so that it is started anew (docs/reliability.md).
+//! Lost data is reported, and nothing starts without it unless an operator agrees; a full disk ends the process, for a
+//! restart (docs/reliability.md).
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -21,7 +21,7 @@ fn command(arguments: &[&str], data: &Path) -> Output {
     isobar(arguments).arg("--data").arg(data).args(["--config", "/dev/null"]).output().unwrap()
 }
 
-/// The file of the telemetry store's log that holds most.
+/// Returns the largest file of the telemetry store's log.
 fn log(data: &Path) -> std::path::PathBuf {
     let files = std::fs::read_dir(data.join("telemetry")).unwrap().map(|file| file.unwrap().path());
     let logs = files.filter(|path| path.extension().is_some_and(|end| end == "log"));
@@ -41,7 +41,7 @@ async fn ids(api: &Api, device: &Device) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_damaged_log_is_refused_until_an_operator_goes_on_without_what_it_held() {
+async fn damaged_log_is_refused_until_an_operator_recovers() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     let serving = Serving::on(data, &ENVIRONMENT);
@@ -94,7 +94,7 @@ async fn a_damaged_log_is_refused_until_an_operator_goes_on_without_what_it_held
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// `isobar serve` where no file can become longer than so many blocks of 512 bytes.
+/// Returns `isobar serve` with files limited to `blocks` of 512 bytes.
 fn bounded(data: &Path, blocks: u32) -> Command {
     let serve = isobar(&[]);
     let mut command = Command::new("sh");
@@ -111,7 +111,7 @@ fn bounded(data: &Path, blocks: u32) -> Command {
     command
 }
 
-/// What is acknowledged until the disk takes no more, and how the process ends.
+/// Posts until the disk is full; returns the acknowledged ids after the process has ended.
 async fn until_full(data: &Path) -> (Api, Device, Vec<String>) {
     let mut command = bounded(data, 8_192);
     let said = data.join("../said");
@@ -142,19 +142,19 @@ async fn until_full(data: &Path) -> (Api, Device, Vec<String>) {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_no_more_ends_the_process_and_nothing_acknowledged_is_lost() {
+async fn full_disk_ends_the_process_without_a_loss() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let (api, device, told) = until_full(data_made(&data)).await;
     assert!(told.len() > 5, "{}", told.len());
-    // As long as there is no room, a start fails in words.
+    // Without space, a start fails with a message.
     let full = bounded(&data, 16).output().unwrap();
     assert!(failure(&full).contains("isobar: "), "{full:?}");
-    // When there is, it goes on.
+    // With space, it continues.
     let serving = Serving::on(&data, &ENVIRONMENT);
     let api = api.at(&serving);
     let mut stored = ids(&api, &device).await;
-    // The last one may have been stored though nobody was told.
+    // The last one may be stored without an acknowledgement.
     stored.truncate(told.len());
     assert_eq!(stored, told);
     api.post(&device, "reading", &json!({"n": 0})).await.created();
@@ -164,11 +164,11 @@ async fn a_disk_that_takes_no_more_ends_the_process_and_nothing_acknowledged_is_
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// A thread of the telemetry store panics: what is under way is answered, readiness says why, and the process ends, so that
-/// whoever supervises it starts it anew.
+/// Checks a panic in a thread of the telemetry store: requests in progress are answered, readiness names the cause, and
+/// the process ends, for a restart by its supervisor.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_writer_that_panics_ends_the_process_and_nothing_acknowledged_is_lost() {
+async fn writer_panic_ends_the_process_without_a_loss() {
     let folder = tempfile::tempdir().unwrap();
     let (data, said) = (folder.path().join("data"), folder.path().join("said"));
     let clock = StoppingClock::of_thread("telemetry-write", folder.path());
@@ -178,7 +178,7 @@ async fn a_writer_that_panics_ends_the_process_and_nothing_acknowledged_is_lost(
     let serving = Serving::of(command);
     let api = Api::of(&serving).await;
     let device = api.found(&everything(), 1).await.remove(0);
-    // A question that has begun before, and so is under way when the store fails.
+    // A request in progress when the store fails.
     let mut asks = TcpStream::connect(&serving.address).await.unwrap();
     let head = format!("GET /health/ready HTTP/1.1\r\nhost: {}\r\n", serving.address);
     asks.write_all(head.as_bytes()).await.unwrap();
@@ -214,7 +214,7 @@ fn data_made(data: &Path) -> &Path {
 }
 
 #[tokio::test]
-async fn an_operator_says_that_the_clock_is_right() {
+async fn operator_confirms_the_clock() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     assert!(failure(&command(&["recover", "--clock"], data)).contains("no data folder"));
@@ -231,7 +231,7 @@ async fn an_operator_says_that_the_clock_is_right() {
 }
 
 #[tokio::test]
-async fn what_a_power_cut_left_of_the_manifest_is_told_in_plain_words() {
+async fn truncated_manifest_is_described_in_plain_words() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path();
     Serving::on(data, &ENVIRONMENT).kill();

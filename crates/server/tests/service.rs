@@ -1,4 +1,4 @@
-//! The program as a service: what its service manager, its health check, its manual and a shell are told.
+//! The program as a service: reports to its service manager, health checks, manual pages and completions.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use program_support::{Serving, failure, isobar, text};
 
-/// Longest wait for a report, on a machine that is busy.
+/// Longest wait for a report, on a busy machine.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Most bytes of a report.
 const REPORT_BYTES_MAX: usize = 4096;
 
-/// A service manager that hears reports.
+/// A service manager that receives reports.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -53,7 +53,7 @@ fn service_manager_hears_ready_alive_and_stopping() {
 }
 
 #[test]
-fn service_manager_that_is_gone_ends_nothing() {
+fn absent_service_manager_stops_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let gone = folder.path().join("gone");
     let environment = [("NOTIFY_SOCKET", gone.to_str().unwrap()), ("WATCHDOG_USEC", "0")];
@@ -63,7 +63,7 @@ fn service_manager_that_is_gone_ends_nothing() {
 }
 
 #[test]
-fn health_is_that_of_the_running_server() {
+fn health_reports_the_running_server() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[]);
     let address = serving.address.clone();
@@ -80,7 +80,7 @@ fn health_behind_https_names_the_setting_it_needs() {
     assert!(told.contains("http.operations_listen"), "{told}");
 }
 
-/// The commands that `isobar --help` names.
+/// Returns the commands in `isobar --help`.
 fn commands() -> Vec<String> {
     let help = text(&isobar(&["--help"]).output().unwrap().stdout);
     let listed = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();

@@ -1,4 +1,4 @@
-//! A newer program on what an older one has left: what it would change, and that it answers the same.
+//! A newer program on data of an older one: the reported changes, and equal answers.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -15,11 +15,11 @@ use program_support::site::{Api, Device, ENVIRONMENT};
 use program_support::{Serving, failure, isobar, text};
 use serde_json::{Value, json};
 
-/// Folders of backups that versions of the program have made, each with what that version answered.
+/// Folders with backups made by former versions, each with the answers of its version.
 const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kept");
-/// Names a folder into which the backup of this version is written.
+/// Variable that names a folder for a backup of this version.
 const WRITE_INTO: &str = "ISOBAR_TEST_KEEP_DATA";
-/// Lists whose items are dropped when they are old.
+/// Lists from which old items are removed.
 const DROPPED: [&str; 2] = ["/events", "/notifications"];
 
 fn checked(data: &Path) -> Output {
@@ -39,7 +39,7 @@ async fn sql(data: &Path, statement: &'static str) {
 }
 
 #[tokio::test]
-async fn upgrade_check_says_what_would_be_changed() {
+async fn upgrade_check_reports_the_changes() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     assert!(failure(&checked(&data)).contains("is no data folder"));
@@ -69,7 +69,7 @@ async fn upgrade_check_beside_a_running_platform_is_refused() {
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// Holds that everything that was answered once is answered now; more may be.
+/// Checks that everything answered before is answered now; more is allowed.
 fn holds(path: &str, before: &Value, now: &Value) {
     match (before, now) {
         (Value::Object(before), Value::Object(now)) => {
@@ -108,14 +108,14 @@ async fn data_that_earlier_versions_left_is_answered_the_same() {
         for (path, before) in known.as_object().unwrap() {
             holds(path, before, &api.get(path).await);
         }
-        // It goes on from there.
+        // It works from there.
         furnish(&api, 1).await;
         assert_eq!(serving.stop(), Some(0));
         assert!(checked(&data).status.success());
     }
 }
 
-/// Writes a small platform of this version, and what it answers: for the day on which it is released.
+/// Writes a small platform of this version with its answers, for the day of its release.
 async fn keep(folder: &Path, into: &Path) {
     let (data, target) = (folder.join("data"), folder.join("target"));
     std::fs::create_dir(&target).unwrap();

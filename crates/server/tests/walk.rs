@@ -1,6 +1,6 @@
-//! The walk of README.md and the drill of docs/backup.md, run as they stand there: every bash block between the markers, against a
-//! fresh server.
-//! A line `# => text` in a block is what that block prints, in the order of the lines; `…` stands for anything.
+//! The walk of README.md and the drill of docs/backup.md, executed as written: every bash block between the markers,
+//! against a fresh server.
+//! A line `# => text` in a block is expected output, in the order of the lines; `…` stands for anything.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -12,13 +12,13 @@ use program_support::{Serving, isobar, serve};
 
 const README: &str = include_str!("../../../README.md");
 const BACKUP: &str = include_str!("../../../docs/backup.md");
-/// Where the README's server is, and the password that it is started with.
+/// The README's server address and its password.
 const ADDRESS: &str = "127.0.0.1:8080";
 const PASSWORD: &str = "keep-it-cold";
-/// Printed between blocks, so that each one's output can be told from the next one's.
+/// Separator of the blocks' outputs.
 const NEXT: &str = "== the next block ==";
 
-/// The bash blocks of a part of a document.
+/// Returns the bash blocks of a part of a document.
 fn blocks(document: &str, part: &str) -> Vec<String> {
     let walk = document.split_once(&format!("<!-- {part} -->")).unwrap().1;
     let walk = walk.split_once(&format!("<!-- end of {part} -->")).unwrap().0;
@@ -26,7 +26,7 @@ fn blocks(document: &str, part: &str) -> Vec<String> {
     blocks.map(|rest| rest.split_once("\n```").unwrap().0.to_owned()).collect()
 }
 
-/// Checks that what a block promises stands in its output, in this order.
+/// Checks that the expected lines of a block occur in its output, in order.
 fn check(block: &str, printed: &str) {
     let mut rest = printed;
     for promise in block.lines().filter_map(|line| line.strip_prefix("# => ")) {
@@ -37,7 +37,7 @@ fn check(block: &str, printed: &str) {
     }
 }
 
-/// Runs the blocks, with these texts for those that stand in the document, and checks what each promises.
+/// Runs the blocks after replacing texts, and checks the expected output of each.
 fn run(bash: &mut Command, blocks: &[String], replaced: &[(&str, &str)]) {
     let script = blocks.join(&format!("\necho; echo '{NEXT}'\n"));
     let script = replaced.iter().fold(script, |script, (from, to)| script.replace(from, to));
@@ -50,7 +50,7 @@ fn run(bash: &mut Command, blocks: &[String], replaced: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_walk_of_the_readme_works() {
+fn readme_walk_works() {
     let folder = tempfile::tempdir().unwrap();
     let serving = Serving::on(folder.path(), &[("ISOBAR_ADMIN_PASSWORD", PASSWORD)]);
     let blocks = blocks(README, "walk");

@@ -1,4 +1,4 @@
-//! A bucket of S3 over a folder, behind a road that can break.
+//! A server of S3 over a folder, behind a proxy that can fail.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -18,29 +18,29 @@ use tokio::sync::watch;
 pub const KEY: &str = "the-key-of-backups";
 pub const SECRET: &str = "the-secret-of-backups";
 pub const NAME: &str = "vault";
-/// More than is ever sent.
+/// More bytes than are ever sent.
 const WITHOUT_END: i64 = i64::MAX / 2;
 
-/// What the way to the bucket does.
+/// The state of the proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// Connections end.
+    /// Connections are closed.
     Cut,
-    /// Nothing goes through, and nobody is told.
+    /// Bytes are neither passed on nor refused.
     Held,
 }
 
-/// The way to the bucket.
+/// The proxy in front of the bucket.
 struct Road {
     way: watch::Sender<Way>,
-    /// Bytes that go through before it changes, and what it is then.
+    /// Bytes until the state changes, and the next state.
     left: AtomicI64,
     next: watch::Sender<Way>,
 }
 
 impl Road {
-    /// True if so many bytes may go through, now or when it is open again.
+    /// Returns true if `count` bytes may pass, now or after the proxy is open again.
     async fn lets_through(&self, count: usize) -> bool {
         let count = i64::try_from(count).unwrap();
         if self.left.fetch_sub(count, Ordering::Relaxed) <= count {
@@ -87,13 +87,13 @@ impl Bucket {
         Self { folder, address, road }
     }
 
-    /// The road is cut when so many bytes more have gone to the server.
+    /// Closes connections after `bytes` more to the server.
     pub fn is_cut_after(&self, bytes: i64) {
         self.road.next.send_replace(Way::Cut);
         self.road.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// Nothing goes on when so many bytes more have gone to the server.
+    /// Holds all bytes after `bytes` more to the server.
     pub fn is_held_after(&self, bytes: i64) {
         self.road.next.send_replace(Way::Held);
         self.road.left.store(bytes, Ordering::Relaxed);
@@ -103,13 +103,13 @@ impl Bucket {
         *self.road.way.borrow() == Way::Held
     }
 
-    /// The road is open again.
+    /// Opens the proxy again.
     pub fn is_mended(&self) {
         self.road.left.store(WITHOUT_END, Ordering::Relaxed);
         self.road.way.send_replace(Way::Open);
     }
 
-    /// What the platform is told, to send its backups here.
+    /// Returns the settings with which a platform sends its backups here.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("ISOBAR_BACKUP__TARGET", self.address_of("isobar")),
@@ -123,19 +123,19 @@ impl Bucket {
         format!("s3://{NAME}/{name}")
     }
 
-    /// Where the objects lie as files.
+    /// Returns the folder of the objects.
     pub fn objects(&self) -> PathBuf {
         self.folder.path().join(NAME).join("isobar")
     }
 
-    /// Parts of uploads that were neither finished nor given up.
+    /// Counts parts of uploads that were neither finished nor aborted.
     pub fn unfinished(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().contains("part")).count()
     }
 }
 
-/// Passes on what comes, as long as the road lets it.
+/// Passes bytes on as the proxy allows.
 async fn pass(client: TcpStream, to: SocketAddr, road: Arc<Road>) {
     let Ok(server) = TcpStream::connect(to).await else { return };
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =

@@ -1,5 +1,5 @@
-//! Backups that the platform makes by itself (docs/backup.md): to a folder and to a bucket, restored elsewhere, and all that
-//! may go wrong on the way.
+//! Backups that the platform makes by itself (docs/backup.md): to a folder and to a bucket, restored elsewhere, with
+//! all kinds of failures.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
@@ -21,7 +21,7 @@ use program_support::site::{Api, ENVIRONMENT};
 use program_support::{Serving, failure, isobar, text};
 use serde_json::json;
 
-/// A platform with settings of its own, served or not.
+/// A platform with settings of its own.
 struct Platform {
     data: PathBuf,
     settings: Vec<(&'static str, String)>,
@@ -32,7 +32,7 @@ impl Platform {
         Self { data: data.to_owned(), settings }
     }
 
-    /// One that sends its backups to a folder.
+    /// Makes a platform that sends its backups to a folder.
     fn to_folder(data: &Path, target: &Path) -> Self {
         Self::new(data, vec![("ISOBAR_BACKUP__TARGET", target.display().to_string())])
     }
@@ -55,7 +55,7 @@ impl Platform {
         command
     }
 
-    /// Runs a command beside whatever the test serves itself.
+    /// Runs a command beside a server of the test.
     async fn run(&self, words: &[&str]) -> Output {
         let mut command = self.command(words);
         tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
@@ -69,11 +69,11 @@ impl Platform {
         told
     }
 
-    /// Makes a backup that fails; what is said of it, which never holds a secret.
+    /// Makes a backup that must fail; returns its error, which must not hold a secret.
     async fn fails_to_back_up(&self) -> String {
         let told = failure(&self.run(&["backup"]).await);
         assert!(!told.contains(SECRET), "{told}");
-        // Nothing of it is left in the data folder but what is noted.
+        // Only the record is left in the data folder.
         let left = std::fs::read_dir(self.data.join("backups")).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["state.json"]);
         told
@@ -85,7 +85,7 @@ impl Platform {
         text(&output.stdout)
     }
 
-    /// Restores what cannot be restored, and leaves nothing behind.
+    /// Makes a restore that must fail and leave nothing; returns its error.
     async fn fails_to_restore(&self, from: &str, more: &[&str]) -> String {
         let told = failure(&self.run(&[&["restore", from], more].concat()).await);
         let left = std::fs::read_dir(&self.data).into_iter().flatten().map(|entry| entry.unwrap().file_name());
@@ -94,14 +94,14 @@ impl Platform {
     }
 }
 
-/// A platform that has run before, with a device that said something.
+/// Makes a stopped platform with a device that has sent events.
 async fn furnished(platform: &Platform) {
     let serving = platform.serve();
     furnish(&Api::of(&serving).await, 1).await;
     assert_eq!(serving.stop(), Some(0));
 }
 
-/// The names of backups that count in a folder, oldest first: those with a note.
+/// Returns the names of backups that count, oldest first: those with a note.
 fn counted(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().file_name());
     let names = names.filter_map(|name| name.to_str().unwrap().strip_suffix(".json").map(str::to_owned));
@@ -117,7 +117,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A key pair of age: the file with the identity, and the recipient.
+/// Makes a key pair of age: the file with the identity, and the recipient.
 fn key_pair(folder: &Path, name: &str) -> (String, String) {
     let identity = age::x25519::Identity::generate();
     let file = folder.join(name);
@@ -125,7 +125,7 @@ fn key_pair(folder: &Path, name: &str) -> (String, String) {
     (file.display().to_string(), identity.to_public().to_string())
 }
 
-/// Makes a backup while the platform is served, restores it elsewhere and compares what both answer.
+/// Makes a backup while the platform is served, restores it elsewhere and compares the answers of both.
 async fn backup_restored_elsewhere_answers_the_same(
     platform: Platform,
     objects: &Path,
@@ -142,7 +142,7 @@ async fn backup_restored_elsewhere_answers_the_same(
     assert!(names.len() == 1 && told.contains(&names[0]) && names[0].ends_with(".tar.age"), "{names:?}: {told}");
     let sealed = std::fs::read(objects.join(&names[0])).unwrap();
     assert!(sealed.starts_with(b"age-encryption.org/v1") && !sealed.windows(8).any(|bytes| bytes == b"registry"));
-    // The same answers twice here, so that what moves by itself would be seen.
+    // Equal answers twice here show that nothing changes by itself.
     let before = answers(&api, &devices).await;
     assert_eq!(before.len(), 54);
     assert_eq!(before, answers(&api, &devices).await);
@@ -178,7 +178,7 @@ async fn backup_in_a_folder_restored_elsewhere_answers_the_same() {
 }
 
 #[tokio::test]
-async fn scheduled_backup_is_made_and_told_of() {
+async fn scheduled_backup_is_made_and_reported() {
     let (target, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let platform = Platform::to_folder(data.path(), target.path()).set("ISOBAR_BACKUP__SCHEDULE", "* * * * *");
     let serving = platform.serve();
@@ -188,7 +188,7 @@ async fn scheduled_backup_is_made_and_told_of() {
     assert_eq!(ready["backup"], json!({"lastGoodAt": null, "failing": false, "message": null}));
     becomes("a backup", async || counted(target.path()).len() == 1).await;
     becomes("word of it", async || api.get("/health/ready").await["backup"]["lastGoodAt"].is_string()).await;
-    // The next one cannot be made, which is no reason to send callers elsewhere.
+    // The next one fails, which does not affect readiness.
     let away = target.path().with_extension("away");
     std::fs::rename(target.path(), &away).unwrap();
     becomes("a failure", async || api.metric("isobar_backup_failures_total").await >= 1.0).await;
@@ -200,7 +200,7 @@ async fn scheduled_backup_is_made_and_told_of() {
 }
 
 #[tokio::test]
-async fn old_backups_go_after_a_newer_one_and_those_of_others_stay() {
+async fn old_backups_are_removed_and_those_of_others_stay() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("target");
     std::fs::create_dir(&target).unwrap();
@@ -218,7 +218,7 @@ async fn old_backups_go_after_a_newer_one_and_those_of_others_stay() {
     let mut made = Vec::new();
     for _ in 0..3 {
         made.push(one.backs_up().await.split_whitespace().nth(2).unwrap().to_owned());
-        // Two platforms write to one place.
+        // Two platforms write to one target.
         other.backs_up().await;
     }
     let left = names(&target);
@@ -230,7 +230,7 @@ async fn old_backups_go_after_a_newer_one_and_those_of_others_stay() {
 }
 
 #[tokio::test]
-async fn backup_for_a_key_that_is_elsewhere_opens_with_that_key_alone() {
+async fn encrypted_backup_opens_with_its_own_key_alone() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("target");
     std::fs::create_dir(&target).unwrap();
@@ -247,7 +247,7 @@ async fn backup_for_a_key_that_is_elsewhere_opens_with_that_key_alone() {
     let missing = folder.path().join("missing").display().to_string();
     assert!(elsewhere.fails_to_restore(&backup, &["--identity", &missing]).await.contains("No such file"));
     assert!(elsewhere.restores(&backup, &["--identity", &right]).await.contains("Everything is sound."));
-    // What is there now stays.
+    // Existing backups stay.
     assert!(failure(&elsewhere.run(&["restore", &backup, "--identity", &right]).await).contains("is not empty"));
     assert_eq!(elsewhere.run(&["check"]).await.status.code(), Some(0));
 }
@@ -269,7 +269,7 @@ async fn damaged_archive_is_refused_and_leaves_nothing() {
     for name in counted(&target) {
         let whole = std::fs::read(target.join(&name)).unwrap();
         let bad = folder.path().join("bad").display().to_string();
-        // The end of a tar is padding, which nobody misses.
+        // A tar ends with padding, which may be missing.
         for length in [0, 1, 100, 600, whole.len() / 3, whole.len() / 2, whole.len() - 4096] {
             std::fs::write(&bad, &whole[..length]).unwrap();
             elsewhere.fails_to_restore(&bad, &["--identity", &identity]).await;
@@ -288,7 +288,7 @@ async fn damaged_archive_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn target_that_cannot_be_used_is_told_in_a_sentence() {
+async fn unusable_target_is_described_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let platform = Platform::to_folder(&folder.path().join("data"), &folder.path().join("missing"));
     furnished(&platform).await;
@@ -300,7 +300,7 @@ async fn target_that_cannot_be_used_is_told_in_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bucket_that_refuses_is_told_in_a_sentence() {
+async fn bucket_that_refuses_is_described_in_a_sentence() {
     let (bucket, data) = (Bucket::open().await, tempfile::tempdir().unwrap());
     let of = || Platform::new(data.path(), bucket.settings());
     furnished(&of()).await;
@@ -314,7 +314,7 @@ async fn bucket_that_refuses_is_told_in_a_sentence() {
     assert!(told.contains("holds no isobar/isobar-none.tar"), "{told}");
 }
 
-/// Letters that make a backup too long for one part of an upload.
+/// Writes e-mails that make a backup too long for one part of an upload.
 fn write_letters(data: &Path) {
     std::fs::create_dir_all(data.join("mail")).unwrap();
     for name in ["one.eml", "two.eml", "three.eml"] {
@@ -323,7 +323,7 @@ fn write_letters(data: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bucket_that_breaks_off_leaves_the_backup_before() {
+async fn broken_upload_leaves_the_backup_before() {
     let (bucket, data) = (Bucket::open().await, tempfile::tempdir().unwrap());
     let platform = Platform::new(data.path(), bucket.settings());
     furnished(&platform).await;
@@ -354,13 +354,13 @@ async fn backup_that_was_killed_does_not_count_and_is_removed() {
     assert!(counted(&bucket.objects()).is_empty());
     assert!(data.path().join("backups/copy").exists());
     bucket.is_mended();
-    // With a schedule it goes at the start already.
+    // With a schedule it is removed at the start.
     let serving = Platform::new(data.path(), bucket.settings()).set("ISOBAR_BACKUP__SCHEDULE", "0 0 1 1 *").serve();
     becomes("an end of what was left", async || {
         bucket.unfinished() == 0 && names(&data.path().join("backups")) == ["state.json"]
     })
     .await;
-    // What was left is gone, and a moment later so is the one who took it away.
+    // The leftover is removed, and the process that removes it ends soon after.
     becomes("a backup that counts", async || platform.run(&["backup"]).await.status.success()).await;
     assert_eq!(counted(&bucket.objects()).len(), 1);
     assert_eq!(serving.stop(), Some(0));
@@ -376,7 +376,7 @@ async fn disk_that_fills_during_a_backup_leaves_the_one_before() {
     platform.backs_up().await;
     let before = names(&target);
     write_letters(&platform.data);
-    // No file may be larger than 10 MiB: each letter has room, the archive of them has not.
+    // Files are limited to 10 MiB: each e-mail fits, the archive does not.
     let command = platform.command(&["backup"]);
     let mut limited = Command::new("bash");
     limited.args(["-c", "trap '' XFSZ; ulimit -f 10240; exec \"$0\" \"$@\""]).arg(command.get_program());
@@ -397,7 +397,7 @@ async fn backup_that_comes_back_altered_does_not_count() {
     platform.backs_up().await;
     let before = names(&target);
     write_letters(&platform.data);
-    // It is cut off as soon as it lies there: long before a restore has taken 18 MB of it.
+    // Truncated as soon as it is complete: long before a restore has read its 18 MB.
     let (watched, known) = (target.clone(), before.clone());
     let cutting = tokio::task::spawn_blocking(move || {
         becomes_blocking("a new backup", || {
@@ -433,7 +433,7 @@ async fn backup_beside_postgres_holds_telemetry_and_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn second_backup_beside_one_that_is_under_way_is_refused() {
+async fn second_backup_during_one_is_refused() {
     let (bucket, data) = (Bucket::open().await, tempfile::tempdir().unwrap());
     let platform = Platform::new(data.path(), bucket.settings());
     furnished(&platform).await;
@@ -441,7 +441,7 @@ async fn second_backup_beside_one_that_is_under_way_is_refused() {
     let serving = platform.serve();
     let mut first = platform.command(&["backup"]).spawn().unwrap();
     becomes("a backup under way", async || bucket.is_held()).await;
-    // The one who asked goes away, the backup goes on, and nobody else gets its turn.
+    // The caller goes away, the backup continues, and nobody else may begin one.
     first.kill().unwrap();
     first.wait().unwrap();
     let told = failure(&platform.run(&["backup"]).await);

@@ -1,10 +1,10 @@
-//! The documents name what is there: files, dependencies, sections of the contract.
+//! Checks that documents name existing files, dependencies and sections of the contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{crates, read, root, source_files};
 
-/// What comments cite of the contract: the text behind `contract: `, up to where the reference ends.
+/// Returns the references to the contract in comments: the text after `contract: `.
 fn cited(text: &str) -> Vec<String> {
     let joined = text.lines().map(str::trim_start).fold(String::new(), |mut all, line| {
         let is_comment = line.starts_with("//");
@@ -18,7 +18,7 @@ fn cited(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_cited_of_the_contract_is_a_section_of_it() {
+fn references_to_the_contract_name_its_sections() {
     let contract = read("docs/contract.md");
     let sections: Vec<&str> = contract.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     let mut wrong = Vec::new();
@@ -37,8 +37,7 @@ fn what_is_cited_of_the_contract_is_a_section_of_it() {
     assert!(wrong.is_empty() && count > 50, "{count} citations, these lead nowhere: {wrong:#?}");
 }
 
-/// The dependencies of the workspace, for the product or for its tests. A member names each as one of the workspace's, or
-/// with a version of its own.
+/// Returns the dependencies of the workspace and its tests, inherited from the workspace or not.
 fn dependencies() -> BTreeSet<String> {
     let mut members: Vec<String> = crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml")).collect();
     members.push("bench/Cargo.toml".to_owned());
@@ -54,7 +53,7 @@ fn dependencies() -> BTreeSet<String> {
 }
 
 #[test]
-fn each_dependency_has_its_reason() {
+fn dependency_has_one_documented_reason() {
     let document = read("docs/dependencies.md");
     let mut reasons: BTreeMap<String, usize> = BTreeMap::new();
     for row in document.lines().filter_map(|line| line.strip_prefix("| `")) {
@@ -72,12 +71,12 @@ fn each_dependency_has_its_reason() {
     assert!(unused.is_empty(), "no crate uses {unused:?}");
 }
 
-/// The files of Rust that a text names in backquotes.
+/// Returns the Rust files that a text names in backquotes.
 fn named_files(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).filter(|name| name.ends_with(".rs")).collect()
 }
 
-/// Every file of Rust, tests included, as documents may name it: without `src`.
+/// Returns all Rust files, tests included, in the form of the documents: without `src`.
 fn all_files() -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root().join("crates"), root().join("bench")];
@@ -93,7 +92,7 @@ fn all_files() -> Vec<String> {
 }
 
 #[test]
-fn files_that_the_documents_name_are_there() {
+fn files_named_by_documents_exist() {
     let files = all_files();
     let mut wrong = Vec::new();
     for document in
@@ -110,9 +109,9 @@ fn files_that_the_documents_name_are_there() {
     assert!(wrong.is_empty(), "no such file: {wrong:#?}");
 }
 
-/// A walk's heading tells how many files it passes: those that its steps name.
+/// Checks that the heading of a walk states the number of files in its steps.
 #[test]
-fn walks_pass_as_many_files_as_they_say() {
+fn walks_state_their_number_of_files() {
     let architecture = read("ARCHITECTURE.md");
     let mut walks = 0;
     for section in architecture.split("\n## ").skip(1) {
@@ -125,14 +124,14 @@ fn walks_pass_as_many_files_as_they_say() {
     assert!(walks >= 3, "{walks} walks tell how many files they pass");
 }
 
-/// What stands in a text between two others, which must be there.
+/// Returns the text between two others, which must exist.
 fn between<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
     let (_, rest) = text.split_once(begin).unwrap();
     rest.split_once(end).unwrap().0
 }
 
 #[test]
-fn what_devices_can_be_filtered_by_is_the_same_everywhere() {
+fn documented_filters_match_those_of_the_code() {
     let declared: BTreeSet<&str> = isobar_hub::DeviceField::names().collect();
     for (file, begin, end) in [
         ("docs/contract.md", "with data's operators on ", " and meta.<path>"),

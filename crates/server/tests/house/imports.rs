@@ -1,4 +1,4 @@
-//! Who imports whom within a crate, and which lints every room keeps.
+//! Checks imports within a crate, and the lints of every crate.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::paths::Sources;
 use crate::{read, root};
 
-/// What each module of `http` may import of its own crate, beside itself. A module that is not named here may import all.
+/// Modules of `http` with the modules of the crate that they may import. A module without a row may import all.
 const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("problem", &["response"]),
     ("response", &["problem"]),
@@ -23,8 +23,7 @@ const HTTP_IMPORTS: &[(&str, &[&str])] = &[
     ("fuzz", &["connection", "request"]),
 ];
 
-/// What sources know of their crate that they may not: `may` says what the modules right beneath the root may know of one
-/// another, the root being `lib`.
+/// Returns imports that `may` forbids between the top-level modules of a crate; the root is `lib`.
 fn forbidden(sources: &Sources, may: impl Fn(&str, &str) -> bool) -> BTreeSet<String> {
     let room = |module: &[String]| module.first().map_or("lib".to_owned(), String::clone);
     let known = sources.knowledge().into_iter().filter_map(|(module, other)| {
@@ -34,7 +33,7 @@ fn forbidden(sources: &Sources, may: impl Fn(&str, &str) -> bool) -> BTreeSet<St
     known.chain(sources.detours.iter().cloned()).collect()
 }
 
-/// The modules right beneath the root of a crate.
+/// Returns the top-level modules of a crate.
 fn modules_of(folder: &Path) -> BTreeSet<String> {
     let there = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     there.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect()
@@ -48,7 +47,7 @@ fn modules_of_http_import_in_one_direction() {
         row.is_none_or(|(_, allowed)| allowed.contains(&to))
     };
     let mut wrong = forbidden(&Sources::of_folder(&folder), may);
-    // What replays the seeds is shared with the crates that have properties too.
+    // The replay of seeds is shared by all crates with properties.
     wrong.remove("fuzz has #[path]");
     assert!(wrong.is_empty(), "{wrong:#?}");
     let modules: BTreeSet<String> = HTTP_IMPORTS.iter().map(|(module, _)| (*module).to_owned()).collect();
@@ -56,7 +55,7 @@ fn modules_of_http_import_in_one_direction() {
     assert_eq!(modules, there, "every module of http stands in the table");
 }
 
-/// The rooms of the hub, from the lowest to the highest; those of one line know nothing of each other.
+/// The modules of the hub, from the lowest to the highest; those of one row must not import each other.
 const HUB_ROOMS: &[&[&str]] = &[
     &["config", "error", "supervisor"],
     &["support"],
@@ -71,7 +70,7 @@ const HUB_ROOMS: &[&[&str]] = &[
     &["resources", "settings", "webhook"],
 ];
 
-/// What wires the rooms, or shows them.
+/// Modules that wire or export the others.
 const ABOVE_ROOMS: [&str; 3] = ["lib", "stage", "wiring"];
 
 fn height(room: &str) -> Option<usize> {
@@ -79,11 +78,11 @@ fn height(room: &str) -> Option<usize> {
 }
 
 #[test]
-fn rooms_of_the_hub_know_only_those_beneath_them() {
+fn modules_of_the_hub_import_only_lower_ones() {
     let folder = root().join("crates/hub/src");
     let may = |from: &str, to: &str| match (height(from), height(to)) {
         (Some(own), Some(other)) => other < own,
-        // The façade itself, and what it shows, are for its verbs alone.
+        // The façade and its exports are for the modules with verbs only.
         (Some(own), None) => own + 1 == HUB_ROOMS.len(),
         (None, _) => ABOVE_ROOMS.contains(&from),
     };
@@ -96,8 +95,8 @@ fn rooms_of_the_hub_know_only_those_beneath_them() {
     assert!(homeless.is_empty(), "these have no place among the rooms: {homeless:?}");
 }
 
-/// A crate of three rooms, in which `high` may know `middle` and `low`, `middle` may know all, and `low` nobody: with one more
-/// source of a module of `low`. What is found in it.
+/// Returns the forbidden imports of a sample crate in which `high` may import `middle` and `low`, `middle` may import
+/// all, and `low` none, with one more source of a module of `low`.
 fn found_in(module: &[&str], source: &str) -> BTreeSet<String> {
     let mut sources = Sources::default();
     sources.add(&[], "mod high; mod low; mod middle; pub use high::Shown; macro_rules! of_the_root { () => {} }");
@@ -117,7 +116,7 @@ fn found_in(module: &[&str], source: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn there_is_no_way_round_the_directions() {
+fn forbidden_import_is_found_in_any_syntax() {
     for source in [
         "use crate::high::Shown;",
         "use crate::{middle, high::Shown};",
@@ -157,7 +156,7 @@ fn there_is_no_way_round_the_directions() {
 }
 
 #[test]
-fn what_is_allowed_is_not_found() {
+fn allowed_import_is_not_reported() {
     for source in [
         "use crate::low::inner; use super::inner as other; use self::a::B; mod a { use super::super::inner; }",
         "use crate::middle; use crate::middle::Own; fn f() { middle::own() }",
@@ -173,7 +172,7 @@ fn what_is_allowed_is_not_found() {
 }
 
 #[test]
-fn rooms_with_rules_of_their_own_keep_those_of_the_house() {
+fn crates_with_own_lints_keep_the_common_ones() {
     let rules = |file: &str| -> toml::Table { read(file).parse().unwrap() };
     let house = rules("clippy.toml");
     for room in ["crates/hub", "crates/http"] {
@@ -189,7 +188,7 @@ fn rooms_with_rules_of_their_own_keep_those_of_the_house() {
 }
 
 #[test]
-fn what_the_build_exports_is_no_setting_of_the_program() {
+fn build_environment_sets_no_setting() {
     // `make run` starts the program in the build's environment, and it refuses settings that it does not know.
     let script = read("scripts/env.sh");
     assert!(script.contains("export ") && !script.contains("ISOBAR_"), "{script}");

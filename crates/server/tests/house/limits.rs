@@ -1,4 +1,4 @@
-//! The table of limits says what the constants say.
+//! Checks that the table of limits agrees with the constants.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,20 +7,20 @@ use crate::{crates, read, root, source_files};
 
 /// A constant of the code.
 struct Constant {
-    /// Where it stands: `hub/ingest/mod.rs`.
+    /// Its file: `hub/ingest/mod.rs`.
     place: String,
     name: String,
-    /// The source of its value.
+    /// The source text of its value.
     value: String,
 }
 
-/// A file of a crate as the documents name it, without `crates` and `src`.
+/// Returns a file of a crate in the form of the documents, without `crates` and `src`.
 pub(crate) fn place_of(path: &Path) -> String {
     let path = path.strip_prefix(root().join("crates")).unwrap().to_str().unwrap();
     path.replacen("/src/", "/", 1)
 }
 
-/// The constants of all crates that stand in one line and are no texts.
+/// Returns the one-line constants of all crates, except texts.
 fn constants() -> Vec<Constant> {
     let files = crates().into_iter().flat_map(|name| source_files(&root().join("crates").join(name).join("src")));
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ fn constants() -> Vec<Constant> {
     found
 }
 
-/// A number that is written as one, as a product, or as a power of two.
+/// Parses a number, a product, or a shifted number.
 fn number(text: &str) -> Option<u64> {
     let text = text.replace("MIB", "1_048_576");
     if let Some((left, by)) = text.split_once(" << ") {
@@ -48,7 +48,7 @@ fn number(text: &str) -> Option<u64> {
     text.split(" * ").map(|part| part.replace('_', "").parse::<u64>().ok()).product()
 }
 
-/// A number with commas between the thousands.
+/// Formats a number with commas between the thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     digits.char_indices().fold(String::new(), |mut out, (at, digit)| {
@@ -60,7 +60,7 @@ fn grouped(number: u64) -> String {
     })
 }
 
-/// A number in the largest of these units that it is a multiple of, and in each smaller one.
+/// Formats a number in each of these units that divides it.
 fn in_units(number: u64, units: &[(u64, &str)]) -> Vec<String> {
     let fitting = units.iter().filter(|(size, _)| number.is_multiple_of(*size));
     fitting.map(|(size, unit)| format!("{}{unit}", grouped(number / size))).collect()
@@ -68,7 +68,7 @@ fn in_units(number: u64, units: &[(u64, &str)]) -> Vec<String> {
 
 const TIMES: [(u64, &str); 4] = [(1, " ms"), (1_000, " s"), (3_600_000, " h"), (86_400_000, " days")];
 
-/// The ways in which the documents may write a limit: `1,024`, `64 KiB`, `60 s`. None for what is no plain number.
+/// Returns the spellings of a limit in documents: `1,024`, `64 KiB`, `60 s`. `None` if the value is not a plain number.
 fn spellings(name: &str, value: &str) -> Option<Vec<String>> {
     let within = |begin: &str| value.strip_prefix(begin)?.strip_suffix(')').and_then(number);
     if let Some(seconds) = within("Duration::from_secs(") {
@@ -89,13 +89,13 @@ fn spellings(name: &str, value: &str) -> Option<Vec<String>> {
     Some(ways)
 }
 
-/// The parts of a value that is a struct, by their names; any other value as it is.
+/// Splits a struct value into its fields, by name; any other value is a single part.
 fn parts<'a>(name: &'a str, value: &'a str) -> Vec<(&'a str, &'a str)> {
     let Some((_, fields)) = value.split_once(" { ") else { return vec![(name, value)] };
     fields.trim_end_matches(" }").split(", ").filter_map(|field| field.split_once(": ")).collect()
 }
 
-/// Whether a text names a limit, and not one that merely holds its digits.
+/// Returns true if a text contains a limit as a whole number.
 fn names(text: &str, limit: &str) -> bool {
     let mut places = text.match_indices(limit);
     places.any(|(at, _)| {
@@ -106,19 +106,19 @@ fn names(text: &str, limit: &str) -> bool {
     })
 }
 
-/// What stands in backquotes.
+/// Returns the texts in backquotes.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// A row of the table: the constants, what it says of them, and the files in which they stand.
+/// A row of the table: constants, description, and their files.
 struct Row {
     names: Vec<String>,
     says: String,
     places: Vec<String>,
 }
 
-/// The rows that are about constants. What names `config.default.toml` is a setting of the operator.
+/// Returns the rows about constants. Rows that name `config.default.toml` are settings.
 fn rows() -> Vec<Row> {
     let limits = read("docs/limits.md");
     let cells = limits.lines().filter_map(|line| {
@@ -130,7 +130,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn limits_are_what_the_table_of_limits_says() {
+fn constants_match_the_table_of_limits() {
     let constants = constants();
     let mut told = BTreeSet::new();
     let mut wrong = Vec::new();
@@ -160,7 +160,7 @@ fn limits_are_what_the_table_of_limits_says() {
 }
 
 #[test]
-fn limits_are_read_as_they_are_written() {
+fn limits_are_parsed_in_every_spelling() {
     let ways = |name, value| spellings(name, value).unwrap_or_default();
     assert!(ways("A_MAX", "1_024").contains(&"1,024".to_owned()));
     assert!(ways("A_BYTES", "64 << 20").contains(&"64 MiB".to_owned()));

@@ -1,4 +1,4 @@
-//! The rules of the house: what comes into it, who imports whom within a crate, and that the documents tell what the code is.
+//! Rules of the code base: dependencies, imports within a crate, and documents that match the code.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
@@ -11,17 +11,17 @@ mod supply;
 
 use std::path::{Path, PathBuf};
 
-/// The checkout: tests run in the folder of their crate.
+/// Returns the checkout: tests run in the folder of their crate.
 fn root() -> &'static Path {
     Path::new("../..")
 }
 
-/// The text of a file of the checkout.
+/// Reads a file of the checkout.
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The source files beneath a path, which is a file or a folder, that are no tests, with their texts up to their tests.
+/// Returns the source files beneath a path, which may be a file, with their texts; without tests.
 fn source_files(path: &Path) -> Vec<(PathBuf, String)> {
     if path.is_file() {
         let text = std::fs::read_to_string(path).unwrap();
@@ -37,7 +37,7 @@ fn source_files(path: &Path) -> Vec<(PathBuf, String)> {
         .collect()
 }
 
-/// The names of the crates.
+/// Returns the names of the crates.
 fn crates() -> Vec<String> {
     let folders = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().file_name());
     folders.map(|name| name.into_string().unwrap()).collect()

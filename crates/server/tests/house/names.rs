@@ -1,19 +1,19 @@
-//! One word, one meaning: what the code declares is named once in a crate, and what a word of the glossary names once in all.
+//! Checks that a name is declared once in a crate, and a word of the glossary once in all crates.
 
 use std::collections::BTreeMap;
 
 use crate::limits::place_of;
 use crate::{crates, read, root, source_files};
 
-/// Names that many files of one crate have by design: each element's shape, and a module's own `Result`.
+/// Names that many files of a crate share by design: each element's shape, and a module's own `Result`.
 const SHARED_NAMES: [&str; 2] = ["SHAPE", "Result"];
 
-/// Types that are named like a word of the glossary and mean it in another crate too, and that crate: the element of a design
-/// that makes notifications, and whose queued bytes are counted.
+/// Types named like a word of the glossary that occur in a second crate, with that crate: the design element for
+/// notifications, and the owner of counted bytes in the queue.
 const ALSO_IN: [(&str, &str); 2] = [("Notification", "design"), ("Tenant", "store")];
 
-/// What a line declares: constants and types of a module. What is indented belongs to a type, a trait or a function; but a
-/// type of an inline module is indented too, and only aliases and constants are names of traits.
+/// Returns the kind and name that a line declares: constants, aliases and types. An indented constant or alias belongs
+/// to a trait or function and is ignored; an indented type may be that of an inline module.
 fn declared(line: &str) -> Option<(&str, &str)> {
     let item = line.trim_start();
     let words = item.strip_prefix("pub ").or_else(|| item.strip_prefix("pub(")?.split_once(") ").map(|(_, rest)| rest));
@@ -29,7 +29,7 @@ fn declared(line: &str) -> Option<(&str, &str)> {
     (is_named && !["fn", "unsafe", "_", ""].contains(&name)).then_some((kind, name))
 }
 
-/// What the sources of a crate declare: kind, name and place.
+/// Returns the declarations of a crate: kind, name and file.
 fn declared_in(room: &str) -> Vec<(String, String, String)> {
     let files = source_files(&root().join("crates").join(room).join("src"));
     let of_file = files.iter().flat_map(|(path, text)| {
@@ -39,7 +39,7 @@ fn declared_in(room: &str) -> Vec<(String, String, String)> {
 }
 
 #[test]
-fn no_constant_and_no_type_is_named_twice_in_a_crate() {
+fn names_of_constants_and_types_are_unique_in_a_crate() {
     let mut twice = Vec::new();
     for room in crates().into_iter().filter(|name| name != "power") {
         let mut seen: BTreeMap<String, String> = BTreeMap::new();
@@ -53,7 +53,7 @@ fn no_constant_and_no_type_is_named_twice_in_a_crate() {
     assert!(twice.is_empty(), "{twice:#?}");
 }
 
-/// The words of the glossary as types are named.
+/// Returns the words of the glossary in the spelling of types.
 fn glossary() -> Vec<String> {
     let architecture = read("ARCHITECTURE.md");
     let rows = architecture.split("## Glossary").nth(1).unwrap_or_default().lines();
@@ -68,7 +68,7 @@ fn glossary() -> Vec<String> {
 }
 
 #[test]
-fn a_word_of_the_glossary_names_one_type() {
+fn word_of_the_glossary_names_one_type() {
     let words = glossary();
     assert!(words.len() > 30 && words.contains(&"Plan".to_owned()), "{words:?}");
     let mut seen: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -85,7 +85,7 @@ fn a_word_of_the_glossary_names_one_type() {
 }
 
 #[test]
-fn what_is_declared_is_read_out_of_a_line() {
+fn declarations_are_parsed_from_lines() {
     for (line, name) in [
         ("struct A {", Some("A")),
         ("pub(crate) enum B<T> {", Some("B")),

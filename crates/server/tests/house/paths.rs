@@ -1,16 +1,15 @@
-//! Which modules of its own crate a source knows, however it writes that down: a path from `crate`, `self` or `super`, a group,
-//! another name for a module, all that a module has (`*`), what another module shows of a third, or a macro of another.
-//! Comments and texts know nothing.
+//! Finds the modules of its own crate that a source uses, in any syntax: paths from `crate`, `self` or `super`, groups,
+//! aliases of modules, globs (`*`), re-exports, and macros. Comments and literals are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::source_files;
 
-/// A module, from the root of its crate, which is empty.
+/// A module path from the root of its crate, which is empty.
 type Module = Vec<String>;
 
-/// What a source is made of, as far as paths are concerned.
+/// A token, as far as paths are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Word(String),
@@ -23,7 +22,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Where a text that begins here ends; none: it is no text. `b"…"`, `r#"…"#` and `'…'` are texts too, a lifetime is not.
+/// Returns the end of a literal that begins here, or `None`. `b"…"`, `r#"…"#` and `'…'` are literals too, lifetimes are
+/// not.
 fn text_end(rest: &str) -> Option<usize> {
     let open = rest.trim_start_matches(['b', 'c', 'r']);
     let prefix = rest.len() - open.len();
@@ -44,7 +44,7 @@ fn text_end(rest: &str) -> Option<usize> {
     is_text.then(|| quoted_end(body, '\'').map(|at| rest.len() - body.len() + at)).flatten()
 }
 
-/// Where a quoted text ends, behind its quote.
+/// Returns the end of a quoted text, after its quote.
 fn quoted_end(body: &str, quote: char) -> Option<usize> {
     let mut is_escaped = false;
     for (at, c) in body.char_indices() {
@@ -56,7 +56,7 @@ fn quoted_end(body: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// Where a comment that begins here ends; none: it is no comment.
+/// Returns the end of a comment that begins here, or `None`.
 fn comment_end(rest: &str) -> Option<usize> {
     if rest.starts_with("//") {
         return Some(rest.find('\n').unwrap_or(rest.len()));
@@ -84,7 +84,7 @@ fn tokens(text: &str) -> Vec<Token> {
             at += end;
         } else if is_word(c) {
             let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
-            // A name that would be a keyword is written `r#name`.
+            // A raw identifier is written `r#name`.
             if &rest[..end] != "r" || !rest[end..].starts_with('#') {
                 found.push(Token::Word(rest[..end].to_owned()));
             }
@@ -100,41 +100,41 @@ fn tokens(text: &str) -> Vec<Token> {
     found
 }
 
-/// A path as it is written, in a module.
+/// A path in a module's source.
 #[derive(Clone, Debug)]
 struct Written {
     module: Module,
     path: Vec<String>,
 }
 
-/// What is known of a module.
+/// The imports of a module.
 #[derive(Debug, Default)]
 struct Names {
-    /// What it imports, by the name that it has there.
+    /// Imports by their local names.
     imports: BTreeMap<String, Written>,
-    /// Modules of which it imports everything.
+    /// Modules with a glob import.
     globs: Vec<Written>,
 }
 
-/// A crate, made of its sources.
+/// The parsed sources of a crate.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
     modules: BTreeMap<Module, Names>,
-    /// Every path that is written anywhere.
+    /// All paths in the sources.
     paths: Vec<Written>,
-    /// The module in which each macro is made, and where macros are used.
+    /// The module that defines each macro, and the uses of macros.
     macros: BTreeMap<String, Module>,
     macro_uses: Vec<(Module, String)>,
-    /// What leads past all rules.
+    /// Constructs that evade the rules.
     pub(crate) detours: Vec<String>,
 }
 
-/// Reads the tokens of one file.
+/// A parser for the tokens of one file.
 struct FileReader<'s> {
     sources: &'s mut Sources,
     tokens: Vec<Token>,
     at: usize,
-    /// The module that is read, and how deep in braces each inline one of it begins.
+    /// The current module, and the brace depth at which each inline module begins.
     module: Module,
     inline: Vec<usize>,
     depth: usize,
@@ -199,7 +199,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// `#[path …` or `#[cfg_attr(…, path …`.
+    /// Returns true within `#[path …` or `#[cfg_attr(…, path …`.
     fn is_in_attribute(&self) -> bool {
         let mut before = self.tokens[..self.at].iter().rev().take_while(|token| **token != Token::Sign(']'));
         before.any(|token| *token == Token::Word("cfg_attr".to_owned()))
@@ -210,7 +210,7 @@ impl FileReader<'_> {
         self.sources.detours.push(format!("{} has {what}", self.module.join("::")));
     }
 
-    /// A path outside of imports. What follows a path that nobody knows is of no account.
+    /// Parses a path outside of imports. Segments after an unknown name are irrelevant.
     fn read_path(&mut self, first: String) {
         let mut path = vec![first];
         while self.is(self.at + 1, &Token::Separator) {
@@ -225,7 +225,7 @@ impl FileReader<'_> {
         self.sources.paths.push(Written { module: self.module.clone(), path });
     }
 
-    /// One branch of an import, up to the sign behind it.
+    /// Parses one branch of an import, up to the token after it.
     fn read_import(&mut self, before: &mut Vec<String>) {
         let length = before.len();
         loop {
@@ -267,7 +267,7 @@ impl FileReader<'_> {
     }
 
     fn import(&mut self, path: &[String], name: &str) {
-        // `{self}` is the module that the group belongs to.
+        // `{self}` is the module of the group.
         let is_itself = path.len() > 1 && path.last().is_some_and(|last| last == "self");
         let path = if is_itself { path[..path.len() - 1].to_vec() } else { path.to_vec() };
         let name = if name == "self" { path.last().cloned().unwrap_or_default() } else { name.to_owned() };
@@ -277,7 +277,7 @@ impl FileReader<'_> {
     }
 }
 
-/// Modules on the way of a path, the item at its end aside; the root is there where it shows what is asked for.
+/// Modules that a path passes, without the item at its end; the root counts if it re-exports the item.
 type Passed = BTreeSet<Module>;
 
 impl Sources {
@@ -288,7 +288,7 @@ impl Sources {
         reader.read();
     }
 
-    /// The sources of a crate, but for its tests.
+    /// Parses the sources of a crate without its tests.
     pub(crate) fn of_folder(folder: &Path) -> Self {
         let mut sources = Self::default();
         for (path, text) in source_files(folder) {
@@ -300,7 +300,7 @@ impl Sources {
         sources
     }
 
-    /// Each module, and each that it knows: in the order in which they are written.
+    /// Returns pairs of a module and one that it uses, in the order of the source.
     pub(crate) fn knowledge(&self) -> Vec<(Module, Module)> {
         let mut known = Vec::new();
         for written in &self.paths {
@@ -309,7 +309,7 @@ impl Sources {
             known.extend(passed.into_iter().map(|other| (written.module.clone(), other)));
         }
         for (module, names) in &self.modules {
-            // Who imports all of a module imports what that shows of others.
+            // A glob import includes re-exports of the module.
             let mut passed = Passed::new();
             names.globs.iter().for_each(|glob| self.follow_all(glob, &mut passed, 0));
             known.extend(passed.into_iter().map(|other| (module.clone(), other)));
@@ -320,7 +320,7 @@ impl Sources {
         known
     }
 
-    /// All that a module shows.
+    /// Follows everything that a module exports.
     fn follow_all(&self, glob: &Written, passed: &mut Passed, steps: usize) {
         let Some(of) = self.follow(glob, passed, steps).filter(|_| steps < 8) else { return };
         let Some(names) = self.modules.get(&of) else { return };
@@ -328,9 +328,10 @@ impl Sources {
         names.globs.iter().for_each(|more| self.follow_all(more, passed, steps + 1));
     }
 
-    /// The module or the item's module that a path leads to, and those on the way; none: it leads out of the crate.
+    /// Resolves a path to its module or its item's module, and collects the modules passed; `None` if it leaves the
+    /// crate.
     fn follow(&self, written: &Written, passed: &mut Passed, steps: usize) -> Option<Module> {
-        // Two modules may import everything of one another.
+        // Two modules may have glob imports of one another.
         if steps > 32 {
             return None;
         }
@@ -348,7 +349,7 @@ impl Sources {
                     }
                 }
             }
-            // A name that stands here by an import, whatever the import passes is known by it.
+            // An imported name also uses all that its import passes.
             _ => {
                 let (first, rest): (&String, Vec<&String>) = (path.next()?, path.collect());
                 let at = self.named(&here, first, passed, steps)?;
@@ -358,7 +359,7 @@ impl Sources {
         Some(self.descend(here, path, passed, steps))
     }
 
-    /// Goes on from a module, as far as the path names modules.
+    /// Descends from a module as long as the path names modules.
     fn descend<'p>(
         &self,
         mut here: Module,
@@ -382,7 +383,7 @@ impl Sources {
         here
     }
 
-    /// What a name means in a module: one of its own modules, or what it imports by that name.
+    /// Resolves a name in a module: a child module, or an import of that name.
     fn named(&self, module: &Module, name: &str, passed: &mut Passed, steps: usize) -> Option<Module> {
         let names = self.modules.get(module)?;
         let own: Module = module.iter().cloned().chain([name.to_owned()]).collect();

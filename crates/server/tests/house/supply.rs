@@ -1,18 +1,18 @@
-//! What comes into the build, beyond what deny.toml says: `make test` has cargo-deny hold that.
+//! Rules for dependencies, in addition to those of deny.toml, which cargo-deny checks in `make test`.
 
 use crate::{crates, read, root, source_files};
 
-/// The rooms that have a hash without a key at hand, which is quicker, and what they may hash with it: numbers and identifiers
-/// that the platform itself makes.
+/// Crates that may use a fast unkeyed hash, and the types that they may hash with it: numbers and identifiers made by
+/// the platform.
 const QUICKLY_HASHED: &[(&str, &[&str])] = &[
     ("hub", &["BoardLinkId", "DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
     ("store", &["OrganizationId", "Site", "Tenant", "u64"]),
 ];
 
-/// What clients choose (names in JSON, labels, elements, addresses) is hashed with a random key: other rooms have no other
-/// hash at hand, and these name what they hash without one.
+/// Checks that values chosen by clients (names in JSON, labels, elements, addresses) are hashed with a random key: only
+/// the listed crates have another hash, for the listed types.
 #[test]
-fn nothing_that_clients_choose_is_hashed_without_a_key() {
+fn values_of_clients_are_hashed_with_a_key() {
     for room in crates() {
         let manifest = read(&format!("crates/{room}/Cargo.toml"));
         let manifest = manifest.split("[dev-dependencies]").next().unwrap_or_default();
@@ -28,7 +28,7 @@ fn nothing_that_clients_choose_is_hashed_without_a_key() {
     }
 }
 
-/// The types that a text hashes without a key, by the places where it says so.
+/// Returns the types that a text hashes without a key.
 fn quickly_hashed(text: &str) -> Vec<String> {
     let first = |parameters: &str| {
         let mut depth = 0;
@@ -44,7 +44,7 @@ fn quickly_hashed(text: &str) -> Vec<String> {
         parameters[..end.unwrap_or(parameters.len())].trim().to_owned()
     };
     let maps = ["FxHashMap<", "FxHashSet<"].into_iter().flat_map(|name| text.split(name).skip(1)).map(first);
-    // Whatever else names its hasher: `Windows<K, FxBuildHasher>`.
+    // Other types that name the hasher: `Windows<K, FxBuildHasher>`.
     let hashers = ["FxBuildHasher", "FxHasher"].into_iter().flat_map(|name| {
         let lines = text.lines().filter(move |line| line.contains(name) && !line.trim_start().starts_with("use "));
         lines.map(move |line| match line.split_once('<') {
@@ -56,7 +56,7 @@ fn quickly_hashed(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_hashed_without_a_key_is_read_out_of_the_text() {
+fn types_hashed_without_a_key_are_found_in_source() {
     for (text, found) in [
         ("a: FxHashMap<u64, String>,", &["u64"][..]),
         ("fn f(a: &FxHashSet<Arc<str>>) {}", &["Arc<str>"]),

@@ -1,4 +1,4 @@
-//! Designs and payloads that are made for each other.
+//! Designs and payloads that are hostile in combination.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -9,16 +9,15 @@ use serde_json::json;
 use crate::malice;
 use crate::street::Street;
 
-/// Bytes of what is kept of a series' payloads to tell its last values, and of a device's metadata (contract: The project
-/// design).
+/// Limits in bytes of a series' last values, and of a device's metadata (contract: The project design).
 const LAST_BYTES_MAX: usize = 256 << 10;
 const META_BYTES_MAX: usize = 64 << 10;
-/// Links of a design, and bytes of the payload that goes along them.
+/// Links of a design, and bytes of the payload that passes them.
 const LINKS: usize = 2_000;
 const LADEN_BYTES: usize = 200_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_in_another_order_hold_nobody_up() {
+async fn names_in_another_order_delay_nobody() {
     let street = Street::open().await;
     let bodies = malice::in_two_orders(240_000);
     for design in [malice::stores(), malice::changed(1)] {
@@ -37,7 +36,7 @@ async fn names_in_another_order_hold_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_that_collide_are_like_any_others() {
+async fn colliding_names_delay_nobody() {
     let hasher = rustc_hash::FxBuildHasher;
     let hash = |name: String| std::hash::BuildHasher::hash_one(&hasher, name.as_str());
     let mut hashes: Vec<u64> = malice::colliding_names(1_000).map(hash).collect();
@@ -52,14 +51,14 @@ async fn names_that_collide_are_like_any_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn links_to_any_element_leave_what_the_run_may_leave() {
+async fn links_to_any_element_keep_the_budget_of_a_run() {
     let street = Street::open().await;
     let mut devices = Vec::new();
     for kind in malice::LINKED {
         let device = street.device(&malice::links_to(kind, LINKS)).await;
         let payload = malice::laden(1, LADEN_BYTES);
         street.posts(&device, payload).await.created();
-        // A window takes a number each time and a throttle a moment: that is within what a run may do.
+        // A window takes numbers and a throttle times, which is within a run's budget.
         let is_within = matches!(kind, "window" | "throttle");
         let errors = street.errors(&device).await;
         let names_bound = |error: &String| ["at most", "too long", "more than"].iter().any(|word| error.contains(word));
@@ -99,7 +98,7 @@ async fn states_of_elements_are_bounded() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_names_and_new_labels_end_at_their_bounds() {
+async fn new_names_and_labels_are_bounded() {
     let street = Street::open().await;
     let (names, labels) = (street.device(&malice::stores()).await, street.device(&malice::labels()).await);
     for number in 0..8 {
@@ -127,13 +126,13 @@ async fn new_names_and_new_labels_end_at_their_bounds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn labels_that_change_with_every_event_are_nobody_elses_wait() {
+async fn changing_labels_delay_no_other_tenant() {
     let street = Street::open().await;
     let devices = street.hostile.found(&malice::labels(), 8).await;
     let changes = async |device, round: usize| {
         for number in 0..20 {
             let answer = street.posts(device, malice::label("state", &format!("{round} {number}"))).await;
-            // What waits for the registry is bounded: who brings more is told to wait.
+            // The queue for the registry is bounded: further changes are refused.
             assert!(matches!(answer.status, 201 | 503), "{} {}", answer.status, answer.body);
         }
     };
@@ -151,15 +150,15 @@ async fn labels_that_change_with_every_event_are_nobody_elses_wait() {
     }
 }
 
-/// Projects of the hostile tenant for each thread that runs what takes long, events of the good one, and bytes of each event,
-/// which leaves that five times over and more: everybody who writes waits for that.
+/// Projects of the hostile tenant per thread for long runs, events of the good tenant, and bytes of each event, which
+/// leaves more than five times as much for the writer.
 const PROJECTS_A_THREAD: usize = 16;
 const TURNS: usize = 20;
 const MUCH_LINKS: usize = 5;
 const MUCH_BYTES: usize = 30_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_projects_that_leave_much_at_once_leave_another_tenant_its_turns() {
+async fn heavy_projects_leave_other_tenants_their_turns() {
     let street = Street::open().await;
     let design = malice::links_to("storage", MUCH_LINKS);
     let projects = PROJECTS_A_THREAD * std::thread::available_parallelism().map_or(1, usize::from).max(2);
@@ -187,7 +186,7 @@ async fn many_projects_that_leave_much_at_once_leave_another_tenant_its_turns() 
         beside
     };
     let (_, beside) = join(join_all(devices.iter().map(posts)), turns).await;
-    // In one line each would have waited until all projects had their turn.
+    // In a single queue each event would have waited for all projects.
     assert!(
         beside < TURNS * projects / 2,
         "{beside} runs of {projects} projects went before {TURNS} of the other tenant"

@@ -1,4 +1,4 @@
-//! Those who stand in the door.
+//! Connections of a hostile client.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use crate::program_support::site::{ENVIRONMENT, PASSWORD};
 use crate::street::{EVENTS, ONE_THREAD, Street};
 
 const LOGIN: &str = "/v2/auth/login";
-/// What the open operations take at most, in bytes.
+/// Largest body of operations without credentials, in bytes.
 const OPEN_BYTES_MAX: usize = 16 << 10;
-/// Files that a server may have open, and silent connections that are more.
+/// Limit of open files, and a larger number of silent connections.
 const FILES: usize = 2_048;
 const SILENT: usize = 2_200;
-/// Connections that are opened at a time.
+/// Connections that are opened concurrently.
 const AT_ONCE: usize = 64;
-/// Bodies that drip, of nobody and of a device.
+/// Slow bodies without credentials, and of a device.
 const DRIPS: usize = 200;
 const DRIPS_OF_A_DEVICE: usize = 32;
-/// Nobody waits longer to be connected.
+/// Longest wait for a connection.
 const CONNECT_TIME: Duration = Duration::from_secs(1);
 
-/// A request that lacks the end of its body.
+/// Opens a request whose body lacks its end.
 async fn drips(street: &Street, path: &str, credential: &str, bytes: usize) -> TcpStream {
     let address = &street.serving.address;
     let mut stream = TcpStream::connect(address).await.unwrap();
@@ -41,14 +41,14 @@ async fn drips(street: &Street, path: &str, credential: &str, bytes: usize) -> T
         "POST {path} HTTP/1.1\r\nhost: {address}\r\n{credential}content-type: application/json\r\n\
          content-length: {bytes}\r\n\r\n"
     );
-    // Who is refused may not be read to the end.
+    // A refused body may not be read to its end.
     let _ = stream.write_all(head.as_bytes()).await;
     let _ = stream.write_all(" ".repeat(bytes - 100).as_bytes()).await;
     stream
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_bodies_of_nobody_are_refused_at_once() {
+async fn large_bodies_without_credentials_are_refused_at_once() {
     let street = Street::open().await;
     let body = malice::colliding(240_000);
     let logs_in = async || {
@@ -57,14 +57,14 @@ async fn large_bodies_of_nobody_are_refused_at_once() {
         assert!(answer.body.contains(&format!("at most {OPEN_BYTES_MAX} bytes")), "{}", answer.body);
     };
     logs_in().await;
-    // Nor does its length have to have come.
+    // A body without its length is refused early too.
     let mut dripping = drips(&street, LOGIN, "", 1 << 20).await;
     assert!(until(&mut dripping, "]}").await.starts_with("HTTP/1.1 413"));
     street.beside(async || drop(join_all((0..4).map(|_| logs_in())).await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_that_drip_take_little_and_hold_nobody_up() {
+async fn slow_bodies_take_little_memory_and_delay_nobody() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     let token = format!("cloud: {}\r\n", device.token);
@@ -74,7 +74,7 @@ async fn bodies_that_drip_take_little_and_hold_nobody_up() {
     let open = Mutex::new(open);
     let drip = async || {
         for stream in open.lock().await.iter_mut() {
-            // Whose connection was closed drips no more.
+            // Bodies end with their connections.
             let _ = stream.try_write(b" ");
         }
         Clock::System.sleep(STEP_EVERY).await;
@@ -83,7 +83,7 @@ async fn bodies_that_drip_take_little_and_hold_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_make_room_for_those_who_speak() {
+async fn silent_connections_are_closed_for_active_ones() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
@@ -108,7 +108,7 @@ async fn silent_connections_make_room_for_those_who_speak() {
     assert!(street.serving.get("/health/ready").starts_with("HTTP/1.1 200"));
 }
 
-/// The same program, with so many files.
+/// Returns the same command with a limit of open files.
 fn with_files(command: &Command) -> Command {
     let mut limited = Command::new("sh");
     limited.args(["-c", &format!("ulimit -n {FILES} && exec \"$0\" \"$@\"")]);
@@ -123,7 +123,7 @@ fn with_files(command: &Command) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_passwords_behind_a_proxy_lock_out_who_guesses_alone() {
+async fn wrong_passwords_behind_a_proxy_lock_out_the_guesser_alone() {
     let street = Street::with(&[("ISOBAR_HTTP__TRUSTED_PROXIES", "127.0.0.1")]).await;
     let logs_in = async |from: &str, password: &str| {
         let login = json!({"usernameOrEmail": "ana", "password": password});
@@ -135,7 +135,7 @@ async fn wrong_passwords_behind_a_proxy_lock_out_who_guesses_alone() {
     }
     street
         .beside(async || {
-            // Who names another proxy before it is found all the same, and so is who is let in elsewhere.
+            // Another proxy named in front does not hide the client, nor does a successful login elsewhere.
             assert_eq!(logs_in("192.0.2.1, 203.0.113.7", "guessed").await, 429);
             assert_eq!(logs_in("203.0.113.7", PASSWORD).await, 429);
             assert_eq!(logs_in("198.51.100.20", PASSWORD).await, 201);

@@ -1,6 +1,6 @@
-//! A tenant that means no harm beside one that does, in small sizes: `make bench` has the large ones, and the times. Here
-//! is what can be counted: the hostile tenant is told which bound it has met, nothing is kept beyond that bound, the other
-//! one gets its work done meanwhile and loses nothing, and the process lives in its memory.
+//! A well-behaved tenant beside a hostile one, in small sizes: `make bench` has the large ones, and the times. The
+//! tests count: the hostile tenant is refused at a named limit, nothing is stored beyond it, the other tenant's work
+//! succeeds meanwhile, and the process stays within its memory.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
 

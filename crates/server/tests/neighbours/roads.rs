@@ -1,4 +1,4 @@
-//! Those who ask for much with little.
+//! Small requests that cause much work.
 
 use futures::future::join_all;
 use isobar_model::time::Clock;
@@ -18,15 +18,15 @@ use crate::street::Street;
 /// Blocks and elements of a delivery: their product is two million events.
 const BLOCKS: usize = 2_000;
 const ELEMENTS: usize = 1_000;
-/// Devices whose intervals elapse at the same moment; those of a tenant whose code runs or waits; and an interval that waits
-/// for its code is due again only after so long, in milliseconds: others much sooner, or at their next minute.
+/// Devices whose intervals elapse at the same moment; the most with running or waiting code per tenant; and the delay
+/// until such an interval is due again, in milliseconds.
 const INTERVALS: usize = 512;
 const INTERVALS_AT_ONCE: i64 = 64;
 const WAITS_FOR_CODE: i64 = 200_000;
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
 
-/// The field and what is wrong with it, of a call that was refused for its input.
+/// Returns the field and the message of a call that was refused for its input.
 fn refused(answer: &Answer) -> (String, String) {
     assert_eq!(answer.status, 400, "{}", answer.body);
     let fault = &answer.json()["errors"][0];
@@ -34,7 +34,7 @@ fn refused(answer: &Answer) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
+async fn multiplying_deliveries_are_refused_without_effect() {
     let street = Street::open().await;
     let me = street.hostile.get("/v2/auth/user").await;
     let keys = format!("/v2/users/{}/apiKeys", me["id"].as_str().unwrap());
@@ -59,7 +59,7 @@ async fn deliveries_that_multiply_are_refused_before_anything_is_done() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sorts_by_payload_wait_for_each_other_and_for_nobody_else() {
+async fn sorts_by_payload_delay_only_each_other() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     for round in 0..10 {
@@ -77,7 +77,7 @@ async fn sorts_by_payload_wait_for_each_other_and_for_nobody_else() {
             for answer in join_all(sorts).await {
                 match answer.status {
                     200 => assert!(matches!(answer.json()["data"].as_array().unwrap().len(), 0 | 100)),
-                    // More wait than may.
+                    // More requests than may wait.
                     503 => {}
                     _ => assert_eq!(refused(&answer).0, "query.page"),
                 }
@@ -87,7 +87,7 @@ async fn sorts_by_payload_wait_for_each_other_and_for_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_from_long_ago_are_told_how_far_back_they_may_ask() {
+async fn streams_from_long_ago_are_refused_with_the_earliest_time() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     let id = street.posts(&device, "1".to_owned()).await.created();
@@ -107,14 +107,14 @@ async fn streams_from_long_ago_are_told_how_far_back_they_may_ask() {
         stream
     };
     let ends = async || rest(&mut begin(&ancient).await).await;
-    // Whether as a refusal or as a stream that ends at once: it says from when on there is something to be told.
+    // A refusal or a stream that ends at once both state the earliest available time.
     let told = ends().await;
     assert!(told.contains("Last-Event-ID") || told.contains("the stream ends"), "{told}");
     street.beside(async || drop(join_all((0..64).map(|_| ends())).await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn endless_code_is_ended_and_told() {
+async fn endless_code_is_stopped_and_reported() {
     let street = Street::open().await;
     let devices = street.hostile.found(&malice::endless(), 4).await;
     let posts = async || {
@@ -130,7 +130,7 @@ async fn endless_code_is_ended_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn questions_in_buckets_wait_for_each_other_and_for_nobody_else() {
+async fn bucket_queries_delay_only_each_other() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     for round in 0..10 {
@@ -147,7 +147,7 @@ async fn questions_in_buckets_wait_for_each_other_and_for_nobody_else() {
             for answer in join_all((1..65).map(&asks)).await {
                 match answer.status {
                     200 => assert_eq!(answer.json()["meta"]["values"], 200),
-                    // More wait than may, or take more together than there is.
+                    // More requests than may wait, or with more memory together than allowed.
                     503 => {}
                     _ => assert_eq!(refused(&answer).0, "query.every"),
                 }
@@ -157,7 +157,7 @@ async fn questions_in_buckets_wait_for_each_other_and_for_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_devices_at_once_and_filters_on_them_are_nobody_elses_wait() {
+async fn large_bulks_and_filters_delay_no_other_tenant() {
     let street = Street::open().await;
     let project = street.hostile.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Many"}))).await;
     let project = project["id"].as_str().unwrap();
@@ -181,7 +181,7 @@ async fn thousands_of_devices_at_once_and_filters_on_them_are_nobody_elses_wait(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn batches_one_after_the_other_leave_everybody_their_turn() {
+async fn successive_batches_leave_everybody_their_turns() {
     let street = Street::open().await;
     let device = street.device(&malice::stores()).await;
     let posts =
@@ -198,7 +198,7 @@ async fn batches_one_after_the_other_leave_everybody_their_turn() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
+async fn intervals_with_endless_code_delay_only_each_other() {
     let street = Street::open().await;
     let project = street.hostile.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Every minute"}))).await;
     let project = project["id"].as_str().unwrap();
@@ -206,7 +206,7 @@ async fn intervals_with_endless_code_wait_for_each_other_and_for_nobody_else() {
     street.hostile.admin(Method::PUT, &format!("/v2/projects/{project}/specification"), Some(&design)).await;
     let made = street.sends("/v2/devices/bulk", malice::many_devices(project, INTERVALS)).await;
     assert_eq!((made.status, made.json()["errors"].clone()), (200, json!([])));
-    // An interval is a minute at least: its moment is moved, as if that had gone by.
+    // An interval is at least a minute, so its due time is moved instead.
     let registry = registry(street.folder.path()).await;
     let count = async |condition: &str| {
         let text = format!("SELECT count(*) FROM device_timers WHERE {condition}");

@@ -1,4 +1,4 @@
-//! A server with two tenants on it.
+//! A server with a good and a hostile tenant.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -20,24 +20,24 @@ use crate::program_support::house::until;
 use crate::program_support::site::{Answer, Api, Device, ENVIRONMENT};
 use crate::program_support::{Serving, serve};
 
-/// Calls of each kind that the good tenant gets done while the hostile one is at work.
+/// Calls of each kind that the good tenant completes during the hostile work.
 const CALLS: u64 = 20;
-/// What the process takes at most, in bytes.
+/// Largest memory of the process, in bytes.
 const MEMORY_MAX: u64 = 512 << 20;
-/// What the folder holds at most, in bytes. A log that was begun has its length from the start: that is 64 MiB of it. A run
-/// may leave 4 MiB, and no test has more than a dozen runs that leave so much.
+/// Largest size of the folder, in bytes, with 64 MiB of a preallocated log. A run may write 4 MiB, and no test has more
+/// than a dozen such runs.
 const FOLDER_MAX: u64 = 320 << 20;
-/// Rounds of hostile work that take so long leave much behind. On a slow machine no more are made than on others: what the bounds
-/// of memory and folder are for.
+/// Rounds of hostile work of this length write much. Their number is limited, so that a slow machine stays within the
+/// bounds of memory and folder too.
 const LONG_ROUND: Duration = Duration::from_millis(300);
 const LONG_ROUNDS_MAX: u32 = 8;
 pub const ONE_THREAD: (&str, &str) = ("ISOBAR_HTTP__THREADS", "1");
 /// Devices of the good tenant.
 const DEVICES: usize = 3;
-/// Where devices post.
+/// Path of device events.
 pub const EVENTS: &str = "/v2/events/device?elementName=reading";
 
-/// The server, and who is on it.
+/// A server with its two tenants.
 pub struct Street {
     pub serving: Serving,
     pub hostile: Api,
@@ -50,7 +50,7 @@ impl Street {
         Self::with(&[]).await
     }
 
-    /// One whose server has more settings.
+    /// Starts a server with additional settings.
     pub async fn with(settings: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let environment = [ENVIRONMENT.as_slice(), &[ONE_THREAD], settings].concat();
@@ -66,25 +66,25 @@ impl Street {
         Self { serving, hostile, good, folder }
     }
 
-    /// A device of the hostile tenant, with this design.
+    /// Creates a device of the hostile tenant with this design.
     pub async fn device(&self, elements: &Value) -> Device {
         self.hostile.found(elements, 1).await.remove(0)
     }
 
-    /// A hostile device posts this text.
+    /// Posts a text as an event of a hostile device.
     pub async fn posts(&self, device: &Device, payload: String) -> Answer {
         let token = [("cloud", device.token.as_str())];
         let post = self.hostile.send_text(Method::POST, EVENTS, &token, Some(payload));
         within_patience("an answer", post).await.unwrap()
     }
 
-    /// The hostile tenant calls.
+    /// Makes a call of the hostile tenant.
     pub async fn calls(&self, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let call = self.hostile.send_as_admin(method, path, body);
         within_patience("an answer", call).await.unwrap()
     }
 
-    /// The hostile tenant posts this text, as a person.
+    /// Posts a text as a user of the hostile tenant.
     pub async fn sends(&self, path: &str, body: String) -> Answer {
         let (name, value) = self.hostile.credentials();
         let headers = [(name, value.as_str())];
@@ -92,9 +92,9 @@ impl Street {
         within_patience("an answer", post).await.unwrap()
     }
 
-    /// What the newest event of a hostile device has come to: its errors, each once.
+    /// Returns the distinct errors of the newest event of a hostile device.
     pub async fn errors(&self, device: &Device) -> Vec<String> {
-        // The cloud events that it sent are newer.
+        // Cloud events that it sent are newer.
         let events = self.hostile.get(&format!("/v2/devices/{}/events?limit=100", device.id)).await;
         let errors = events["data"].as_array().into_iter().flatten().filter_map(|event| event["errors"].as_array());
         let texts = errors.flatten().map(|error| error["message"].as_str().unwrap().to_owned());
@@ -104,8 +104,8 @@ impl Street {
         texts
     }
 
-    /// The hostile tenant does its work, again and again until the good one has done its own: all of that succeeds, and is
-    /// there in the end. Memory and folder stay within their bounds.
+    /// Repeats the hostile work until the good tenant has done its own, which must succeed and be stored. Memory and
+    /// folder must stay within their bounds.
     pub async fn beside(&self, hostile: impl AsyncFn()) {
         let business = self.good.begins().await;
         let mut long_rounds = 0;
@@ -126,7 +126,7 @@ impl Street {
     }
 }
 
-/// Bytes of all files beneath a folder.
+/// Returns the size of all files beneath a folder, in bytes.
 fn size_of(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().flatten();
     let size = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -138,23 +138,23 @@ fn size_of(folder: &Path) -> u64 {
     entries.map(size).sum()
 }
 
-/// The tenant that means no harm.
+/// The well-behaved tenant.
 pub struct Good {
     pub api: Api,
     address: String,
     devices: Vec<Device>,
-    /// Of the next event.
+    /// Number of the next event.
     number: AtomicU64,
     stops: AtomicBool,
 }
 
-/// The good tenant at work.
+/// The work of the good tenant.
 struct Business {
     good: Arc<Good>,
     work: JoinSet<()>,
     done: Arc<[AtomicU64; 3]>,
     stream: TcpStream,
-    /// The first event of this time.
+    /// Number of the first event of this work.
     first: u64,
 }
 
@@ -185,7 +185,7 @@ impl Good {
         Business { good: Arc::clone(self), work, done, stream, first }
     }
 
-    /// An event, a read or a list.
+    /// Makes a call: an event, a read or a list.
     async fn works(&self, kind: usize) {
         let number = self.number.load(Ordering::Relaxed);
         let device = &self.devices[number as usize % self.devices.len()];
@@ -209,7 +209,7 @@ impl Business {
         self.done.iter().all(|done| done.load(Ordering::Relaxed) >= CALLS)
     }
 
-    /// Stops; everything that was acknowledged is there, and was told.
+    /// Stops the work, and checks that everything acknowledged is stored and was streamed.
     async fn ends(mut self) {
         self.good.stops.store(true, Ordering::Relaxed);
         while let Some(ended) = self.work.join_next().await {

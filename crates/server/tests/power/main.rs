@@ -1,8 +1,8 @@
-//! The power fails, again and again, while everybody is at work: what was acknowledged is there afterwards, and once, in
-//! telemetry and in the registry. The program runs on a layer that remembers what was synced; of everything else, the
-//! disk that it is started on again holds what chance left of it (`isobar-power`).
+//! Power cuts under load, repeatedly: what was acknowledged is there afterwards, exactly once, in telemetry and in the
+//! registry. The program runs on a layer that records syncs; the disk after a cut holds a random part of everything
+//! else (`isobar-power`).
 //!
-//! `POWER_CUTS=200` makes a long run of it, `POWER_SEED` another one.
+//! `POWER_CUTS=200` makes a long run, `POWER_SEED` a different one.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
@@ -24,13 +24,13 @@ use tokio::task::JoinError;
 use work::Told;
 
 const SEED: u64 = 0x15_0b_a4;
-/// Cuts of a run that nobody has asked to be longer.
+/// Cuts of a normal run.
 const CUTS: u64 = 6;
-/// Ends that one and the same run may have.
+/// Disks that are tried for one run.
 const OUTAGES: usize = 16;
-/// Acknowledgements that are heard before the power fails, at most.
+/// Most acknowledgements before a cut.
 const HEARD: u64 = 250;
-/// After so many cuts it goes on with a new folder: the first start is cut too, and no list grows without end.
+/// Cuts after which a new folder is used, so that first starts are cut too, and lists stay short.
 const CUTS_OF_A_FOLDER: u64 = 20;
 
 fn given(name: &str, otherwise: u64) -> u64 {
@@ -38,7 +38,7 @@ fn given(name: &str, otherwise: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_survives_power_cuts() {
+async fn acknowledged_data_survives_power_cuts() {
     let (cuts, seed) = (given("POWER_CUTS", CUTS), given("POWER_SEED", SEED));
     let mut told = Told::default();
     for first in (0..cuts).step_by(CUTS_OF_A_FOLDER as usize) {
@@ -70,10 +70,10 @@ async fn what_was_acknowledged_survives_power_cuts() {
     told.is_worth_something(cuts);
 }
 
-/// The layer bites: where the syncs of telemetry, or of the registry, are none, what was acknowledged is lost, and the same
-/// questions find it.
+/// Checks the layer itself: if syncs of telemetry or of the registry are ignored, acknowledged data is lost, and the
+/// test finds that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_lies_about_syncs_is_found_out() {
+async fn disk_that_ignores_syncs_is_found_out() {
     let mut chance = Chance::new(SEED);
     let mut place = Place::new();
     let serving = place.started(&mut chance, false).await;
@@ -87,19 +87,19 @@ async fn a_disk_that_lies_about_syncs_is_found_out() {
     for lies_about in ["", "telemetry", "registry.db"] {
         let outage =
             Outage { lies_about: Some(lies_about), kept_percent: 0, rubbish: false, ..Outage::by(&mut chance) };
-        // A program that refuses to start has found it out too.
+        // A refused start counts as found too.
         let Some(serving) = place.after_a_lie(&outage, &mut chance) else { continue };
         let site = site.at(&serving);
         let found = match tokio::spawn(async move { site.lost().await }).await {
             Ok(lost) => !lost.is_empty(),
-            // So has one that finds a file to be no whole one when it is asked for something: it answers 500 or 503, or ends.
+            // So does an answer of 500 or 503, or an exit, because of a damaged file.
             Err(ended) => is_server_fault(ended),
         };
         assert!(found, "no sync of {lies_about:?} was one, and nothing is lost");
     }
 }
 
-/// Whether a look has ended because a question was answered with 500 or 503, or because the server was gone.
+/// Returns true if a check ended by an answer of 500 or 503, or because the server was gone.
 fn is_server_fault(ended: JoinError) -> bool {
     let said = ended.into_panic();
     let faults = [": 500 ", ": 503 ", "reqwest::Error"];
@@ -110,9 +110,9 @@ fn is_server_fault(ended: JoinError) -> bool {
     found
 }
 
-/// Whatever is synced within a folder is of no use while the folder's own name is not.
+/// Checks that the name of a new data folder is durable: synced contents are lost with it.
 #[tokio::test]
-async fn a_new_data_folder_is_on_the_disk_before_anybody_is_told_anything() {
+async fn new_data_folder_is_durable_before_the_first_answer() {
     let mut chance = Chance::new(SEED);
     let mut place = Place::new();
     place.started(&mut chance, false).await.kill();

@@ -1,4 +1,4 @@
-//! A machine whose power fails: the folder that the program runs on, and what is left of it.
+//! A machine whose power fails: the program's folder before and after.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,31 +16,31 @@ use crate::program_support::site::ENVIRONMENT;
 use crate::program_support::{Serving, isobar, serve};
 use crate::work::Site;
 
-/// How long a sync takes: about as long as on a machine's own disk.
+/// Duration of a sync, about that of a machine's own disk.
 const SYNC: Duration = Duration::from_millis(1);
-/// Changes of files that are made after that, at most.
+/// Most changes of files between the last acknowledgement and the cut.
 const CHANGES_MAX: u64 = 80;
-/// Changes that a start makes, about.
+/// Approximate changes of files during a start.
 const START_CHANGES_MAX: u64 = 400;
-/// Changes after which a copy, or a stop, is about to be made.
+/// Most changes from the request of a copy or a stop to the cut.
 const SOON_MAX: u64 = 120;
 
-/// When the power fails.
+/// The moment of a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// While everybody is at work.
+    /// Under load.
     UnderLoad,
-    /// While a backup has the engine write what it holds in memory, and begin a new log.
+    /// During a backup, when the engine flushes its memory and begins a new log.
     InABackup,
-    /// While the program stops, or just after.
+    /// During a stop, or just after.
     InAStop,
-    /// While everybody is at work, and again while the program starts.
+    /// Under load, and again during the next start.
     Twice,
 }
 
 impl Moment {
     pub fn by(chance: &mut Chance, cut: u64) -> Self {
-        // Of a few cuts, each has a moment of its own.
+        // In a short run, each cut has a moment of its own.
         match cut {
             1 => Self::InABackup,
             3 => Self::Twice,
@@ -55,8 +55,8 @@ impl Moment {
     }
 }
 
-/// A file of which nothing is kept over a start: shared memory of SQLite, which is mapped and so not in the journal, and
-/// the socket.
+/// Returns true for files that do not survive a start: SQLite's shared memory, which is mapped and so not in the
+/// journal, and the socket.
 fn is_passing(path: &Path) -> bool {
     let name = path.to_string_lossy();
     name.ends_with("-shm") || name.ends_with(".sock")
@@ -64,7 +64,7 @@ fn is_passing(path: &Path) -> bool {
 
 pub struct Place {
     all: TempDir,
-    /// The folder that is running, by number; each outage makes the next.
+    /// Number of the current folder; each outage makes the next.
     turn: u32,
     layer: Layer,
 }
@@ -80,18 +80,18 @@ impl Place {
         folder(self.all.path(), self.turn).join(name)
     }
 
-    /// The data folder. What holds it is looked at too: a folder whose name is not on the disk is not there.
+    /// Returns the data folder, one level below the watched one, so that its own name is tested too.
     pub fn data(&self) -> PathBuf {
         self.of("disk").join("data")
     }
 
-    /// Keeps everything for whoever wants to know what happened.
+    /// Keeps all files for an investigation.
     pub fn keep(&mut self) -> String {
         self.all.disable_cleanup(true);
         self.of("").display().to_string()
     }
 
-    /// Starts the program on what there is. `cut_after`: the power fails after so many changes.
+    /// Starts the program; with `cut_after` the power fails after that many changes.
     pub fn start(&self, cut_after: Option<u64>) -> Result<Serving, (ExitStatus, String)> {
         let mut command = serve(&self.data(), &ENVIRONMENT);
         self.layer.under(&mut command);
@@ -102,13 +102,13 @@ impl Place {
         Serving::by(command.stderr(log))
     }
 
-    /// Starts the program; if it is to go badly, the power fails on the way until it has gone well.
+    /// Starts the program; if `badly`, cuts the power during the start several times first.
     pub async fn started(&mut self, chance: &mut Chance, badly: bool) -> Serving {
         if badly {
             for _ in 0..=chance.below(3) {
                 let changes = 1 + chance.below(START_CHANGES_MAX);
                 match self.start(Some(changes)) {
-                    // It was ready before: it fails while it has nothing to do, or is told to stop.
+                    // It was ready before: the power fails when it is idle, or during the stop.
                     Ok(serving) => drop(spawn_blocking(|| serving.stop()).await.unwrap()),
                     Err((status, _)) => assert_eq!(status.code(), None, "it refused: {}", self.said()),
                 }
@@ -125,7 +125,7 @@ impl Place {
         fs::read_to_string(self.of("stderr")).unwrap()
     }
 
-    /// Has everybody work until so much is acknowledged, and the power fails at this moment.
+    /// Runs all workers until enough is acknowledged, and cuts the power at this moment.
     pub async fn work_until_cut(
         &mut self,
         site: &Site,
@@ -157,16 +157,16 @@ impl Place {
         }
     }
 
-    /// As `isobar backup` asks for it, which would make the copy itself when the program has just gone.
+    /// Requests a backup like `isobar backup`, which would make the copy itself if the program were gone.
     fn ask_for_a_backup(&self) {
         let Ok(mut socket) = UnixStream::connect(self.data().join("isobar.sock")) else { return };
         let asked = writeln!(socket, "{}", json!({"backup": self.of("copy")}));
         let mut answer = String::new();
-        // It may have gone before it has answered, or heard.
+        // It may be gone before it has answered, or read.
         let _ = asked.and_then(|()| socket.read_to_string(&mut answer));
     }
 
-    /// The power has failed: the next folder is what the disk holds.
+    /// Replaces the folder by the disk after the cut.
     pub fn fail(&mut self, outage: &Outage, chance: &mut Chance) {
         let disk = self.layer.disk(&self.of("before")).unwrap();
         let missed = disk.differs_from(&self.of("disk"), is_passing).unwrap();
@@ -183,7 +183,7 @@ impl Place {
         self.layer = layer(self.all.path(), self.turn);
     }
 
-    /// The data folder as an outage leaves it, apart from what goes on here.
+    /// Returns the data folder after an outage, as a separate copy.
     pub fn left_by(&self, outage: &Outage, chance: &mut Chance) -> PathBuf {
         let disk = self.layer.disk(&self.of("before")).unwrap();
         let place = tempfile::tempdir_in(self.all.path()).unwrap().keep();
@@ -191,25 +191,25 @@ impl Place {
         place.join("data")
     }
 
-    /// Whatever was done to the folder so far is on the disk.
+    /// Treats everything in the folder as durable.
     pub fn is_as_it_is(&self) {
         copy(&self.of("disk"), &self.of("before"));
     }
 
-    /// A command about the data folder, on the layer.
+    /// Runs a command with the data folder on the layer.
     pub fn about(&self, words: &[&str]) -> Output {
         let mut command = isobar(words);
         self.layer.under(&mut command);
         command.args(["--config", "/dev/null", "--data"]).arg(self.data()).output().unwrap()
     }
 
-    /// What starts on a disk that has lied; nothing, if it refuses.
+    /// Starts a server after an outage that ignored syncs; `None` if it refuses to start.
     pub fn after_a_lie(&self, outage: &Outage, chance: &mut Chance) -> Option<Serving> {
         let data = self.left_by(outage, chance);
         Serving::by(serve(&data, &ENVIRONMENT).stderr(Stdio::null())).ok()
     }
 
-    /// What `isobar check` says of the running program's folder.
+    /// Runs `isobar check` on the running program's folder.
     pub fn is_sound(&self) {
         let output = isobar(&["check", "--data"]).arg(self.data()).output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -1,4 +1,4 @@
-//! What the registry has acknowledged of users, and the letters that they get.
+//! Acknowledged changes of users, and their e-mails.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -23,7 +23,7 @@ fn user(name: &str) -> Value {
     })
 }
 
-/// Somebody who makes users, and gives each a company, or deletes it.
+/// A worker that creates users, and changes or deletes each.
 #[derive(Default)]
 pub struct People {
     next: AtomicU64,
@@ -35,7 +35,7 @@ struct Member {
     id: String,
     has_company: bool,
     is_deleted: bool,
-    /// Whether the answer to the second call has come.
+    /// True if the second call was answered.
     is_settled: bool,
 }
 
@@ -92,7 +92,7 @@ impl People {
     }
 }
 
-/// Somebody who makes API keys, and ends every second one.
+/// A worker that creates API keys, and deletes every second one.
 pub struct Keys {
     user: String,
     next: AtomicU64,
@@ -101,7 +101,7 @@ pub struct Keys {
 
 struct Key {
     key: String,
-    /// Whether it was asked to end, and whether that was acknowledged.
+    /// True if a deletion was requested, and acknowledged.
     ends: bool,
     ended: bool,
 }
@@ -117,7 +117,7 @@ impl Keys {
         let body = json!({"name": format!("key {number}")});
         let answer = expected(api.send_as_admin(Method::POST, &url, Some(&body)).await, &[201])?.json();
         let (id, key) = (id(&answer), answer["key"].as_str().unwrap().to_owned());
-        // A user may have a thousand keys: only some stay.
+        // A user may have a thousand keys, so only some stay.
         let ends = !number.is_multiple_of(5);
         let place = {
             let mut made = self.made.lock().await;
@@ -153,11 +153,11 @@ impl Keys {
     }
 }
 
-/// People who register. Each gets a letter.
+/// Users who register, each of whom gets an e-mail.
 #[derive(Default)]
 pub struct Newcomers {
     next: AtomicU64,
-    /// Names, with the ids that they were given.
+    /// Names with their ids.
     registered: Mutex<Vec<(String, String)>>,
 }
 
@@ -173,7 +173,7 @@ impl Newcomers {
         Some(())
     }
 
-    /// All are there, and the newest can log in; the letter takes its time.
+    /// Returns missing registrations; the newest user must be able to log in. E-mails may come later.
     pub async fn lost(&self, api: &Api) -> Vec<String> {
         let (registered, mut lost) = (self.registered.lock().await, Vec::new());
         for (name, id) in registered.iter() {

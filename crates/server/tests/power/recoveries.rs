@@ -1,4 +1,4 @@
-//! The power fails just after `isobar recover --yes`: what it went on without is kept all the same.
+//! Power cuts just after `isobar recover --yes`: the discarded data is kept aside durably.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::program_support::site::{Api, ENVIRONMENT, everything};
 use crate::program_support::{Serving, text};
 use crate::{OUTAGES, SEED};
 
-/// The file in this folder that ends so and holds most.
+/// Returns the largest file in this folder with this suffix.
 fn largest(folder: &Path, end: &str) -> std::path::PathBuf {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let named = files.filter(|path| path.to_string_lossy().ends_with(end));
@@ -25,7 +25,7 @@ fn flip(file: &Path, in_use: impl Fn(&[u8]) -> usize) {
     fs::write(file, bytes).unwrap();
 }
 
-/// The bytes of SQLite's log that hold: those of frames with the salts of its header. Behind them may stand frames of before
+/// Returns the valid length of SQLite's log: frames with the salts of its header. Older frames may follow
 /// (https://www.sqlite.org/fileformat2.html, "WAL File Format").
 fn in_use(log: &[u8]) -> usize {
     let page = u32::from_be_bytes(log[8..12].try_into().unwrap()) as usize;
@@ -34,7 +34,7 @@ fn in_use(log: &[u8]) -> usize {
 }
 
 #[tokio::test]
-async fn what_is_gone_on_without_is_kept_before_anything_is_changed() {
+async fn discarded_data_is_kept_before_anything_is_changed() {
     let place = Place::new();
     let mut chance = Chance::new(SEED);
     let data = place.data();
@@ -48,7 +48,7 @@ async fn what_is_gone_on_without_is_kept_before_anything_is_changed() {
     let logs = [largest(&data.join("telemetry"), ".log"), data.join("registry.db-wal")];
     flip(&logs[0], <[u8]>::len);
     flip(&logs[1], in_use);
-    // The socket is no file that could be copied.
+    // The socket cannot be copied.
     let _ = fs::remove_file(data.join("isobar.sock"));
     place.is_as_it_is();
     let done = place.about(&["recover", "--yes"]);

@@ -1,4 +1,4 @@
-//! What the registry has acknowledged of devices and designs.
+//! Acknowledged changes of devices and designs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -11,18 +11,18 @@ use tokio::sync::Mutex;
 use crate::program_support::site::Api;
 use crate::work::{expected, id};
 
-/// One step in so many makes several devices at once, and so many.
+/// One step in this many creates several devices at once, and their number.
 const BULKS_OF: u64 = 5;
 const BULK_DEVICES: u64 = 4;
 
-/// What is known of a device that was made.
+/// The knowledge of a created device.
 struct Made {
     id: String,
     token: String,
-    /// The token that it had before.
+    /// The token before the last rotation.
     old_token: Option<String>,
     name: String,
-    /// What was asked for last, without an answer yet.
+    /// The last request without an answer.
     asked: Option<Change>,
     is_deleted: bool,
     acknowledged: u64,
@@ -35,7 +35,7 @@ enum Change {
     Name,
 }
 
-/// Somebody who makes devices, and then deletes, renames or protects them anew.
+/// A worker that creates devices, and deletes, renames or re-keys them.
 pub struct Fleet {
     project: String,
     next: AtomicU64,
@@ -72,7 +72,7 @@ impl Fleet {
         self.change(api, number, &device, change).await
     }
 
-    /// Makes devices in one call, which stay as they are.
+    /// Creates devices in one call, which are not changed later.
     async fn make_in_bulk(&self, api: &Api, numbers: Range<u64>) -> Option<()> {
         let body = |number| json!({"name": format!("made {number}"), "projectUuid": self.project});
         let bodies = Value::from_iter(numbers.clone().map(body));
@@ -168,11 +168,11 @@ impl Fleet {
     }
 }
 
-/// Somebody who changes a project and its design, again and again.
+/// A worker that changes a project and its design repeatedly.
 pub struct Designer {
     project: String,
     next: AtomicU64,
-    /// The newest name and the newest design that were acknowledged.
+    /// The newest acknowledged name and design.
     newest: Mutex<[u64; 2]>,
 }
 

@@ -1,4 +1,4 @@
-//! What telemetry has acknowledged: events, cloud events, settings.
+//! Acknowledged events, cloud events and settings.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::work::{Told, expected, id};
 const TAKEN_AT_ONCE: usize = 5;
 const POST: &str = "/v2/events/device?elementName=reading";
 const BATCH: &str = "/v2/events/device/batch";
-/// One post in so many is a batch, and so many events are in it.
+/// One post in this many is a batch, and the number of its events.
 const BATCHED_OF: u64 = 4;
 const BATCH_EVENTS: u64 = 5;
 
-/// A device that posts events; each is stored, and queued for it, and it takes them.
+/// A device that posts events, each of which is stored and queued, and takes them.
 pub struct Talker {
     device: Device,
     next: AtomicU64,
@@ -28,15 +28,15 @@ pub struct Talker {
 
 #[derive(Default)]
 struct Known {
-    /// Numbers of events with the ids that they were given.
+    /// Numbers of events with their ids.
     acknowledged: HashMap<u64, String>,
     /// Cloud events that were received in full.
     taken: HashSet<u64>,
-    /// Times that the server went while it was asked for some.
+    /// Number of requests during which the server went away.
     broken_off: usize,
 }
 
-/// What an event of this number carries: some are long, so that they lie in several blocks.
+/// Returns the payload of a number: some are long, so that they span several blocks.
 fn payload(number: u64) -> Value {
     let length = if number.is_multiple_of(7) { 3_000 } else { 20 };
     json!({"n": number, "text": "x".repeat(length)})
@@ -110,7 +110,7 @@ impl Talker {
                 lost.push(format!("event {number} was acknowledged as {id}, and is {:?}", there.get(number)));
             }
         }
-        // Whole or not at all: the event, its value, its cloud event, in one order.
+        // The event, its value and its cloud event are there together or not at all, in one order.
         let events = numbers(&history, Some("deviceEvent"));
         if numbers(&values, None) != events || numbers(&history, Some("cloudEvent")) != events {
             lost.push(format!("device {id}: history, values and cloud events are not the same"));
@@ -121,7 +121,7 @@ impl Talker {
         if !returned.is_empty() {
             lost.push(format!("taken, and in the queue again: {returned:?}"));
         }
-        // What waits is the newest of them, without a gap; what neither waits nor was taken was on its way.
+        // The queue is a suffix without gaps; events neither queued nor taken were in flight.
         let newest: Vec<u64> = events.iter().take(waiting.len()).rev().copied().collect();
         let gone = events.len().saturating_sub(waiting.len() + known.taken.len());
         if waiting != newest || gone > known.broken_off * TAKEN_AT_ONCE {
@@ -144,7 +144,7 @@ impl Talker {
     }
 }
 
-/// Somebody who sends cloud events to a device that takes none, and takes every third back.
+/// A worker that sends cloud events to a device that takes none, and deletes every third.
 pub struct Sender {
     device: Device,
     next: AtomicU64,
@@ -155,7 +155,7 @@ pub struct Sender {
 struct Sent {
     acknowledged: BTreeMap<u64, String>,
     deleted: HashSet<u64>,
-    /// Deletions that got no answer.
+    /// Deletions without an answer.
     perhaps: HashSet<u64>,
 }
 
@@ -208,7 +208,7 @@ impl Sender {
     }
 }
 
-/// Somebody who changes a setting to ever larger numbers.
+/// A worker that sets a setting to increasing numbers.
 pub struct Setter {
     device: Device,
     next: AtomicU64,

@@ -1,4 +1,4 @@
-//! Who is at work when the power fails, and what they were told.
+//! The workers during power cuts, and their knowledge.
 
 use std::fmt;
 use std::path::Path;
@@ -20,7 +20,7 @@ use crate::telemetry::{Sender, Setter, Talker};
 const TALKERS: usize = 6;
 const POSTERS_A_DEVICE: usize = 2;
 
-/// Somebody at work. All numbers that they use are their own, and only grow.
+/// A worker with increasing numbers of its own.
 pub enum Worker {
     Talker(Talker),
     Sender(Sender),
@@ -33,7 +33,7 @@ pub enum Worker {
 }
 
 impl Worker {
-    /// Does something, and notes what was acknowledged. False: the server has gone.
+    /// Makes a call and records its acknowledgement; returns false if the server is gone.
     async fn step(&self, api: &Api) -> bool {
         let done = match self {
             Self::Talker(talker) => talker.post(api).await,
@@ -48,7 +48,7 @@ impl Worker {
         done.is_some()
     }
 
-    /// What was acknowledged and is not so.
+    /// Returns acknowledged changes that are missing.
     async fn lost(&self, api: &Api) -> Vec<String> {
         match self {
             Self::Talker(talker) => talker.lost(api).await,
@@ -76,14 +76,14 @@ impl Worker {
     }
 }
 
-/// How much was acknowledged, and looked for after every cut.
+/// Counts of acknowledged changes, which are checked after every cut.
 #[derive(Clone, Debug, Default)]
 pub struct Told {
     pub events: u64,
     /// Cloud events sent, taken and deleted.
     pub cloud_events: u64,
     pub settings: u64,
-    /// Devices, tokens, users, keys, designs: made, changed and deleted.
+    /// Devices, tokens, users, keys and designs: created, changed and deleted.
     pub registry: u64,
 }
 
@@ -95,7 +95,7 @@ impl Told {
         self.registry += more.registry;
     }
 
-    /// A run in which little was acknowledged shows little.
+    /// Checks that enough was acknowledged for the run to be meaningful.
     pub fn is_worth_something(&self, cuts: u64) {
         for (count, least) in [(self.events, 20), (self.cloud_events, 20), (self.settings, 1), (self.registry, 5)] {
             assert!(count >= cuts * least, "{cuts} cuts, {self}");
@@ -113,7 +113,7 @@ impl fmt::Display for Told {
     }
 }
 
-/// Says when enough was acknowledged.
+/// Notifies after enough acknowledgements.
 #[derive(Default)]
 struct Fuse {
     left: AtomicU64,
@@ -128,18 +128,18 @@ impl Fuse {
     }
 }
 
-/// A project with devices, and everybody who works there.
+/// A project with devices, and its workers.
 pub struct Site {
     api: Api,
     workers: Vec<Arc<Worker>>,
 }
 
-/// The id that an answer tells.
+/// Returns the id in an answer.
 pub fn id(made: &Value) -> String {
     made["id"].as_str().unwrap().to_owned()
 }
 
-/// An answer that must be one of these statuses; none: the server has gone.
+/// Returns an answer that must have one of these statuses; `None` if the server is gone.
 pub fn expected(answer: reqwest::Result<Answer>, statuses: &[u16]) -> Option<Answer> {
     let answer = answer.ok()?;
     assert!(statuses.contains(&answer.status), "{} {}", answer.status, answer.body);
@@ -166,12 +166,12 @@ impl Site {
         Self { api, workers: workers.into_iter().map(Arc::new).collect() }
     }
 
-    /// The same people at another server.
+    /// Returns the same workers with another server.
     pub fn at(&self, serving: &Serving) -> Self {
         Self { api: self.api.at(serving), workers: self.workers.clone() }
     }
 
-    /// Everybody works until the server is gone; done when so much was acknowledged.
+    /// Runs all workers until the server is gone; the future completes after enough acknowledgements.
     pub fn work(&self, clients: &mut JoinSet<()>, acknowledgements: u64) -> impl Future<Output = ()> + use<> {
         let fuse = Arc::new(Fuse { left: AtomicU64::new(acknowledgements), burnt: Notify::new() });
         for worker in &self.workers {
@@ -195,7 +195,7 @@ impl Site {
         async move { fuse.burnt.notified().await }
     }
 
-    /// All that was acknowledged and is not there, or not once.
+    /// Returns acknowledged changes that are missing or duplicated.
     pub async fn lost(&self) -> Vec<String> {
         let me = self.api.send_as_admin(Method::GET, "/v2/auth/user", None).await.unwrap();
         if me.status != 200 {
@@ -212,7 +212,7 @@ impl Site {
         told
     }
 
-    /// Whoever has registered gets a letter, whatever has happened on its way.
+    /// Waits for the e-mail of each registration, whatever happened on its way.
     pub async fn letters_come(&self, data: &Path) {
         for worker in &self.workers {
             if let Worker::Newcomers(newcomers) = &**worker {

@@ -1,4 +1,4 @@
-//! A collector of OpenTelemetry that keeps what really arrives, or does what a bad one does.
+//! An OpenTelemetry collector that records what it receives.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl Collector {
         collector
     }
 
-    /// The spans of a trace, when there are so many.
+    /// Waits for at least `count` spans of a trace.
     pub async fn trace(&self, id: &str, count: usize) -> Vec<Span> {
         settled(&format!("{count} spans of {id}"), async || {
             let spans = self.spans_of(id);
@@ -56,7 +56,7 @@ impl Collector {
         self.received.lock().spans.iter().filter(|span| hex(&span.trace_id) == trace).cloned().collect()
     }
 
-    /// The spans with that name, when there are so many.
+    /// Waits for at least `count` spans of that name.
     pub async fn named(&self, name: &str, count: usize) -> Vec<Span> {
         settled(&format!("{count} spans {name}"), async || {
             let spans: Vec<_> = self.received.lock().spans.iter().filter(|span| span.name == name).cloned().collect();
@@ -73,7 +73,7 @@ impl Collector {
         self.received.lock().metrics.clone()
     }
 
-    /// Attributes of what sends.
+    /// Returns the resource attributes of the sender.
     pub fn resource(&self) -> BTreeMap<String, String> {
         texts(&self.received.lock().resources)
     }
@@ -103,7 +103,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Attributes as texts.
+/// Returns attributes as texts.
 pub fn texts(attributes: &[KeyValue]) -> BTreeMap<String, String> {
     let text = |attribute: &KeyValue| {
         let value = match attribute.value.as_ref().unwrap().value.as_ref().unwrap() {

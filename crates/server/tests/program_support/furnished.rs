@@ -1,11 +1,11 @@
-//! A platform with something in it, and what it answers when it is asked for all of that.
+//! A platform with data, and its answers to questions about all of it.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::site::{Api, Device, everything};
 
-/// Makes a project and so many devices, each with events, values, queued events and a setting.
+/// Creates a project and devices, each with events, values, queued events and a setting.
 pub async fn furnish(api: &Api, devices: usize) -> Vec<Device> {
     let mut design = everything();
     design["limit"] = json!({"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": 1}});
@@ -19,7 +19,7 @@ pub async fn furnish(api: &Api, devices: usize) -> Vec<Device> {
     devices
 }
 
-/// What a platform answers to 54 questions.
+/// Returns a platform's answers to 54 questions.
 pub async fn answers(api: &Api, devices: &[Device]) -> Vec<(String, Value)> {
     let mut paths: Vec<String> = Vec::new();
     for Device { id, .. } in devices {
@@ -54,7 +54,8 @@ pub async fn answers(api: &Api, devices: &[Device]) -> Vec<(String, Value)> {
     answers
 }
 
-/// Removes what moves by itself a moment after a call: when somebody was last heard, and what is counted now and then.
+/// Removes members that change by themselves shortly after a call: last activity, and counts that are updated
+/// periodically.
 pub fn forget_what_moves(answer: &mut Value) {
     match answer {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! A server with one good client, and connections to it whose every byte is the test's own.
+//! A server with a good client, and raw connections to it.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,11 +13,11 @@ use tokio::net::TcpStream;
 use super::site::{Api, Device, ENVIRONMENT, everything};
 use super::{Serving, serve};
 
-/// Between two steps of whoever takes his time.
+/// Pause between the steps of a slow client.
 pub const STEP_EVERY: Duration = Duration::from_millis(20);
 const CONNECTIONS: &str = "isobar_http_connections";
 
-/// A server with one good client and one device.
+/// A server with a good client and one device.
 pub struct House {
     pub folder: TempDir,
     pub serving: Serving,
@@ -30,7 +30,7 @@ impl House {
         Self::with(|folder| serve(folder, &ENVIRONMENT)).await
     }
 
-    /// A house that another command serves.
+    /// Starts a server by another command.
     pub async fn with(command: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let serving = Serving::of(command(folder.path()));
@@ -46,7 +46,7 @@ impl House {
         stream
     }
 
-    /// The head of a post by the device, without its end.
+    /// Returns the head of a post by the device, without its end.
     pub fn head(&self, more: &str) -> String {
         let (token, address) = (&self.device.token, &self.serving.address);
         format!(
@@ -55,17 +55,17 @@ impl House {
         )
     }
 
-    /// A whole post by the device.
+    /// Returns a complete post by the device.
     pub fn post(&self, body: &str) -> String {
         format!("{}{body}", self.head(&format!("content-length: {}\r\n", body.len())))
     }
 
-    /// The good client is served.
+    /// Checks that the good client is served.
     pub async fn serves(&self, number: u64) {
         self.api.post(&self.device, "reading", &json!({"n": number})).await.created();
     }
 
-    /// Numbers of the events in history, newest first.
+    /// Returns the numbers of the events in history, newest first.
     pub async fn history(&self) -> Vec<u64> {
         let path = format!("/v2/devices/{}/events?limit=10000&cloudEvents=false", self.device.id);
         let events = self.api.list(&path).await;
@@ -76,13 +76,13 @@ impl House {
         self.api.metric(CONNECTIONS).await
     }
 
-    /// All connections end but the one that asks.
+    /// Waits until all other connections have ended.
     pub async fn is_left_alone(&self) {
         becomes("the end of all connections but one", async || self.connections().await <= 1.0).await;
     }
 }
 
-/// Everything that comes until the connection ends, however it ends.
+/// Reads everything until the connection ends in any way.
 pub async fn rest(stream: &mut TcpStream) -> String {
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     let reading = async {
@@ -94,7 +94,7 @@ pub async fn rest(stream: &mut TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
-/// What comes until it holds `end`: at least something.
+/// Reads until `end` has come.
 pub async fn until(stream: &mut TcpStream, end: &str) -> String {
     let mut all = Vec::new();
     let reading = async {
@@ -117,7 +117,7 @@ pub fn reset(stream: &TcpStream) {
     stream.set_zero_linger().unwrap();
 }
 
-/// An answer's status, body, and headers by name; of those that are never the same, the names alone.
+/// Splits an answer into status, body and headers; headers that always differ are reduced to their names.
 pub fn told(answer: &str) -> (String, String, Vec<String>) {
     const CHANGES: [&str; 4] = ["date", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"];
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

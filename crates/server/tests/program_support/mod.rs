@@ -1,4 +1,4 @@
-//! The program as its tests start it: the real binary, on a folder of the test's own.
+//! The program under test: the real binary on a folder of its own.
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
@@ -16,7 +16,7 @@ use isobar_power::{becomes_blocking, settled_blocking};
 use rustix::process::{Pid, Signal};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
-/// `isobar` with an environment that holds nothing of ours.
+/// Returns `isobar` in an environment without our variables.
 pub fn isobar(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_isobar"));
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ISOBAR_")) {
@@ -30,20 +30,20 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// What a program that failed said about it.
+/// Returns the error output of a failed program.
 pub fn failure(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     text(&output.stderr)
 }
 
-/// `isobar serve` on a folder, at an address of its own.
+/// Returns `isobar serve` on a folder, at a free address.
 pub fn serve(folder: &Path, environment: &[(&str, &str)]) -> Command {
     let mut command = isobar(&["serve", "--listen", "127.0.0.1:0", "--log", "warn", "--data"]);
     command.arg(folder).envs(environment.iter().copied());
     command
 }
 
-/// A connection of the test's own to the registry in a folder, served or not.
+/// Connects to the registry in a folder, served or not.
 pub async fn registry(folder: &Path) -> SqlitePool {
     let file = folder.join("registry.db");
     let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
@@ -51,8 +51,7 @@ pub async fn registry(folder: &Path) -> SqlitePool {
     SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }
 
-/// Starts a server and kills it when it has so many files open, ready or not: it may be in the middle of what an earlier one
-/// has left.
+/// Starts a server and kills it once it has that many open files, ready or not, perhaps in the middle of a recovery.
 pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], files: usize) {
     let mut child = serve(folder, environment).stdout(Stdio::null()).spawn().unwrap();
     let open = format!("/proc/{}/fd", child.id());
@@ -61,12 +60,12 @@ pub fn killed_at_start(folder: &Path, environment: &[(&str, &str)], files: usize
     child.wait().unwrap();
 }
 
-/// A server that is ready.
+/// A running server that is ready.
 pub struct Serving {
     child: Child,
     output: BufReader<ChildStdout>,
     pub address: String,
-    /// What it said before it was ready.
+    /// Output before the ready line.
     pub before: String,
 }
 
@@ -75,12 +74,12 @@ impl Serving {
         Self::of(serve(folder, environment))
     }
 
-    /// Of a command that serves.
+    /// Starts a server by a command.
     pub fn of(mut command: Command) -> Self {
         Self::by(&mut command).unwrap_or_else(|(_, before)| panic!("it ended before it was ready: {before}"))
     }
 
-    /// Started by this command. If it ended before it was ready: how, and what it had said.
+    /// Starts a server by this command; fails with status and output if it ends before it is ready.
     pub fn by(command: &mut Command) -> Result<Self, (ExitStatus, String)> {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -97,12 +96,12 @@ impl Serving {
         }
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Bytes of memory that it has now (`VmRSS`; `RssAnon` is what no file backs), or had at most (`VmHWM`).
+    /// Returns its memory in bytes: now (`VmRSS`; `RssAnon` without file pages), or at its peak (`VmHWM`).
     pub fn memory(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
@@ -117,31 +116,31 @@ impl Serving {
         answer
     }
 
-    /// SIGTERM, and on with the test.
+    /// Sends SIGTERM without waiting.
     pub fn tell_to_stop(&self) {
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
-    /// Its exit code, when it ends.
+    /// Waits for the end; returns the exit code.
     pub fn ended(mut self) -> Option<i32> {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
         self.child.wait().unwrap().code()
     }
 
-    /// SIGTERM; its exit code.
+    /// Sends SIGTERM; returns the exit code.
     pub fn stop(self) -> Option<i32> {
         self.tell_to_stop();
         self.ended()
     }
 
-    /// SIGTERM; its exit code, when it ends while whatever it may wait for is as it is.
+    /// Sends SIGTERM and waits for the end without reading the output; returns the exit code.
     pub fn stops_meanwhile(mut self) -> Option<i32> {
         self.tell_to_stop();
         settled_blocking("the end of the program", || self.child.try_wait().unwrap()).code()
     }
 
-    /// SIGKILL, and nothing of it is left when this returns.
+    /// Sends SIGKILL and waits until the process is gone.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

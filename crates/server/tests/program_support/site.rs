@@ -1,13 +1,13 @@
-//! A project with devices, made and looked at through the API alone.
+//! A project with devices, created and read through the API alone.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::Serving;
 
-/// The first administrator's password, and that of everybody who registers.
+/// The password of the first administrator, and of everybody who registers.
 pub const PASSWORD: &str = "chosen-by-me";
-/// What a server of these tests is started with: many calls come from one place.
+/// Environment of test servers, without rate limits, as many calls come from one address.
 pub const ENVIRONMENT: [(&str, &str); 4] = [
     ("ISOBAR_ADMIN_PASSWORD", PASSWORD),
     ("ISOBAR_RATE_LIMIT__USER", "0"),
@@ -20,7 +20,7 @@ pub struct Device {
     pub token: String,
 }
 
-/// An answer, received in full.
+/// A complete answer.
 pub struct Answer {
     pub status: u16,
     pub body: String,
@@ -31,19 +31,19 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
-    /// The `id` of something that was created.
+    /// Returns the `id` of a created resource.
     pub fn created(&self) -> String {
         assert_eq!(self.status, 201, "{}", self.body);
         self.json()["id"].as_str().unwrap().to_owned()
     }
 }
 
-/// The API of a server, as the administrator and the devices call it.
+/// The API of a server, for its administrator and the devices.
 #[derive(Clone)]
 pub struct Api {
     client: reqwest::Client,
     base: String,
-    /// What the administrator shows. It outlives the server.
+    /// The administrator's token. It survives the server.
     jwt: String,
 }
 
@@ -53,7 +53,7 @@ impl Api {
         Self::logged_in(serving, "admin").await
     }
 
-    /// Registers a developer, who founds an organization and stands in the administrator's place.
+    /// Registers a developer with an organization, who is used in place of the administrator.
     pub async fn registered(serving: &Serving, name: &str) -> Self {
         let account = json!({"username": name, "email": format!("{name}@example.com"), "password": PASSWORD,
             "passwordConfirmation": PASSWORD, "firstName": name, "lastName": "Moreau", "company": name, "role": "developer"});
@@ -74,18 +74,18 @@ impl Api {
         api
     }
 
-    /// The same administrator at another server, over connections of its own.
+    /// Returns the same administrator at another server, with new connections.
     pub fn at(&self, serving: &Serving) -> Self {
         let base = format!("http://{}", serving.address);
         Self { client: reqwest::Client::new(), base, jwt: self.jwt.clone() }
     }
 
-    /// Makes calls, each on a connection of its own.
+    /// Makes each call on a connection of its own.
     pub fn without_keeping_connections(self) -> Self {
         Self { client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(), ..self }
     }
 
-    /// A call as it comes: it may break off.
+    /// Makes a call that may fail.
     pub async fn send(
         &self,
         method: Method,
@@ -96,7 +96,7 @@ impl Api {
         self.send_text(method, path, headers, body.map(Value::to_string)).await
     }
 
-    /// Makes a call of which every byte of the body is the test's own.
+    /// Makes a call with a raw body.
     pub async fn send_text(
         &self,
         method: Method,
@@ -115,18 +115,18 @@ impl Api {
         Ok(Answer { status: response.status().as_u16(), body: response.text().await? })
     }
 
-    /// The administrator's credentials, as a header has them.
+    /// Returns the header of the administrator's credentials.
     pub fn credentials(&self) -> (&'static str, String) {
         ("authorization", format!("Bearer {}", self.jwt))
     }
 
-    /// A call of the administrator as it comes.
+    /// Makes a call of the administrator that may fail.
     pub async fn send_as_admin(&self, method: Method, path: &str, body: Option<&Value>) -> reqwest::Result<Answer> {
         let (name, value) = self.credentials();
         self.send(method, path, &[(name, &value)], body).await
     }
 
-    /// A call of the administrator that must succeed.
+    /// Makes a call of the administrator that must succeed.
     pub async fn admin(&self, method: Method, path: &str, body: Option<&Value>) -> Value {
         let answer = self.send_as_admin(method, path, body).await.unwrap();
         assert!((200..300).contains(&answer.status), "{path}: {} {}", answer.status, answer.body);
@@ -137,7 +137,7 @@ impl Api {
         self.admin(Method::GET, path, None).await
     }
 
-    /// The whole of a list, which fits into one page and knows its own length.
+    /// Returns a whole list, which fits into one page and states its length.
     pub async fn list(&self, path: &str) -> Vec<Value> {
         let page = self.get(path).await;
         let items = page["data"].as_array().unwrap().clone();
@@ -145,13 +145,13 @@ impl Api {
         items
     }
 
-    /// A device posts an event.
+    /// Posts an event of a device.
     pub async fn post(&self, device: &Device, element: &str, payload: &Value) -> Answer {
         let path = format!("/v2/events/device?elementName={element}");
         self.send(Method::POST, &path, &[("cloud", &device.token)], Some(payload)).await.unwrap()
     }
 
-    /// Makes a project with this design, and so many devices in it.
+    /// Creates a project with this design, and devices in it.
     pub async fn found(&self, elements: &Value, devices: usize) -> Vec<Device> {
         let project = self.admin(Method::POST, "/v2/projects", Some(&json!({"name": "Site"}))).await;
         let project = project["id"].as_str().unwrap();
@@ -167,7 +167,7 @@ impl Api {
         made
     }
 
-    /// What /metrics says of a metric without labels.
+    /// Returns a metric without labels from /metrics.
     pub async fn metric(&self, name: &str) -> f64 {
         let answer = self.send(Method::GET, "/metrics", &[], None).await.unwrap();
         let line = answer.body.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -175,7 +175,8 @@ impl Api {
     }
 }
 
-/// A design in which an event is stored, queued for its device, and sets the device's status to `payload.n % 4 + 1`.
+/// Returns a design in which an event is stored, queued for its device, and sets the device's status to `payload.n % 4
+/// + 1`.
 pub fn everything() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
