@@ -1,5 +1,5 @@
-//! Admits calls: credentials first, then the rate, then the handler (contract: Conventions). It also gives every response what
-//! all have in common: request id, rate headers, the line in the log, the metrics.
+//! Admits calls: checks credentials, then the rate limit, then runs the handler (contract: Conventions). Adds to every
+//! response the request id and rate headers, and records its log line and metrics.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ use crate::routes::{RouteAccess, RouteRow, Verb};
 use crate::state::ServerState;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-/// Names the span of the caller (W3C Trace Context).
+/// Header with the caller's span (W3C Trace Context).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Admits the calls of one route.
@@ -58,10 +58,11 @@ impl Admission {
         async { answered.await.into() }
     }
 
-    /// Answers a call as [`Self::answer`] does; the response to an accepted event is not made, but what it is made of.
+    /// Answers a call as [`Self::answer`] does, but returns the parts of the response to an accepted event instead of
+    /// the response.
     ///
-    /// The handler's future has a box of its own, which is freed as soon as it is done: payload, headers and its memory are
-    /// given back before an event waits for the disk, not after it, so that thousands may wait in little memory.
+    /// The handler's future is boxed and freed as soon as it completes: payload, headers and future are released before
+    /// the event waits for the disk sync, so that thousands can wait in little memory.
     pub fn answer_event(
         self: &Arc<Self>,
         state: &Arc<ServerState>,
@@ -96,19 +97,20 @@ impl Admission {
         }
     }
 
-    /// Begins the span of a request, if traces are on. Probes have none: they would be most of what is sent.
+    /// Begins the span of a request if traces are on. Probes get none: they would outnumber all other spans.
     fn span(&self, headers: &HeaderMap) -> Option<Span> {
         if self.row.access == RouteAccess::Probe {
             return None;
         }
         Span::of_request(self.meter.method, self.meter.path, || {
             let mut all = headers.get_all(TRACEPARENT).iter();
-            // Two say nothing (W3C Trace Context).
+            // A repeated header counts as absent (W3C Trace Context).
             all.next().filter(|_| all.next().is_none()).map(HeaderValue::as_bytes)
         })
     }
 
-    /// Admits a call and runs its handler. What is left of a refused request is read, so that the refusal is heard.
+    /// Admits a call and runs its handler. Drains the body of a refused request, so that the client can read the
+    /// refusal.
     async fn handle(
         self: Arc<Self>,
         state: Arc<ServerState>,
@@ -135,7 +137,7 @@ impl Admission {
         (reply, exchange)
     }
 
-    /// The order of refusals (contract: Conventions) begins here with 401 and 429; the handler goes on with 404, 403, 400.
+    /// Decides 401 and 429 before the handler, which decides 404, 403 and 400 (contract: Conventions).
     async fn admit(&self, call: &mut Call, window: &mut Option<RateWindow>) -> Result<Reply, Problem> {
         if self.row.access == RouteAccess::Probe {
             return self.row.handle(call).await;
@@ -144,7 +146,7 @@ impl Admission {
         let credentials = credentials(&call.head.headers);
         let known = hub.authenticate(&credentials, self.row.access.accepts()).await;
         let counted = match self.row.access {
-            // The operation looks at credentials itself, but whoever shows some is counted by them.
+            // The operation checks credentials itself, but a caller that presents some is counted by them.
             RouteAccess::Optional | RouteAccess::JwtOrCookie => {
                 count(hub, &hub.authenticate(&credentials, Accepts::User).await, call.client.address, window)
             }
@@ -152,7 +154,7 @@ impl Admission {
         };
         call.principal = known?;
         if counted.is_err() {
-            // Whoever would be refused for its credentials hears that first.
+            // Bad credentials are refused before the rate limit.
             match self.row.access {
                 RouteAccess::Cookie => Box::pin(hub.allow_refresh(&credentials)).await?,
                 RouteAccess::JwtOrCookie => Box::pin(hub.allow_logout(&credentials)).await?,
@@ -165,7 +167,7 @@ impl Admission {
     }
 }
 
-/// Answers a request whose span has begun.
+/// Answers a request within its span, and sets the span's status.
 async fn traced(span: Span, answered: impl Future<Output = EventResponse>) -> EventResponse {
     let response = span.work(answered).await;
     let status = match &response {
@@ -179,7 +181,7 @@ async fn traced(span: Span, answered: impl Future<Output = EventResponse>) -> Ev
     response
 }
 
-/// Refuses a request that is for no operation. It is counted like any other call: the limits are for all of them.
+/// Refuses a request that matches no operation. It counts against the rate limit like any other call.
 pub(crate) async fn refuse_unrouted(
     state: Arc<ServerState>,
     meter: Arc<RouteMeter>,
@@ -194,7 +196,8 @@ pub(crate) async fn refuse_unrouted(
     exchange.end(&state, &meter, Err(problem))
 }
 
-/// Answers a request for a file of the console. It is neither authenticated nor counted: it reads nothing but the program's memory.
+/// Answers a request for a file of the console. It needs no credentials and is not counted: it reads only the program's
+/// memory.
 pub(crate) fn answer_file(
     state: &ServerState,
     meter: &RouteMeter,
@@ -206,8 +209,8 @@ pub(crate) fn answer_file(
     exchange.end(state, meter, Ok(response))
 }
 
-/// Refuses a request that is no sound message, whatever it is for. It is neither authenticated nor counted, and its connection
-/// ends.
+/// Refuses a request that is not valid HTTP, whatever its path. It is not authenticated or counted, and its connection
+/// is closed.
 pub(crate) async fn refuse_malformed(
     state: Arc<ServerState>,
     meter: Arc<RouteMeter>,
@@ -222,8 +225,8 @@ pub(crate) async fn refuse_malformed(
     exchange.end(&state, &meter, Err(error.into()))
 }
 
-/// Counts a call against the rate limit. A caller that is not known is counted by its address, so that guessing at credentials
-/// is counted too.
+/// Counts a call against the rate limit. Counts an unauthenticated caller by its address, so that guessing credentials
+/// is limited too.
 fn count(
     hub: &Hub,
     known: &Result<Principal, Error>,
@@ -244,18 +247,18 @@ fn panicked(route: &str, panic: &(dyn Any + Send)) -> Problem {
     Problem::Panicked
 }
 
-/// What one request and its response have in common.
+/// State shared by a request and its response.
 struct Exchange {
     id: RequestId,
     began: Instant,
     rate_window: Option<RateWindow>,
-    /// Whether the connection ends with the response.
+    /// True if the connection closes after the response.
     closes: bool,
-    /// To whom a large response is charged.
+    /// The tenant that a large response is charged to.
     tenant: Option<OrganizationId>,
-    /// Whether the request asks for nothing to be done.
+    /// True if the request changes nothing.
     is_read: bool,
-    /// The coding that the client asks for, if any; none where the response may not be compressed.
+    /// The coding that the client asks for, if any; `None` if the response must not be compressed.
     compression: Option<Option<Coding>>,
 }
 
@@ -273,7 +276,7 @@ impl Exchange {
         }
     }
 
-    /// Makes the response: what its memory is charged to, its headers, the line in the log, the metrics.
+    /// Builds the response: charges its memory, sets its headers, writes the log line and counts it.
     fn end(self, state: &ServerState, meter: &RouteMeter, answer: Answer) -> Response {
         let refused = |problem: Problem| {
             log(&self.id, meter, &problem);
@@ -293,7 +296,7 @@ impl Exchange {
         response
     }
 
-    /// Charges a response to the caller's tenant for as long as it takes memory: every response passes here.
+    /// Charges a response to the caller's tenant until its memory is freed. Every response passes here.
     fn charged(&self, state: &ServerState, response: Response) -> Answer {
         let (head, body) = response.into_parts();
         let is_done = !self.is_read && head.status.is_success();
@@ -302,7 +305,7 @@ impl Exchange {
         Ok(Response::from_parts(head, body))
     }
 
-    /// The response to an event that is durable now.
+    /// Returns the response to an event that is durable.
     fn end_created(self, state: &ServerState, meter: &RouteMeter, id: EventId) -> EventCreated {
         state.meters.events_accepted.increment(1);
         self.note(state, meter, StatusCode::CREATED);

@@ -1,4 +1,4 @@
-//! The web console: files that the program brings, at every path that is not of the interface.
+//! The web console: embedded files, served at every path outside the API.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, IF_NONE_MATCH, VARY};
 use axum::http::{HeaderMap, HeaderValue, Method};
@@ -6,61 +6,61 @@ use bytes::Bytes;
 
 use crate::response::{Coding, EntityTags, Response, not_modified, protect_page, shared, tagged};
 
-/// The page that every address of the console shows.
+/// The page that is served at every address of the console.
 const INDEX: &str = "/index.html";
-/// The content of such a file never changes: its name has a hash of it.
+/// Cache header of files whose name contains a hash of their content, which therefore never change.
 const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// Kept, but asked for each time.
+/// Cache header of files that are cached but revalidated each time.
 const ASKED_EACH_TIME: HeaderValue = HeaderValue::from_static("no-cache");
-/// Nothing from anywhere else, no inline script or style, in nobody's frame. Pictures that need credentials are fetched and shown
-/// as blobs.
+/// Content security policy: nothing from other origins, no inline script or style, no framing. Images that need
+/// credentials are fetched and shown as blobs.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; img-src 'self' blob:; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
 );
 const ACCEPT_ENCODING_VARIES: HeaderValue = HeaderValue::from_static("accept-encoding");
 
-/// A file of the console, as it is and compressed.
+/// A file of the console, plain and compressed.
 #[derive(Clone, Copy, Debug)]
 pub struct ConsoleFile {
-    /// Its path, which begins with a slash.
+    /// Path, which begins with a slash.
     pub path: &'static str,
-    /// Its media type.
+    /// Media type.
     pub content_type: &'static str,
-    /// Names its content: another content has another hash.
+    /// Hash of the content.
     pub hash: &'static str,
-    /// Its content.
+    /// Plain content.
     pub plain: &'static [u8],
-    /// Its content with brotli, where that is smaller.
+    /// Content compressed with brotli, if that is smaller.
     pub brotli: Option<&'static [u8]>,
-    /// Its content with gzip, where that is smaller.
+    /// Content compressed with gzip, if that is smaller.
     pub gzip: Option<&'static [u8]>,
 }
 
 impl ConsoleFile {
-    /// Whether its path changes with its content, so that what was fetched once holds for ever.
+    /// Returns true if the path changes with the content, so that a client may cache it for ever.
     fn is_immutable(&self) -> bool {
         self.path.starts_with("/assets/")
     }
 }
 
-/// The file that a request is for: one of `files`, or the page, which finds out itself what its address shows. None where the path
-/// is of the interface, where a file must be there to be shown, and for a request that does not read.
+/// Finds the file that a request is for: one of `files`, or the page, which routes by its address itself. Returns
+/// `None` for paths of the API, for a missing asset and for methods other than GET and HEAD.
 pub(crate) fn file(files: &'static [ConsoleFile], method: &Method, path: &str) -> Option<&'static ConsoleFile> {
     if !matches!(*method, Method::GET | Method::HEAD) || is_of_interface(path) {
         return None;
     }
     let named = |wanted: &str| files.iter().find(|file| file.path == wanted);
-    // What is asked for and gone is of an older console: its page would be no answer.
+    // A missing asset belongs to an older console: the page would be a wrong answer.
     if path.starts_with("/assets/") { named(path) } else { named(path).or_else(|| named(INDEX)) }
 }
 
-/// Whether a path belongs to the interface, or to those who watch over the server.
+/// Returns true if a path belongs to the API or to monitoring.
 fn is_of_interface(path: &str) -> bool {
     let within = |root: &str| path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     ["/v2", "/health", "/metrics"].into_iter().any(within)
 }
 
-/// The response with a file, in the smallest form that the client takes; 304 when it has it already.
+/// Returns the response with a file, in the smallest form that the client accepts; 304 if the client has it.
 pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     let (encoding, content) = smallest(file, headers);
     let tag = format!("{}{}", file.hash, encoding.map_or(String::new(), |name| format!("-{name}")));
@@ -81,7 +81,7 @@ pub(crate) fn answer(file: &ConsoleFile, headers: &HeaderMap) -> Response {
     response
 }
 
-/// The smallest form of a file that the client asks for, and the name of its encoding.
+/// Returns the smallest form of a file that the client accepts, and the name of its encoding.
 fn smallest(file: &ConsoleFile, headers: &HeaderMap) -> (Option<&'static str>, &'static [u8]) {
     let form = |coding| match coding {
         Coding::Br => file.brotli,

@@ -1,5 +1,5 @@
-//! What holds of what comes over the wire, whatever it is. `fuzz/` looks for inputs for which it does not; the tests below
-//! replay those that are known. Built for these two alone.
+//! Properties that hold for any bytes from the network. `fuzz/` searches for inputs that violate them; the tests below
+//! replay the known ones. Built only for these two.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property that does not hold is a panic")]
 
@@ -26,11 +26,11 @@ use isobar_model::path::quoted;
 use crate::connection::fast_path_event;
 use crate::request::filter::filters;
 
-/// Lengths of the pieces in which hyper gets what the fast path has whole, in bytes.
+/// Lengths in bytes of the pieces in which hyper reads what the fast path reads whole.
 const PIECES: [usize; 4] = [usize::MAX, 64, 7, 1];
 
-/// A parameter that is called a filter is one, or is told as a fault; and a filter that is written again is the same one.
-/// The input is a query string. Whether there is a filter in it.
+/// Checks that each `filter` parameter of a query string is read or reported as a fault, and that a filter survives
+/// writing and reading. Returns true if the input has a filter.
 pub fn filter(input: &[u8]) -> bool {
     let pairs: Vec<_> = form_urlencoded::parse(input).collect();
     let (read, faults) = filters(&pairs);
@@ -46,7 +46,7 @@ pub fn filter(input: &[u8]) -> bool {
     is_one
 }
 
-/// A filter as a parameter.
+/// Writes a filter as a query parameter.
 fn written(filter: &Filter) -> (String, String) {
     let field = match &filter.field {
         FilterField::Id => "id".to_owned(),
@@ -72,8 +72,8 @@ fn written(filter: &Filter) -> (String, String) {
     (format!("filter[{field}][{operator}]"), operands.collect::<Vec<_>>().join(","))
 }
 
-/// A request that the fast path takes is one to hyper too, and the same one, to the last byte, in whatever pieces it comes;
-/// and what begins it is left to hyper. Whether it was taken.
+/// Checks that hyper reads a request that the fast path takes in the same way, to the last byte and in pieces of any
+/// size, and that its prefixes are left to hyper. Returns true if the fast path takes the input.
 pub fn head(input: &[u8]) -> bool {
     let bytes = Bytes::copy_from_slice(input);
     let Some(ours) = fast_path_event(&bytes) else { return false };
@@ -92,7 +92,7 @@ pub fn head(input: &[u8]) -> bool {
     true
 }
 
-/// The one request that hyper reads from these bytes, which come in pieces of this length.
+/// Returns the one request that hyper reads from these bytes, which arrive in pieces of this length.
 fn read_by_hyper(bytes: Bytes, piece: usize) -> Option<Request<Bytes>> {
     let read = RefCell::new(Vec::new());
     let service = service_fn(|request: Request<Incoming>| {
@@ -111,7 +111,7 @@ fn read_by_hyper(bytes: Bytes, piece: usize) -> Option<Request<Bytes>> {
     read.is_empty().then_some(request)
 }
 
-/// A connection over which some bytes come, with a pause before each piece of them; what goes out is lost.
+/// A connection that delivers bytes with a pause before each piece and discards what is written to it.
 struct Wire {
     bytes: Bytes,
     piece: usize,

@@ -1,10 +1,10 @@
-//! The HTTP interface. `routes` is its table of operations. A handler reads a request, calls one verb of the hub and makes the
-//! response; what holds for every call (credentials, rate, request id, metrics) happens once, in `admission`.
+//! The HTTP interface. `routes` is its table of operations. A handler reads a request, calls one method of the hub and
+//! builds the response; credentials, rate limit, request id and metrics are handled once, in `admission`.
 //!
-//! - `connection` accepts connections and reads requests from them. It knows nothing of operations.
-//! - `request` and `response` are what handlers work with.
-//! - `console` has the files of the web console.
-//! - `resources` has the handlers, a file for each noun; `openapi` describes them.
+//! - `connection` accepts connections and reads requests from them. It does not know the operations.
+//! - `request` and `response` are the tools of handlers.
+//! - `console` serves the files of the web console.
+//! - `resources` has the handlers, one file a noun; `openapi` describes them.
 //!
 //! A test holds the direction of imports (`crates/server/tests/house/imports.rs`).
 

@@ -1,4 +1,4 @@
-//! What is measured. Handles are made once for each route, so that a request looks up no counter.
+//! Metrics. Handles are made once for each route, so that a request looks up no counter.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder};
 
-/// Every metric of every crate and what it tells, in one place (promtool's rules: each has a HELP, counters end in `_total`,
-/// times are in seconds). `docs/operations.md` has the same list.
+/// Every metric of every crate and its help text (promtool's rules: each has a HELP, counters end in `_total`, times
+/// are in seconds). `docs/operations.md` has the same list.
 const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, EVENTS_ACCEPTED, "Device events accepted, durably"),
     (MetricKind::Counter, REQUESTS, "HTTP requests by route and status"),
@@ -91,7 +91,7 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "process_cpu_seconds_total", "Whole seconds of processor time that the process has had"),
 ];
 
-/// Counters that have labels. They are there from the first count on; all others from the start, at zero.
+/// Counters that have labels. They appear with their first count; all others appear at the start, at zero.
 const LABELLED: [&str; 6] = [
     REQUESTS,
     "isobar_deliveries_total",
@@ -101,7 +101,7 @@ const LABELLED: [&str; 6] = [
     "isobar_task_panics_total",
 ];
 
-/// What a metric is.
+/// Type of a metric.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MetricKind {
     Counter,
@@ -109,8 +109,8 @@ enum MetricKind {
     Histogram,
 }
 
-/// Tells the recorder what each metric is, and has it show counters that have not counted yet: of one that appears with its
-/// first count, Prometheus does not see the growth.
+/// Describes each metric to the recorder, and registers counters at zero: Prometheus misses the increase of a counter
+/// that appears with its first count.
 fn describe() {
     for (kind, name, help) in ALL.iter().copied() {
         match kind {
@@ -132,28 +132,28 @@ const CONNECTIONS: &str = "isobar_http_connections";
 const CONNECTIONS_MAX: &str = "isobar_http_connections_max";
 const CONNECTIONS_ENDED: &str = "isobar_http_connections_ended_total";
 const ACCEPT_FAILURES: &str = "isobar_http_accept_failures_total";
-/// Tells when the certificate of HTTPS ends.
+/// Gauge of the time at which the certificate of HTTPS expires.
 pub(crate) const CERTIFICATE_EXPIRES: &str = "isobar_certificate_expires_seconds";
 const EVENTS_ACCEPTED: &str = "isobar_events_accepted_total";
 
 /// Upper bounds of the duration buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
 
-/// Statuses that are counted apart; any other is counted as `other`.
+/// Statuses that are counted separately; any other is counted as `other`.
 const STATUSES: [u16; 14] = [200, 201, 204, 302, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
 
-/// A builder of a Prometheus recorder with Isobar's buckets. Install the recorder before [`crate::app`] is called, which makes
-/// the handles; a recorder that is built but not installed counts nothing.
+/// Returns the builder of a Prometheus recorder with Isobar's buckets. Install the recorder before calling
+/// [`crate::app`], which makes the handles; a recorder that is not installed counts nothing.
 ///
 /// # Errors
-/// The buckets are refused. They are constants that are not, so this does not happen.
+/// Fails if the buckets are refused; they are valid constants, so this does not happen.
 pub fn prometheus() -> Result<PrometheusBuilder, BuildError> {
     PrometheusBuilder::new().set_buckets_for_metric(Matcher::Full(SECONDS.to_owned()), &BUCKETS)
 }
 
-/// What is measured of all routes together.
+/// Metrics of all routes together.
 pub(crate) struct Meters {
-    /// Device events that were answered with 201.
+    /// Device events answered with 201.
     pub events_accepted: Counter,
 }
 
@@ -164,15 +164,15 @@ impl Meters {
     }
 }
 
-/// What is measured of connections.
+/// Metrics of connections.
 pub(crate) struct ConnectionMeters {
-    /// Those that are open.
+    /// Open connections.
     pub open: Gauge,
-    /// How many there may be.
+    /// Limit of connections.
     pub most: Gauge,
-    /// Idle ones that were closed for others.
+    /// Idle connections that were closed to make room.
     pub ended: Counter,
-    /// Those that could not be accepted.
+    /// Connections that could not be accepted.
     pub failed: Counter,
 }
 
@@ -186,17 +186,17 @@ impl ConnectionMeters {
         }
     }
 
-    /// Meters that count nothing.
+    /// Returns meters that count nothing.
     pub fn none() -> Self {
         Self { open: Gauge::noop(), most: Gauge::noop(), ended: Counter::noop(), failed: Counter::noop() }
     }
 }
 
-/// What is measured of one route.
+/// Metrics of one route.
 pub(crate) struct RouteMeter {
     pub method: &'static str,
     pub path: &'static str,
-    /// Made when a status is first seen: a route that never fails shows no failures, and one that is never called
+    /// Created when a status first occurs: a route that never fails shows no failures, and one that is never called
     /// shows nothing.
     requests: [OnceLock<Counter>; STATUSES.len() + 1],
     seconds: OnceLock<Histogram>,
@@ -207,7 +207,7 @@ impl RouteMeter {
         Self { method, path, requests: Default::default(), seconds: OnceLock::new() }
     }
 
-    /// Notes a request that was answered.
+    /// Counts an answered request and records its duration.
     pub fn note(&self, status: u16, took: Duration) {
         let known = STATUSES.iter().position(|known| *known == status);
         let counter = self.requests[known.unwrap_or(STATUSES.len())].get_or_init(|| {
@@ -225,7 +225,7 @@ impl RouteMeter {
 mod tests {
     use super::*;
 
-    /// The names of metrics in a text of Rust: all that begins like one, but crates do so too.
+    /// Returns the string literals of Rust source that look like names of metrics; names of crates look the same.
     fn named(text: &str) -> impl Iterator<Item = &str> {
         let literals = text.split('"').skip(1).step_by(2);
         let is_metric = |text: &&str| {
@@ -257,7 +257,7 @@ mod tests {
         }
         for folder in std::fs::read_dir(here.join("..")).unwrap() {
             sources(&folder.unwrap().path().join("src"), &mut |path, text| {
-                // What a test makes up is none.
+                // Names made up by tests do not count.
                 let text = text.split("#[cfg(test)]").next().unwrap();
                 for name in named(text) {
                     assert!(
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn names_keep_to_the_rules_of_prometheus() {
         for (kind, name, _) in ALL.iter().copied() {
-            // `process_` is what every exporter calls its process.
+            // Exporters name metrics of their process `process_…`.
             assert!(name.starts_with("isobar_") || name.starts_with("process_"), "{name}");
             assert!(!name.contains("__"), "{name}");
             assert_eq!(name.ends_with("_total"), kind == MetricKind::Counter, "{name}");

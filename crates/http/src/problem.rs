@@ -1,4 +1,4 @@
-//! Every refusal becomes an answer here, in one shape: `{"message", "errors": [{"field", "message"}]}`.
+//! Refusals and their one response shape: `{"message", "errors": [{"field", "message"}]}`.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use utoipa::ToSchema;
 
 use crate::response::{self, Response};
 
-/// Seconds after which a busy service may be asked again.
+/// Value of `Retry-After` in seconds of a busy service.
 const BUSY_RETRY_SECONDS: i64 = 1;
-/// Asks for credentials (RFC 9110, 11.6.1).
+/// Challenge that asks for credentials (RFC 9110, 11.6.1).
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"isobar\"");
 
-/// Why a call gets no success: the hub's refusals, and those that only HTTP knows.
+/// Reason why a call fails: the hub's refusals, and those of HTTP.
 #[derive(Debug)]
 pub(crate) enum Problem {
-    /// The hub, or the reading of an input, refused.
+    /// The hub refused, or the input is invalid.
     Refused(Error),
     /// No operation has this path.
     NoSuchPath,
@@ -31,19 +31,19 @@ pub(crate) enum Problem {
         /// Most bytes of a body.
         limit: usize,
     },
-    /// The body broke off; the connection is of no more use.
+    /// The body broke off; the connection is unusable.
     BodyCut,
-    /// The body came too slowly; the connection is of no more use.
+    /// The body came too slowly; the connection is unusable.
     BodyLate {
-        /// The time that every body has.
+        /// Time limit of the body.
         time: Duration,
     },
-    /// Answers that the caller's tenant has not taken yet hold as much memory as they may.
+    /// Responses that the caller's tenant has not read yet fill their memory limit.
     AnswersUntaken {
-        /// Whether what the call asked for is done; its answer is lost.
+        /// True if the call was carried out and only its response is lost.
         is_done: bool,
     },
-    /// These stores cannot work.
+    /// These stores are not ready.
     NotReady(Vec<Fault>),
     /// A handler panicked.
     Panicked,
@@ -65,7 +65,7 @@ pub(crate) struct ErrorBody {
 }
 
 impl Problem {
-    /// The window of the rate limit that it is about.
+    /// Returns the window of the rate limit that was exceeded.
     pub fn rate_window(&self) -> Option<RateWindow> {
         match self {
             Problem::Refused(Error::RateLimited { window, .. }) => Some(*window),
@@ -73,7 +73,7 @@ impl Problem {
         }
     }
 
-    /// Its status: the one table of refusals.
+    /// Returns the status: the only table from refusals to statuses.
     pub fn status(&self) -> StatusCode {
         match self {
             Problem::Refused(error) => match error {
@@ -96,17 +96,17 @@ impl Problem {
         }
     }
 
-    /// Whether credentials were missing or bad.
+    /// Returns true if credentials were missing or bad.
     pub fn is_of_bad_credentials(&self) -> bool {
         matches!(self, Problem::Refused(Error::Unauthenticated))
     }
 
-    /// Whether it ends the connection: nothing sensible comes of it any more.
+    /// Returns true if the connection must close, as the rest of the body is unusable.
     pub fn ends_connection(&self) -> bool {
         matches!(self, Problem::BodyCut | Problem::BodyLate { .. })
     }
 
-    /// What broke on our side, for the log alone.
+    /// Returns the internal cause, which goes to the log only.
     pub fn cause(&self) -> Option<String> {
         match self {
             Problem::Refused(error @ Error::Internal(_)) => error.source().map(chain),
@@ -114,7 +114,7 @@ impl Problem {
         }
     }
 
-    /// The answer. `now` tells how long to wait.
+    /// Builds the response. `Retry-After` counts from `now`.
     pub fn answer(self, now: Timestamp) -> Response {
         let (status, retry, cut) = (self.status(), self.retry_seconds(now), self.ends_connection());
         let mut response = response::json(status, &self.body());
@@ -169,14 +169,14 @@ impl Problem {
     }
 }
 
-/// Which bound an answer has found, and whether the call is to be made again.
+/// Returns the message about the memory limit of responses, which says if the call was carried out.
 fn untaken(is_done: bool) -> String {
     let bound = "answers that your organizations' clients have not taken yet hold as much memory as they may";
     let outcome = if is_done { "what was asked for is done, its answer is lost" } else { "nothing was done" };
     format!("{bound}: {outcome}")
 }
 
-/// An error and everything that caused it, in one line.
+/// Joins an error and its sources in one line.
 fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     std::iter::successors(error.source(), |&cause| cause.source())
         .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))

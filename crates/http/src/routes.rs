@@ -1,5 +1,5 @@
-//! The table of operations: who may call each, and which handler answers it. The router is made from it, and so is the
-//! admission that every call goes through before its handler.
+//! The table of operations: method, path, credentials and handler of each. The router and the admission of calls are
+//! built from it.
 
 use futures::future::BoxFuture;
 use isobar_hub::Accepts;
@@ -32,7 +32,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Its name in HTTP.
+    /// Returns its name in HTTP.
     pub const fn name(self) -> &'static str {
         match self {
             Verb::Get => "GET",
@@ -50,28 +50,28 @@ pub(crate) const OPEN_BODY_BYTES_MAX: usize = 16 << 10;
 /// Which credentials an operation takes (contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAccess {
-    /// None are needed, and the call is not counted: for those who watch over the server.
+    /// Needs no credentials and is not counted: for monitoring.
     Probe,
-    /// None are needed.
+    /// Needs no credentials.
     Open,
-    /// None are needed; the operation itself looks at those that come.
+    /// Needs no credentials; the operation checks those that are sent.
     Optional,
-    /// The refresh cookie alone.
+    /// Takes the refresh cookie only.
     Cookie,
-    /// A jwt or the refresh cookie: whatever is to be ended.
+    /// Takes a jwt or the refresh cookie, whichever session is to end.
     JwtOrCookie,
-    /// Those of a user: jwt, apiKey or apiKeyAlt.
+    /// Takes credentials of a user: jwt, apiKey or apiKeyAlt.
     User,
-    /// Those of a user, or a device token for its own device.
+    /// Takes credentials of a user, or a device token for its own device.
     UserOrDevice,
-    /// apiKey or apiKeyAlt.
+    /// Takes apiKey or apiKeyAlt.
     ApiKey,
-    /// The link of a dashboard alone.
+    /// Takes the link of a dashboard only.
     Link,
 }
 
 impl RouteAccess {
-    /// Most bytes of a body, where it may have `most` with credentials. Little is read of a client that has shown none.
+    /// Returns the limit of a body in bytes, given the limit with credentials: lower for clients without credentials.
     pub(crate) fn body_bytes_max(self, most: usize) -> usize {
         match self.accepts() {
             Accepts::Nobody | Accepts::Link => most.min(OPEN_BODY_BYTES_MAX),
@@ -79,7 +79,7 @@ impl RouteAccess {
         }
     }
 
-    /// What the hub is asked for. Cookies are looked at by the operations that take them.
+    /// Returns the credentials that the hub accepts. Operations that take cookies check them themselves.
     pub(crate) const fn accepts(self) -> Accepts {
         match self {
             RouteAccess::Probe
@@ -95,39 +95,39 @@ impl RouteAccess {
     }
 }
 
-/// Where an operation is handled.
+/// Function that handles an operation.
 #[derive(Clone, Copy)]
 pub(crate) enum Handler {
-    /// By the handler of device events, whose future needs no box: nearly all calls are this one.
+    /// The handler of device events: nearly all calls, so its future is not boxed.
     MainRoad,
-    /// By this function.
+    /// A handler with a boxed future.
     Boxed(fn(&mut Call) -> BoxFuture<'_, Result<Reply, Problem>>),
 }
 
 /// One operation.
 #[derive(Clone, Copy)]
 pub struct RouteRow {
-    /// Its method.
+    /// HTTP method.
     pub method: Verb,
-    /// Its path, variable parts in braces.
+    /// Path, with variable parts in braces.
     pub path: &'static str,
-    /// The credentials that it takes.
+    /// Credentials that it takes.
     pub access: RouteAccess,
-    /// What a user does by it, and so the role that it needs; none: any user, or nobody, may.
+    /// Action that decides the role it needs; `None`: any user, or anybody, may call it.
     pub action: Option<Action>,
-    /// Its name, `noun_verb` like its handler's: unlike any other.
+    /// Unique name, `noun_verb` like its handler's.
     pub name: &'static str,
     pub(crate) handler: Handler,
 }
 
 impl RouteRow {
-    /// Whether it is the operation with this method and this very path.
+    /// Returns true if this is the operation with this method and exactly this path.
     pub(crate) fn is_for(&self, method: &axum::http::Method, path: &str) -> bool {
         self.path == path && self.method.name() == method.as_str()
     }
 
-    /// Returns true if its responses may be compressed: not where a secret stands beside a text that somebody may choose, for
-    /// the length of both compressed together tells of the secret (BREACH); and the main road's are too short.
+    /// Returns true if its responses may be compressed. A response with a secret next to text that an attacker may
+    /// choose is not: its compressed length would reveal the secret (BREACH). Responses to events are too short.
     pub(crate) fn is_compressed(&self) -> bool {
         !matches!(self.handler, Handler::MainRoad) && !SHOW_SECRETS.contains(&self.name)
     }
@@ -141,7 +141,7 @@ impl RouteRow {
     }
 }
 
-/// A handler and its name, as a row holds them.
+/// Names a handler and its function, as a row needs them.
 macro_rules! by {
     ($file:ident::$handler:ident) => {
         (
@@ -157,7 +157,7 @@ macro_rules! by {
     };
 }
 
-/// Whose handler it is, where one serves several nouns.
+/// Names the noun of a handler that serves several.
 macro_rules! noun {
     (OrganizationId) => {
         "organization"
@@ -183,7 +183,7 @@ const fn row(
     RouteRow { method, path, access, action, name, handler }
 }
 
-/// The main road: a device event arrives.
+/// The operation that receives device events.
 pub(crate) const MAIN_ROAD: RouteRow = row(
     Post,
     "/v2/events/device",
@@ -192,7 +192,7 @@ pub(crate) const MAIN_ROAD: RouteRow = row(
     ("device_event_create", Handler::MainRoad),
 );
 
-/// The operations whose responses show a secret.
+/// Operations whose responses contain a secret.
 const SHOW_SECRETS: [&str; 7] = [
     "session_login",
     "session_refresh",
@@ -203,8 +203,8 @@ const SHOW_SECRETS: [&str; 7] = [
     "device_token_rotate",
 ];
 
-/// Every operation, in the order of the documentation. The router, the OpenAPI document and the tests of refusals are made from
-/// this table, so that an operation that is missing here does not exist.
+/// Returns every operation, in the order of the documentation. Router, OpenAPI document and refusal tests are built
+/// from this table: an operation that is not here does not exist.
 pub fn table() -> Vec<RouteRow> {
     TABLE.to_vec()
 }
@@ -278,19 +278,19 @@ const TABLE: &[RouteRow] = &[
     row(Get,    "/v2/users",                             User,         Some(Action::UserRead),          by!(users::user_list)),
     row(Post,   "/v2/users",                             User,         Some(Action::UserCreate),        by!(users::user_create)),
     row(Get,    "/v2/users/{id}",                        User,         Some(Action::UserRead),          by!(users::user_fetch)),
-    // One's own profile needs no rank: the action is for those of others.
+    // A user's own profile needs no rank: the action covers those of others.
     row(Put,    "/v2/users/{id}",                        User,         Some(Action::UserUpdate),        by!(users::user_update)),
     row(Delete, "/v2/users/{id}",                        User,         Some(Action::UserDelete),        by!(users::user_delete)),
-    // One's own keys need no rank: the action is for the keys of others.
+    // A user's own keys need no rank: the action covers those of others.
     row(Get,    "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_list)),
     row(Post,   "/v2/users/{id}/apiKeys",                User,         Some(Action::ApiKeyManage),      by!(users::api_key_create)),
     row(Delete, "/v2/users/{id}/apiKeys/{keyId}",        User,         Some(Action::ApiKeyManage),      by!(users::api_key_delete)),
-    // One's own image needs no rank either.
+    // A user's own image needs no rank: the action covers those of others.
     row(Get,    "/v2/users/{id}/image",                       User,         Some(Action::UserRead),          by!(images::image_posted::<UserId>)),
     row(Post,   "/v2/users/{id}/image",                       User,         Some(Action::UserUpdate),        by!(images::image_set::<UserId>)),
     row(Get,    "/v2/users/{id}/image.png",                   User,         Some(Action::UserRead),          by!(images::image_png::<UserId>)),
 
-    // One's own: no rank is needed.
+    // A user's own notifications need no rank.
     row(Get,    "/v2/notifications",                     User,         None,                            by!(notifications::notification_list)),
     row(Put,    "/v2/notifications",                     User,         None,                            by!(notifications::notifications_update)),
     row(Delete, "/v2/notifications",                     User,         None,                            by!(notifications::notifications_delete)),

@@ -1,4 +1,4 @@
-//! What every call shares, and what the operator set for HTTP.
+//! State shared by all calls, and the operator's settings of HTTP.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,38 +13,39 @@ use crate::meters::Meters;
 use crate::request::{Network, TRANSFER_TIME};
 use crate::response::RequestIds;
 
-/// Quarters of all connections that long polls and streams may take: whoever has none must find a connection to ask for a place.
+/// Quarters of all connections that long polls and streams may take: a new client still needs a connection to ask for a
+/// place.
 const LONG_WAITS_QUARTERS: usize = 3;
 
-/// Most bytes of bodies that are under way: several of the largest that a setting allows.
+/// Most bytes of request bodies in flight: several of the largest that the settings allow.
 const BODY_MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Most bytes of stored payloads that are on their way to readers, who may read slowly.
+/// Most bytes of responses in flight, which clients may read slowly.
 const RESPONSE_MEMORY_BYTES_MAX: usize = 512 << 20;
 
-/// What the operator set for HTTP.
+/// The operator's settings of HTTP.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// Most bytes of a body, where the operation has no limit of its own.
+    /// Most bytes of a body, unless the operation has a limit of its own.
     pub max_body_bytes: usize,
-    /// Origins whose pages may call the API; none: CORS is off. `*` stands for any, without cookies.
+    /// Origins whose pages may call the API; empty: CORS is off. `*` stands for any, without cookies.
     pub cors_origins: Vec<String>,
     /// Most connections at a time.
     pub max_connections: usize,
-    /// Proxies that are believed when they name the client whose call they pass on.
+    /// Proxies that are trusted to name the client whose call they forward.
     pub trusted_proxies: Vec<Network>,
-    /// Whether health and metrics have a listener of their own, and only that.
+    /// True if health and metrics are served on a listener of their own only.
     pub has_operations_listener: bool,
-    /// The commit that the program was built from, if the build knew it. Operators do not set it.
+    /// Commit that the program was built from, if known. Not set by operators.
     pub commit: Option<&'static str>,
-    /// The files of the web console; none in a program without it.
+    /// Files of the web console; empty in a program without it.
     pub console: &'static [ConsoleFile],
-    /// How scheduled backups stand; none: there are none.
+    /// Status of scheduled backups; `None` if there are none.
     pub backup: Option<watch::Receiver<BackupStanding>>,
-    /// How long every body has to come, and every response to be taken. Operators do not set it; tests do not wait so long.
+    /// Time limit of each request body and response. Not set by operators; tests shorten it.
     pub transfer_time: Duration,
-    /// Most bytes of bodies that are under way. Operators do not set it either.
+    /// Most bytes of request bodies in flight. Not set by operators.
     pub body_memory_bytes_max: usize,
-    /// Most bytes of stored payloads that are on their way to readers. Operators do not set it either.
+    /// Most bytes of responses in flight. Not set by operators.
     pub response_memory_bytes_max: usize,
 }
 
@@ -66,29 +67,29 @@ impl Default for HttpSettings {
     }
 }
 
-/// How scheduled backups stand.
+/// Status of scheduled backups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupStanding {
-    /// The moment of the newest one that counts.
+    /// Time of the newest successful backup.
     pub last_good: Option<Timestamp>,
-    /// Whether the newest try failed.
+    /// True if the newest attempt failed.
     pub is_failing: bool,
 }
 
-/// What every call shares.
+/// State shared by all calls.
 pub(crate) struct ServerState {
     pub hub: Hub,
     pub settings: HttpSettings,
     pub metrics: PrometheusHandle,
     pub meters: Meters,
     pub request_ids: RequestIds,
-    /// Bytes of bodies that are under way.
+    /// Bytes of request bodies in flight.
     pub body_memory: Arc<TenantShares>,
-    /// Bytes of stored payloads that are on their way out, in pages that take long to read.
+    /// Bytes of responses in flight.
     pub response_memory: Arc<TenantShares>,
-    /// Long polls and streams.
+    /// Places of long polls and streams.
     pub long_waits: Arc<WaitPlaces>,
-    /// Becomes true when the server stops: streams without an end then end.
+    /// Becomes true when the server stops, which ends streams.
     pub stopping: watch::Sender<bool>,
 }
 

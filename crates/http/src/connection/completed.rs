@@ -1,12 +1,12 @@
-//! Finishes what has begun to change something, even when its client hangs up: a change, and telling those who wait for it or
-//! hold something older, belong together.
+//! Completes requests that change something even if the client hangs up: a change and its notifications and
+//! invalidations belong together.
 
 use std::pin::Pin;
 
 use isobar_hub::spawn_guarded;
 use tokio::runtime::Handle;
 
-/// Runs a future to its end; when nobody waits for it any more, or nobody ever has, it goes on in a task of its own.
+/// Runs a future to completion; if it is dropped before, it continues in a task of its own.
 pub(super) fn completed<F>(future: Pin<Box<F>>) -> impl Future<Output = F::Output> + Send
 where
     F: Future<Output: Send> + Send + ?Sized + 'static,
@@ -20,7 +20,7 @@ where
     }
 }
 
-/// A future that is spawned when this is dropped before it is done.
+/// A future that is spawned if this is dropped before it completes.
 struct Unfinished<F>(Option<Pin<Box<F>>>)
 where
     F: Future<Output: Send> + Send + ?Sized + 'static;

@@ -1,4 +1,4 @@
-//! Writes a response as HTTP/1.1, for responses that hyper does not write.
+//! Encodes responses as HTTP/1.1, where hyper does not.
 
 use std::cell::Cell;
 use std::io::Write as _;
@@ -13,10 +13,10 @@ use isobar_model::time::Timestamp;
 
 use crate::response::EventCreated;
 
-/// Capacity for a response as it goes out: that to an event has some 450 bytes.
+/// Initial capacity of an encoded response in bytes: that to an event has some 450.
 const RESPONSE_BYTES: usize = 640;
 
-/// A response as it goes out. With `is_last` it says that the connection ends.
+/// Encodes a response. `is_last` announces that the connection closes.
 pub(super) fn encoded(head: Parts, body: Bytes, is_last: bool, now: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(RESPONSE_BYTES);
     let mut put = |parts: &[&[u8]]| parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -32,14 +32,14 @@ pub(super) fn encoded(head: Parts, body: Bytes, is_last: bool, now: Timestamp) -
     out
 }
 
-/// The response to an event that is durable, as it goes out: what [`encoded`] makes of it, without a map of headers in between,
-/// which would cost 9 % of the instructions of an event.
+/// Encodes the response to a durable event as [`encoded`] would, but without building a header map, which would cost
+/// 9 % of the instructions of an event.
 pub(super) fn encoded_created(created: &EventCreated, is_last: bool, now: Timestamp) -> Vec<u8> {
     let mut out = Vec::with_capacity(RESPONSE_BYTES);
     out.extend_from_slice(b"HTTP/1.1 201 Created\r\ncontent-type: application/json\r\nx-request-id: ");
     created.request_id.write_to(&mut out);
     out.extend_from_slice(b"\r\nx-content-type-options: nosniff\r\ncache-control: no-store\r\n");
-    // Writing into a vector does not fail.
+    // Writing into a `Vec` cannot fail.
     if let Some(RateWindow { limit, remaining, reset }) = created.rate_window {
         let _ = write!(out, "x-ratelimit-limit: {limit}\r\nx-ratelimit-remaining: {remaining}\r\n");
         let _ = write!(out, "x-ratelimit-reset: {}\r\n", reset.seconds());
@@ -54,7 +54,7 @@ pub(super) fn encoded_created(created: &EventCreated, is_last: bool, now: Timest
     out
 }
 
-/// The moment as headers have it (RFC 9110, 5.6.7); written once a second on each thread.
+/// Formats a time as a header date (RFC 9110, 5.6.7); cached for a second on each thread.
 fn date(now: Timestamp) -> [u8; 29] {
     thread_local! {
         static NEWEST: Cell<(u64, [u8; 29])> = const { Cell::new((0, *b"Thu, 01 Jan 1970 00:00:00 GMT")) };

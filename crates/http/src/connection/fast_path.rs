@@ -1,11 +1,11 @@
-//! The fast path for device events. Events that come one by one, each whole in one piece, are read and answered here; with the
-//! first request that is anything else, its connection goes to hyper, which can do everything, and stays there.
+//! The fast path for device events. Requests that arrive one by one, each whole in one read, are parsed and answered
+//! here. At the first request that is anything else, the connection moves to hyper and stays there.
 //!
-//! hyper keeps two buffers and a map of headers for each connection. Where a thousand connections wait for the disk, these
-//! have left the processor's caches whenever they are needed again; here little but the socket belongs to a connection. That
-//! earns 15 % more events a second at 1,024 connections (docs/decisions/0005).
+//! hyper has two buffers and a header map for each connection. With a thousand connections waiting for the disk, these
+//! have left the processor's caches when they are needed again; here a connection is little more than its socket. That
+//! gives 15 % more events a second at 1,024 connections (docs/decisions/0005).
 //!
-//! Nothing is judged here: what is not plainly a request of the main road is hyper's to answer or to refuse.
+//! Nothing is refused here: hyper answers or refuses whatever is not clearly an event request.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,34 +31,34 @@ use crate::request::{Client, RequestBody, Stream, host};
 use crate::response::{EventResponse, Response, ResponseBody};
 use crate::routes::MAIN_ROAD;
 
-/// What is read at a time. A longer request is hyper's.
+/// Bytes of one read. A longer request goes to hyper.
 const FAST_PATH_READ_BYTES: usize = 8 << 10;
-/// Most headers of a request here.
+/// Most headers of a request. One with more goes to hyper.
 const FAST_PATH_HEADERS_MAX: usize = 24;
 
-/// A connection as long as it is on the fast path.
+/// A connection on the fast path.
 pub(super) struct FastPath {
     pub stream: Stream,
     pub app: App,
     pub peer: IpAddr,
-    /// Whether the peer is a proxy that the operator trusts.
+    /// True if the peer is a proxy that the operator trusts.
     pub is_proxy: bool,
     pub slot: Arc<Slot>,
     pub leaving: Leaving,
     pub shutdown: ShutdownSignal,
 }
 
-/// A connection that has left the fast path, with the bytes that were read of its next request.
+/// A connection that leaves the fast path, with the bytes already read of its next request.
 pub(super) struct Handover {
     pub connection: FastPath,
     pub read: Bytes,
 }
 
 impl FastPath {
-    /// Answers events until the connection ends, or something else comes.
+    /// Answers events until the connection ends (`None`) or something else arrives.
     ///
-    /// It is dropped only while it is idle ([`super::slots`]): an event that has begun is answered, whether its client is still
-    /// there or not. What lives across an `await` is kept little: with a thousand connections it has left the processor's
+    /// This future is dropped only while idle ([`super::slots`]): an event that has begun is answered even if its
+    /// client has gone. Little state lives across an `await`: with a thousand connections it has left the processor's
     /// caches each time.
     pub async fn serve(mut self) -> io::Result<Option<Handover>> {
         loop {
@@ -92,18 +92,18 @@ impl FastPath {
         }
     }
 
-    /// What comes next; nothing when the connection ends.
+    /// Reads the next bytes; empty when the connection ends.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
-        // The buffer is on the stack, which is in the processor's caches, whichever connection is read.
+        // On the stack, which is in the processor's caches whichever connection is read.
         let mut buffer = [const { MaybeUninit::uninit() }; FAST_PATH_READ_BYTES];
         let mut read = ReadBuf::uninit(&mut buffer);
         ready!(Pin::new(&mut self.stream).poll_read(cx, &mut read))?;
         Poll::Ready(Ok(Bytes::copy_from_slice(read.filled())))
     }
 
-    /// Writes a response, which is a small one, to a client that takes it in time.
+    /// Writes a small response, within the time limit of slow peers.
     async fn write(&mut self, response: Vec<u8>) -> io::Result<()> {
-        // Mostly it goes out at once: then no timer is needed.
+        // Usually written at once, without a timer.
         let (written, is_out) = poll_fn(|cx| Poll::Ready(self.stream.write_at_once(cx, &response))).await?;
         if is_out {
             return Ok(());
@@ -117,15 +117,15 @@ impl FastPath {
         written.map_err(|late| io::Error::new(io::ErrorKind::TimedOut, late))?
     }
 
-    /// Ends the connection well: what has come meanwhile is not answered, but a close before it is read would be a reset,
-    /// which may cost the client the response before it.
+    /// Closes the connection. Bytes that arrived meanwhile are read first: closing with unread bytes would send a
+    /// reset, which can cost the client the response.
     async fn close(&mut self) -> io::Result<()> {
         let _ = self.stream.socket().try_read(&mut [0; FAST_PATH_READ_BYTES]);
         self.stream.shutdown().await
     }
 }
 
-/// A response as it goes out, with its body, which may be made piece by piece.
+/// Encodes a response with its body, which may come in pieces.
 async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io::Result<Vec<u8>> {
     let (head, body) = response.into_parts();
     let body = match body {
@@ -135,7 +135,7 @@ async fn encoded_whole(response: Response, is_last: bool, now: Timestamp) -> io:
     Ok(encoded(head, body, is_last, now))
 }
 
-/// The one request of the main road that these bytes are, if they are that and nothing else.
+/// Parses the bytes as one event request; `None` if they are anything less, more or else.
 pub(crate) fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
     let mut buffer = [EMPTY_HEADER; FAST_PATH_HEADERS_MAX];
     let mut head = httparse::Request::new(&mut buffer);
@@ -149,12 +149,12 @@ pub(crate) fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
     for header in head.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes()).ok()?;
         match name.as_str() {
-            // Twice is hyper's to judge.
+            // hyper decides on a repeated length.
             "content-length" if length.replace(number(header.value)?).is_some() => return None,
             "host" if !host::is_valid(header.value) => return None,
             "host" => hosts += 1,
             "connection" if !header.value.eq_ignore_ascii_case(b"keep-alive") => return None,
-            // There is more to such a request than its head and a body of known length.
+            // These headers mean more than a head and a body of known length.
             "expect" | "te" | "trailer" | "transfer-encoding" | "upgrade" => return None,
             _ => {}
         }
@@ -171,7 +171,7 @@ pub(crate) fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
     Some(request)
 }
 
-/// A number of digits alone.
+/// Parses a number of digits only.
 fn number(text: &[u8]) -> Option<usize> {
     let digits = text.iter().all(u8::is_ascii_digit).then_some(text)?;
     std::str::from_utf8(digits).ok()?.parse().ok()
@@ -187,7 +187,7 @@ mod tests {
     const HEAD: &str = "POST /v2/events/device?elementName=a HTTP/1.1\r\nHost: h\r\nCloud: t\r\nContent-Length: 7\r\n";
     const BODY: &str = "{\"n\":1}";
 
-    /// A post with more headers.
+    /// Returns a request with additional headers.
     fn post(more: &str) -> Bytes {
         format!("{HEAD}{more}\r\n{BODY}").into()
     }

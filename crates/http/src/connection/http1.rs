@@ -1,4 +1,4 @@
-//! A connection that hyper serves: everything but events that come whole and one by one.
+//! Serves HTTP/1.1 connections by hyper: all requests that the fast path does not take.
 
 use std::io;
 use std::pin::Pin;
@@ -22,15 +22,15 @@ use super::{ConnectionError, HEAD_BYTES_MAX};
 use crate::request::{Client, ClientSocket};
 use crate::response::{self, ResponseBody};
 
-/// hyper's settings for all connections.
+/// Returns hyper's settings, the same for all connections.
 pub(super) fn builder() -> Builder {
     let mut http = Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(None::<Duration>) // see `time_limits`
         .keep_alive(true)
-        // A client that closes its own side after a request still reads: see `request::client`.
+        // A client that has closed its sending side after a request still reads: see `request::client`.
         .half_close(true)
-        // Responses must not wait in a buffer because more than their request has come.
+        // A response must not wait in a buffer because a further request has arrived.
         .pipeline_flush(false)
         .writev(false)
         .max_buf_size(HEAD_BYTES_MAX);
@@ -51,7 +51,7 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
             let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
             let (is_read, version) = (matches!(*request.method(), Method::GET | Method::HEAD), request.version());
             let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
-            // A read ends when its client is gone; what may change something goes on to its end.
+            // A read is cancelled when its client is gone; a request that may change something runs to completion.
             if is_read {
                 let clock = app.clock().clone();
                 Box::pin(respond(answer, async move { socket.gone(version, &clock).await }, slot))
@@ -86,7 +86,7 @@ async fn respond(
     }
 }
 
-/// The body of a response. Until it is written to its end, or given up, its connection is not idle.
+/// Body of a response. Its connection is busy until it is written or dropped.
 struct TrackedBody {
     body: ResponseBody,
     slot: Arc<Slot>,

@@ -1,6 +1,6 @@
-//! A connection of HTTP/2, which has many requests under way at a time. hyper serves it.
+//! Serves HTTP/2 connections by hyper, with many requests in flight at a time.
 //!
-//! It takes one slot, as any other: busy as long as a request is under way or something of a response has not gone out.
+//! Each takes one slot, as any connection: busy while a request is in flight or a part of a response is unsent.
 
 use std::io;
 use std::pin::Pin;
@@ -28,17 +28,17 @@ use crate::app::App;
 use crate::request::{Client, Stream, time_for};
 use crate::response::ResponseBody;
 
-/// Most requests under way on a connection: as many as clients begin before they are told (RFC 9113, 6.5.2).
+/// Most requests in flight on a connection: as many as clients begin before they know the limit (RFC 9113, 6.5.2).
 const STREAMS_MAX: u32 = 100;
-/// What a client may send ahead of what is read, of one body and of all on a connection.
+/// Flow-control windows in bytes of one request body, and of all on a connection.
 const STREAM_WINDOW_BYTES: u32 = 64 << 10;
 const CONNECTION_WINDOW_BYTES: u32 = 128 << 10;
-/// Bytes of a response that wait here for the client's window.
+/// Most bytes of a response buffered until the client's window opens.
 const UNSENT_BYTES_MAX: usize = 16 << 10;
-/// Between two looks whether the client takes its responses.
+/// Interval of checks for slow clients.
 const SLOW_CHECK_EVERY: Duration = Duration::from_secs(5);
 
-/// Runs the requests of a connection, each in a task of its own.
+/// Executor that runs each request of a connection in a task of its own.
 #[derive(Clone)]
 pub(super) struct Guarded;
 
@@ -48,7 +48,7 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Guarded {
     }
 }
 
-/// hyper's settings for all connections.
+/// Returns hyper's settings, the same for all connections.
 pub(super) fn builder() -> Builder<Guarded> {
     let mut http = Builder::new(Guarded);
     http.timer(TokioTimer::new())
@@ -73,7 +73,7 @@ pub(super) async fn serve(http: &Builder<Guarded>, connection: FastPath) -> Resu
         let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         let answer = app.answer(request, Client { address, socket: None });
-        // A read ends when its client gives it up; what may change something goes on to its end.
+        // A read is cancelled when its client gives it up; a request that may change something runs to completion.
         let answer = if is_read { answer } else { Box::pin(completed(answer)) };
         Box::pin(async move { Ok(answer.await.map(|body| SentBody::new(body, under_way))) })
     });
@@ -95,7 +95,7 @@ pub(super) async fn serve(http: &Builder<Guarded>, connection: FastPath) -> Resu
     }
 }
 
-/// The requests of a connection.
+/// Requests of one connection.
 struct Requests {
     slot: Arc<Slot>,
     app: App,
@@ -104,20 +104,20 @@ struct Requests {
 
 #[derive(Default)]
 struct State {
-    /// Requests that have begun and whose responses are not made to their ends.
+    /// Requests whose responses are not complete.
     under_way: usize,
-    /// Responses of which a part is there that the client's window has no room for.
+    /// Responses with data that the client's window has no room for.
     waiting: usize,
-    /// Whether something was made that has not gone out.
+    /// True if response data was produced that is not sent yet.
     is_unsent: bool,
     /// Bytes that the client has taken.
     taken: u64,
-    /// Has the connection look whether everything has gone out.
+    /// Wakes the connection to check if everything is sent.
     look: Option<Waker>,
 }
 
 impl Requests {
-    /// Everything that was made has gone out, as far as the client lets it.
+    /// Notes that all data is sent, as far as the client's window allows.
     fn all_sent(&self, cx: &Context<'_>) {
         let mut state = self.state.lock();
         if state.under_way == 0 && std::mem::take(&mut state.is_unsent) {
@@ -128,7 +128,7 @@ impl Requests {
         }
     }
 
-    /// Is done when the client has taken what is there for it too slowly.
+    /// Completes when the client takes the available data too slowly.
     async fn too_slow(&self) {
         let (clock, time) = (self.app.clock(), self.app.settings().transfer_time);
         let (mut since, mut taken_before) = (clock.instant(), 0);
@@ -147,11 +147,11 @@ impl Requests {
     }
 }
 
-/// A request from its beginning until its response is made to its end.
+/// A request from its head until its response is complete.
 struct UnderWay(Arc<Requests>);
 
 impl UnderWay {
-    /// None: the connection was closed, and must not begin it.
+    /// Begins a request; `None` if the connection was closed and must not serve it.
     fn begin(requests: &Arc<Requests>) -> Option<Self> {
         let mut state = requests.state.lock();
         if state.under_way == 0 && !requests.slot.begin() {
@@ -173,11 +173,11 @@ impl Drop for UnderWay {
     }
 }
 
-/// The body of a response. It is asked for more when the client has room for it.
+/// Body of a response. It is polled when the client's window has room.
 struct SentBody {
     body: ResponseBody,
     under_way: UnderWay,
-    /// Whether a part of it is there, or may be, that was not asked for yet.
+    /// True if data is, or may be, available that was not polled yet.
     is_waiting: bool,
 }
 
@@ -221,7 +221,7 @@ impl Body for SentBody {
     }
 }
 
-/// The bytes of a connection, which notes what the client takes.
+/// Stream of a connection, which counts the bytes that the client takes.
 struct CountedStream {
     stream: Stream,
     requests: Arc<Requests>,

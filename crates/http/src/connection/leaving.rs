@@ -1,14 +1,13 @@
-//! Connections that their clients end: one that had many may end all of them at once.
+//! Paces connections that clients end: a client may end many at once.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Connections that end before others have their turn on the thread: some hundred microseconds' work, for the system has each
-/// end taken leave of.
+/// Connections closed before the thread serves other tasks: closing them takes the kernel some hundred microseconds.
 const ENDED_AT_ONCE: usize = 16;
 
-/// Lets connections end a few at a time.
+/// Semaphore that lets connections close a few at a time.
 #[derive(Clone, Debug)]
 pub(super) struct Leaving(Arc<Semaphore>);
 
@@ -17,10 +16,10 @@ impl Leaving {
         Self(Arc::new(Semaphore::new(ENDED_AT_ONCE)))
     }
 
-    /// Waits until a connection that its client has ended may be closed. Others have theirs in between.
+    /// Waits until a connection that its client has ended may close, and lets other tasks run in between.
     pub async fn turn(self) {
         let _turn = self.0.acquire().await;
-        // Others come first: those who are ready now, and those whose bytes have come.
+        // Yields to tasks that are ready and to those whose bytes have arrived.
         tokio::task::yield_now().await;
     }
 }
@@ -48,7 +47,7 @@ mod tests {
         while before < ENDING {
             tokio::task::yield_now().await;
             let now = ended.load(Ordering::Relaxed);
-            // One pass may end where the next begins.
+            // One batch may end where the next begins.
             assert!(now - before <= 2 * ENDED_AT_ONCE, "{} ended without a turn for anybody else", now - before);
             before = now;
             passes += 1;

@@ -1,7 +1,8 @@
-//! Connections: accepting them, bounding their number and their time, and letting them end well.
+//! Connections: accepts them, limits their number and duration, and closes them in order.
 //!
-//! Nothing here knows what a request is about. Events that come whole take the fast path ([`fast_path`]); hyper serves all
-//! other requests ([`http1`], [`http2`]). All hand them to [`App`]. Where there is a certificate, bytes come under TLS ([`tls`]).
+//! This module does not know the operations. The fast path ([`fast_path`]) serves events that arrive whole; hyper
+//! serves all other requests ([`http1`], [`http2`]). All pass them to [`App`]. With a certificate, connections use TLS
+//! ([`tls`]).
 
 mod completed;
 mod encode;
@@ -37,44 +38,44 @@ pub use self::tls::{BadCertificate, CertificateFiles, Tls, Validity};
 use crate::app::App;
 use crate::request::Stream;
 
-/// Connections that the kernel holds for us until they are accepted.
+/// Connections that the kernel queues until they are accepted.
 const BACKLOG: u32 = 4096;
-/// Most bytes of a request's head; also the size of a connection's read buffer when it is full.
+/// Most bytes of a request's head; also the largest read buffer of a connection.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Connections to the listener for operations: probes, scrapers, and an operator who looks.
+/// Most connections to the listener for operations: probes, scrapers and an operator.
 const OPERATIONS_CONNECTIONS_MAX: usize = 64;
-/// Longest time that requests under way get when the server stops.
+/// Time that requests in flight get when the server stops.
 const STOP_TIME: Duration = Duration::from_secs(10);
-/// Connections that are accepted before others have their turn on the thread: some hundred microseconds' work.
+/// Connections accepted before the thread serves other tasks: some hundred microseconds of work.
 const ACCEPTED_AT_ONCE: usize = 16;
-/// Pause after the process ran out of files or memory: accepting at once again would only spin.
+/// Pause after the process ran out of files or memory: accepting again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Silence after which the kernel asks whether an idle peer is still there, and between its questions.
+/// TCP keep-alive: silence before the first probe, and the interval of probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
 const KEEPALIVE_BETWEEN: Duration = Duration::from_secs(15);
-/// Longest time that a peer may take none of a response.
+/// Longest time that a peer may read nothing of a response.
 const UNREAD_TIME: Duration = Duration::from_secs(60);
-/// Bytes that the kernel takes of a response beyond what is on its way: a slow reader's response waits here, where it is
-/// counted.
+/// Limit of unsent bytes in the kernel's send buffer: the rest of a slow reader's response stays in the process, where
+/// it is counted.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 << 10;
-/// How often finished durations are folded into the histograms, so that nobody need scrape to keep memory bounded.
+/// Interval at which finished durations are folded into histograms, which bounds their memory without a scraper.
 const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
-/// Why a connection broke.
+/// Cause of a broken connection.
 type ConnectionError = Box<dyn Error + Send + Sync>;
 
-/// Where connections come in.
+/// Listening sockets.
 pub struct Listeners {
-    /// For everybody.
+    /// Serves clients.
     pub public: TcpListener,
-    /// Makes those to the public one HTTPS; none: they are HTTP.
+    /// Makes connections to `public` HTTPS; `None`: plain HTTP.
     pub tls: Option<Tls>,
-    /// For `/health` and `/metrics`, over HTTP and with connections of its own; none: the public one answers them.
+    /// Serves `/health` and `/metrics`, over HTTP and with connections of its own; `None`: `public` serves them.
     pub operations: Option<TcpListener>,
 }
 
-/// What all connections to a listener share.
+/// State shared by all connections to a listener.
 struct Server {
     http1: hyper::server::conn::http1::Builder,
     http2: hyper::server::conn::http2::Builder<http2::Guarded>,
@@ -91,11 +92,10 @@ impl Server {
     }
 }
 
-/// Listens on an address, with a backlog of 4,096 connections that are not accepted yet. It does not block; call it within a
-/// tokio runtime.
+/// Listens on an address, with a backlog of 4,096 connections. It does not block; call it within a tokio runtime.
 ///
 /// # Errors
-/// The address cannot be bound: it is in use, or not one of this machine's.
+/// Fails if the address cannot be bound: it is in use, or not of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -103,11 +103,11 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves connections until `shutdown` is done; then accepts no more, and finishes the requests that are under way within 10
-/// seconds. Streams and long polls end at once. What is not finished by then is cut off, and the log says so.
+/// Serves connections until `shutdown` completes; then stops accepting and gives requests in flight 10 seconds to
+/// finish. Streams and long polls end at once. Cuts off the rest, and logs that.
 ///
 /// # Errors
-/// None today: a connection that fails is a line in the log, and accepting is tried again.
+/// None today: a connection that fails is logged, and accepting continues.
 pub async fn serve(listeners: Listeners, app: App, shutdown: impl Future<Output = ()>) -> io::Result<()> {
     let Listeners { public, tls, operations } = listeners;
     let (clock, hub) = (app.clock().clone(), app.hub().clone());
@@ -140,7 +140,7 @@ pub async fn serve(listeners: Listeners, app: App, shutdown: impl Future<Output 
     Ok(())
 }
 
-/// Does the work if there is something that it is for; else it waits for ever.
+/// Runs `work` on the value if there is one; else waits for ever.
 async fn optional<T, F: Future<Output = ()>>(of: Option<T>, work: impl FnOnce(T) -> F) {
     match of {
         Some(of) => work(of).await,
@@ -165,13 +165,13 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Shutdown, s
     }
 }
 
-/// Others have their turn: the tasks of this thread, and threads that wait for its processor.
+/// Yields to other tasks of this thread, and to threads that wait for its processor.
 async fn others_first() {
     isobar_threads::rest_at_times();
     tokio::task::yield_now().await;
 }
 
-/// Folds finished measurements, and closes idle connections when there are many; every now and then.
+/// Folds finished measurements and closes idle connections if there are many, at intervals.
 async fn upkeep(server: &Server, shift: Shift) {
     loop {
         server.app.run_upkeep();
@@ -181,7 +181,8 @@ async fn upkeep(server: &Server, shift: Shift) {
     }
 }
 
-/// An accept has failed. A peer that left before it was accepted costs nothing; a lack of files or memory needs time.
+/// Handles a failed accept. A peer that left before it was accepted costs nothing; a lack of files or memory needs a
+/// pause.
 async fn accept_failed(server: &Server, error: io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted) {
@@ -190,7 +191,7 @@ async fn accept_failed(server: &Server, error: io::Error) {
     }
 }
 
-/// Begins to serve a connection, in a task of its own.
+/// Begins to serve a connection in a task of its own.
 fn begin(server: &Arc<Server>, stop: &Shutdown, socket: TcpStream, peer: SocketAddr) {
     if let Err(error) = set_options(&socket) {
         tracing::debug!(%error, "a connection was gone before it began");
@@ -208,7 +209,7 @@ fn begin(server: &Arc<Server>, stop: &Shutdown, socket: TcpStream, peer: SocketA
     });
 }
 
-/// Serves a connection: on the fast path as long as it can be, then by hyper.
+/// Serves a connection: on the fast path as long as possible, then by hyper.
 async fn serve_connection(
     server: &Server,
     socket: TcpStream,
@@ -218,7 +219,7 @@ async fn serve_connection(
 ) -> Result<(), ConnectionError> {
     let (app, slot) = (server.app.clone(), Arc::clone(&guard.slot));
     let stream = match &server.tls {
-        // Boxed: a handshake needs much that its connection does not.
+        // Boxed: a handshake needs memory that its connection does not.
         Some(tls) => Box::pin(tls.accept(socket, app.clock())).await?,
         None => Stream::Plain(socket),
     };
@@ -233,13 +234,13 @@ async fn serve_connection(
         Some(Handover { connection, read: Bytes::new() })
     };
     match handover {
-        // Boxed: a connection that stays on the fast path has no memory for hyper.
+        // Boxed: a connection on the fast path takes no memory for hyper.
         Some(handover) => Box::pin(http1::serve(&server.http1, handover)).await,
         None => Ok(()),
     }
 }
 
-/// No delay for small responses; an end for peers that have vanished or read nothing.
+/// Sets socket options: no delay of small responses, and timeouts for peers that vanish or do not read.
 fn set_options(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

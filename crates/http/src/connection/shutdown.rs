@@ -1,4 +1,4 @@
-//! How connections end when the server stops: each finishes the response under way and takes no further request.
+//! Ends connections when the server stops: each finishes the response in flight and takes no further request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::sync::watch;
 
 use super::slots::Slots;
 
-/// Between two looks for connections that have become idle, once all are to end.
+/// Interval of checks for connections that have become idle during a stop.
 const ENDING_CHECK_EVERY: Duration = Duration::from_millis(10);
 
-/// Tells connections that the server stops, and knows when the last one has ended.
+/// Tells connections that the server stops, and waits for the last one to end.
 ///
-/// Those on the fast path do not listen while they wait for an event, which would cost each event three lines of cache: the idle
-/// ones are closed from here.
+/// Connections on the fast path do not watch for the stop while they wait for an event, which would cost each event
+/// three cache lines: the idle ones are closed from here.
 pub(super) struct Shutdown {
     requested: watch::Sender<bool>,
     slots: Arc<Slots>,
@@ -26,19 +26,19 @@ impl Shutdown {
         Self { requested: watch::Sender::new(false), slots: Arc::clone(slots), clock }
     }
 
-    /// What a connection holds until it has ended.
+    /// Returns a signal that a connection holds until it has ended.
     pub fn signal(&self) -> ShutdownSignal {
         ShutdownSignal(self.requested.subscribe())
     }
 
-    /// Tells all connections, and waits until they have ended.
+    /// Tells all connections to end, and waits until they have.
     pub async fn end_all(&self) {
         self.requested.send_replace(true);
         loop {
             self.slots.close_all_idle();
             tokio::select! {
                 () = self.requested.closed() => return,
-                // One that was being answered may not have heard of the stop before it became idle.
+                // A busy connection may have missed the stop before it became idle.
                 () = self.clock.sleep(ENDING_CHECK_EVERY) => {}
             }
         }
@@ -52,19 +52,19 @@ impl Drop for Shutdown {
     }
 }
 
-/// What a connection holds until it has ended: the server waits for it, and tells it when to end.
+/// Signal of the stop, which a connection holds until it has ended: the server waits until all are dropped.
 #[derive(Clone)]
 pub(super) struct ShutdownSignal(watch::Receiver<bool>);
 
 impl ShutdownSignal {
-    /// Whether the connection is to end after the response under way.
+    /// Returns true if the connection must end after the response in flight.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Is done when the connection is to end.
+    /// Completes when the connection must end.
     pub async fn requested(mut self) {
-        // An error means that the server is gone, and so a stop.
+        // An error means that the server is gone, which is a stop too.
         let _ = self.0.wait_for(|requested| *requested).await;
     }
 }

@@ -1,9 +1,9 @@
-//! How many connections there are, and which of them are closed when there are too many.
+//! Limits the number of connections, and closes idle ones when there are too many.
 //!
-//! Only idle connections are closed: those that have never sent a request, or are between two; a part of a request's head
-//! makes no difference. A request, a response, a long poll or a stream under way is not idle; each has limits of its own
-//! ([`super::time_limits`], [`crate::request`]). A connection notes with one store that it is idle; nothing else is asked of it
-//! as long as there are free slots.
+//! A connection is idle if it has never sent a request or is between two; part of a request's head makes no difference.
+//! A request, response, long poll or stream in flight makes it busy, with time limits of its own
+//! ([`super::time_limits`], [`crate::request`]). A connection marks itself idle with one atomic store; as long as slots
+//! are free, that is its only cost.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,50 +19,50 @@ use tokio::task::AbortHandle;
 
 use crate::meters::ConnectionMeters;
 
-/// Longest time that a connection may be idle while there are nearly as many as there may be.
+/// Longest idle time in milliseconds while nearly all slots are taken.
 const IDLE_MILLIS_MAX: u64 = 60_000;
-/// Shortest time after which an idle connection is closed for another: a client that asks again and again is not idle in
-/// between.
+/// Shortest idle time in milliseconds before a connection is closed for another: a client that sends one request after
+/// another is not idle in between.
 const IDLE_MILLIS_MIN: u64 = 1_000;
-/// A connection that has never sent a request counts as if it had been idle so many times as long.
+/// Factor by which the idle time of a connection without any request counts.
 const UNUSED_WEIGHT: u64 = 16;
-/// This part of all slots is kept free by closing connections that are idle for long: an eighth.
+/// Divisor of all slots: an eighth is kept free by closing connections that are idle for long.
 const SLOTS_KEPT_FREE: usize = 8;
-/// Connections that are closed for a new one, so that they are closed together.
+/// Most connections closed at once to make room for a new one.
 const CLOSED_FOR_ONE: usize = 64;
-/// A look at all connections finds this part of them, an eighth: those that have been idle longest, to be closed one after the
-/// other. So not each new one has all others looked at.
+/// Divisor of all slots: a scan of all connections selects an eighth, those idle longest, to be closed one after the
+/// other. So not each new connection causes a scan.
 const FOUND_AT_ONCE: usize = 8;
-/// What a look has found is not used for longer: others may have been idle for longer by then, as they count.
+/// Milliseconds for which the result of a scan is used: later, others may have been idle for longer.
 const FOUND_MILLIS_MAX: u64 = 1_000;
-/// Connections that are closed before others have their turn on the thread: some hundred microseconds' work, for the system has
-/// each end taken leave of.
+/// Connections closed before the thread serves other tasks: closing them takes the kernel some hundred microseconds.
 const CLOSED_AT_ONCE: usize = 16;
-/// Between closing some and more of them, where nobody waits for their slots.
+/// Pause between batches of closed connections where nobody waits for their slots.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks for an idle connection, while all slots are taken.
+/// Interval of checks for idle connections while all slots are taken.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);
-/// Between two lines in the log about the same thing.
+/// Shortest time between two log lines about the same event.
 const LOG_EVERY: Duration = Duration::from_secs(1);
 
-/// What [`Slot::idle`] holds for a connection that is busy, and for one that was closed; any other number is idle.
+/// Values of [`Slot::idle`] of a busy and of a closed connection; any other number is idle.
 const BUSY: u64 = u64::MAX;
 const CLOSED: u64 = u64::MAX - 1;
 
-/// The phases of a connection that hyper serves. [`HEAD_BEGUN_EARLY`]: the next head has begun before all of a response has
-/// gone out.
+/// Phases of a connection that hyper serves. [`HEAD_BEGUN_EARLY`]: the next head has begun before the response is
+/// completely sent.
 const WAITING: u8 = 0;
 const HEAD_BEGUN: u8 = 1;
 const ANSWERING: u8 = 2;
 const ANSWERED: u8 = 3;
 const HEAD_BEGUN_EARLY: u8 = 4;
 
-/// What a connection is doing, as others may see it.
+/// State of a connection, as other connections see it.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// [`BUSY`], [`CLOSED`], or since when it is idle: milliseconds, and in the lowest bit whether it has ever sent a request.
+    /// [`BUSY`], [`CLOSED`], or the time since when it is idle in milliseconds, shifted left by a bit that says if it
+    /// has ever sent a request.
     idle: AtomicU64,
-    /// The phase of a connection that hyper serves.
+    /// Phase of a connection that hyper serves.
     phase: AtomicU8,
 }
 
@@ -71,7 +71,7 @@ impl Slot {
         Self { idle: AtomicU64::new(millis(now) << 1), phase: AtomicU8::new(WAITING) }
     }
 
-    /// A request begins. False: the connection was closed, and must not begin.
+    /// Begins a request. Returns false if the connection was closed and must not begin it.
     pub fn begin(&self) -> bool {
         let before = self.idle.swap(BUSY, Ordering::Relaxed);
         if before == CLOSED {
@@ -80,14 +80,14 @@ impl Slot {
         before != CLOSED
     }
 
-    /// A request was answered in full.
+    /// Marks the connection idle after a request is answered in full.
     pub fn becomes_idle(&self, now: Timestamp) {
         self.idle.store(millis(now) << 1 | 1, Ordering::Relaxed);
     }
 
-    /// Bytes came. None: they belong to a request that is known. True: a head begins with them. False: it must not, since the
-    /// connection was closed. The connection is busy only when the head is complete: a client that sends a part of one keeps no
-    /// slot with it that others need.
+    /// Notes that bytes arrived. Returns `None` if they belong to a request that is known, true if they begin a head,
+    /// and false if the connection was closed. It becomes busy only when the head is complete: a partial head must not
+    /// keep a slot that others need.
     pub fn bytes_came(&self) -> Option<bool> {
         let begun = match self.phase.load(Ordering::Relaxed) {
             WAITING => HEAD_BEGUN,
@@ -98,19 +98,19 @@ impl Slot {
         Some(self.idle.load(Ordering::Relaxed) != CLOSED)
     }
 
-    /// The head of a request is complete. False: the connection was closed, and must not answer it.
+    /// Notes that a head is complete. Returns false if the connection was closed and must not answer it.
     pub fn head_complete(&self) -> bool {
         self.phase.store(ANSWERING, Ordering::Relaxed);
-        // It may have come with the one before, so that no byte of it was seen to come.
+        // The head may have arrived with the previous one, so that its first byte was not noted.
         self.begin()
     }
 
-    /// The response is made to its end.
+    /// Notes that the response is complete.
     pub fn response_made(&self) {
         self.phase.store(ANSWERED, Ordering::Relaxed);
     }
 
-    /// All that was made has gone out.
+    /// Notes that all data is sent.
     pub fn all_sent(&self, now: impl FnOnce() -> Timestamp) {
         match self.phase.load(Ordering::Relaxed) {
             ANSWERED => {
@@ -121,30 +121,30 @@ impl Slot {
                 self.phase.store(HEAD_BEGUN, Ordering::Relaxed);
                 self.becomes_idle(now());
             }
-            // The head has begun on the fast path, which took it for a whole request.
+            // The head began on the fast path, which counted it as a whole request.
             HEAD_BEGUN if self.idle.load(Ordering::Relaxed) == BUSY => self.becomes_idle(now()),
             _ => {}
         }
     }
 
-    /// Whether the head of a request has begun and not ended.
+    /// Returns true if a head has begun and is not complete.
     pub fn awaits_head(&self) -> bool {
         matches!(self.phase.load(Ordering::Relaxed), HEAD_BEGUN | HEAD_BEGUN_EARLY)
     }
 
-    /// Whether a request is being answered, or its response has not gone out.
+    /// Returns true if a request is being answered, or its response is not completely sent.
     pub fn is_answering(&self) -> bool {
         matches!(self.phase.load(Ordering::Relaxed), ANSWERING | ANSWERED | HEAD_BEGUN_EARLY)
     }
 
-    /// For how long it has been idle, where one that was never used weighs more, and the state that was seen. None: it is not
-    /// idle for long enough.
+    /// Returns its weighted idle time, in which one without any request counts more, and the state that it is based on.
+    /// `None` if it is not idle for long enough.
     fn idle_weight(&self, now: u64, at_least: u64) -> Option<(u64, u64)> {
         let seen = self.idle.load(Ordering::Relaxed);
         if seen >= CLOSED {
             return None;
         }
-        // A clock that was set back makes every idle time begin anew.
+        // A clock that was set back restarts every idle time.
         if seen >> 1 > now {
             let anew = now << 1 | seen & 1;
             let _ = self.idle.compare_exchange(seen, anew, Ordering::Relaxed, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Slot {
         self.idle.load(Ordering::Relaxed) == CLOSED
     }
 
-    /// Closes it, unless it has begun something since it was seen.
+    /// Closes the connection unless its state has changed since `seen`. Returns true if it was closed.
     fn close(&self, seen: u64) -> bool {
         self.idle.compare_exchange(seen, CLOSED, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -169,41 +169,41 @@ fn millis(now: Timestamp) -> u64 {
     u64::try_from(now.millis()).unwrap_or_default()
 }
 
-/// The slots of all connections.
+/// Slots of all connections.
 pub(super) struct Slots {
     most: usize,
     taken: Mutex<TakenSlots>,
     /// Connections that were closed here and have not ended yet.
     ending: AtomicUsize,
-    /// A connection has ended.
+    /// Notified when a connection has ended.
     freed: Notify,
     meters: ConnectionMeters,
     log: Mutex<SlotLog>,
-    /// Measures what is waited for.
+    /// Clock of waits.
     clock: Clock,
 }
 
 #[derive(Default)]
 struct TakenSlots {
-    /// By numbers that grow: the oldest connection is first.
+    /// By ascending number: the oldest connection is first.
     by_number: BTreeMap<u64, TakenSlot>,
     next: u64,
     found: FoundIdle,
 }
 
-/// A connection that was idle when it was looked at: its number, and what its slot held.
+/// Connection that was idle in a scan: its number and the state of its slot.
 type SeenIdle = (u64, u64);
 
-/// Connections that a look has found idle and that are still to be closed. Those that have begun something since are not.
+/// Idle connections that a scan has found and that are still to be closed. Those that are used meanwhile stay open.
 #[derive(Default)]
 struct FoundIdle {
-    /// The longest idle last.
+    /// Ordered by idle time, the longest last.
     left: Vec<SeenIdle>,
     at: u64,
 }
 
 impl FoundIdle {
-    /// The next ones, longest idle first; none where too few are left, or they were found too long ago.
+    /// Takes the next `count`, longest idle first; `None` if too few are left or the scan is too old.
     fn next(&mut self, count: usize, now: u64) -> Option<Vec<SeenIdle>> {
         let is_fresh = now.checked_sub(self.at).is_some_and(|age| age <= FOUND_MILLIS_MAX);
         let rest = self.left.len().checked_sub(count).filter(|_| is_fresh)?;
@@ -214,19 +214,19 @@ impl FoundIdle {
 #[derive(Clone)]
 struct TakenSlot {
     slot: Arc<Slot>,
-    /// Ends the connection's task.
+    /// Handle that ends the connection's task.
     task: AbortHandle,
 }
 
 impl Slots {
-    /// For so many connections.
+    /// Makes slots for at most `most` connections.
     pub fn new(most: usize, clock: Clock) -> Arc<Self> {
         let meters = ConnectionMeters::new();
         meters.most.set(most.max(1) as f64);
         Self::with(most, clock, meters)
     }
 
-    /// For so many connections that no meter counts.
+    /// Makes slots for at most `most` connections, without metrics.
     pub fn unmeasured(most: usize, clock: Clock) -> Arc<Self> {
         Self::with(most, clock, ConnectionMeters::none())
     }
@@ -244,32 +244,31 @@ impl Slots {
         taken.next += 1;
         let slot = Arc::new(Slot::new(now));
         self.meters.open.increment(1.0);
-        // However soon it ends: it gives the slot back when this lock is free again, and is known by then.
+        // The slot is registered even if the connection ends at once: giving it back needs this lock.
         let task = serve(SlotGuard { slots: Arc::clone(self), number, slot: Arc::clone(&slot) });
         taken.by_number.insert(number, TakenSlot { slot, task });
     }
 
-    /// Waits until there is a free slot. Connections that are idle longest are closed for it and for some more, and no others
-    /// until those have ended: on a thread that has much to do they wait for their turn, and each new connection would have
-    /// as many closed again.
+    /// Waits for a free slot. Closes the connections that are idle longest, more than one at a time, and no others
+    /// until those have ended: on a busy thread they wait for their turn, and each new connection would close as many
+    /// again.
     pub async fn free(&self, now: impl Fn() -> Timestamp) {
         while self.count() >= self.most {
             if self.ending.load(Ordering::Relaxed) == 0 && self.close_idle(now()).await == 0 {
                 self.log.lock().all_busy.count(1);
             }
-            // Also when no connection ends: one may become idle meanwhile.
+            // With a timeout: a connection may become idle without one ending.
             let _ = self.clock.timeout(IDLE_CHECK_EVERY, self.freed.notified()).await;
             self.write_log();
         }
     }
 
-    /// Closes connections that are idle for long while there are nearly as many as there may be, a few at a time, and writes what
-    /// the log has not heard yet. All of them are looked at once: a look at each for every few would keep everybody else on the
-    /// thread waiting longer than the closing does.
+    /// Closes connections that are idle for long while nearly all slots are taken, a few at a time, and writes pending
+    /// log lines. Scans all connections once: a scan for every few would block the thread longer than closing does.
     pub async fn keep_some_free(&self, now: Timestamp) {
         let most = self.most - self.most / SLOTS_KEPT_FREE;
         if self.count() > most {
-            // Those that were closed and have not ended yet are not closed again, nor others for them.
+            // Connections that are closed but have not ended count as closed.
             let idle = self.idle_longest(now, |open| open.saturating_sub(most), IDLE_MILLIS_MAX);
             for some in idle.chunks(CLOSED_AT_ONCE) {
                 self.close(some);
@@ -279,7 +278,7 @@ impl Slots {
         self.write_log();
     }
 
-    /// Closes all idle connections. A connection that hyper serves and that has sent a part of a head is hyper's to end.
+    /// Closes all idle connections. Leaves one with a partial head to hyper.
     pub fn close_all_idle(&self) {
         for connection in self.taken.lock().by_number.values() {
             let seen = connection.slot.idle.load(Ordering::Relaxed);
@@ -289,7 +288,7 @@ impl Slots {
         }
     }
 
-    /// A connection could not be accepted for want of files or memory: idle connections are closed.
+    /// Counts a connection that could not be accepted for want of files or memory, and closes idle ones.
     pub async fn accept_failed(&self, error: io::Error, now: Timestamp) {
         self.meters.failed.increment(1);
         {
@@ -303,7 +302,7 @@ impl Slots {
         self.write_log();
     }
 
-    /// Where there may be few connections, fewer.
+    /// Returns how many connections are closed for a new one: fewer if the limit is low.
     fn closed_for_one(&self) -> usize {
         (self.most / CLOSED_FOR_ONE + 1).min(CLOSED_FOR_ONE)
     }
@@ -312,7 +311,7 @@ impl Slots {
         self.taken.lock().by_number.len()
     }
 
-    /// Closes some connections that have been idle, longest first. Returns how many it were.
+    /// Closes some idle connections, longest idle first. Returns how many.
     async fn close_idle(&self, now: Timestamp) -> usize {
         let known = self.taken.lock().found.next(self.closed_for_one(), millis(now)).unwrap_or_default();
         match self.close_in_turns(&known).await {
@@ -321,7 +320,7 @@ impl Slots {
         }
     }
 
-    /// The next ones to be closed, by a look at all connections that finds those after them, too.
+    /// Scans all connections, returns those to be closed now and keeps the following ones for later.
     fn find_idle(&self, now: Timestamp) -> Vec<SeenIdle> {
         let count = self.closed_for_one();
         let mut left = self.idle_longest(now, |_| count.max(self.most / FOUND_AT_ONCE), IDLE_MILLIS_MIN);
@@ -331,7 +330,7 @@ impl Slots {
         next
     }
 
-    /// Closes those that have begun nothing since they were seen, a few at a time. Returns how many it were.
+    /// Closes those that are still idle, in batches. Returns how many.
     async fn close_in_turns(&self, idle: &[SeenIdle]) -> usize {
         let mut closed = 0;
         for some in idle.chunks(CLOSED_AT_ONCE) {
@@ -341,8 +340,8 @@ impl Slots {
         closed
     }
 
-    /// Those that have been idle for at least so long, longest first; `wanted` says how many of them, told how many connections
-    /// are open.
+    /// Finds connections that have been idle for at least `at_least` milliseconds, longest first; `wanted` maps the
+    /// number of open connections to how many are wanted.
     fn idle_longest(&self, now: Timestamp, wanted: impl FnOnce(usize) -> usize, at_least: u64) -> Vec<SeenIdle> {
         let (now, mut open, mut idle) = (millis(now), 0, Vec::new());
         for (number, connection) in &self.taken.lock().by_number {
@@ -360,7 +359,7 @@ impl Slots {
         idle.into_iter().map(|(_, number, seen)| (number, seen)).collect()
     }
 
-    /// Closes those that are still there and have begun nothing since they were seen. Returns how many it were.
+    /// Closes those that are still there and idle. Returns how many.
     fn close(&self, idle: &[SeenIdle]) -> usize {
         let taken = self.taken.lock();
         let there = idle.iter().filter_map(|(number, seen)| Some((taken.by_number.get(number)?, *seen)));
@@ -371,9 +370,9 @@ impl Slots {
         closed
     }
 
-    /// Closes one, unless it has begun something since it was seen.
+    /// Closes a connection, unless it has been used since it was seen. Returns true if it was closed.
     fn close_one(&self, seen: u64, connection: &TakenSlot) -> bool {
-        // Before it can end.
+        // Counted before it can end.
         self.ending.fetch_add(1, Ordering::Relaxed);
         let closed = connection.slot.close(seen);
         match closed {
@@ -383,7 +382,7 @@ impl Slots {
         closed
     }
 
-    /// Writes one line a second of each kind, with how many it were.
+    /// Writes at most one log line a second of each kind, with its count.
     fn write_log(&self) {
         let (mut log, now) = (self.log.lock(), self.clock.instant());
         if let Some(count) = log.closed.due(now) {
@@ -407,17 +406,17 @@ impl Slots {
     }
 }
 
-/// What the log has not heard yet.
+/// Events that are not logged yet.
 #[derive(Default)]
 struct SlotLog {
     closed: LogThrottle,
     all_busy: LogThrottle,
     failed: LogThrottle,
-    /// The newest failure.
+    /// Newest failure.
     error: Option<io::Error>,
 }
 
-/// Something that happens often, and is logged every second at most.
+/// Counter of a frequent event that is logged at most once a second.
 #[derive(Default)]
 struct LogThrottle {
     count: u64,
@@ -429,7 +428,7 @@ impl LogThrottle {
         self.count += more;
     }
 
-    /// How many times it has happened, if that is to be logged now.
+    /// Returns the count of events if a log line is due now.
     fn due(&mut self, now: Instant) -> Option<u64> {
         if self.count == 0 || self.logged.is_some_and(|logged| now < logged + LOG_EVERY) {
             return None;
@@ -439,7 +438,7 @@ impl LogThrottle {
     }
 }
 
-/// The slot of a connection, until the connection has ended.
+/// Guard of a connection's slot, held until the connection has ended.
 pub(super) struct SlotGuard {
     slots: Arc<Slots>,
     number: u64,

@@ -1,4 +1,4 @@
-//! Finds peers that take a response too slowly (contract: Behind a proxy, and without one).
+//! Detects peers that read a response too slowly (contract: Behind a proxy, and without one).
 
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -8,39 +8,38 @@ use isobar_model::time::Clock;
 
 use crate::request::time_for;
 
-/// A peer that has taken everything, and to which nothing was sent for so long, begins anew.
+/// Time without unsent data after which a peer's measurement restarts.
 const RECOVERY_TIME: Duration = Duration::from_secs(1);
 
-/// A peer that does not take what is sent to it as fast as it is made. Only the time counts in which something waits for
-/// the peer.
+/// Measures if a peer reads what is sent to it fast enough. Only time with unsent data counts.
 pub(super) struct SlowPeer {
     time: Duration,
     began: Instant,
     taken: usize,
-    /// Since when nothing waits for it.
+    /// Time since when all data is taken.
     all_taken: Option<Instant>,
-    /// When it is too slow, and the wait for that.
+    /// Deadline of the peer, and the timer for it.
     over: Option<(Instant, BoxFuture<'static, ()>)>,
     clock: Clock,
 }
 
 impl SlowPeer {
-    /// Something waits for the peer from now on.
+    /// Begins to measure: data waits for the peer from now on.
     pub fn new(time: Duration, clock: Clock) -> Self {
         Self { time, began: clock.instant(), taken: 0, all_taken: None, over: None, clock }
     }
 
-    /// The peer took so many bytes.
+    /// Notes that the peer took `bytes` more.
     pub fn took(&mut self, bytes: usize) {
         self.taken = self.taken.saturating_add(bytes);
     }
 
-    /// The peer has taken everything.
+    /// Notes that the peer has taken all data.
     pub fn has_all(&mut self) {
         self.all_taken.get_or_insert_with(|| self.clock.instant());
     }
 
-    /// Something waits for the peer; ready when it has been too slow.
+    /// Notes that data waits for the peer. Ready when the peer has been too slow.
     pub fn poll_waits(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(caught_up) = self.all_taken.take().map(|since| self.clock.elapsed(since)) {
             if caught_up >= RECOVERY_TIME {
@@ -99,13 +98,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_in_which_nothing_waits_does_not_count() {
         let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
-        // Taken at once, again and again, with less than the recovery time in between: it is not too slow.
+        // A peer that takes everything at once, with pauses below the recovery time, is not too slow.
         for _ in 0..1_000 {
             assert!(!too_slow(&mut peer).await);
             peer.has_all();
             advance(Duration::from_millis(900)).await;
         }
-        // What was slow before the recovery is forgotten.
+        // Slowness before the recovery is forgotten.
         advance(Duration::from_secs(50)).await;
         assert!(!too_slow(&mut peer).await);
         advance(Duration::from_secs(50)).await;

@@ -1,8 +1,8 @@
-//! The time limits of a connection that hyper serves: it may wait without end for the next request, but not for the rest of a
-//! head that has begun, nor for a client that hardly takes its response.
+//! Time limits of a connection that hyper serves: it may wait without limit for the next request, but not for the rest
+//! of a head that has begun, nor for a client that barely reads its response.
 //!
-//! hyper's own header timeout also ends connections that are merely idle, and devices keep theirs open for hours. A head is
-//! small ([`super::http1`]); the body of a request has its limits in [`crate::request`].
+//! hyper's own header timeout also ends idle connections, which devices keep open for hours. A head is small
+//! ([`super::http1`]); request bodies have limits in [`crate::request`].
 
 use std::future::poll_fn;
 use std::io;
@@ -23,31 +23,31 @@ use super::unreadable;
 use crate::app::App;
 use crate::request::ClientSocket;
 
-/// Longest time from the first byte of a request's head to its last.
+/// Longest time from the first to the last byte of a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(10);
 
-/// A socket that fails when a head does not end in time, or when the client does not take its response in time.
+/// Socket that fails when a head or the reading of a response exceeds its time limit.
 pub(super) struct LimitedSocket {
-    /// What was read before hyper.
+    /// Bytes that were read before hyper took over.
     read: Bytes,
     socket: ClientSocket,
     slot: Arc<Slot>,
     leaving: Leaving,
     app: App,
-    /// How the client has ended the connection, and until it may end here.
+    /// Result of the client's end of the connection, and the wait until it may be closed here.
     ended: Option<(io::Result<()>, BoxFuture<'static, ()>)>,
-    /// Made only when a head comes in more than one piece.
+    /// Set only when a head comes in more than one piece.
     head_deadline: Option<BoxFuture<'static, ()>>,
-    /// What makes the head that is being read unreadable, as far as its beginning shows.
+    /// Fault that makes the current head unreadable, as far as its beginning shows.
     odd: Option<Fault>,
-    /// Made only when a response does not go out at once.
+    /// Set only when a response is not sent at once.
     slow: Option<SlowPeer>,
-    /// Whether hyper has refused a head, and its refusal was withheld.
+    /// True if hyper has refused a head and its response was withheld.
     has_refused: bool,
 }
 
 impl LimitedSocket {
-    /// The socket, of which the bytes `read` were read already.
+    /// Wraps the socket; `read` holds bytes that were already read.
     pub fn new(socket: ClientSocket, read: Bytes, slot: Arc<Slot>, leaving: Leaving, app: App) -> Self {
         Self {
             read,
@@ -63,7 +63,7 @@ impl LimitedSocket {
         }
     }
 
-    /// Sends the refusal that hyper's gave way to, and ends the connection. Returns false if hyper has refused nothing.
+    /// Sends the refusal that replaces hyper's and ends the connection. Returns false if hyper refused nothing.
     pub async fn refuse(mut self, error: &hyper::Error) -> io::Result<bool> {
         if !self.has_refused {
             return Ok(false);
@@ -82,7 +82,7 @@ impl LimitedSocket {
         Ok(true)
     }
 
-    /// Bytes were read: of a head, or of a request whose head is known.
+    /// Notes bytes that were read: part of a head, or of a request whose head is known.
     fn came(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.slot.bytes_came() {
             Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -95,7 +95,7 @@ impl LimitedSocket {
         Ok(())
     }
 
-    /// Writes to the socket, as long as the client takes enough of it.
+    /// Writes to the socket, as long as the client reads fast enough.
     fn write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = self.socket.poll_write(cx, bytes);
         match &written {
@@ -110,7 +110,7 @@ impl LimitedSocket {
         }
     }
 
-    /// An error when the client has taken what waits for it too slowly.
+    /// Returns an error when the client has read too slowly.
     fn is_late<T>(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let app = &self.app;
         let slow = self.slow.get_or_insert_with(|| SlowPeer::new(app.settings().transfer_time, app.clock().clone()));
@@ -158,7 +158,7 @@ impl AsyncRead for LimitedSocket {
 
 impl AsyncWrite for LimitedSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        // While no request is answered, and no response is half written, hyper writes nothing but the refusal of a head.
+        // While no request is being answered and no response is half written, hyper writes only the refusal of a head.
         if self.socket.is_between_writes() && !self.slot.is_answering() {
             self.has_refused = true;
             return Poll::Ready(Ok(bytes.len()));
@@ -169,7 +169,7 @@ impl AsyncWrite for LimitedSocket {
     /// hyper calls this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut *self.socket.stream()).poll_flush(cx);
-        // Under TLS something may wait behind what was written.
+        // TLS may still hold data.
         if flushed.is_pending() {
             return self.is_late(cx);
         }
@@ -181,7 +181,7 @@ impl AsyncWrite for LimitedSocket {
         Poll::Ready(Ok(()))
     }
 
-    /// Where a head was refused, the connection goes on until our refusal was sent.
+    /// After a refused head the connection stays open until the replacement is sent.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.has_refused {
             return Poll::Ready(Ok(()));

@@ -1,4 +1,4 @@
-//! HTTPS: the certificate, which may change while it is used, and the handshake (contract: Behind a proxy, and without one).
+//! HTTPS: the handshake, and a certificate that is replaced at run time (contract: Behind a proxy, and without one).
 
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -22,28 +22,28 @@ use x509_parser::parse_x509_certificate;
 use crate::meters::CERTIFICATE_EXPIRES;
 use crate::request::Stream;
 
-/// The protocols above TLS, the preferred one first.
+/// ALPN protocols, the preferred one first.
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
-/// The protocol by which an ACME server asks whether a name leads here (RFC 8737).
+/// ALPN protocol of an ACME server's challenge (RFC 8737).
 const ACME: &[u8] = b"acme-tls/1";
-/// Longest time that a handshake may take.
+/// Longest time of a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// Between two looks at the files.
+/// Interval of checks for changed files.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Most bytes of such a file: a chain of certificates has some thousand.
+/// Most bytes of a file: a certificate chain has a few thousand.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where the certificate of HTTPS and its key are: PEM files, the certificate with those that vouch for it behind it.
+/// PEM files of the HTTPS certificate chain and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The chain of certificates, the server's own first.
+    /// Certificate chain, the server's own first.
     pub certificate: PathBuf,
-    /// Its private key.
+    /// Private key.
     pub key: PathBuf,
 }
 
-/// Why a certificate cannot be used.
+/// Reason why a certificate cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadCertificate {
     /// A file cannot be read.
@@ -51,40 +51,40 @@ pub enum BadCertificate {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         cause: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file does not contain what it should.
     #[error("{} holds no {wanted} in PEM form", path.display())]
     Without {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Missing content.
         wanted: &'static str,
     },
-    /// A certificate that was handed over cannot be used.
+    /// An issued certificate cannot be used.
     #[error("cannot use the certificate that was issued: {0}")]
     Issued(String),
-    /// The two do not fit each other, or are of a kind that TLS does not use.
+    /// Certificate and key do not match, or TLS does not support their kind.
     #[error("cannot use the certificate {} with the key {}: {cause}", files.certificate.display(), files.key.display())]
     Unusable {
-        /// The two.
+        /// Certificate and key.
         files: CertificateFiles,
-        /// Why not.
+        /// Cause of the failure.
         cause: tokio_rustls::rustls::Error,
     },
 }
 
-/// When a certificate begins and ends.
+/// Validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
-    /// Its first moment.
+    /// First moment.
     pub from: Timestamp,
-    /// Its last.
+    /// Last moment.
     pub until: Timestamp,
 }
 
-/// Makes connections HTTPS, by the newest usable certificate of two files or of those that are handed over.
+/// Accepts HTTPS connections with the newest usable certificate, from two files or from [`Tls::take_up`].
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -96,7 +96,7 @@ impl Tls {
     /// Reads the certificate and its key.
     ///
     /// # Errors
-    /// The files cannot be read, hold something else, or do not fit each other.
+    /// Fails if the files cannot be read, contain something else, or do not match.
     pub fn read(files: CertificateFiles) -> Result<Self, BadCertificate> {
         let content = Content::read(&files)?;
         let key = content.certified_key(&files)?;
@@ -106,10 +106,11 @@ impl Tls {
         Ok(Self { acceptor, newest, files: Some(files) })
     }
 
-    /// Waits for certificates to be handed over. Until the first one, handshakes fail; challenges of an ACME server are answered.
+    /// Starts without a certificate. Handshakes fail until [`Tls::take_up`] is called; challenges of an ACME server are
+    /// answered.
     ///
     /// # Errors
-    /// The system has no chance to give.
+    /// Fails if the system provides no randomness.
     pub fn handed_over() -> Result<Self, BadCertificate> {
         let newest = Newest::new(None);
         let acceptor =
@@ -117,10 +118,10 @@ impl Tls {
         Ok(Self { acceptor, newest, files: None })
     }
 
-    /// Shows a certificate to whoever connects from now on: PEM, those that vouch for it behind it. Returns when it is valid.
+    /// Uses a PEM certificate chain for new connections. Returns its validity.
     ///
     /// # Errors
-    /// It is no certificate, or does not fit the key; the one before is still shown.
+    /// Fails if it is not a certificate or does not match the key; the previous one stays in use.
     pub fn take_up(&self, certificate: &str, key: &str) -> Result<Validity, BadCertificate> {
         let content = Content { certificate: certificate.as_bytes().to_vec(), key: key.as_bytes().to_vec() };
         let issued = |what: String| BadCertificate::Issued(what);
@@ -133,12 +134,12 @@ impl Tls {
         Ok(validity)
     }
 
-    /// Answers an ACME server that asks for one of these names, and for no other, from now on.
+    /// Sets the ACME challenges that are answered, by name, and replaces the previous ones.
     pub fn answer_challenges(&self, answers: Vec<(String, CertifiedKey)>) {
         *self.newest.challenges.write() = answers.into_iter().map(|(name, key)| (name, Arc::new(key))).collect();
     }
 
-    /// Shakes hands with a client.
+    /// Performs the TLS handshake, with a time limit.
     pub(super) async fn accept(&self, socket: TcpStream, clock: &Clock) -> io::Result<Stream> {
         let late = |late| io::Error::new(io::ErrorKind::TimedOut, late);
         let mut stream = clock.timeout(HANDSHAKE_TIME, self.acceptor.accept(socket)).await.map_err(late)??;
@@ -149,7 +150,7 @@ impl Tls {
         Ok(Stream::Tls(Box::new(stream)))
     }
 
-    /// Measures when the certificate ends.
+    /// Sets the gauge of the certificate's expiry.
     fn tell_end(&self) {
         let end = self.newest.taken.read().as_ref().and_then(|taken| validity(&taken.key));
         if let Some(Validity { until, .. }) = end {
@@ -157,7 +158,7 @@ impl Tls {
         }
     }
 
-    /// Takes up files that change, without end. Those that cannot be used are told of, and the old ones stay.
+    /// Reloads files that change, without end. Logs those that cannot be used, and keeps the previous ones.
     pub(super) async fn keep_newest(&self, clock: &Clock, shift: Shift) {
         let mut refused: Option<String> = None;
         loop {
@@ -171,7 +172,7 @@ impl Tls {
                 Ok(false) => {}
                 Err(error) => {
                     let cause = error.to_string();
-                    // Told at the second look that finds it: between two files that are written one does not fit the other.
+                    // Logged at the second check that finds it: while two files are being written they do not match.
                     if refused.as_ref() == Some(&cause) {
                         tracing::warn!(cause, "cannot take up the new certificate: the one before is still used");
                     }
@@ -183,7 +184,7 @@ impl Tls {
         }
     }
 
-    /// Takes up the files if they have changed. Returns whether they have.
+    /// Loads the files if they have changed. Returns true if they have.
     fn look(&self) -> Result<bool, BadCertificate> {
         let Some(files) = &self.files else { return Ok(false) };
         let content = Content::read(files)?;
@@ -202,7 +203,7 @@ fn acceptor(newest: &Arc<Newest>, protocols: &[&[u8]]) -> Result<TlsAcceptor, to
         .with_no_client_auth()
         .with_cert_resolver(newest.clone());
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    // A device that comes again need not prove and be proved everything anew.
+    // A returning device resumes its session without a full handshake.
     config.ticketer = ring::Ticketer::new()?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
@@ -215,7 +216,7 @@ fn validity(key: &CertifiedKey) -> Option<Validity> {
     Some(Validity { from, until })
 }
 
-/// Whether the client has chosen HTTP/2.
+/// Returns true if the client has chosen HTTP/2.
 pub(super) fn is_http2(stream: &Stream) -> bool {
     match stream {
         Stream::Plain(_) => false,
@@ -227,7 +228,7 @@ fn provider() -> CryptoProvider {
     ring::default_provider()
 }
 
-/// What the two files hold.
+/// Contents of the two files.
 #[derive(PartialEq)]
 struct Content {
     certificate: Vec<u8>,
@@ -264,7 +265,7 @@ fn read(path: &Path) -> Result<Vec<u8>, BadCertificate> {
     Ok(content)
 }
 
-/// The certificate that clients are shown, and what an ACME server is.
+/// Certificate and ACME challenges in use.
 struct Newest {
     taken: RwLock<Option<Taken>>,
     challenges: RwLock<Vec<(String, Arc<CertifiedKey>)>>,

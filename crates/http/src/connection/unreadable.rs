@@ -1,6 +1,5 @@
-//! The refusal of a request whose head cannot be read. hyper refuses such a head by itself, before a handler is asked, and its
-//! refusal has no body. [`super::time_limits`] withholds that one, and this one is sent instead, with the body that every
-//! refusal has.
+//! Refusal of a request with an unreadable head. hyper refuses such a head before any handler, without a body.
+//! [`super::time_limits`] withholds that response, and this one is sent instead, with the body of all refusals.
 
 use axum::http::StatusCode;
 use axum::http::header::X_CONTENT_TYPE_OPTIONS;
@@ -13,7 +12,7 @@ use crate::problem::ErrorBody;
 use crate::request::query::excerpt;
 use crate::response::{self, NOSNIFF, REQUEST_ID, RequestId, ResponseBody};
 
-/// The part of a request line that is no text or holds U+0000, if there is one: that is why the head cannot be read.
+/// Finds the part of a request line that is not text or contains U+0000, which makes the head unreadable.
 pub(super) fn odd_part(head: &[u8]) -> Option<Fault> {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     if !is_odd(line) {
@@ -33,7 +32,7 @@ fn is_odd(text: &[u8]) -> bool {
     text.contains(&0) || std::str::from_utf8(text).is_err()
 }
 
-/// The refusal of a head as it goes out: of one that is too large, or of one that is no HTTP/1.1.
+/// Encodes the refusal of a head that is too large, or that is not valid HTTP/1.1.
 pub(super) fn refusal(id: RequestId, is_too_large: bool, odd: Option<Fault>, now: Timestamp) -> Vec<u8> {
     let (status, message) = if is_too_large {
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too large or has too many lines")

@@ -1,4 +1,4 @@
-//! What alarms can be filtered by.
+//! Fields by which alarms can be filtered.
 
 use std::str::FromStr;
 
@@ -8,11 +8,11 @@ use isobar_model::ids::{DeviceId, ProjectId, UserId};
 
 use super::filter::{Filterable, time_operand};
 
-/// Alarms, as filters see them.
+/// Filters of alarms.
 pub(crate) const ALARMS: Filterable<AlarmField> =
     Filterable { field, operand, fields: || filter_names().collect::<Vec<_>>().join(", ") };
 
-/// The fields that alarms can be filtered by.
+/// Filterable fields of alarms, by name.
 const ALARM_FILTERS: [(&str, AlarmField); 9] = [
     ("state", AlarmField::State),
     ("severity", AlarmField::Severity),
@@ -25,7 +25,7 @@ const ALARM_FILTERS: [(&str, AlarmField); 9] = [
     ("raisedAt", AlarmField::RaisedAt),
 ];
 
-/// The names of the fields that alarms can be filtered by.
+/// Returns the names of the filterable fields of alarms.
 pub(crate) fn filter_names() -> impl Iterator<Item = &'static str> {
     ALARM_FILTERS.iter().map(|(name, _)| *name)
 }
@@ -54,7 +54,7 @@ fn operand(field: &AlarmField, text: &str) -> Result<Operand, &'static str> {
     }
 }
 
-/// The text of an identifier.
+/// Reads an identifier as a text operand.
 fn id<T: FromStr + ToString>(text: &str) -> Option<Operand> {
     text.parse::<T>().ok().map(|id| Operand::Text(id.to_string()))
 }

@@ -1,5 +1,5 @@
-//! Reads the body of a request: its size, its time and the memory of all bodies together have bounds. A body that comes in
-//! one piece is not copied.
+//! Reads request bodies, with limits on size, time and the memory of all bodies together. A body that arrives in one
+//! piece is not copied.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -19,23 +19,22 @@ use tokio::task::yield_now;
 use super::transfer::time_for;
 use crate::problem::Problem;
 
-/// Most bytes of a refused body that are read and thrown away, so that the client hears the refusal.
+/// Most bytes of a refused body that are read and discarded, so that the client can read the refusal.
 const DRAIN_BYTES_MAX: usize = 8 << 20;
-/// Longest time for that.
+/// Longest time to drain a refused body.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// After so many bytes of a body whoever else has something for this thread gets in. Pieces that are here already come one after
-/// the other otherwise, and the runtime looks for other connections after 61 of them: a millisecond or two.
+/// Bytes of a body after which the task yields. Pieces that are already here are read without waiting, and the runtime
+/// polls for other connections only after 61 of them: a millisecond or two.
 const BYTES_AT_ONCE: usize = 64 << 10;
 
-/// The body of a request. Nearly all that come are those of the main road, which are here as they are, without a box
-/// around each.
+/// Body of a request. Those of events, nearly all, need no box.
 pub(crate) enum RequestBody {
-    /// The connection gives it piece by piece.
+    /// Comes from the connection, piece by piece.
     Incoming(Incoming),
-    /// It came as a whole.
+    /// Arrived as a whole.
     Whole(Bytes),
-    /// The router gives it.
+    /// Comes from the router.
     Boxed(Body),
 }
 
@@ -81,21 +80,21 @@ impl hyper::body::Body for RequestBody {
     }
 }
 
-/// The limits of one body.
+/// Limits of one body.
 pub(crate) struct BodyLimits<'a> {
-    /// Most bytes of it.
+    /// Most bytes.
     pub bytes_max: usize,
-    /// The time that every body has. A large one has longer ([`time_for`]).
+    /// Time that every body has. A large one has more ([`time_for`]).
     pub time: Duration,
-    /// The memory of all bodies that come in more than one piece, in bytes.
+    /// Shared memory in bytes of all bodies that arrive in more than one piece.
     pub memory: &'a Arc<TenantShares>,
-    /// The tenant whose part of that memory this body takes.
+    /// Tenant that the memory is charged to.
     pub tenant: Option<OrganizationId>,
-    /// Measures its time.
+    /// Clock of the time limit.
     pub clock: &'a Clock,
 }
 
-/// The next piece of data; none at the end.
+/// Reads the next piece of data; `None` at the end.
 async fn next(body: &mut RequestBody) -> Result<Option<Bytes>, Problem> {
     loop {
         match body.frame().await {
@@ -110,7 +109,7 @@ async fn next(body: &mut RequestBody) -> Result<Option<Bytes>, Problem> {
     }
 }
 
-/// The whole body.
+/// Reads the whole body.
 pub(crate) async fn collect(body: &mut RequestBody, limits: BodyLimits<'_>) -> Result<Bytes, Problem> {
     if body.size_hint().lower() > limits.bytes_max as u64 {
         return Err(Problem::TooLarge { limit: limits.bytes_max });
@@ -119,7 +118,7 @@ pub(crate) async fn collect(body: &mut RequestBody, limits: BodyLimits<'_>) -> R
     let begun = match first {
         Poll::Ready(piece) => match piece? {
             None => return Ok(Bytes::new()),
-            // Mostly all of it is here already.
+            // Usually the first piece is the whole body.
             Some(piece) if body.is_end_stream() && piece.len() <= limits.bytes_max => return Ok(piece),
             Some(piece) => piece,
         },
@@ -128,7 +127,7 @@ pub(crate) async fn collect(body: &mut RequestBody, limits: BodyLimits<'_>) -> R
     Box::pin(rest(begun, body, limits)).await
 }
 
-/// The whole body, of which `begun` came already.
+/// Reads the rest of a body and appends it to `begun`.
 async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> Result<Bytes, Problem> {
     let left = body.size_hint().exact().and_then(|left| usize::try_from(left).ok());
     let capacity_max = left.map_or(limits.bytes_max, |left| limits.bytes_max.min(begun.len().saturating_add(left)));
@@ -157,10 +156,10 @@ async fn rest(begun: Bytes, body: &mut RequestBody, limits: BodyLimits<'_>) -> R
     }
 }
 
-/// What has come of a body, and its share of the memory for all bodies.
+/// Bytes of a body received so far, and their share of the memory of all bodies.
 struct BodyBuffer {
     bytes: Vec<u8>,
-    /// Most capacity that it will need.
+    /// Most capacity that it can need, in bytes.
     capacity_max: usize,
     limit: usize,
     share: TenantShare,
@@ -173,7 +172,7 @@ impl BodyBuffer {
             return Err(Problem::TooLarge { limit: self.limit });
         }
         if needed > before {
-            // No more than will come: a body is kept with its whole capacity.
+            // Capped at the expected length: the body keeps its whole capacity.
             let capacity = needed.max((2 * before).min(self.capacity_max));
             self.share.grow(capacity - before)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -183,8 +182,8 @@ impl BodyBuffer {
     }
 }
 
-/// Reads what is left of a refused body, within bounds: a connection that is closed on unread bytes is reset, and
-/// the refusal would be lost on its way.
+/// Drains a refused body, within limits: closing a connection with unread bytes resets it, and the refusal would be
+/// lost.
 pub(crate) async fn drain(body: &mut RequestBody, clock: &Clock) {
     let reading = async {
         let mut read = 0;
@@ -195,7 +194,7 @@ pub(crate) async fn drain(body: &mut RequestBody, clock: &Clock) {
             }
         }
     };
-    // Whether it was read in time makes no difference to the answer.
+    // The response is the same if draining times out.
     let _ = clock.timeout(DRAIN_TIME, reading).await;
 }
 
@@ -214,7 +213,7 @@ mod tests {
     async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
         let receiving = TenantShares::fair(1 << 30);
         let collected = collect(&mut body, limits(limit, &receiving)).await;
-        // Nothing of it is counted any more.
+        // Nothing of it is charged any more.
         assert_eq!(receiving.held(), 0);
         collected
     }
@@ -228,7 +227,7 @@ mod tests {
         RequestBody::Boxed(Body::from(text))
     }
 
-    /// So many pieces of so many bytes, each after so many milliseconds.
+    /// Returns a body of `count` pieces of `bytes` bytes, each after `pause` milliseconds.
     fn slow(count: usize, bytes: usize, pause: u64) -> RequestBody {
         let pieces = stream::iter(0..count).then(move |_| async move {
             Clock::System.sleep(Duration::from_millis(pause)).await;
@@ -261,14 +260,14 @@ mod tests {
     async fn a_body_that_drips_is_late_and_one_that_keeps_up_is_not() {
         const MIB: usize = 1 << 20;
         for (count, bytes, pause, comes) in [
-            // Whatever it is like, it has its minute.
+            // Any body has a minute.
             (59, 1, 1_000, true),
             (1, 10, 59_900, true),
             (61, 1, 1_000, false),
             (2, 1, 31_000, false),
-            // A pause of half a minute is no fault by itself.
+            // A pause of half a minute alone is allowed.
             (2, 1, 29_000, true),
-            // A large one may take as long as it needs at 16 KiB a second.
+            // A large body may take as long as it needs at 16 KiB a second.
             (300, 17 << 10, 1_000, true),
             (300, 15 << 10, 1_000, false),
         ] {

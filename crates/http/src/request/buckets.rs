@@ -1,4 +1,4 @@
-//! The parameters of a question in buckets (contract: Beyond the specification).
+//! Query parameters of requests for buckets (contract: Beyond the specification).
 
 use isobar_hub::{BucketDevices, BucketFill, BucketRequest, BucketWidth, DEVICES_ALIKE_MAX, FilterField, PayloadTime};
 use isobar_model::buckets::{Function, Functions, Span, Width, Zone};
@@ -8,24 +8,24 @@ use isobar_model::page::TimeRange;
 use super::filter;
 use super::query::{Query, excerpt, whole};
 
-/// Most fields that one question asks about.
+/// Most fields of one request.
 const FIELDS_MAX: usize = 10;
-/// Fewest and most buckets that can be asked for in the place of a width.
+/// Limits of `points`, the number of buckets that replaces a width.
 const POINTS_MIN: u64 = 2;
 pub(crate) const POINTS_MAX: usize = 5_000;
-/// How far apart the time of a payload and createdAt may be at most, and unless a question says otherwise, in milliseconds.
+/// Largest and default difference between the time of a payload and `createdAt`, in milliseconds.
 const LATE_MILLIS_MAX: i64 = 31 * DAY_MILLIS;
 const LATE_MILLIS: i64 = DAY_MILLIS;
 const DAY_MILLIS: i64 = 86_400_000;
 
-/// What is asked, and the names of its fields in the words of the client.
+/// Request for buckets, with the names of its fields as the client wrote them.
 pub(crate) struct BucketsAsked {
     pub request: BucketRequest,
     pub names: Vec<String>,
 }
 
 impl Query<'_> {
-    /// What is asked of series.
+    /// Reads the parameters that apply to each series.
     pub fn buckets(&mut self) -> BucketsAsked {
         let (names, fields) = self.bucket_fields();
         let (filters, found) = filter::filters(&self.pairs);
@@ -44,7 +44,8 @@ impl Query<'_> {
         BucketsAsked { request, names }
     }
 
-    /// Whose series are asked; none: what names them is at fault. And whether each device has a series of its own.
+    /// Reads the devices whose series are requested (`None` if the parameters that name them are faulty), and whether
+    /// each device has a series of its own.
     pub fn bucket_devices(&mut self) -> (Option<BucketDevices>, bool) {
         let apart = self.word("groupBy", false, &[("none", false), ("device", true)]);
         let named = ["deviceIds", "projectUuid", "organizationId"].map(|name| self.get(name).is_some());
@@ -66,7 +67,7 @@ impl Query<'_> {
         (devices, apart)
     }
 
-    /// `elementName`, which must be there.
+    /// Reads `elementName`, which is required.
     pub fn element_name_required(&mut self) -> String {
         let name = self.element_name();
         if name.is_none() {
@@ -75,9 +76,9 @@ impl Query<'_> {
         name.unwrap_or_default()
     }
 
-    /// `deviceIds`, each once.
+    /// Reads `deviceIds` without duplicates.
     fn device_ids(&mut self) -> Option<Vec<DeviceId>> {
-        // One more than any question may name tells that there are too many.
+        // One more than the limit suffices to detect too many.
         let texts: Vec<String> = self
             .values("deviceIds")
             .filter(|id| !id.is_empty())
@@ -103,7 +104,7 @@ impl Query<'_> {
         Some(ids)
     }
 
-    /// `fields`, by their names and as paths, each once.
+    /// Reads `fields` without duplicates, as names and as paths.
     fn bucket_fields(&mut self) -> (Vec<String>, Vec<Vec<String>>) {
         let sent: Vec<String> = self.paths("fields").map(str::to_owned).collect();
         let (mut names, mut paths) = (Vec::new(), Vec::new());
@@ -145,7 +146,7 @@ impl Query<'_> {
         if sent.is_empty() { Functions::default() } else { functions.into_iter().collect() }
     }
 
-    /// `every` or `points`.
+    /// Reads `every` or `points`.
     fn bucket_width(&mut self, range: TimeRange, has_payload_time: bool) -> BucketWidth {
         let what = format!("a whole number from {POINTS_MIN} to {POINTS_MAX}");
         let points = self.read("points", &what, |text| {
@@ -155,7 +156,7 @@ impl Query<'_> {
             (Some(_), Some(_)) => self.fault("points", "cannot be combined with every"),
             (Some(width), None) => return BucketWidth::Every(width),
             (None, Some(points)) => {
-                // Only createdAt is known without looking at every value.
+                // Only ranges of createdAt are known without a scan of all values.
                 for (name, _) in [("from", range.from), ("to", range.to)].iter().filter(|(_, end)| end.is_none()) {
                     if has_payload_time && self.get(name).is_none() {
                         self.fault(name, "is required where points and timeField are given");
@@ -168,7 +169,7 @@ impl Query<'_> {
         BucketWidth::All
     }
 
-    /// `timeField` and `late`.
+    /// Reads `timeField` and `late`.
     fn payload_time(&mut self) -> Option<PayloadTime> {
         let path = self.read("timeField", "payload or a path beneath it", |name| match filter::field(name)? {
             FilterField::Payload(path) => Some(path),
@@ -193,7 +194,7 @@ impl Query<'_> {
         }
     }
 
-    /// One of these words, or what stands for none.
+    /// Reads one of these words; `default` if the parameter is absent.
     fn word<T: Copy>(&mut self, name: &str, default: T, words: &[(&str, T)]) -> T {
         let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
         let find = |text: &str| words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);

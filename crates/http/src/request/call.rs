@@ -1,4 +1,4 @@
-//! One call as its handler sees it: who calls, what its path names, its parameters and its body.
+//! A call as its handler sees it: principal, path, parameters and body.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -29,87 +29,88 @@ const API_AUTH_TOKEN: HeaderName = HeaderName::from_static("api_auth_token");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Name of the cookie that holds the refresh token.
 pub(crate) const REFRESH_COOKIE: &str = "refreshToken";
-/// Refresh cookies of one call that are looked at; further ones are passed over.
+/// Most refresh cookies of one call that are checked; further ones are ignored.
 const REFRESH_COOKIES_MAX: usize = 32;
 
-/// The content type of a JSON merge patch (RFC 7396).
+/// Content type of a JSON merge patch (RFC 7396).
 pub(crate) const MERGE_PATCH_TYPE: &str = "application/merge-patch+json";
 
-/// A call that was admitted.
+/// An admitted call.
 pub(crate) struct Call {
     pub state: Arc<ServerState>,
-    /// Who calls.
+    /// Authenticated principal.
     pub principal: Principal,
-    /// From where.
+    /// Address and socket of the client.
     pub client: Client,
-    /// The request line and the headers.
+    /// Request line and headers.
     pub head: Parts,
-    /// What the variable parts of the path hold.
+    /// Values of the variable parts of the path.
     pub path_parameters: PathParameters,
-    /// Most bytes of the body, where the operation has no limit of its own.
+    /// Most bytes of the body, unless the operation has a limit of its own.
     pub body_bytes_max: usize,
-    /// The body, as far as it is unread. It is wrapped because two threads cannot look at one body.
+    /// Unread rest of the body. Wrapped because a body is not `Sync`.
     pub body: SyncWrapper<RequestBody>,
 }
 
 impl Call {
-    /// The hub.
+    /// Returns the hub.
     pub fn hub(&self) -> &Hub {
         &self.state.hub
     }
 
-    /// The user who calls.
+    /// Returns the calling user, or an error if the principal is not a user.
     pub fn caller(&self) -> Result<&Caller, Error> {
         self.principal.user()
     }
 
-    /// The credentials in its headers.
+    /// Returns the credentials in its headers.
     pub fn credentials(&self) -> Credentials<'_> {
         credentials(&self.head.headers)
     }
 
-    /// Whether it asks for the head of an answer alone.
+    /// Returns true for a HEAD request.
     pub fn is_head(&self) -> bool {
         self.head.method == Method::HEAD
     }
 
-    /// A variable part of its path, percent-decoded; empty, which names nothing, when it is no text.
+    /// Returns a variable part of the path, percent-decoded; empty, which matches nothing, if it is not UTF-8.
     pub fn name(&self, part: &str) -> &str {
         let found = self.path_parameters.iter().find(|(name, _)| *name == part);
         found.and_then(|(_, value)| value.as_deref()).unwrap_or_default()
     }
 
-    /// The element that its path names. What is no text, or holds U+0000, can be the name of none.
+    /// Returns the element named by the path. A name that is not UTF-8 or contains U+0000 is refused, as no element can
+    /// have it.
     pub fn element_name(&self) -> Result<&str, Error> {
         let name = Some(self.name("elementName")).filter(|name| !name.is_empty() && !name.contains('\0'));
         name.ok_or_else(|| Error::invalid("path.elementName", NO_NAME))
     }
 
-    /// Is done when the client has closed its side of the connection: it may be gone.
+    /// Completes when the client has closed its side of the connection: it may be gone.
     pub fn client_closed(&self) -> impl Future<Output = ()> + Send + 'static {
         let socket = self.client.socket.clone();
         async move {
             match socket {
-                // A broken connection is a closed one too.
+                // A broken connection counts as closed.
                 Some(socket) => drop(socket.closed().await),
                 None => std::future::pending().await,
             }
         }
     }
 
-    /// Permits one long wait until it is dropped, and tells when it is to end because somebody else has the place; [`Error::Busy`]
-    /// when the tenant has as many as it may.
+    /// Takes a place for a long wait, held until dropped, with a future that completes when another tenant gets the
+    /// place. Returns [`Error::Busy`] if the tenant has reached its limit.
     pub fn long_wait(&self) -> Result<(WaitPlace, impl Future<Output = ()> + Send + use<>), Error> {
         self.state.long_waits.take(self.principal.tenant())
     }
 
-    /// Nothing yet of the memory of responses.
+    /// Returns an empty share of the response memory.
     pub fn no_response_memory(&self) -> TenantShare {
         self.state.response_memory.share(self.principal.tenant())
     }
 
-    /// The memory of what a response holds beside its body, or will hold, by its parts in bytes, until it is dropped; refused
-    /// when the tenant has as much as it may. Bodies themselves are charged where every response passes.
+    /// Charges the memory that a response needs besides its body, given by its parts in bytes, until the share is
+    /// dropped. Refused if the tenant has reached its limit. Bodies are charged where every response passes.
     pub fn response_memory(&self, parts: impl Iterator<Item = usize>) -> Result<TenantShare, Problem> {
         let bytes: usize = parts.sum();
         let mut memory = self.no_response_memory();
@@ -119,8 +120,8 @@ impl Call {
         Ok(memory)
     }
 
-    /// 200 with a page of views. Its rows are charged as long as they wait to be written; `texts` tells how many bytes of a row
-    /// are texts of any length.
+    /// Answers 200 with a page of views. Its rows are charged until they are written; `texts` returns the bytes of a
+    /// row's texts of unlimited length.
     pub async fn page<T: Send + 'static, V: Serialize>(
         &self,
         page: Page<T>,
@@ -131,29 +132,29 @@ impl Call {
         response::page(page, memory, view).await
     }
 
-    /// An identifier in its path; `noun` is what a malformed one does not name.
+    /// Parses an identifier in the path; a malformed one is a missing `noun`.
     pub fn id<T: FromStr>(&self, part: &str, noun: &'static str) -> Result<T, Error> {
         self.name(part).parse().map_err(|_| Error::Missing(noun))
     }
 
-    /// Its parameters.
+    /// Returns its query parameters.
     pub fn query(&self) -> Query<'_> {
         Query::of(self.head.uri.query())
     }
 
-    /// The key under which a repetition does nothing.
+    /// Returns the idempotency key, if there is one.
     pub fn idempotency_key(&self) -> Result<Option<&str>, Error> {
         let Some(value) = self.head.headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
         let key = value.to_str().map_err(|_| Error::invalid("header.Idempotency-Key", "must be visible characters"));
         key.map(Some)
     }
 
-    /// Its body as it was sent, which must say that it is JSON.
+    /// Reads the body, which must have a JSON content type.
     pub async fn json_bytes(&mut self) -> Result<Bytes, Problem> {
         self.json_bytes_up_to(self.body_bytes_max).await
     }
 
-    /// Its body as it was sent, which must say that it is JSON, for an operation with a limit of its own.
+    /// Reads the body, which must have a JSON content type, with the operation's own limit in bytes.
     pub async fn json_bytes_up_to(&mut self, limit: usize) -> Result<Bytes, Problem> {
         if !is_json(&self.head.headers) {
             return Err(Error::invalid("body", "must have the content type application/json").into());
@@ -161,7 +162,7 @@ impl Call {
         self.collected(limit).await
     }
 
-    /// Its JSON merge patch, or many of them, as `read` makes them out: said to be that, or JSON.
+    /// Reads a JSON merge patch, or a list of them, and parses it with `read`. Its content type is merge patch or JSON.
     pub async fn merge_patch<T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
@@ -181,7 +182,7 @@ impl Call {
         body::collect(self.body.get_mut(), limits).await
     }
 
-    /// Its JSON body, as `read` makes it out; on another thread if it is long.
+    /// Reads the JSON body and parses it with `read`; on another thread if it is long.
     pub async fn json<T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&Json<'_>) -> Result<T, Error> + Send + 'static,
@@ -189,7 +190,7 @@ impl Call {
         self.json_up_to(self.body_bytes_max, read).await
     }
 
-    /// The same for an operation with a limit of its own, in bytes.
+    /// Reads as [`Self::json`] does, with the operation's own limit in bytes.
     pub async fn json_up_to<T: Send + 'static>(
         &mut self,
         limit: usize,
@@ -199,7 +200,7 @@ impl Call {
         self.parsed(bytes, read).await
     }
 
-    /// A body, as `read` makes it out; on another thread if it is long.
+    /// Parses a body with `read`; on another thread if it is long.
     async fn parsed<T: Send + 'static>(
         &mut self,
         bytes: Bytes,
@@ -215,8 +216,8 @@ impl Call {
         Ok(self.hub().body_read(self.principal.tenant(), length, read).await??)
     }
 
-    /// The same where something that the body says decides what is allowed, also of one that is faulty otherwise: that
-    /// comes beside.
+    /// Reads as [`Self::json`] does, where a part `A` of the body decides on permission: it is returned even if the
+    /// body is otherwise faulty.
     pub async fn json_beside<A: Default + Send + 'static, T: Send + 'static>(
         &mut self,
         read: impl FnOnce(&Json<'_>) -> (A, Result<T, Error>) + Send + 'static,
@@ -227,7 +228,7 @@ impl Call {
         }
     }
 
-    /// Its body as text, at most `limit` bytes; it must say that it is text/plain, in UTF-8.
+    /// Reads the body as text of at most `limit` bytes; it must be text/plain in UTF-8.
     pub async fn text(&mut self, limit: usize) -> Result<String, Problem> {
         if !is_of_type(&self.head.headers, b"text/plain") {
             return Err(Error::invalid("body", "must have the content type text/plain").into());
@@ -239,9 +240,9 @@ impl Call {
         })
     }
 
-    /// Reads away what is left of the body, so that a refusal reaches a client that is still sending.
+    /// Drains the rest of the body, so that a refusal reaches a client that is still sending.
     pub async fn drain(&mut self) {
-        // A client that asks before it sends a body sends none when it is refused.
+        // A client that expects `100 Continue` sends no body when it is refused.
         let body = self.body.get_mut();
         if !body.is_end_stream() && !self.head.headers.contains_key(EXPECT) {
             body::drain(body, self.state.hub.clock()).await;
@@ -249,7 +250,7 @@ impl Call {
     }
 }
 
-/// The variable parts of a path, by their names; none for one that is no text.
+/// Variable parts of a path by name; `None` for a value that is not UTF-8.
 pub(crate) type PathParameters = Vec<(&'static str, Option<String>)>;
 
 /// Reads the variable parts of a path that matches the path of a route.
@@ -261,8 +262,8 @@ pub(crate) fn path_parameters(row: &'static str, path: &str) -> PathParameters {
     if row.as_bytes().contains(&b'{') { parts.filter_map(parameter).collect() } else { Vec::new() }
 }
 
-/// Keeps the order of refusals: only those whom `allowed` does not refuse hear of a bad parameter or body. When `allowed`
-/// finds faults too, the refusal has all of them.
+/// Keeps the order of refusals: returns the fault of a bad parameter or body only if `allowed` does not refuse the
+/// caller. If `allowed` finds faults too, returns all of them.
 pub(crate) async fn after<T, E: Into<Problem>>(
     allowed: impl Future<Output = Result<(), Error>>,
     input: Result<T, E>,
@@ -273,7 +274,7 @@ pub(crate) async fn after<T, E: Into<Problem>>(
     }
 }
 
-/// Parameters and a body, or a refusal that has the faults of both.
+/// Combines parameters and body, or the faults of both.
 pub(crate) fn both<T, U>(parameters: Result<T, Error>, body: Result<U, Problem>) -> Result<(T, U), Problem> {
     match (parameters, body) {
         (Ok(parameters), Ok(body)) => Ok((parameters, body)),
@@ -286,7 +287,7 @@ pub(crate) fn both<T, U>(parameters: Result<T, Error>, body: Result<U, Problem>)
     }
 }
 
-/// The credentials in these headers.
+/// Returns the credentials in these headers.
 pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
     let value = |name: HeaderName| headers.get(name).map(|value| value.as_bytes());
     Credentials {
@@ -297,7 +298,8 @@ pub(crate) fn credentials(headers: &HeaderMap) -> Credentials<'_> {
     }
 }
 
-/// Returns the values of the cookies of that name. Each pair is read for itself, as bytes: others set the cookies beside it.
+/// Returns the values of the cookies of that name. Parses each pair separately, as bytes: other sites may set the
+/// cookies next to it.
 fn cookies<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
     let lines = headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes);
     let pairs = lines.flat_map(|line| line.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
@@ -309,7 +311,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     is_of_type(headers, b"application/json")
 }
 
-/// Whether the body says that it is of a type; parameters are passed over.
+/// Returns true if the content type of the body is `wanted`, whatever its parameters.
 fn is_of_type(headers: &HeaderMap, wanted: &[u8]) -> bool {
     let Some(sent) = headers.get(CONTENT_TYPE).map(|value| value.as_bytes()) else { return false };
     let kind = sent.split(|byte| *byte == b';').next().unwrap_or_default();

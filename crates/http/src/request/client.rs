@@ -1,14 +1,16 @@
-//! Where a request comes from, and the socket of its client while the response is made.
+//! The client of a request: its address, and its socket while the response is made.
 //!
-//! A client that closes its side of the connection after a request may still read (RFC 9293, 3.6): then it gets its response.
-//! Nothing tells it apart from a client that is gone until something is written to it. So its call goes on, but once the call
-//! would have to wait, nothing is taken from a queue for it any more. A connection that was reset or broke ends the call.
+//! A client that closes its side of the connection after a request may still read (RFC 9293, 3.6) and then gets its
+//! response. Until something is written, it cannot be told apart from a client that is gone. So its call continues, but
+//! if the call has to wait, nothing is taken from a queue for it any more. A connection that is reset or broken ends
+//! the call.
 //!
-//! What only reads, and is not answered soon after that, is worth a question: an interim response (RFC 9110, 15.2), which
-//! every client of HTTP/1.1 passes over. The system of one that is gone answers it with a reset, and the call ends.
+//! A call that only reads, and is not answered soon after that, probes its client with an interim response (RFC 9110,
+//! 15.2), which every HTTP/1.1 client ignores. The system of a client that is gone answers with a reset, which ends the
+//! call.
 //!
-//! The end of a connection comes behind all bytes that were sent before it. Whoever waits for the end reads those bytes, and
-//! keeps them for whoever reads next.
+//! The end of a connection follows all bytes that were sent before it: to detect it, those bytes are read and buffered
+//! for the next reader.
 
 use std::future::poll_fn;
 use std::io;
@@ -26,38 +28,38 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::stream::Stream;
 
-/// Most bytes that are kept of what comes behind a request whose response is waited for.
+/// Most bytes that are buffered behind a request in flight.
 const AHEAD_BYTES_MAX: usize = 8 << 10;
-/// Bytes that are read of it at a time: mostly there are none, or a line break too many.
+/// Bytes of one such read: usually there are none, or a stray line break.
 const AHEAD_PIECE_BYTES: usize = 512;
 
-/// The question to a client that has closed its side.
+/// Interim response that probes a client that has closed its side.
 const INTERIM: &[u8] = b"HTTP/1.1 102 Processing\r\n\r\n";
-/// How long a client that has closed its side waits before it is asked whether it is there, and between two questions at most.
+/// Time until a client that has closed its side is probed, and the longest interval of probes.
 const ASKED_AFTER: Duration = Duration::from_millis(500);
 const ASKED_EVERY_MAX: Duration = Duration::from_secs(8);
-/// The first look for what came of a question; between two looks passes twice as long, each time.
+/// Delay of the first check after a probe; each further delay doubles.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
 
-/// Where a request comes from.
+/// Address and socket of a client.
 #[derive(Clone)]
 pub(crate) struct Client {
     /// The client's own address, also behind trusted proxies.
     pub address: IpAddr,
-    /// None on the fast path, where nobody looks whether the client is still there.
+    /// `None` on the fast path, which does not watch the client.
     pub socket: Option<ClientSocket>,
 }
 
-/// The socket of a connection, shared by what serves the connection and what watches the client: both are one task, so that
-/// neither waits for the lock.
+/// Socket of a connection, shared by the code that serves it and the code that watches the client. Both run in one
+/// task, so the lock is never contended.
 #[derive(Clone)]
 pub(crate) struct ClientSocket(Arc<Mutex<SocketState>>);
 
 struct SocketState {
     stream: Stream,
-    /// What came behind a request while somebody waited for the end.
+    /// Bytes read behind a request while waiting for the end of the connection.
     ahead: BytesMut,
-    /// Whether the last write went out as a whole: else the next one begins in the middle of a response.
+    /// True if the last write was complete; else the next one continues the middle of a response.
     is_whole: bool,
 }
 
@@ -66,12 +68,12 @@ impl ClientSocket {
         Self(Arc::new(Mutex::new(SocketState { stream, ahead: BytesMut::new(), is_whole: true })))
     }
 
-    /// The stream, for its end and for what is asked of it.
+    /// Locks and returns the stream.
     pub fn stream(&self) -> MappedMutexGuard<'_, Stream> {
         MutexGuard::map(self.0.lock(), |state| &mut state.stream)
     }
 
-    /// Writes of a response.
+    /// Writes part of a response.
     pub fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut state = self.0.lock();
         let written = Pin::new(&mut state.stream).poll_write(cx, bytes);
@@ -79,12 +81,12 @@ impl ClientSocket {
         written
     }
 
-    /// Whether nothing is half written.
+    /// Returns true if no write is incomplete.
     pub fn is_between_writes(&self) -> bool {
         self.0.lock().is_whole
     }
 
-    /// Reads what has come.
+    /// Reads buffered bytes first, then from the socket.
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.lock();
         match state.ahead.len().min(buffer.remaining()) {
@@ -97,22 +99,21 @@ impl ClientSocket {
         }
     }
 
-    /// Is done when the connection was reset or broke. It takes nothing from the socket, so it cannot see that while bytes
-    /// wait to be read.
+    /// Completes when the connection is reset or broken. It consumes nothing, so it cannot notice that while unread
+    /// bytes remain.
     pub async fn broken(&self) -> io::Error {
         poll_fn(|cx| self.stream().poll_broken(cx)).await
     }
 
-    /// Is done when the client has closed its side, whatever it has sent before; an error when the connection was reset or
-    /// broke. A client that sends more behind its request than is kept counts as one that has closed: whether it does cannot
-    /// be seen any more.
+    /// Completes when the client has closed its side, whatever it sent before; with an error if the connection is reset
+    /// or broken. A client that sends more behind its request than the buffer holds counts as closed, as its end can no
+    /// longer be seen.
     pub async fn closed(&self) -> io::Result<()> {
         poll_fn(|cx| self.poll_closed(cx)).await
     }
 
-    /// Is done when nobody is there any more to hear the response to a request that only reads, whose answer has not begun. A
-    /// client that has closed its side, and has no response soon after, is asked; one of HTTP/1.0 cannot be, and is believed
-    /// to be there.
+    /// Completes when the client of a read whose response has not begun is gone. Probes a client that has closed its
+    /// side and has no response soon after; one of HTTP/1.0 cannot be probed and counts as present.
     pub async fn gone(&self, version: Version, clock: &Clock) -> io::Error {
         if let Err(error) = self.closed().await {
             return error;
@@ -123,7 +124,7 @@ impl ClientSocket {
         clock.sleep(ASKED_AFTER).await;
         let mut pause = FIRST_LOOK;
         loop {
-            // The last response to a client that asks for several may not be out yet.
+            // The previous response of a pipelining client may not be sent yet.
             if self.is_between_writes()
                 && let Err(error) = poll_fn(|cx| Poll::Ready(self.ask(cx))).await
             {
@@ -137,7 +138,8 @@ impl ClientSocket {
         }
     }
 
-    /// Sends an interim response. None of it going out is an answer to wait for; a part of it would spoil the response.
+    /// Sends an interim response. Sending none of it is fine; sending a part of it would corrupt the response, and is
+    /// an error.
     fn ask(&self, cx: &mut Context<'_>) -> io::Result<()> {
         match self.stream().write_at_once(cx, INTERIM)?.0 {
             count if count == 0 || count == INTERIM.len() => Ok(()),
@@ -156,7 +158,7 @@ impl ClientSocket {
                 return Poll::Ready(Ok(()));
             }
             ahead.extend_from_slice(read.filled());
-            // Whoever reads requests would not be woken for what is no longer in the socket.
+            // The reader of requests would not be woken for bytes that have left the socket.
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
@@ -171,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A socket of the server, and the client's end of it.
+    /// Returns a server socket and its client.
     async fn connected() -> (ClientSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
@@ -182,7 +184,7 @@ mod tests {
         within_patience("the end is noticed", socket.closed()).await
     }
 
-    /// All that is read of a socket.
+    /// Reads all bytes of a socket.
     async fn all(socket: &ClientSocket) -> Vec<u8> {
         let (mut all, mut piece) = (Vec::new(), [0; 1000]);
         loop {
@@ -202,7 +204,7 @@ mod tests {
             let sent: Vec<u8> = (0..count).map(|number| number as u8).collect();
             let (first, last) = sent.split_at(count / 3);
             client.write_all(first).await.unwrap();
-            // It waits before the rest comes, and goes on waiting.
+            // It waits before the rest arrives, and continues to wait.
             assert!(futures::poll!(std::pin::pin!(socket.closed())).is_pending());
             client.write_all(last).await.unwrap();
             client.shutdown().await.unwrap();

@@ -1,4 +1,4 @@
-//! The columns of a CSV, as the parameter `columns` names them (contract: Data).
+//! Columns of a CSV, as given by the parameter `columns` (contract: Data).
 
 use isobar_hub::FilterField;
 use isobar_model::json::Step;
@@ -6,22 +6,22 @@ use isobar_model::json::Step;
 /// A column of a CSV.
 #[derive(Clone, Debug)]
 pub(crate) struct CsvColumn {
-    /// Its name, in the words of the client.
+    /// Name as the client wrote it.
     pub name: String,
     pub source: ColumnSource,
 }
 
-/// Where the cells of a column come from.
+/// Source of a column's cells.
 #[derive(Clone, Debug)]
 pub(crate) enum ColumnSource {
     Id,
     CreatedAt,
-    /// The path within the payload.
+    /// Path within the payload.
     Payload(Vec<Step>),
 }
 
 impl CsvColumn {
-    /// The column of a field, under the name that the client calls it by.
+    /// Makes the column of a field, under the client's name for it.
     pub fn new(name: &str, field: FilterField) -> Self {
         let source = match field {
             FilterField::Id => ColumnSource::Id,
@@ -31,7 +31,7 @@ impl CsvColumn {
         Self { name: name.to_owned(), source }
     }
 
-    /// The columns of a CSV whose request names none.
+    /// Returns the default columns.
     pub fn usual() -> Vec<Self> {
         vec![
             Self::new("createdAt", FilterField::CreatedAt),

@@ -1,4 +1,4 @@
-//! What devices can be filtered by, and the columns of their CSV.
+//! Fields by which devices can be filtered, and the columns of their CSV.
 
 use isobar_hub::{DeviceField, Operand};
 use isobar_model::alarm::AlarmSeverity;
@@ -8,11 +8,11 @@ use isobar_model::path::path_beneath;
 
 use super::filter::{Filterable, time_operand};
 
-/// Devices, as filters see them.
+/// Filters of devices.
 pub(crate) const DEVICES: Filterable<DeviceField> =
     Filterable { field, operand, fields: || format!("{} or a path beneath meta", filter_names().join(", ")) };
 
-/// The fields that devices can be filtered by, besides the paths beneath `meta`.
+/// Returns the names of the filterable fields of devices, without the paths beneath `meta`.
 pub(crate) fn filter_names() -> Vec<&'static str> {
     DeviceField::names().collect()
 }
@@ -47,12 +47,12 @@ fn operand(field: &DeviceField, text: &str) -> Result<Operand, &'static str> {
 /// A column of a CSV of devices.
 #[derive(Clone, Debug)]
 pub(crate) struct DeviceColumn {
-    /// Its name, in the words of the client.
+    /// Name as the client wrote it.
     pub name: String,
     pub source: DeviceSource,
 }
 
-/// Where the cells of a column come from.
+/// Source of a column's cells.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum DeviceSource {
     Id,
@@ -71,13 +71,13 @@ pub(crate) enum DeviceSource {
     CreatedAt,
     UpdatedAt,
     CreatedBy,
-    /// How many alarms of a severity are active.
+    /// Number of active alarms of a severity.
     Alarms(AlarmSeverity),
-    /// The path within the metadata; an empty one is all of it.
+    /// Path within the metadata; empty: all of it.
     Meta(Vec<Step>),
 }
 
-/// The columns that a CSV of devices can have, besides the paths beneath `meta`.
+/// Columns of a CSV of devices by name, without the paths beneath `meta`.
 const CSV_COLUMN_SOURCES: &[(&str, DeviceSource)] = &[
     ("id", DeviceSource::Id),
     ("uuid", DeviceSource::Id),
@@ -102,17 +102,17 @@ const CSV_COLUMN_SOURCES: &[(&str, DeviceSource)] = &[
     ("meta", DeviceSource::Meta(Vec::new())),
 ];
 
-/// The columns of a CSV whose request names none.
+/// Default columns of a CSV of devices.
 pub(crate) const USUAL_COLUMNS: [&str; 8] =
     ["id", "name", "projectUuid", "organizationId", "statusText", "lastActive", "createdAt", "updatedAt"];
 
 impl DeviceColumn {
-    /// The names of the columns that are not paths.
+    /// Returns the names of the columns that are not paths.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CSV_COLUMN_SOURCES.iter().map(|(name, _)| *name)
     }
 
-    /// The column of a name; none: there is no such column.
+    /// Finds a column by name; `None` if it does not exist.
     pub fn named(name: &str) -> Option<Self> {
         let source = match CSV_COLUMN_SOURCES.iter().find(|(known, _)| *known == name) {
             Some((_, source)) => source.clone(),
@@ -121,7 +121,7 @@ impl DeviceColumn {
         Some(Self { name: name.to_owned(), source })
     }
 
-    /// The columns of a CSV whose request names none.
+    /// Returns the default columns.
     pub fn usual() -> Vec<Self> {
         USUAL_COLUMNS.into_iter().filter_map(Self::named).collect()
     }

@@ -1,4 +1,4 @@
-//! Filters of lists: `filter[<field>][<operator>]=<value>` (contract: Data). One grammar, whatever the fields are.
+//! Filters of lists: `filter[<field>][<operator>]=<value>` (contract: Data). One grammar for all lists.
 
 use std::borrow::Cow;
 
@@ -13,21 +13,21 @@ const FILTERS_MAX: usize = 64;
 /// Most operands of one filter.
 const OPERANDS_MAX: usize = 1000;
 
-/// What the things of a list can be filtered by.
+/// Fields and operands by which a list can be filtered.
 pub(crate) struct Filterable<F> {
-    /// The field of a name.
+    /// Finds a field by name.
     pub field: fn(&str) -> Option<F>,
-    /// The operand of a field, or what it must be.
+    /// Reads the operand of a field, or returns what it must be.
     pub operand: fn(&F, &str) -> Result<Operand, &'static str>,
-    /// The fields, in words.
+    /// Lists the fields in words, for messages.
     pub fields: fn() -> String,
 }
 
-/// Stored values.
+/// Filters of stored values.
 const VALUES: Filterable<FilterField> =
     Filterable { field, operand, fields: || "createdAt, id, payload or a path beneath it".to_owned() };
 
-/// A field that values can be filtered and sorted by.
+/// Finds a field by which values can be filtered and sorted.
 pub(crate) fn field(name: &str) -> Option<FilterField> {
     match name {
         "id" => Some(FilterField::Id),
@@ -51,7 +51,7 @@ fn operator(name: &str) -> Option<Operator> {
     })
 }
 
-/// The operand of a field: a time for `createdAt`, text for `id`; for payloads as [`Operand::of_text`] reads it.
+/// Reads the operand of a field: a time for `createdAt`, a text for `id`, and for payloads by [`Operand::of_text`].
 fn operand(field: &FilterField, text: &str) -> Result<Operand, &'static str> {
     match field {
         FilterField::CreatedAt => time_operand(text),
@@ -60,7 +60,7 @@ fn operand(field: &FilterField, text: &str) -> Result<Operand, &'static str> {
     }
 }
 
-/// A time.
+/// Reads a time.
 pub(crate) fn time_operand(text: &str) -> Result<Operand, &'static str> {
     // An unescaped `+` before an offset arrives as a space.
     let moment = text.parse().or_else(|_| text.replace(' ', "+").parse());
@@ -86,12 +86,12 @@ fn filter<F>(of: &Filterable<F>, key: &str, value: &str) -> Result<Filter<F>, St
     Ok(Filter { field, operator, operands })
 }
 
-/// Every filter of stored values among the parameters, and what is wrong with those that are none.
+/// Reads all filters of stored values among the parameters, with the faults of invalid ones.
 pub(crate) fn filters(pairs: &[(Cow<'_, str>, Cow<'_, str>)]) -> (Vec<Filter>, Vec<Fault>) {
     filters_of(&VALUES, pairs)
 }
 
-/// Every filter among the parameters, and what is wrong with those that are none.
+/// Reads all filters among the parameters, with the faults of invalid ones.
 pub(crate) fn filters_of<F>(
     of: &Filterable<F>,
     pairs: &[(Cow<'_, str>, Cow<'_, str>)],

@@ -1,9 +1,8 @@
-//! The address of a client that comes through proxies (contract: Behind a proxy, and without one).
+//! Finds the address of a client behind proxies (contract: Behind a proxy, and without one).
 //!
-//! What a proxy says is believed only of those that the operator trusts, and read from the right: each proxy adds whom it
-//! was asked by behind what it was told, which may be anything. The first on the way that is not trusted itself is the
-//! client. Where the way cannot be followed (no address, an address that is hidden, an entry of no form) it ends: the client
-//! is then the last hop that was named by somebody trusted.
+//! Headers of proxies are used only if the operator trusts the proxy, and are read from the right: each proxy appends
+//! the address of its peer to a list that may hold anything. The first hop that is not trusted is the client. If a hop
+//! cannot be read (no address, a hidden one, a malformed entry), the client is the last hop that a trusted proxy named.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -13,28 +12,28 @@ use axum::http::header::FORWARDED;
 use axum::http::{HeaderMap, HeaderName};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Most hops that are followed. Nobody has so many proxies of its own.
+/// Most hops that are followed; real chains of proxies are shorter.
 const HOPS_MAX: usize = 32;
 
-/// Addresses with the same beginning (RFC 4632): `10.1.0.0/16`, `2001:db8::/32`; or a single one.
+/// A range of addresses with a common prefix (RFC 4632): `10.1.0.0/16`, `2001:db8::/32`; or a single address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The first of them.
+    /// First address.
     address: IpAddr,
-    /// Bits of the beginning.
+    /// Length of the prefix in bits.
     bits: u32,
 }
 
-/// Why a text is no network.
+/// Reason why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadNetwork {
-    /// It has another form.
+    /// Malformed.
     #[error("is no IP address, nor a network like 10.1.0.0/16")]
     Form,
-    /// It names an address within a network: one of the two is meant.
+    /// An address within a network: either may be meant.
     #[error("is an address within {0}: write the network, or the address without a prefix")]
     Within(Network),
-    /// It has no beginning.
+    /// A network of all addresses.
     #[error("is every address there is: whoever connects could say that it is anybody")]
     Everything,
 }
@@ -53,7 +52,7 @@ impl FromStr for Network {
         if bits > width(address) {
             return Err(BadNetwork::Form);
         }
-        // What maps IPv4 is written as what it maps.
+        // An IPv4-mapped IPv6 network is stored as IPv4.
         let (address, bits) = match (address.to_canonical(), width(address) - bits) {
             (plain, free) if free <= width(plain) => (plain, width(plain) - free),
             _ => (address, bits),
@@ -73,18 +72,18 @@ impl fmt::Display for Network {
 }
 
 impl Network {
-    /// Whether an address is one of them; `address` maps nothing.
+    /// Returns true if the network contains the address, which must not be IPv4-mapped.
     fn holds(&self, address: IpAddr) -> bool {
         self.address.is_ipv4() == address.is_ipv4() && beginning(address, self.bits) == self.address
     }
 }
 
-/// Bits of an address.
+/// Returns the length of an address in bits.
 fn width(address: IpAddr) -> u32 {
     if address.is_ipv4() { u32::BITS } else { u128::BITS }
 }
 
-/// An address of whose bits only the first are left.
+/// Clears all bits of an address behind the prefix.
 fn beginning(address: IpAddr, bits: u32) -> IpAddr {
     match address {
         IpAddr::V4(address) => {
@@ -98,13 +97,13 @@ fn beginning(address: IpAddr, bits: u32) -> IpAddr {
     }
 }
 
-/// Whether the operator trusts what comes from this address; `address` maps nothing.
+/// Returns true if the operator trusts the address, which must not be IPv4-mapped.
 pub(crate) fn is_trusted(trusted: &[Network], address: IpAddr) -> bool {
     trusted.iter().any(|network| network.holds(address))
 }
 
-/// Who calls through a proxy that is trusted. Where both headers are there and do not agree, one of them is the client's own
-/// word, for a proxy that knows the one lets the other through: then neither is believed.
+/// Finds the client of a call through a trusted proxy. If both headers are present and disagree, one is the client's
+/// own, let through by a proxy that sets the other: then neither is used.
 pub(crate) fn client_behind(trusted: &[Network], proxy: IpAddr, headers: &HeaderMap) -> IpAddr {
     let follow = |hops: &mut dyn Iterator<Item = Option<IpAddr>>| followed(trusted, proxy, hops);
     let old = headers.contains_key(X_FORWARDED_FOR).then(|| follow(&mut addresses(headers)));
@@ -116,7 +115,7 @@ pub(crate) fn client_behind(trusted: &[Network], proxy: IpAddr, headers: &Header
     }
 }
 
-/// The first on the way from the proxy outwards that is not trusted, or the last that was named.
+/// Returns the first hop, from the proxy outwards, that is not trusted, or the last one that was named.
 fn followed(trusted: &[Network], proxy: IpAddr, hops: &mut dyn Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut last = proxy;
     for hop in hops.take(HOPS_MAX) {
@@ -129,13 +128,14 @@ fn followed(trusted: &[Network], proxy: IpAddr, hops: &mut dyn Iterator<Item = O
     last
 }
 
-/// The hops of `X-Forwarded-For`, the nearest first; none for what is no address. Lines of a header are one list.
+/// Reads the hops of `X-Forwarded-For`, nearest first; `None` for an invalid address. Several header lines form one
+/// list.
 fn addresses(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all(X_FORWARDED_FOR).into_iter().rev();
     lines.flat_map(|line| line.as_bytes().rsplit(|byte| *byte == b',').map(node))
 }
 
-/// The hops of `Forwarded`, the nearest first; none for what names no address, and for a line that has not its form.
+/// Reads the hops of `Forwarded`, nearest first; `None` for a hop without an address and for a malformed line.
 fn elements(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     let lines = headers.get_all(FORWARDED).into_iter().rev();
     lines.flat_map(|line| {
@@ -145,15 +145,15 @@ fn elements(headers: &HeaderMap) -> impl Iterator<Item = Option<IpAddr>> {
     })
 }
 
-/// The hops of one line of `Forwarded` (RFC 7239, 4), in their order. None: it has another form. A quoted text that does
-/// not end where it should might hide what the proxy has added, so that nothing of such a line is believed.
+/// Reads the hops of one line of `Forwarded` (RFC 7239, 4), in order; `None` if it is malformed. An unterminated quoted
+/// string may hide what the proxy appended, so that the whole line is rejected.
 fn forwarded(line: &[u8]) -> Option<Vec<Option<IpAddr>>> {
     let (mut hops, mut rest) = (Vec::new(), line);
     loop {
         let (mut node_of, mut is_named) = (None, false);
         loop {
             rest = rest.trim_ascii_start();
-            // An element may be empty, and so may a pair.
+            // Elements and pairs may be empty.
             if !matches!(rest.first(), None | Some(b',' | b';')) {
                 let (name, value, behind) = pair(rest)?;
                 if name.eq_ignore_ascii_case(b"for") {
@@ -181,7 +181,7 @@ fn forwarded(line: &[u8]) -> Option<Vec<Option<IpAddr>>> {
     }
 }
 
-/// A pair's name and value, and what stands behind it. Values that should be quoted and are not are taken: many write them so.
+/// Splits off a pair: name, value and the rest. Accepts values without the required quotes, as many proxies omit them.
 fn pair(text: &[u8]) -> Option<(&[u8], Vec<u8>, &[u8])> {
     let equals = text.iter().position(|byte| matches!(byte, b'=' | b',' | b';' | b'"'))?;
     let (name, rest) = (&text[..equals], text[equals..].strip_prefix(b"=")?);
@@ -202,8 +202,8 @@ fn pair(text: &[u8]) -> Option<(&[u8], Vec<u8>, &[u8])> {
     }
 }
 
-/// The address of a node (RFC 7239, 6), with or without a port; of IPv6 in brackets or without. None: it is hidden, unknown,
-/// or rubbish.
+/// Parses a node (RFC 7239, 6): an address with or without a port, IPv6 with or without brackets. `None` if it is
+/// hidden, unknown or malformed.
 fn node(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text.trim_ascii()).ok()?;
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -212,7 +212,7 @@ fn node(text: &[u8]) -> Option<IpAddr> {
     if let Ok(with_port) = text.parse::<SocketAddr>() {
         return Some(with_port.ip().to_canonical());
     }
-    // In brackets without a port, or with one that is hidden.
+    // In brackets without a port, or with an obfuscated one.
     let (address, port) = match text.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?,
         None => text.split_at(text.find(':')?),
@@ -241,7 +241,7 @@ mod tests {
         ["10.0.0.0/8", "fd00::/8", "192.0.2.7"].map(|text| text.parse().unwrap()).to_vec()
     }
 
-    /// Who calls, by these lines of headers, through a trusted proxy.
+    /// Returns the client for these header lines, through a trusted proxy.
     fn client_of(lines: &[(&str, &str)]) -> String {
         let mut headers = HeaderMap::new();
         for (name, value) in lines {
@@ -302,7 +302,7 @@ mod tests {
             ("203.0.113.9", "203.0.113.9"),
             ("1.1.1.1, 203.0.113.9", "203.0.113.9"),
             ("1.1.1.1, 203.0.113.9, 10.9.9.9,192.0.2.7", "203.0.113.9"),
-            // All of them are trusted: the farthest.
+            // All are trusted: the farthest is the client.
             ("10.1.1.1, 10.2.2.2", "10.1.1.1"),
             (" 203.0.113.9:4711 ", "203.0.113.9"),
             ("2001:db8::9", "2001:db8::9"),
@@ -313,7 +313,7 @@ mod tests {
             assert_eq!(by_old(value), client, "{value}");
         }
         assert_eq!(client_of(&[]), PROXY);
-        // Lines are one list, in their order.
+        // Header lines form one list, in order.
         let lines = [("x-forwarded-for", "1.1.1.1"), ("x-forwarded-for", "203.0.113.9, 10.3.3.3")];
         assert_eq!(client_of(&lines), "203.0.113.9");
         let lines = [("x-forwarded-for", "1.1.1.1, 203.0.113.9"), ("x-forwarded-for", "10.3.3.3")];
@@ -376,7 +376,7 @@ mod tests {
             "for = 203.0.113.9",
             "203.0.113.9",
             "=203.0.113.9",
-            // Quotes that do not fit: what the proxy has added might be inside of them.
+            // Unbalanced quotes may contain what the proxy appended.
             "for=\"1.1.1.1, for=203.0.113.9",
             "for=\"1.1.1.1\\\", for=203.0.113.9",
             "for=6.6.6.6;by=\", for=\"[2001:db8::9]:1\"",
@@ -408,7 +408,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever a client says, what the proxy adds decides.
+        /// The hop that the proxy appends decides, whatever the client sent.
         #[test]
         fn what_a_client_says_never_makes_it_another(said in "[ -~]{0,60}", is_new: bool, quoted: bool) {
             let added = if quoted { "for=\"203.0.113.9:80\";proto=\"https\"" } else { "for=203.0.113.9;proto=https" };

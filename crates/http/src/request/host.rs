@@ -1,5 +1,5 @@
-//! Checks the host that a request is for (RFC 9112, 3.2). One that is missing, doubled or malformed is refused before anything
-//! else, because a proxy between the client and this server might read it otherwise.
+//! Checks the `Host` of a request (RFC 9112, 3.2). A missing, repeated or malformed one is refused first, because a
+//! proxy in front of the server might read it differently.
 
 use axum::http::header::HOST;
 use axum::http::{Request, Version};
@@ -9,12 +9,12 @@ use super::body::RequestBody;
 
 const FIELD: &str = "header.Host";
 
-/// What is wrong with the host of a request.
+/// Returns an error if the host of a request is invalid.
 pub(crate) fn check(request: &Request<RequestBody>) -> Result<(), Error> {
     let refused = |message| Err(Error::invalid(FIELD, message));
     let mut hosts = request.headers().get_all(HOST).into_iter();
     match (hosts.next(), hosts.next()) {
-        // HTTP/2 has the host in the target, and may have it here too (RFC 9113, 8.3.1).
+        // HTTP/2 has the host in the target, and may repeat it here (RFC 9113, 8.3.1).
         (None, _) if request.version() == Version::HTTP_2 && request.uri().authority().is_some() => {}
         (None, _) if request.version() >= Version::HTTP_11 => return refused("is required"),
         (None, _) => {}
@@ -24,7 +24,7 @@ pub(crate) fn check(request: &Request<RequestBody>) -> Result<(), Error> {
         }
         (Some(_), None) => {}
     }
-    // A target in absolute form names the host itself, and by the same rules.
+    // A target in absolute form contains a host too, by the same rules.
     match request.uri().authority() {
         Some(target) if !is_valid(target.as_str().as_bytes()) => {
             Err(Error::invalid("target", "must name a host, and a port if there is one"))
@@ -33,9 +33,9 @@ pub(crate) fn check(request: &Request<RequestBody>) -> Result<(), Error> {
     }
 }
 
-/// Whether this is `uri-host [":" port]`. What is empty names no host.
+/// Returns true for `uri-host [":" port]`, not empty.
 pub(crate) fn is_valid(host: &[u8]) -> bool {
-    // Nearly all are names or IPv4 addresses, with or without a port.
+    // Nearly all hosts are names or IPv4 addresses, with or without a port.
     match host.iter().position(|byte| !is_of_name(*byte)) {
         None => !host.is_empty(),
         Some(0) if host[0] == b'[' => is_literal(&host[1..]),
@@ -44,13 +44,13 @@ pub(crate) fn is_valid(host: &[u8]) -> bool {
     }
 }
 
-/// Whether this is a host whose name has escapes, and a port if there is one.
+/// Returns true for a host name with percent escapes and an optional port.
 fn is_escaped(host: &[u8]) -> bool {
     let (name, port) = host.split_at(host.iter().position(|byte| *byte == b':').unwrap_or(host.len()));
     name.iter().all(|byte| *byte == b'%' || is_of_name(*byte)) && are_escapes_whole(name) && is_port(port)
 }
 
-/// An address in brackets and what comes behind it: the first bracket is gone already.
+/// Returns true for an address in brackets and an optional port, without the opening bracket.
 fn is_literal(rest: &[u8]) -> bool {
     let Some(end) = rest.iter().position(|byte| *byte == b']') else { return false };
     let (address, port) = (&rest[..end], &rest[end + 1..]);
@@ -68,7 +68,7 @@ fn is_literal(rest: &[u8]) -> bool {
     is_address && is_port(port)
 }
 
-/// Nothing, or a colon and a port; the digits may be missing (RFC 3986, 3.2.3).
+/// Returns true for an empty text, or a colon and a port, which may be empty (RFC 3986, 3.2.3).
 fn is_port(text: &[u8]) -> bool {
     match text.split_first() {
         None | Some((b':', [])) => true,
@@ -83,7 +83,7 @@ fn is_port(text: &[u8]) -> bool {
     }
 }
 
-/// Whether a byte may stand in a registered name (RFC 3986, 3.2.2): unreserved, or a delimiter within parts.
+/// Returns true if a byte may occur in a registered name (RFC 3986, 3.2.2): unreserved, or a sub-delimiter.
 const fn is_of_name(byte: u8) -> bool {
     const OF_NAME: [bool; 256] = {
         let (mut table, mut byte) = ([false; 256], 0);
@@ -98,7 +98,7 @@ const fn is_of_name(byte: u8) -> bool {
     OF_NAME[byte as usize]
 }
 
-/// Whether every percent sign has its two digits.
+/// Returns true if two hex digits follow each percent sign.
 fn are_escapes_whole(name: &[u8]) -> bool {
     let mut parts = name.split(|byte| *byte == b'%');
     parts.next();

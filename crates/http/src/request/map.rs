@@ -1,17 +1,17 @@
-//! A part of the map, and the side of its cells.
+//! Query parameters of the map: its box and the size of its cells.
 
 use isobar_model::map::{CELL_DEGREES_MAX, CELL_DEGREES_MIN, CELLS_MAX, MapBox};
 
 use super::query::Query;
 
 impl Query<'_> {
-    /// `box`, the whole world by default.
+    /// Reads `box`; the default is the whole world.
     pub fn map_box(&mut self) -> MapBox {
         let what = "west,south,east,north in degrees: -180 to 180, -90 to 90, the south not above the north";
         self.read("box", what, read_box).unwrap_or(MapBox::WORLD)
     }
 
-    /// `box` and `cellSize`, which must be there.
+    /// Reads `box`, and `cellSize`, which is required.
     pub fn map_cells(&mut self) -> (MapBox, f64) {
         let asked = self.map_box();
         let name = "cellSize";

@@ -1,7 +1,6 @@
-//! Everything that a request says: who sends it, what its path, parameters, headers and body hold. A handler sees a request
-//! as a [`Call`].
+//! The content of a request: sender, path, parameters, headers and body. A handler sees it as a [`Call`].
 //!
-//! Nothing here knows of connections, handlers or routes.
+//! This module does not know connections, handlers or routes.
 
 pub(crate) mod alarm_fields;
 mod body;

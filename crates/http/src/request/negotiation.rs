@@ -1,15 +1,15 @@
-//! Content negotiation: which of a few media types the client prefers, by its header `Accept` (RFC 9110, 12.5.1).
+//! Content negotiation: the media type that a client prefers, by its header `Accept` (RFC 9110, 12.5.1).
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
 use crate::response::weighted;
 
-/// Most media ranges that are looked at.
+/// Most media ranges that are read.
 const MEDIA_RANGES_MAX: usize = 64;
 
-/// The index of the offered media type that the client prefers; of those that it likes alike, the first. A client that
-/// takes none of them gets the first: a response of another type says more than a refusal.
+/// Returns the index of the offered media type that the client prefers; of equal ones, the first. A client that accepts
+/// none gets the first: a response of another type is more useful than a refusal.
 pub(crate) fn preferred(headers: &HeaderMap, offered: &[&str]) -> usize {
     let lines = headers.get_all(ACCEPT).into_iter().filter_map(|line| line.to_str().ok());
     let ranges: Vec<_> = lines.flat_map(|line| line.split(',')).filter_map(range).take(MEDIA_RANGES_MAX).collect();
@@ -23,12 +23,12 @@ pub(crate) fn preferred(headers: &HeaderMap, offered: &[&str]) -> usize {
     best.0
 }
 
-/// A media range and its quality in thousandths. Parameters but `q` are passed over.
+/// Reads a media range and its quality in thousandths. Other parameters than `q` are ignored.
 fn range(text: &str) -> Option<(String, u16)> {
     weighted(text).filter(|(range, _)| range.contains('/'))
 }
 
-/// What the most specific range says of a media type.
+/// Returns the quality of a media type, by the most specific range.
 fn quality(ranges: &[(String, u16)], offer: &str) -> u16 {
     let of = |wanted: &str| ranges.iter().find(|(range, _)| range == wanted).map(|(_, quality)| *quality);
     let group = offer.split('/').next().unwrap_or_default();

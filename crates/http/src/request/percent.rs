@@ -1,6 +1,6 @@
-//! Percent-decoding (RFC 3986, 2.1) that says when the result is no text.
+//! Percent-decoding (RFC 3986, 2.1) that detects results that are not UTF-8.
 
-/// Decodes a part of a path or, with `+` for a space, of a query; none when the bytes are no UTF-8.
+/// Decodes a part of a path or, with `+` for a space, of a query; `None` if the result is not UTF-8.
 pub(crate) fn decoded(text: &str, plus_is_space: bool) -> Option<String> {
     let (bytes, mut out, mut at) = (text.as_bytes(), Vec::with_capacity(text.len()), 0);
     let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));

@@ -1,5 +1,5 @@
-//! Query parameters (specification: Shared query parameters; contract: Conventions). Every fault is gathered as
-//! `query.<name>`; parameters that nobody asks for are ignored.
+//! Query parameters (specification: Shared query parameters; contract: Conventions). Collects all faults as
+//! `query.<name>`; ignores unknown parameters.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -19,30 +19,31 @@ use super::device_fields::{self, DeviceColumn};
 use super::filter;
 use super::percent;
 
-/// Parameters that may be repeated. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.
+/// Repeatable parameters. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.
 const LISTS: [&str; 7] = ["sortBy", "entityList", "lastValues", "columns", "fields", "functions", "deviceIds"];
-/// Most parameters that are looked at.
+/// Most parameters that are read.
 const PARAMETERS_MAX: usize = 1024;
-/// Most keys of an order.
+/// Most sort keys.
 pub(crate) const SORT_KEYS_MAX: usize = 16;
 /// Most columns of a CSV.
 pub(crate) const CSV_COLUMNS_MAX: usize = 100;
-/// Least and most of a moment in milliseconds since 1970: from 1973 to the end of the year 9999.
+/// Range of a time in milliseconds since 1970: from 1973 to the end of the year 9999.
 pub(crate) const UNIX_MILLIS_MIN: u64 = 100_000_000_000;
 pub(crate) const UNIX_MILLIS_MAX: u64 = 253_402_300_799_999;
 /// Longest wait for an event, in seconds.
 const WAIT_SECONDS_MAX: u64 = 60;
 
-/// The parameters of a request, and what was found wrong with them.
+/// Parameters of a request, and the faults found so far.
 pub(crate) struct Query<'a> {
-    /// As it was sent.
+    /// Raw query string.
     raw: &'a str,
     pub(super) pairs: SmallVec<[(Cow<'a, str>, Cow<'a, str>); 2]>,
     pub(super) faults: Faults,
 }
 
 impl<'a> Query<'a> {
-    /// Splits and decodes; nothing is checked yet. A value that is no text becomes U+0000, which no name holds.
+    /// Splits and decodes the parameters without checks. A value that is not UTF-8 becomes U+0000, which no name
+    /// contains.
     pub fn of(raw: Option<&'a str>) -> Self {
         let raw = raw.unwrap_or_default();
         let mut pairs: SmallVec<[_; 2]> = form_urlencoded::parse(raw.as_bytes()).take(PARAMETERS_MAX).collect();
@@ -51,7 +52,7 @@ impl<'a> Query<'a> {
                 *name = Cow::Borrowed(list);
             }
         }
-        // What is no text was decoded to this character, which may also have been sent.
+        // Invalid UTF-8 was decoded to this character, which may also have been sent.
         let may_be_none = |value: &str| value.contains(char::REPLACEMENT_CHARACTER);
         if pairs.iter().any(|(_, value): &(_, Cow<'_, str>)| matches!(value, Cow::Owned(value) if may_be_none(value))) {
             let sent = raw.split('&').filter(|pair| !pair.is_empty());
@@ -64,12 +65,12 @@ impl<'a> Query<'a> {
         Self { raw, pairs, faults: Faults::new() }
     }
 
-    /// What was read, unless something was wrong.
+    /// Returns what was read, or the faults if there are any.
     pub fn end<T>(self, read: T) -> Result<T> {
         self.faults.unless_any(read)
     }
 
-    /// `elementName`, where it may be left out.
+    /// Reads the optional `elementName`.
     pub fn element_name(&mut self) -> Option<String> {
         let name = self.text("elementName")?;
         if name.contains('\0') {
@@ -78,27 +79,27 @@ impl<'a> Query<'a> {
         Some(name)
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
 
-    /// A text; an empty one is as good as none.
+    /// Returns a text; an empty one counts as absent.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Every value of a parameter, repeated or comma-separated.
+    /// Returns all values of a parameter, repeated or comma-separated.
     pub(super) fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| value.split(','))
     }
 
-    /// Every path of a parameter, repeated or comma-separated; a comma within a quoted name is part of it.
+    /// Returns all paths of a parameter, repeated or comma-separated; a comma within a quoted name is part of it.
     pub(super) fn paths<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
         self.pairs.iter().filter(move |(key, _)| key == name).flat_map(|(_, value)| path::split(value))
     }
 
-    /// Values of a parameter in which a comma was encoded: it may be part of a value, and no separator.
+    /// Returns the values of a parameter with encoded commas, which may be part of a value.
     fn values_with_comma(&self, name: &str) -> Vec<String> {
         let decoded = |text: &str| {
             let pair = format!("={text}");
@@ -114,7 +115,7 @@ impl<'a> Query<'a> {
         self.faults.add(format!("query.{name}"), message);
     }
 
-    /// A parameter in the form of `T`; `what` completes "must be".
+    /// Reads a parameter with `read`; `what` completes "must be" in the fault.
     pub(super) fn read<T>(&mut self, name: &str, what: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
         let text = self.get(name)?;
         let value = read(text);
@@ -124,12 +125,12 @@ impl<'a> Query<'a> {
         value
     }
 
-    /// An identifier.
+    /// Reads an identifier.
     pub fn id<T: FromStr>(&mut self, name: &str) -> Option<T> {
         self.read(name, "an identifier", |text| text.parse().ok())
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub fn boolean(&mut self, name: &str, default: bool) -> bool {
         let read = |text: &str| match text {
             "true" => Some(true),
@@ -139,7 +140,7 @@ impl<'a> Query<'a> {
         self.read(name, "true or false", read).unwrap_or(default)
     }
 
-    /// `page` and `limit`.
+    /// Reads `page` and `limit`.
     pub fn page(&mut self) -> PageRequest {
         let default = PageRequest::default();
         let page = self.read("page", "a whole number of at least 1", |text| whole(text).filter(|page| *page >= 1));
@@ -149,7 +150,7 @@ impl<'a> Query<'a> {
         PageRequest { page: page.unwrap_or(default.page), limit: limit.unwrap_or(default.limit) }
     }
 
-    /// `from` and `to`.
+    /// Reads `from` and `to`.
     pub fn range(&mut self) -> TimeRange {
         // An unescaped `+` before an offset arrives as a space.
         let mut moment = |name| {
@@ -160,7 +161,7 @@ impl<'a> Query<'a> {
         TimeRange { from: moment("from"), to: moment("to") }
     }
 
-    /// `from` and `to`, which must be there.
+    /// Reads `from`, and `to`, which is required.
     pub fn range_with_end(&mut self) -> TimeRange {
         if self.get("to").is_none() {
             self.fault("to", "is required");
@@ -168,7 +169,7 @@ impl<'a> Query<'a> {
         self.range()
     }
 
-    /// `depth`.
+    /// Reads `depth`.
     pub fn depth(&mut self) -> Depth {
         let read = |text: &str| match text {
             "all" => Some(Depth::All),
@@ -179,14 +180,14 @@ impl<'a> Query<'a> {
         self.read("depth", "a whole number of at least 1, or all", read).unwrap_or_default()
     }
 
-    /// `wait`, in seconds.
+    /// Reads `wait`, in seconds.
     pub fn wait(&mut self) -> Duration {
         let what = format!("a whole number of seconds from 0 to {WAIT_SECONDS_MAX}");
         let seconds = self.read("wait", &what, |text| whole(text).filter(|seconds| *seconds <= WAIT_SECONDS_MAX));
         Duration::from_secs(seconds.unwrap_or(0))
     }
 
-    /// `lastValues`.
+    /// Reads `lastValues`.
     pub fn last_values(&mut self) -> LastChoice {
         match self.get("lastValues") {
             None | Some("") => LastChoice::None,
@@ -194,7 +195,7 @@ impl<'a> Query<'a> {
             Some(_) => {
                 let mut names: Vec<String> =
                     self.values("lastValues").filter(|name| !name.is_empty()).map(str::to_owned).collect();
-                // A name may hold a comma. Whichever of both readings names nothing changes nothing.
+                // A name may contain a comma. The reading that matches nothing has no effect.
                 names.extend(self.values_with_comma("lastValues"));
                 names.sort_unstable();
                 names.dedup();
@@ -203,7 +204,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// The keys of `sortBy`, with what `field` makes of each name.
+    /// Reads the keys of `sortBy`, mapped by `field`, with true for a descending one.
     fn order<T>(&mut self, what: &str, field: impl Fn(&str) -> Option<T>) -> Vec<(T, bool)> {
         let texts: Vec<String> = self.paths("sortBy").map(str::to_owned).collect();
         if texts.len() > SORT_KEYS_MAX {
@@ -225,18 +226,18 @@ impl<'a> Query<'a> {
         keys
     }
 
-    /// `organizationId` (or `base`, its name in this operation) and `depth`.
+    /// Reads the organization by the parameter `base`, and `depth`.
     pub fn tree(&mut self, base: &str) -> TreeQuery {
         TreeQuery { organization: self.id(base), depth: self.depth() }
     }
 
-    /// `page`, `limit`, `searchText`, `entityList` and `sortBy`, of these fields.
+    /// Reads `page`, `limit`, `searchText`, `entityList` and `sortBy`, for these fields.
     pub fn list(&mut self, fields: &[&str]) -> ListRequest {
         let page = self.page();
         ListRequest { page, ..self.whole_list(fields) }
     }
 
-    /// The same of an export, which ignores what it says of pages.
+    /// Reads the parameters of an export, which ignores those of pages.
     pub fn whole_list(&mut self, fields: &[&str]) -> ListRequest {
         let named = |name: &str| fields.contains(&name).then(|| name.to_owned());
         let sort = self.order(&format!("one of {}", fields.join(", ")), named);
@@ -249,7 +250,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Everything a list of stored values takes; an export is not `paged`, and ignores what it says of pages.
+    /// Reads the parameters of a list of stored values; an export is not `paged` and ignores those of pages.
     pub fn values_list(&mut self, paged: bool) -> ValueQuery {
         let sort = self.order("createdAt, id, payload or a path beneath payload", filter::field);
         let (filters, found) = filter::filters(&self.pairs);
@@ -259,26 +260,26 @@ impl<'a> Query<'a> {
             range: self.range(),
             sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
             filters,
-            // What is kept is not for the caller to say.
+            // The caller does not decide on retention.
             ..ValueQuery::default()
         }
     }
 
-    /// `columns` of a CSV of stored values; the usual ones when none are named.
+    /// Reads `columns` of a CSV of stored values, or returns the default ones.
     pub fn columns(&mut self) -> Vec<CsvColumn> {
         let what = "createdAt, id, payload or a path beneath payload";
         let column = |name: &str| filter::field(name).map(|field| CsvColumn::new(name, field));
         self.columns_of(what, column).unwrap_or_else(CsvColumn::usual)
     }
 
-    /// `columns` of a CSV of devices; the usual ones when none are named.
+    /// Reads `columns` of a CSV of devices, or returns the default ones.
     pub fn device_columns(&mut self) -> Vec<DeviceColumn> {
         let names: Vec<_> = DeviceColumn::names().collect();
         let what = format!("{} or a path beneath meta", names.join(", "));
         self.columns_of(&what, DeviceColumn::named).unwrap_or_else(DeviceColumn::usual)
     }
 
-    /// The columns that are named; none: there are no names.
+    /// Reads `columns`; `None` if none are named.
     fn columns_of<T>(&mut self, what: &str, column: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
         let names: Vec<String> = self
             .paths("columns")
@@ -299,22 +300,22 @@ impl<'a> Query<'a> {
         (!names.is_empty()).then_some(columns)
     }
 
-    /// Filters of devices.
+    /// Reads filters of devices.
     pub fn device_filters(&mut self) -> Vec<DeviceFilter> {
         let (filters, found) = filter::filters_of(&device_fields::DEVICES, &self.pairs);
         self.faults.extend(found);
         filters
     }
 
-    /// Filters of alarms.
+    /// Reads filters of alarms.
     pub fn alarm_filters(&mut self) -> Vec<AlarmFilter> {
         let (filters, found) = filter::filters_of(&alarm_fields::ALARMS, &self.pairs);
         self.faults.extend(found);
         filters
     }
 
-    /// `filter[<field>]=<value>` without an operator, as the project list takes it. A filter by anything else is a
-    /// fault: the list would be longer than what was asked for.
+    /// Reads `filter[<field>]=<value>` without an operator, for the project list. Any other filter is a fault, as
+    /// ignoring it would return more than the caller requested.
     pub fn plain_filter(&mut self, field: &str) -> Option<String> {
         let name = format!("filter[{field}]");
         let is_other = |key: &str| (key == "filter" || key.starts_with("filter[")) && key != name;
@@ -327,7 +328,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Returns the list that a parameter is part of: `sortBy`, `sortBy[]` and `sortBy[0]` are of the same.
+/// Returns the list that a parameter belongs to: `sortBy`, `sortBy[]` and `sortBy[0]` belong to the same.
 fn list_of(name: &str) -> Option<&'static str> {
     let list = LISTS.into_iter().find(|list| name.starts_with(list))?;
     let brackets = name.strip_prefix(list)?;
@@ -336,19 +337,20 @@ fn list_of(name: &str) -> Option<&'static str> {
     (brackets.is_empty() || is_place).then_some(list)
 }
 
-/// A whole number in digits; one beyond 64 bits is as large as can be.
+/// Parses a whole number in digits, saturating at 64 bits.
 pub(super) fn whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Reads a moment in milliseconds since 1970, as charting tools send it. Fewer are refused: they would be seconds, or a year.
+/// Parses a time in milliseconds since 1970, as charting tools send it. Smaller numbers are refused: they would be
+/// seconds, or a year.
 fn unix_millis(text: &str) -> Option<Timestamp> {
     let millis = whole(text).filter(|millis| (UNIX_MILLIS_MIN..=UNIX_MILLIS_MAX).contains(millis))?;
     i64::try_from(millis).ok().map(Timestamp::from_millis)
 }
 
-/// The beginning of a client's text, for a message.
+/// Returns the first 64 characters of a client's text, for a message.
 pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }
@@ -460,7 +462,7 @@ mod tests {
         assert_eq!(last, LastChoice::Elements(["a", "b", "b,c", "c"].map(str::to_owned).to_vec()));
         let columns = Query::of(Some("columns[]=id&columns[]=payload.a")).columns();
         assert_eq!(columns.iter().map(|column| &*column.name).collect::<Vec<_>>(), ["id", "payload.a"]);
-        // What is no list has no brackets, and other names are other parameters.
+        // Other parameters than lists have no brackets.
         for other in ["limit[]=0", "sortBy[x]=y", "sortByX=y", "sortBy[=y", "filter[]"] {
             let mut query = Query::of(Some(other));
             assert!(query.list(&["name"]).sort.is_empty() && query.end(()).is_ok(), "{other}");

@@ -1,4 +1,4 @@
-//! The bytes of a connection: as they come, or under TLS.
+//! The byte stream of a connection, plain or under TLS.
 
 use std::io;
 use std::pin::Pin;
@@ -8,15 +8,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// A connection's bytes.
+/// Byte stream of a connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
-    /// Boxed: its state is large, and most connections behind a proxy have none.
+    /// Boxed: its state is large, and most connections behind a proxy are plain.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// The socket beneath, which knows whether the peer is there.
+    /// Returns the socket beneath.
     pub fn socket(&self) -> &TcpStream {
         match self {
             Self::Plain(socket) => socket,
@@ -24,11 +24,11 @@ impl Stream {
         }
     }
 
-    /// Writes what goes out at once. Returns how many bytes were taken, and whether all of them are the system's now: under TLS
-    /// some may be taken and still wait here.
+    /// Writes without waiting. Returns how many bytes were taken, and true if the kernel has all of them: TLS may
+    /// buffer some.
     pub fn write_at_once(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> io::Result<(usize, bool)> {
         let written = match self {
-            // Without the bookkeeping of a poll: nobody is to be woken.
+            // Without registering a waker: nothing waits for this write.
             Self::Plain(socket) => match socket.try_write(bytes) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
@@ -46,7 +46,7 @@ impl Stream {
         Ok((written, is_out && written == bytes.len()))
     }
 
-    /// Takes nothing from the peer, and looks whether the connection was reset or broke.
+    /// Polls for a reset or broken connection, without consuming bytes.
     pub fn poll_broken(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let socket = self.socket();
         match ready!(socket.poll_peek(cx, &mut ReadBuf::new(&mut [0]))) {
@@ -57,8 +57,7 @@ impl Stream {
 }
 
 impl AsyncRead for Stream {
-    /// A peer that ends the connection without taking leave of TLS has ended it all the same: how long a request is, its head
-    /// and its chunks say.
+    /// Accepts a connection closed without a TLS `close_notify`: the request's head and chunks already give its length.
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(socket) => Pin::new(socket).poll_read(cx, buffer),

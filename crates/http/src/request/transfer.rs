@@ -1,14 +1,14 @@
-//! How long bytes may be under way: a body that comes, a response that is taken. Everybody has a minute, and whoever has
-//! much to send or to take has longer, at a rate that any connection reaches.
+//! Time limits of transfers: a request body to arrive, a response to be read. Each has a minute, and a large one more,
+//! at a rate that any connection reaches.
 
 use std::time::Duration;
 
-/// The time that every body and every response has.
+/// Time that every body and every response has.
 pub(crate) const TRANSFER_TIME: Duration = Duration::from_secs(60);
-/// Bytes a second that are enough beyond it.
+/// Lowest rate in bytes per second of a transfer that takes longer.
 pub(crate) const TRANSFER_BYTES_A_SECOND_MIN: u64 = 16 << 10;
 
-/// How long so many bytes may be under way, where everybody has `time`.
+/// Returns the time limit of a transfer of `bytes` bytes: at least `time`.
 pub(crate) fn time_for(bytes: usize, time: Duration) -> Duration {
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
     time.max(Duration::from_millis(bytes.saturating_mul(1_000) / TRANSFER_BYTES_A_SECOND_MIN))

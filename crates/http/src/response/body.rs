@@ -1,8 +1,7 @@
-//! The body of a response. Nearly all responses are those of the main road: their bodies are here as a whole, without a box
-//! around each.
+//! Response bodies. Nearly all belong to responses to events: whole, and without a box.
 //!
-//! Whatever is large is charged to its caller's tenant for as long as it waits for its reader ([`ResponseBody::charged`]),
-//! and goes out in pieces: what the connection is given it copies, and holds until it is sent.
+//! A large body is charged to its caller's tenant until it is sent ([`ResponseBody::charged`]), and passed to the
+//! connection in pieces, because the connection copies each and holds the copy until it is sent.
 
 use std::fmt;
 use std::pin::Pin;
@@ -14,22 +13,22 @@ use hyper::body::{Frame, SizeHint};
 use isobar_hub::TenantShare;
 use isobar_model::error::Error;
 
-/// A body of no more bytes is written at once, and is charged to nobody.
+/// Largest body in bytes that is written at once and not charged.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
-/// Bytes of a larger one that the connection is given at a time.
+/// Bytes of a larger body that the connection is given at a time.
 const BODY_PIECE_BYTES: usize = 64 << 10;
-/// A piece of no more bytes is charged to nobody, where a body is made piece by piece: a piece of a list with an item of the
+/// Largest piece in bytes that is not charged, of a body that is made piece by piece: a piece of a list with an item of
 /// usual size.
 const SMALL_PIECE_BYTES: usize = 128 << 10;
 
 /// The body of a response.
 #[derive(Debug)]
 pub enum ResponseBody {
-    /// It is here as a whole.
+    /// Complete.
     Whole(Bytes),
-    /// It is here as a whole, and large.
+    /// Complete and large.
     Large(Box<LargeBody>),
-    /// It is made piece by piece, or went through a layer.
+    /// Made piece by piece, or wrapped by a layer.
     Boxed(Body),
 }
 
@@ -56,7 +55,7 @@ impl From<ResponseBody> for Body {
 }
 
 impl ResponseBody {
-    /// A body that every response of its kind shares: its memory is nobody's.
+    /// Makes a body shared by all responses of its kind, which is not charged.
     pub(crate) fn shared(bytes: Bytes) -> Self {
         if bytes.len() <= SMALL_BODY_BYTES {
             return Self::Whole(bytes);
@@ -64,7 +63,7 @@ impl ResponseBody {
         Self::Large(Box::new(LargeBody { rest: bytes, _memory: None }))
     }
 
-    /// A body whose memory was charged before it was made.
+    /// Makes a body whose memory was charged before.
     pub(crate) fn with_memory(bytes: Bytes, memory: TenantShare) -> Self {
         if bytes.len() <= SMALL_BODY_BYTES {
             return Self::Whole(bytes);
@@ -72,11 +71,11 @@ impl ResponseBody {
         Self::Large(Box::new(LargeBody { rest: bytes, _memory: Some(memory) }))
     }
 
-    /// Charges the memory that it takes, in which `memory` is a share of nothing yet, until it is sent or given up. What is
-    /// made piece by piece is charged as it is made: where there is no room for a large piece, it breaks off.
+    /// Charges its memory to `memory`, which must be empty, until it is sent or dropped. A body that is made piece by
+    /// piece is charged as it is made: it breaks off if there is no memory for a large piece.
     ///
     /// # Errors
-    /// `Busy`: there is no room for it. It is gone.
+    /// Returns `Busy` if there is no memory for it; the body is dropped.
     pub(crate) fn charged(self, mut memory: TenantShare) -> Result<Self, Error> {
         Ok(match self {
             Self::Whole(bytes) if bytes.len() > SMALL_BODY_BYTES => {
@@ -119,16 +118,16 @@ impl hyper::body::Body for ResponseBody {
     }
 }
 
-/// The next piece of what is here; none when nothing is.
+/// Splits off the next piece; `None` if nothing is left.
 fn next_piece(rest: &mut Bytes) -> Option<Frame<Bytes>> {
     let piece = rest.split_to(rest.len().min(BODY_PIECE_BYTES));
     (!piece.is_empty()).then(|| Frame::data(piece))
 }
 
-/// A large body that is here as a whole, and goes out in pieces.
+/// A complete large body, sent in pieces.
 pub struct LargeBody {
     rest: Bytes,
-    /// What it takes, whatever of it is left: it is one piece of memory. None: others share it.
+    /// Memory of the whole body, which is freed only as a whole. `None`: other responses share it.
     _memory: Option<TenantShare>,
 }
 
@@ -155,11 +154,10 @@ impl hyper::body::Body for LargeBody {
     }
 }
 
-/// A body that is made piece by piece. A piece is as large as what is in it, which may be one large value: it is charged until
-/// the next is asked for.
+/// A body made piece by piece. A piece may contain one large value: it is charged until the next piece is polled.
 struct PiecewiseBody {
     body: Body,
-    /// What is not sent yet of the piece that is under way.
+    /// Unsent rest of the current piece.
     rest: Bytes,
     memory: TenantShare,
 }
@@ -230,7 +228,7 @@ mod tests {
         let mut body = of(500_000).charged(share(&quota)).unwrap();
         assert_eq!(body.size_hint().exact(), Some(500_000));
         assert!(matches!(of(500_000).charged(share(&quota)), Err(Error::Busy)));
-        // Small ones have room all the while.
+        // Small bodies always have room.
         assert!(of(SMALL_BODY_BYTES).charged(share(&quota)).is_ok());
         let mut read = 0;
         while let Some(frame) = body.frame().await {
@@ -241,7 +239,7 @@ mod tests {
         assert_eq!(read, 500_000);
         drop(body);
         assert_eq!(quota.held(), 0);
-        // Also of one that went through a layer, and of one that is given up.
+        // Also for a body wrapped by a layer, and for one that is dropped.
         drop(Body::from(of(500_000).charged(share(&quota)).unwrap()));
         assert_eq!(quota.held(), 0);
     }
@@ -253,7 +251,7 @@ mod tests {
             let pieces: Vec<_> = sizes.iter().map(|size| Ok::<_, Error>(Bytes::from(vec![b'x'; *size]))).collect();
             ResponseBody::Boxed(Body::from_stream(stream::iter(pieces))).charged(share(&quota)).unwrap()
         };
-        // Each has room, though not all of them together; the empty one ends nothing.
+        // Each has room, though not all together; the empty one does not end the body.
         let all = pieces(&[400_000, 400_000, 0, 10, 400_000]).collect().await.unwrap().to_bytes();
         assert_eq!(all.len(), 1_200_010);
         assert_eq!(quota.held(), 0);

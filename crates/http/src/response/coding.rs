@@ -1,12 +1,12 @@
-//! Codings of content, and which of them a client asks for (RFC 9110, 12.5.3).
+//! Content codings, and which of them a client asks for (RFC 9110, 12.5.3).
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT_ENCODING;
 
-/// Most codings of `Accept-Encoding` that are looked at.
+/// Most codings of `Accept-Encoding` that are read.
 const CODINGS_MAX: usize = 64;
 
-/// A coding of content.
+/// A content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coding {
     /// Brotli.
@@ -15,7 +15,7 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// All, the one that is preferred first.
+    /// All codings, the preferred one first.
     pub const ALL: [Self; 2] = [Self::Br, Self::Gzip];
 
     /// Returns its name in HTTP.
@@ -26,8 +26,8 @@ impl Coding {
         }
     }
 
-    /// Returns the offered coding that the client prefers; of those that it likes alike, the first. None: it names none of
-    /// them, or likes better what is not coded.
+    /// Returns the offered coding that the client prefers; of equal ones, the first. `None` if it accepts none of them
+    /// or prefers the plain content.
     pub fn asked_for(headers: &HeaderMap, offered: &[Self]) -> Option<Self> {
         let lines = headers.get_all(ACCEPT_ENCODING).into_iter().filter_map(|line| line.to_str().ok());
         let named: Vec<_> = lines.flat_map(|line| line.split(',')).filter_map(weighted).take(CODINGS_MAX).collect();
@@ -44,7 +44,7 @@ impl Coding {
     }
 }
 
-/// Reads what a client names, in lower case, and its quality in thousandths.
+/// Reads a name in lower case, and its quality in thousandths.
 pub(crate) fn weighted(text: &str) -> Option<(String, u16)> {
     let mut parts = text.split(';').map(str::trim);
     let named = parts.next()?.to_ascii_lowercase();

@@ -1,8 +1,8 @@
 //! Compression of responses, by br or gzip as the client asks (RFC 9110, 12.5.3).
 //!
-//! What is here as a whole and small is compressed at once. Anything else is compressed piece by piece as the connection takes
-//! it, with pauses in which others have the thread, and what the compressor takes is charged to the tenant like the response
-//! itself: where there is no room for that, the response goes out as it is.
+//! A complete, small body is compressed at once. Any other is compressed piece by piece as the connection takes it,
+//! yielding in between, with the compressor's memory charged to the tenant like the response: without memory for it,
+//! the response is sent uncompressed.
 
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -22,20 +22,20 @@ use super::{Coding, Response, ResponseBody};
 
 /// Smallest body that is compressed, in bytes.
 const COMPRESSED_BYTES_MIN: usize = 1 << 10;
-/// Bytes that are compressed until others have their turn on the thread: about half a millisecond.
+/// Bytes that are compressed before the task yields: about half a millisecond.
 const COMPRESSION_TURN_BYTES: usize = 64 << 10;
-/// Effort of br, of 11, and the bits of its window: a twentieth larger than with twice the memory.
+/// Effort of br, of 11, and the bits of its window: output is a twentieth larger than with twice the memory.
 const BROTLI_QUALITY: u32 = 3;
 const BROTLI_WINDOW_BITS: u32 = 18;
 /// Effort of gzip, of 9.
 const GZIP_LEVEL: u32 = 1;
-/// What a compressor takes, in bytes.
+/// Memory of a compressor, in bytes.
 const BROTLI_BYTES: usize = 1_200 << 10;
 const GZIP_BYTES: usize = 360 << 10;
-/// Bytes that br gathers before it hands them on.
+/// Bytes that br buffers before it passes them on.
 const BROTLI_BUFFER_BYTES: usize = 4 << 10;
 
-/// Returns what a compressor takes, in bytes.
+/// Returns the memory of a compressor, in bytes.
 const fn compressor_bytes(coding: Coding) -> usize {
     match coding {
         Coding::Br => BROTLI_BYTES,
@@ -43,7 +43,7 @@ const fn compressor_bytes(coding: Coding) -> usize {
     }
 }
 
-/// Returns a response as the client asks for it; `memory` is a share of nothing yet.
+/// Compresses a response as the client asks; `memory` must be an empty share.
 pub(crate) fn compressed(mut response: Response, coding: Option<Coding>, mut memory: TenantShare) -> Response {
     let is_small = matches!(response.body(), ResponseBody::Whole(bytes) if bytes.len() < COMPRESSED_BYTES_MIN);
     if is_small || !is_compressible(response.headers()) {
@@ -74,8 +74,8 @@ pub(crate) fn compressed(mut response: Response, coding: Option<Coding>, mut mem
     response
 }
 
-/// Returns true if a body of its type becomes smaller, and waits for nothing: pictures are compressed already, and what a stream
-/// has to tell is to be heard at once.
+/// Returns true if a body of its type is worth compressing: images already are, and events of a stream must not be
+/// delayed.
 fn is_compressible(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|name| name.to_str().ok()).unwrap_or_default();
     let media_type = content_type.split(';').next().unwrap_or_default();
@@ -83,7 +83,8 @@ fn is_compressible(headers: &HeaderMap) -> bool {
     !headers.contains_key(CONTENT_ENCODING) && (is_text || media_type.ends_with("json"))
 }
 
-/// Gives what is compressed a tag of its own (RFC 9110, 8.8.3.3), which [`super::EntityTags`] reads like the plain one.
+/// Gives a compressed response an entity tag of its own (RFC 9110, 8.8.3.3), which [`super::EntityTags`] matches with
+/// the plain one.
 fn tag_coded(headers: &mut HeaderMap, coding: Coding) {
     let plain = headers.get(ETAG).and_then(|tag| tag.to_str().ok()?.strip_suffix('"'));
     if let Some(Ok(tag)) = plain.map(|plain| HeaderValue::try_from(format!("{plain}-{}\"", coding.name()))) {
@@ -91,7 +92,7 @@ fn tag_coded(headers: &mut HeaderMap, coding: Coding) {
     }
 }
 
-/// Compresses what is written into it.
+/// A compressor of the bytes written into it.
 enum Compressor {
     Br(Box<CompressorWriter<Vec<u8>>>),
     Gzip(GzEncoder<Vec<u8>>),
@@ -117,7 +118,7 @@ impl Compressor {
         }
     }
 
-    /// Takes out what is compressed so far.
+    /// Takes out the compressed bytes so far.
     fn take(&mut self) -> Bytes {
         let out = match self {
             Self::Br(writer) => writer.get_mut(),
@@ -139,27 +140,27 @@ impl Compressor {
     }
 }
 
-/// A body that is compressed as it is sent.
+/// A body that is compressed while it is sent.
 struct CompressedBody {
     body: ResponseBody,
-    /// None: it is sent.
+    /// `None` when all is sent.
     compressor: Option<Compressor>,
-    /// Set if the compressor was given something that it has not handed out.
+    /// True if the compressor has input that it has not passed on.
     has_unsent: bool,
-    /// Set if others have the thread before it goes on.
+    /// True if the task must yield before it continues.
     is_resting: bool,
     _memory: TenantShare,
 }
 
 impl CompressedBody {
-    /// Compresses until there is something to send; nothing, when all is sent.
+    /// Compresses until there is something to send; `None` when all is sent.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, axum::Error>> {
         let mut read = 0;
         loop {
             let Some(compressor) = &mut self.compressor else { return Poll::Ready(Ok(None)) };
             match Pin::new(&mut self.body).poll_frame(cx)? {
                 Poll::Ready(Some(frame)) => {
-                    // None of ours has trailers.
+                    // Our bodies have no trailers.
                     let Ok(piece) = frame.into_data() else { continue };
                     compressor.writer().write_all(&piece).map_err(axum::Error::new)?;
                     self.has_unsent = true;
@@ -171,7 +172,7 @@ impl CompressedBody {
                 }
                 Poll::Pending if !std::mem::take(&mut self.has_unsent) => return Poll::Pending,
                 Poll::Pending => {
-                    // What waits for more to come must not keep back what is there.
+                    // The source is pending: flush, so that available data is not delayed.
                     compressor.writer().flush().map_err(axum::Error::new)?;
                     return Poll::Ready(Ok(Some(compressor.take())));
                 }
@@ -282,11 +283,11 @@ mod tests {
             assert!(!response.headers().contains_key(VARY), "{kind}");
             assert!(sent(response).await == text(size));
         }
-        // What is not asked for may be asked for another time.
+        // An uncompressed response still varies by the header.
         let response = compressed(response::raw_json(StatusCode::OK, text(9_000)), None, shares().share(None));
         assert!(!response.headers().contains_key(CONTENT_ENCODING));
         assert_eq!(response.headers()[VARY], "accept-encoding");
-        // What does not become smaller is sent as it is.
+        // A body that does not shrink is sent plain.
         let mut state = 1_u64;
         let noise: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

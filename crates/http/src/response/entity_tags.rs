@@ -5,12 +5,12 @@ use isobar_model::version::IfMatch;
 
 use super::Coding;
 
-/// What a conditional header names.
+/// Value of a conditional header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum EntityTags {
     /// `*`: any.
     Any,
-    /// These.
+    /// A list of tags.
     Listed(Vec<EntityTag>),
 }
 
@@ -18,7 +18,7 @@ pub(crate) enum EntityTags {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EntityTag {
     is_weak: bool,
-    /// What stands between its quotes.
+    /// Text between its quotes.
     opaque: Vec<u8>,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct EntityTag {
 pub(crate) struct NoEntityTags;
 
 impl EntityTags {
-    /// What a header names in all its lines; none: it is not there.
+    /// Reads a header from all its lines; `None` if it is absent.
     pub(crate) fn read(headers: &HeaderMap, name: &HeaderName) -> Result<Option<Self>, NoEntityTags> {
         let lines: Vec<&[u8]> = headers.get_all(name).iter().map(|line| line.as_bytes()).collect();
         if lines.is_empty() {
@@ -40,7 +40,7 @@ impl EntityTags {
         let mut tags = Vec::new();
         let mut rest = text.as_slice();
         loop {
-            // A list may have empty places.
+            // A list may have empty elements.
             rest = rest.trim_ascii_start();
             if let [b',', after @ ..] = rest {
                 rest = after;
@@ -59,7 +59,7 @@ impl EntityTags {
         if tags.is_empty() { Err(NoEntityTags) } else { Ok(Some(Self::Listed(tags))) }
     }
 
-    /// Returns the tag by which they name a response with this tag, be it weak or of the compressed response (`If-None-Match`).
+    /// Returns the listed tag that matches a response with the tag `opaque`, weak or compressed too (`If-None-Match`).
     pub(crate) fn name_by(&self, opaque: &str) -> Option<String> {
         match self {
             Self::Any => Some(opaque.to_owned()),
@@ -70,7 +70,7 @@ impl EntityTags {
         }
     }
 
-    /// Whether they name this tag, weak or not (`If-None-Match`).
+    /// Returns true if they contain this tag, weak or not (`If-None-Match`).
     pub(crate) fn name(&self, opaque: &str) -> bool {
         match self {
             Self::Any => true,
@@ -78,8 +78,8 @@ impl EntityTags {
         }
     }
 
-    /// What they require of a thing that is to be changed: a weak tag names nothing there, and it is the same thing that was
-    /// seen compressed.
+    /// Converts them to the condition of a change (`If-Match`): weak tags match nothing, and the tag of a compressed
+    /// response matches the plain one.
     pub(crate) fn into_if_match(self) -> IfMatch {
         match self {
             Self::Any => IfMatch::Any,
@@ -91,14 +91,14 @@ impl EntityTags {
     }
 }
 
-/// Returns the tag of a response as it was before it was compressed.
+/// Returns the tag of a response before compression.
 fn plain(opaque: &[u8]) -> &[u8] {
     let stem = |coding: Coding| opaque.strip_suffix(coding.name().as_bytes())?.strip_suffix(b"-");
     Coding::ALL.into_iter().find_map(stem).unwrap_or(opaque)
 }
 
 impl EntityTag {
-    /// The tag that a text begins with, and what comes after it.
+    /// Splits off the first tag of a text; returns it and the rest.
     fn first_of(text: &[u8]) -> Option<(Self, &[u8])> {
         let (is_weak, quoted) = match text.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),
@@ -140,7 +140,7 @@ mod tests {
             assert!(tags.name("a") && tags.name("b") && !tags.name("c") && !tags.name("\"a\""), "{list:?}");
             assert_eq!(tags.into_if_match(), IfMatch::Tags(vec!["a".to_owned()]), "{list:?}");
         }
-        // A comma may stand within a tag, and a tag may be empty.
+        // A tag may contain a comma, and may be empty.
         assert_eq!(read(&[b"\"a,b\""]).unwrap().unwrap().into_if_match(), IfMatch::Tags(vec!["a,b".to_owned()]));
         assert!(read(&[b"\"\""]).unwrap().unwrap().name(""));
         assert_eq!(read(&[b"*"]).unwrap().unwrap().into_if_match(), IfMatch::Any);

@@ -1,4 +1,4 @@
-//! The response to an event: the one response that is made so often that its parts are kept apart from the making.
+//! The response to an event, the most frequent one: its parts are kept separately until it is encoded.
 
 use axum::http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
@@ -14,15 +14,15 @@ pub(crate) const RATE_RESET: HeaderName = HeaderName::from_static("x-ratelimit-r
 pub(crate) const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// What a call of the main road is answered with.
+/// Response to a posted event.
 pub(crate) enum EventResponse {
     /// 201: the event is durable.
     Created(EventCreated),
-    /// A refusal, as a rule.
+    /// Usually a refusal.
     Other(Response),
 }
 
-/// 201 with the identifier of an event. The fast path writes it as it goes out; all others make a [`Response`] of it.
+/// 201 with the identifier of an event. The fast path encodes it directly; other paths convert it to a [`Response`].
 pub(crate) struct EventCreated {
     pub id: EventId,
     pub request_id: RequestId,
@@ -30,10 +30,10 @@ pub(crate) struct EventCreated {
 }
 
 impl EventCreated {
-    /// The length of its body in bytes.
+    /// Length of its body in bytes.
     pub const BODY_BYTES: usize = 45;
 
-    /// Its body.
+    /// Returns its body.
     pub fn body(&self) -> [u8; Self::BODY_BYTES] {
         const BEFORE: usize = "{\"id\":\"".len();
         let mut body = *b"{\"id\":\"00000000-0000-0000-0000-000000000000\"}";
@@ -59,7 +59,7 @@ impl From<EventResponse> for Response {
     }
 }
 
-/// Adds the headers that all responses have.
+/// Adds the headers common to all responses.
 pub(crate) fn add_common_headers(headers: &mut HeaderMap, request_id: RequestId, rate_window: Option<RateWindow>) {
     headers.insert(REQUEST_ID, request_id.into());
     headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);

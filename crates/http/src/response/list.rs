@@ -1,6 +1,6 @@
-//! Writes a list in its envelope, or an answer of many parts, piece by piece: an item is made, written and dropped before the
-//! next. A long answer goes out as it is written, at the pace of its reader, and between two pieces others have their turn
-//! on the thread; a short one goes out as a whole, with its length.
+//! Writes lists in their envelope, and answers of many parts, piece by piece: each item is made, written and dropped
+//! before the next. A long answer is sent as it is written, at its reader's pace, and yields between pieces; a short
+//! one is sent as a whole, with its length.
 
 use std::pin::Pin;
 
@@ -13,7 +13,7 @@ use isobar_model::page::Meta;
 
 use super::{Answer, Response, raw_json};
 
-/// Bytes of a piece; the item that reaches it still belongs to it.
+/// Bytes of a piece; the item that exceeds it still belongs to it.
 const LIST_PIECE_BYTES: usize = 64 << 10;
 
 /// An answer that is being written.
@@ -28,7 +28,7 @@ where
     S: Stream<Item = Result<T, Error>>,
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error>,
 {
-    /// Goes on writing until the piece is full or nothing is left.
+    /// Writes until the piece is full or nothing is left.
     async fn fill(&mut self, piece: &mut Vec<u8>) -> Result<(), Error> {
         while piece.len() < LIST_PIECE_BYTES {
             let Some(part) = self.parts.next().await else {
@@ -41,7 +41,7 @@ where
     }
 }
 
-/// 200 with the pagination envelope around these items, as [`within`] says.
+/// Answers 200 with the pagination envelope around these items, by [`within`].
 pub(crate) async fn answer<T, S, W>(meta: Meta, items: S, write: W) -> Answer
 where
     T: Send + 'static,
@@ -51,7 +51,7 @@ where
     within(begin(&meta)?, items, write, b"]}".to_vec()).await
 }
 
-/// The pagination envelope, up to its items.
+/// Writes the pagination envelope up to its items.
 pub(super) fn begin(meta: &Meta) -> Result<Vec<u8>, Error> {
     let mut begin = b"{\"meta\":".to_vec();
     serde_json::to_writer(&mut begin, meta).map_err(Error::internal)?;
@@ -59,7 +59,7 @@ pub(super) fn begin(meta: &Meta) -> Result<Vec<u8>, Error> {
     Ok(begin)
 }
 
-/// 200 with these items, commas between them, behind `begin` and before `end`, as [`written`] says.
+/// Answers 200 with these items, comma-separated, between `begin` and `end`, by [`written`].
 pub(super) async fn within<T, S, W>(begin: Vec<u8>, items: S, mut write: W, mut end: Vec<u8>) -> Answer
 where
     T: Send + 'static,
@@ -67,7 +67,7 @@ where
     W: FnMut(T, &mut Vec<u8>) -> Result<(), Error> + Send + 'static,
 {
     let mut is_first = true;
-    // Behind the last item comes none.
+    // No comma after the last item.
     let write = move |item: Option<T>, out: &mut Vec<u8>| {
         let Some(item) = item else {
             out.append(&mut end);
@@ -81,8 +81,8 @@ where
     written(begin, items.map_ok(Some).chain(stream::once(std::future::ready(Ok(None)))), write).await
 }
 
-/// 200 with JSON of these parts behind `begin`. What fails within the first piece becomes a refusal; what fails later ends
-/// the connection, so that nobody takes a part for the whole.
+/// Answers 200 with these parts of JSON behind `begin`. A failure within the first piece becomes a refusal; a later one
+/// breaks the connection, so that nobody mistakes a part for the whole.
 pub(super) async fn written<T, S, W>(begin: Vec<u8>, parts: S, write: W) -> Answer
 where
     T: Send + 'static,

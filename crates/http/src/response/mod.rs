@@ -1,4 +1,4 @@
-//! Responses: JSON from a view, JSON that was written before, nothing.
+//! Responses: JSON from a view, prepared JSON, or empty.
 
 mod body;
 mod coding;
@@ -31,19 +31,19 @@ pub(crate) use self::event::{
 pub(crate) use self::request_id::{REQUEST_ID, RequestId, RequestIds};
 use crate::problem::{ErrorBody, Problem};
 
-/// A response on its way out.
+/// A response with its body.
 pub type Response = axum::http::Response<ResponseBody>;
 
-/// What a handler gives.
+/// Result of a handler that answers by itself.
 pub(crate) type Answer = Result<Response, Problem>;
 
-/// What a handler gives to [`crate::admission`].
+/// Result of a handler, for [`crate::admission`].
 pub(crate) enum Reply {
     /// The response.
     Ready(Response),
-    /// The response is 201 with the event's identifier, as soon as the event is durable.
+    /// 201 with the event's identifier, once the event is durable.
     Accepted(Accepted),
-    /// The response to a call that counts as several, and the rate window after these.
+    /// The response to a call that counts as several, and the rate window after them.
     Counted(Response, RateWindow),
 }
 
@@ -60,10 +60,11 @@ impl From<Accepted> for Reply {
 }
 
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// Headers that a response gets on its way out; their map is made for so many at once.
+/// Initial capacity of a response's header map.
 const HEADERS_CAPACITY: usize = 12;
 
-/// Keeps a page of ours to itself: it loads what `policy` names, nobody frames it, and nobody learns its address.
+/// Sets the security headers of an HTML page: it loads only what `policy` allows, is not framed and reveals no
+/// referrer.
 pub(crate) fn protect_page(response: &mut Response, policy: HeaderValue) {
     const OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
     let headers = response.headers_mut();
@@ -73,14 +74,14 @@ pub(crate) fn protect_page(response: &mut Response, policy: HeaderValue) {
     headers.insert(OPENER_POLICY, HeaderValue::from_static("same-origin"));
 }
 
-/// A response with a body of the given type that all responses of its kind share.
+/// Makes a response whose body is shared by all responses of its kind.
 pub(crate) fn shared(content_type: HeaderValue, body: Bytes) -> Response {
     let mut response = of_type(StatusCode::OK, content_type, Bytes::new());
     *response.body_mut() = ResponseBody::shared(body);
     response
 }
 
-/// A response whose memory, if it takes any to speak of, was charged before it was made: that is held until it is sent.
+/// Attaches memory that was charged before to a response, until it is sent.
 pub(crate) fn with_memory(response: Response, memory: TenantShare) -> Response {
     response.map(|body| match body {
         ResponseBody::Whole(bytes) if memory.amount() > 0 => ResponseBody::with_memory(bytes, memory),
@@ -88,7 +89,7 @@ pub(crate) fn with_memory(response: Response, memory: TenantShare) -> Response {
     })
 }
 
-/// A response with a body of the given type.
+/// Makes a response with a body of the given type.
 pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(ResponseBody::Whole(body.into()));
     *response.status_mut() = status;
@@ -98,53 +99,53 @@ pub(crate) fn of_type(status: StatusCode, content_type: HeaderValue, body: impl 
     response
 }
 
-/// A response whose body is JSON already.
+/// Makes a response from prepared JSON.
 pub(crate) fn raw_json(status: StatusCode, body: impl Into<Bytes>) -> Response {
     of_type(status, JSON, body)
 }
 
-/// A response with a view as its body.
+/// Makes a response with a view as its JSON body.
 pub(crate) fn json(status: StatusCode, view: &impl Serialize) -> Response {
     match serde_json::to_vec(view) {
         Ok(body) => raw_json(status, body),
         Err(error) => {
-            // Views hold texts, numbers and JSON that was checked when it came in.
+            // Views hold texts, numbers and JSON that was checked on input.
             tracing::error!(%error, "a view cannot be written as JSON");
             raw_json(StatusCode::INTERNAL_SERVER_ERROR, &br#"{"message":"internal error","errors":[]}"#[..])
         }
     }
 }
 
-/// 200 with a view.
+/// Answers 200 with a view.
 pub(crate) fn ok(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::OK, view))
 }
 
-/// 201 with a view.
+/// Answers 201 with a view.
 pub(crate) fn created(view: &impl Serialize) -> Answer {
     Ok(json(StatusCode::CREATED, view))
 }
 
-/// A response that says that something was done.
+/// Answers with a message that something was done.
 pub(crate) fn message(status: StatusCode, message: &str) -> Answer {
     Ok(json(status, &ErrorBody { message: message.to_owned(), errors: Vec::new() }))
 }
 
-/// 204.
+/// Answers 204.
 pub(crate) fn no_content() -> Answer {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)
 }
 
-/// 304: what the client has is what it would get.
+/// Makes a 304: the client's copy is current.
 pub(crate) fn not_modified(tag: &str) -> Response {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::NOT_MODIFIED;
     tagged(response, tag)
 }
 
-/// A response with an entity tag, a strong one; `tag` is what stands between its quotes.
+/// Adds a strong entity tag; `tag` is the text between its quotes.
 pub(crate) fn tagged(mut response: Response, tag: &str) -> Response {
     if let Ok(tag) = HeaderValue::try_from(format!("\"{tag}\"")) {
         response.headers_mut().insert(ETAG, tag);
@@ -152,7 +153,7 @@ pub(crate) fn tagged(mut response: Response, tag: &str) -> Response {
     response
 }
 
-/// 302 to another location.
+/// Answers 302 to another location.
 pub(crate) fn found(location: &str) -> Answer {
     let mut response = Response::default();
     *response.status_mut() = StatusCode::FOUND;
@@ -160,12 +161,13 @@ pub(crate) fn found(location: &str) -> Answer {
     Ok(response)
 }
 
-/// 201 with the identifier of an event.
+/// Answers 201 with the identifier of an event.
 pub(crate) fn created_id(id: EventId) -> Answer {
     Ok(raw_json(StatusCode::CREATED, format!("{{\"id\":\"{id}\"}}")))
 }
 
-/// 200 with the pagination envelope around a page of views, each made when it is written. `memory` is that of its rows.
+/// Answers 200 with the pagination envelope around a page of views, each made when it is written. `memory` is that of
+/// its rows.
 pub(crate) async fn page<T, V: Serialize>(
     page: Page<T>,
     memory: TenantShare,
@@ -181,8 +183,8 @@ where
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
-/// 200 with what came of the items of a bulk operation. Each of the data may repeat what a design says at length, so they are
-/// written as they are read.
+/// Answers 200 with the results of a bulk operation. They may repeat long texts of a design, so each is written as it
+/// is read.
 pub(crate) async fn outcome<T, V: Serialize>(
     data: Vec<T>,
     view: impl FnMut(T) -> V + Send + 'static,
@@ -194,7 +196,7 @@ where
     outcome_as_read(stream::iter(data.into_iter().map(Ok)), view, errors).await
 }
 
-/// The same where the data are read only as they are written.
+/// Answers as [`outcome`] does, with data that are read as they are written.
 pub(crate) async fn outcome_as_read<T, V: Serialize>(
     data: impl Stream<Item = Result<T, Error>> + Send + 'static,
     mut view: impl FnMut(T) -> V + Send + 'static,
@@ -210,8 +212,8 @@ where
     list::within(b"{\"data\":[".to_vec(), data, write, end).await
 }
 
-/// 200 with the pagination envelope around a page of items that write themselves. `held` is dropped when the last of them is
-/// written, or nobody reads any more.
+/// Answers 200 with the pagination envelope around items that write themselves. `held` is dropped when the last is
+/// written or the response is dropped.
 pub(crate) async fn page_written<T: Send + 'static>(
     page: Page<T>,
     held: impl Send + 'static,
@@ -225,16 +227,16 @@ pub(crate) async fn page_written<T: Send + 'static>(
     list::answer(page.meta(), stream::iter(page.items.into_iter().map(Ok)), write).await
 }
 
-/// A part of an answer that is JSON when all of them are one behind the other.
+/// Fragment of an answer; all fragments in order form valid JSON.
 pub(crate) enum JsonPart {
-    /// As it is.
+    /// Written text.
     Text(Vec<u8>),
-    /// Of the same kind, but it need not be copied where it is kept: a payload.
+    /// Stored payload, which is not copied.
     Raw(RawJson),
 }
 
-/// JSON of a view up to within its empty list of this name, and the rest of it. Behind that list there must be nothing that
-/// anybody chooses: the last that looks like it is it.
+/// Splits the JSON of a view inside its empty list of this name. Nothing after that list may contain text from outside,
+/// because the last match is used.
 pub(crate) fn opened(view: &impl Serialize, list: &str) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let begin = format!("\"{list}\":[");
     let mut head = serde_json::to_vec(view).map_err(Error::internal)?;
@@ -244,7 +246,7 @@ pub(crate) fn opened(view: &impl Serialize, list: &str) -> Result<(Vec<u8>, Vec<
     Ok((head, tail))
 }
 
-/// 200 with JSON of these parts, each of which is made when it is written.
+/// Answers 200 with JSON of these parts, each made when it is written.
 pub(crate) async fn in_parts(parts: impl Stream<Item = Result<JsonPart, Error>> + Send + 'static) -> Answer {
     let write = |part: JsonPart, out: &mut Vec<u8>| {
         out.extend_from_slice(match &part {
@@ -256,7 +258,7 @@ pub(crate) async fn in_parts(parts: impl Stream<Item = Result<JsonPart, Error>> 
     list::written(Vec::new(), parts, write).await
 }
 
-/// 200 with the pagination envelope around items that come one by one, each in parts.
+/// Answers 200 with the pagination envelope around items that arrive one by one, each in parts.
 pub(crate) async fn page_in_parts<S>(meta: Meta, items: impl Stream<Item = Result<S, Error>> + Send + 'static) -> Answer
 where
     S: Stream<Item = Result<JsonPart, Error>> + Send + 'static,
@@ -282,7 +284,7 @@ pub(crate) fn array<T>(items: &[T], mut write: impl FnMut(&T, &mut Vec<u8>), out
     out.push(b']');
 }
 
-/// A text of digits and letters as the value of a header.
+/// Makes a header value of ASCII letters and digits.
 pub(crate) fn ascii_header(text: Bytes) -> HeaderValue {
     HeaderValue::from_maybe_shared(text).unwrap_or(HeaderValue::from_static("0"))
 }

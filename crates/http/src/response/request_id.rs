@@ -1,4 +1,4 @@
-//! The name of a request in logs and in its response: the client's own, or one that was made for it.
+//! The request id in logs and in the response: the client's own, or a generated one.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,21 +9,21 @@ use isobar_model::time::Timestamp;
 
 use super::ascii_header;
 
-/// The header of requests and responses that holds it.
+/// Header of the request id, in requests and responses.
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Longest request id that is taken from a client.
+/// Most characters of a client's request id.
 const REQUEST_ID_CHARACTERS_MAX: usize = 64;
 
-/// The name of one request.
+/// Id of one request.
 pub(crate) enum RequestId {
-    /// The client sent it.
+    /// Sent by the client.
     Sent(HeaderValue),
-    /// It was made from this number.
+    /// Generated from this number.
     Made(u64),
 }
 
 impl RequestId {
-    /// Writes it behind what is there.
+    /// Appends it to `out`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         match self {
             Self::Sent(id) => out.extend_from_slice(id.as_bytes()),
@@ -50,7 +50,7 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// A number in 16 hexadecimal digits.
+/// Formats a number in 16 hexadecimal digits.
 fn digits(number: u64) -> [u8; 16] {
     std::array::from_fn(|place| {
         let digit = (number >> (60 - 4 * place) & 15) as u8;
@@ -58,7 +58,7 @@ fn digits(number: u64) -> [u8; 16] {
     })
 }
 
-/// Makes request ids: unlike one another within a run, and most likely between runs. They are no secrets.
+/// Generates request ids: unique within a process, and very likely across processes. They are not secret.
 pub(crate) struct RequestIds(AtomicU64);
 
 impl RequestIds {
@@ -66,10 +66,10 @@ impl RequestIds {
         Self(AtomicU64::new((start.millis() as u64) << 20))
     }
 
-    /// The id that the client sent, if it is a sane one, or else a new one.
+    /// Returns the id that the client sent, if it is valid, else a new one.
     pub fn of(&self, headers: &HeaderMap) -> RequestId {
         let sent = headers.get(REQUEST_ID).filter(|id| is_sane(id.as_bytes()));
-        // A copy: what was sent is a part of the whole request, which need not be kept until the event is durable.
+        // Copied: the original is part of the request's buffer, which must not be kept until the event is durable.
         let copied = sent.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
         copied.map_or_else(|| RequestId::Made(mixed(self.0.fetch_add(1, Ordering::Relaxed))), RequestId::Sent)
     }
@@ -80,7 +80,7 @@ fn is_sane(id: &[u8]) -> bool {
     (1..=REQUEST_ID_CHARACTERS_MAX).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// Makes neighbouring numbers unlike: the finalizer of SplitMix64, which never makes two numbers one.
+/// Mixes the bits of a number, so that neighbours differ: the finalizer of SplitMix64, which is a bijection.
 fn mixed(mut number: u64) -> u64 {
     number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

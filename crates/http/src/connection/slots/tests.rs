@@ -10,17 +10,17 @@ fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(1_000_000 + millis)
 }
 
-/// Closes at most so many that have been idle for at least so long. Returns how many it were.
+/// Closes at most `count` connections idle for at least `at_least`. Returns how many.
 fn close_idle(slots: &Slots, now: Timestamp, count: usize, at_least: u64) -> usize {
     slots.close(&slots.idle_longest(now, |_| count, at_least))
 }
 
-/// Waits for a free slot, as long as only a test does that hangs.
+/// Waits for a free slot, with a limit that only a hanging test reaches.
 async fn is_freed(slots: &Slots, now: Timestamp) {
     within_patience("a slot is free", slots.free(|| now)).await;
 }
 
-/// A connection that stays until it is closed.
+/// Adds a connection that stays open until it is closed.
 fn connects(slots: &Arc<Slots>, now: Timestamp) -> Arc<Slot> {
     let mut slot = None;
     slots.take(now, |guard| {
@@ -33,7 +33,7 @@ fn connects(slots: &Arc<Slots>, now: Timestamp) -> Arc<Slot> {
     slot.unwrap()
 }
 
-/// The connection of a task that ends and still has its slot, as when others are ahead of it on the thread.
+/// Connection whose task has ended but that still has its slot, as when other tasks are ahead on the thread.
 struct Leaves(Option<SlotGuard>, Arc<Mutex<Vec<SlotGuard>>>);
 
 impl Drop for Leaves {
@@ -68,7 +68,7 @@ async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
     }
     assert!(leaving.lock().len() <= slots.closed_for_one(), "{} were closed in vain", leaving.lock().len());
     assert_eq!(slots.count(), 1_000);
-    // Nothing is left of what was counted.
+    // Nothing that was counted is left.
     let left = std::mem::take(&mut *leaving.lock());
     drop(left);
     assert_eq!(slots.ending.load(Ordering::Relaxed), 0);
@@ -88,7 +88,7 @@ async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
     assert_eq!(closed(1, 10_001), 0);
     assert_eq!(closed(2, 0), 2);
     assert!(slow.is_closed() && quick.is_closed() && !busy.is_closed() && !new.is_closed());
-    // Neither who is busy nor who has hardly connected is closed.
+    // Busy connections and new ones stay open.
     assert_eq!(closed(9, 0), 0);
     assert!(!silent.begin() && silent.is_closed() && busy.begin());
 }
@@ -114,7 +114,7 @@ async fn a_slot_is_free_again_when_its_connection_has_ended() {
     assert_eq!(slots.count(), 1);
     is_freed(&slots, at(5_000)).await;
     connects(&slots, at(5_000));
-    // All are busy, until one is not any more.
+    // All are busy until one becomes idle.
     let mut free = pin!(slots.free(|| at(5_500)));
     for _ in 0..3 {
         assert!(poll!(&mut free).is_pending());
@@ -147,7 +147,7 @@ async fn many_connections_are_closed_a_few_at_a_time() {
     let mut closing = pin!(slots.keep_some_free(at(10_000_000)));
     assert!(poll!(&mut closing).is_pending(), "there are more");
     assert_eq!(closed(), CLOSED_AT_ONCE);
-    // One that is used in between is none of those that go.
+    // A connection that is used meanwhile stays open.
     let used = all.iter().find(|slot| !slot.is_closed()).unwrap();
     assert!(used.begin());
     closing.await;
@@ -160,13 +160,13 @@ async fn many_connections_are_closed_a_few_at_a_time() {
 #[tokio::test]
 async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
     let slots = Slots::new(1_000, Clock::System);
-    // The newest comes first, so that neither numbers nor places tell who has been idle longest.
+    // Newest first, so that neither number nor position reveals the idle time.
     let all: Vec<_> = (0..1_000).rev().map(|moment| connects(&slots, at(moment))).collect();
     let closed = || all.iter().rev().filter(|slot| slot.is_closed()).count();
     let one = slots.closed_for_one();
     assert_eq!(slots.close_idle(at(5_000)).await, one);
     assert!(all.iter().rev().take(one).all(|slot| slot.is_closed()));
-    // Of the next ones some are used in between: those stay, and nobody is closed in their place.
+    // Of the next connections some are used meanwhile: they stay, and no others are closed in their place.
     let used: Vec<_> = all.iter().rev().skip(one).step_by(2).take(one).collect();
     used.iter().for_each(|slot| slot.becomes_idle(at(5_001)));
     let mut next = 0;
@@ -224,7 +224,7 @@ fn a_connection_is_idle_between_its_requests_alone() {
     assert!(!is_idle());
     slot.all_sent(|| at(1));
     assert!(is_idle());
-    // The next may come before the answer has gone out.
+    // The next request may arrive before the response is sent.
     slot.bytes_came();
     slot.head_complete();
     slot.response_made();
