@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_outside_the_interface_shows_the_page() {
+    fn path_outside_the_api_shows_the_page() {
         for path in ["/", "/devices", "/devices/01/events", "/index.html", "/v2x", "/healthy", "/metrics.txt"] {
             assert_eq!(found(&Method::GET, path), Some(INDEX), "{path}");
         }
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_and_what_is_gone_stay_refused() {
+    fn api_paths_and_missing_assets_are_refused() {
         for path in
             ["/v2", "/v2/", "/v2/nothing", "/health", "/health/none", "/metrics", "/metrics/x", "/assets/index-old.js"]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_its_hash_in_its_name_holds_for_ever_and_the_page_is_asked_for() {
+    fn hashed_file_is_cached_and_the_page_is_revalidated() {
         let asset = answer(&FILES[0], &HeaderMap::new());
         assert_eq!(asset.headers()[CACHE_CONTROL], "public, max-age=31536000, immutable");
         let page = answer(&FILES[1], &HeaderMap::new());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_has_is_not_sent_again() {
+    fn cached_file_is_not_sent_again() {
         for known in ["\"def\"", "W/\"def\"", "\"other\", \"def\"", "*"] {
             let response = answer(&FILES[1], &headers([(IF_NONE_MATCH, known)]));
             assert_eq!(response.status(), StatusCode::NOT_MODIFIED, "{known}");

@@ -151,13 +151,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_that_is_written_again_is_the_same() {
+    fn written_filter_is_read_back() {
         let read = replay("filter", [], filter);
         assert!(read > 250, "{read}");
     }
 
     #[test]
-    fn what_the_fast_path_takes_hyper_reads_alike() {
+    fn fast_path_and_hyper_read_requests_alike() {
         let seed = b"POST /v2/events/device HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";
         assert!(fast_path_event(&Bytes::from_static(seed)).is_some());
         let taken = replay("head", [seed.to_vec()], head);

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_times_are_told_and_never_zero() {
+    fn retry_after_is_sent_and_never_zero() {
         let window = RateWindow { limit: 5, remaining: 0, reset: Timestamp::from_millis(60_000) };
         let limited = answer(Error::RateLimited { subject: "user", window });
         assert_eq!(limited.headers()[RETRY_AFTER], "50");
@@ -232,14 +232,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_is_kept_from_the_client() {
+    fn internal_cause_is_not_sent_to_the_client() {
         let problem = Problem::from(Error::internal("the disk is on fire"));
         assert_eq!(problem.cause().as_deref(), Some("the disk is on fire"));
         assert!(!problem.body().message.contains("fire"));
     }
 
     #[test]
-    fn all_faults_are_told() {
+    fn refusal_lists_all_faults() {
         let faults = vec![Fault::new("name", "is required"), Fault::new("meta", "must be an object")];
         let body = Problem::from(Error::Invalid(faults.clone())).body();
         assert_eq!(body.message, "the request has 2 invalid field(s)");

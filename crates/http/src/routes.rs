@@ -47,7 +47,7 @@ impl Verb {
 /// Most bytes of a body that needs no credentials.
 pub(crate) const OPEN_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Which credentials an operation takes (contract: Authentication).
+/// Credentials that an operation takes (contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteAccess {
     /// Needs no credentials and is not counted: for monitoring.
@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_operation_stands_in_the_table_twice() {
+    fn operations_are_unique() {
         let mut seen = HashSet::new();
         assert!(table().iter().all(|row| seen.insert((row.method.name(), row.path))));
         let mut names = HashSet::new();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nobody_has_no_action() {
+    fn route_without_credentials_has_no_action() {
         for row in table() {
             let user = matches!(row.access, User | UserOrDevice | ApiKey);
             assert!(user || row.action.is_none(), "{} {}", row.method.name(), row.path);

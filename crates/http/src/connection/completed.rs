@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_goes_on_when_nobody_waits() {
+    async fn dropped_future_runs_to_completion() {
         let (go, gone) = oneshot::channel::<()>();
         let (done, outcome) = oneshot::channel();
         let mut work = Box::pin(completed(Box::pin(async move {
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_answers_whoever_waits() {
+    async fn completed_future_returns_its_output() {
         assert_eq!(completed(Box::pin(async { 1 })).await, 1);
     }
 }

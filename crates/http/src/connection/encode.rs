@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_created_event_goes_out_as_its_response_does(
+        fn created_event_is_encoded_like_its_response(
             id: u128,
             sent in prop::option::of("[a-z0-9.-]{1,64}"),
             window in prop::option::of((any::<u32>(), any::<u32>(), 0..4_102_444_800_000i64)),

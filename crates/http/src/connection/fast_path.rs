@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plain_post_is_read_as_it_is() {
+    async fn plain_post_is_read_by_the_fast_path() {
         for more in ["", "Connection: Keep-Alive\r\n", "X: 1\r\nX: \u{e9}\r\n"] {
             let request = event(&post(more)).unwrap();
             assert_eq!((request.method(), request.uri().query()), (&Method::POST, Some("elementName=a")));

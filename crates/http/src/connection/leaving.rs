@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn many_that_end_at_once_leave_others_their_turn() {
+    async fn many_ending_connections_yield() {
         const ENDING: usize = 1_000;
         let (leaving, ended) = (Leaving::new(), Arc::new(AtomicUsize::new(0)));
         for _ in 0..ENDING {

@@ -135,7 +135,7 @@ pub async fn serve(listeners: Listeners, app: App, shutdown: impl Future<Output 
     drop((public, operations));
     server.app.end_streams();
     if clock.timeout(STOP_TIME, futures::future::join(stop.end_all(), own_stop.end_all())).await.is_err() {
-        tracing::warn!("some requests did not end in time and were cut off");
+        tracing::warn!("some requests were cut off: they did not finish within the stop time");
     }
     Ok(())
 }
@@ -194,7 +194,7 @@ async fn accept_failed(server: &Server, error: io::Error) {
 /// Begins to serve a connection in a task of its own.
 fn begin(server: &Arc<Server>, stop: &Shutdown, socket: TcpStream, peer: SocketAddr) {
     if let Err(error) = set_options(&socket) {
-        tracing::debug!(%error, "a connection was gone before it began");
+        tracing::debug!(%error, "cannot begin a connection");
         return;
     }
     let (now, peer, shutdown) = (server.app.now(), peer.ip().to_canonical(), stop.signal());
@@ -202,7 +202,7 @@ fn begin(server: &Arc<Server>, stop: &Shutdown, socket: TcpStream, peer: SocketA
         let server = Arc::clone(server);
         spawn_guarded("connection", async move {
             if let Err(error) = serve_connection(&server, socket, peer, &guard, shutdown).await {
-                tracing::debug!(error, "a connection broke");
+                tracing::debug!(error, "connection failed");
             }
             drop(guard);
         })

@@ -185,7 +185,7 @@ pub(super) struct Slots {
 
 #[derive(Default)]
 struct TakenSlots {
-    /// By ascending number: the oldest connection is first.
+    /// Slots by connection number, which grows: the oldest is first.
     by_number: BTreeMap<u64, TakenSlot>,
     next: u64,
     found: FoundIdle,
@@ -387,21 +387,14 @@ impl Slots {
         let (mut log, now) = (self.log.lock(), self.clock.instant());
         if let Some(count) = log.closed.due(now) {
             let most = self.most;
-            tracing::warn!(
-                count,
-                most,
-                "there are (nearly) as many connections as there may be: idle ones were closed"
-            );
+            tracing::warn!(count, most, "connections are near their limit: idle ones were closed");
         }
         if log.all_busy.due(now).is_some() {
-            tracing::warn!(
-                most = self.most,
-                "there are as many connections as there may be, and all are busy: new ones wait"
-            );
+            tracing::warn!(most = self.most, "connections reached their limit and all are busy: new ones wait");
         }
         if let Some(count) = log.failed.due(now) {
             let error = log.error.as_ref().map(ToString::to_string);
-            tracing::error!(count, error, "connections could not be accepted");
+            tracing::error!(count, error, "cannot accept connections");
         }
     }
 }

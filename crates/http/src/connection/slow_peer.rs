@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_takes_little_is_too_slow_in_the_end() {
+    async fn peer_that_takes_little_becomes_too_slow() {
         let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         for _ in 0..59 {
             assert!(!too_slow(&mut peer).await);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_keeps_up_may_take_for_ever() {
+    async fn peer_that_keeps_up_has_no_time_limit() {
         let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         for _ in 0..1_000 {
             assert!(!too_slow(&mut peer).await);
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_in_which_nothing_waits_does_not_count() {
+    async fn time_without_unsent_data_does_not_count() {
         let mut peer = SlowPeer::new(TRANSFER_TIME, Clock::System);
         // A peer that takes everything at once, with pauses below the recovery time, is not too slow.
         for _ in 0..1_000 {

@@ -69,7 +69,7 @@ impl LimitedSocket {
             return Ok(false);
         }
         let id = self.app.new_request_id();
-        tracing::debug!(request_id = %id, %error, "the head of a request cannot be read");
+        tracing::debug!(request_id = %id, %error, "cannot read the head of a request");
         let refusal = unreadable::refusal(id, error.is_parse_too_large(), self.odd.take(), self.app.now());
         let mut rest = &refusal[..];
         while !rest.is_empty() {

@@ -168,13 +168,13 @@ impl Tls {
             let tls = self.clone();
             let Ok(looked) = tokio::task::spawn_blocking(move || tls.look()).await else { continue };
             match looked {
-                Ok(true) => tracing::info!("a new certificate is used from now on"),
+                Ok(true) => tracing::info!("new certificate in use"),
                 Ok(false) => {}
                 Err(error) => {
                     let cause = error.to_string();
                     // Logged at the second check that finds it: while two files are being written they do not match.
                     if refused.as_ref() == Some(&cause) {
-                        tracing::warn!(cause, "cannot take up the new certificate: the one before is still used");
+                        tracing::warn!(cause, "cannot use the new certificate: the previous one stays in use");
                     }
                     refused = Some(cause);
                     continue;

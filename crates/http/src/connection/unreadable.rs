@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_has_the_body_of_all_refusals() {
+    fn unreadable_head_is_refused_with_the_usual_body() {
         let now = Timestamp::from_millis(784_111_777_999);
         let id = || RequestId::Made(10);
         assert_eq!(
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_named() {
+    fn unreadable_part_of_a_request_line_is_named() {
         let field = |line: &[u8]| odd_part(&[line, b" HTTP/1.1\r\nx: \xff\r\n\r\n"].concat()).map(|fault| fault.field);
         assert_eq!(field(b"GET /a?b=c&d=\xff&e").as_deref(), Some("query.d"));
         assert_eq!(field(b"GET /a?b=\0").as_deref(), Some("query.b"));

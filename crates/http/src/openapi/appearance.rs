@@ -1,4 +1,4 @@
-//! The shapes of the bodies that change how an organization shows itself, for the document alone.
+//! Shapes of the bodies that change branding, dashboards and device tables, for the OpenAPI document only.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
 use utoipa::ToSchema;

@@ -1,4 +1,4 @@
-//! The shapes of request bodies, for the document alone: `isobar_model` reads and checks them.
+//! Shapes of request bodies, for the OpenAPI document only: `isobar_model` reads and checks them.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
 use std::borrow::Cow;
@@ -27,7 +27,7 @@ impl PartialSchema for AnyButNull {
 
 impl ToSchema for AnyButNull {}
 
-/// Any JSON but null, by another name.
+/// Builds the schema of any JSON but null, with another description.
 pub(super) fn any_but_null(says: &str) -> RefOr<Schema> {
     let kinds = [Type::String, Type::Number, Type::Boolean];
     let any = kinds.into_iter().fold(AnyOfBuilder::new(), |any, kind| any.item(ObjectBuilder::new().schema_type(kind)));
@@ -324,7 +324,7 @@ pub(super) struct DryRunInput {
     device: Option<Id>,
 }
 
-/// All protocols; null counts as left out.
+/// Builds the schema of the protocols; null counts as absent.
 fn protocols() -> RefOr<Schema> {
     let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(LISTED_PROTOCOL_CHARACTERS_MAX));
     let kinds = SchemaType::from_iter([Type::Array, Type::Null]);
@@ -380,7 +380,7 @@ pub(super) struct MetaItem {
 /// Changes to the labels of many devices.
 pub(super) type MetaItems = ListOf<MetaItem, BULK_ITEMS_MAX>;
 
-/// A list of at most so many items.
+/// Schema of a list of at most `MOST` items.
 pub(super) struct ListOf<T, const MOST: usize>(PhantomData<T>);
 
 impl<T: ToSchema, const MOST: usize> PartialSchema for ListOf<T, MOST> {

@@ -1,4 +1,4 @@
-//! The shapes of the bodies that bring many events, for the document alone: `isobar_model` reads and checks them.
+//! Shapes of the bodies of event batches, for the OpenAPI document only: `isobar_model` reads and checks them.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
 use isobar_model::event_batch::BATCH_EVENTS_MAX;

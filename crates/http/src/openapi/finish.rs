@@ -1,5 +1,5 @@
-//! The last touches to the document, the same for every operation: schemas of answers say all that an answer may hold,
-//! and every body has an example.
+//! Final changes to the OpenAPI document, the same for every operation: closes the schemas of responses, and adds an
+//! example to every body.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 const SCHEMAS: &str = "#/components/schemas/";
 /// An example for each schema, by its name.
 const EXAMPLES: &str = include_str!("examples.json");
-/// Members that are deprecated (specification: Versioning): the schema, and the member.
+/// Deprecated members (specification: Versioning), as pairs of schema and member.
 const DEPRECATED: [(&str, &str); 3] = [("Device", "meta"), ("DeviceInput", "meta"), ("NewDevice", "meta")];
 
-/// Makes the document strict and gives it examples.
+/// Closes the schemas of responses, and adds examples.
 pub(super) fn finish(mut document: Value) -> Value {
     let examples = serde_json::from_str(EXAMPLES).unwrap_or_default();
     merge_parts(&mut document["components"]["schemas"]);
@@ -30,7 +30,7 @@ pub(super) fn finish(mut document: Value) -> Value {
     reached(&document["components"]["responses"], &mut shown);
     let sent = with_parts(sent, &document["components"]["schemas"]);
     let shown = with_parts(shown, &document["components"]["schemas"]);
-    // What a client may send stays open: unknown members are ignored (contract: Conventions).
+    // Schemas of requests stay open: unknown members are ignored (contract: Conventions).
     for name in shown.difference(&sent) {
         close(&mut document["components"]["schemas"][name]);
     }
@@ -52,12 +52,12 @@ fn operations(document: &mut Value) -> impl Iterator<Item = &mut Value> {
     members(&mut document["paths"]).flat_map(members)
 }
 
-/// What a body or an answer holds, by content type.
+/// Returns the content of a body or response, one for each content type.
 fn media(holder: &mut Value) -> impl Iterator<Item = &mut Value> {
     holder.get_mut("content").into_iter().flat_map(members)
 }
 
-/// A schema that is made of parts, all of them objects, becomes one object: only that can be closed.
+/// Merges a schema of several parts, all objects, into one object, as only that can be closed.
 fn merge_parts(schemas: &mut Value) {
     let names: Vec<String> = schemas.as_object().into_iter().flat_map(Map::keys).cloned().collect();
     for name in names {
@@ -83,7 +83,7 @@ fn gather(schemas: &Value, schema: &Value, properties: &mut Map<String, Value>, 
     required.extend(schema["required"].as_array().cloned().unwrap_or_default());
 }
 
-/// The names of the schemas that are referred to.
+/// Collects the names of the schemas that a value refers to.
 fn reached(value: &Value, names: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -96,7 +96,7 @@ fn reached(value: &Value, names: &mut BTreeSet<String>) {
     }
 }
 
-/// These schemas, and those that they refer to.
+/// Adds to these schemas those that they refer to.
 fn with_parts(mut names: BTreeSet<String>, schemas: &Value) -> BTreeSet<String> {
     loop {
         let mut more = names.clone();
@@ -108,7 +108,7 @@ fn with_parts(mut names: BTreeSet<String>, schemas: &Value) -> BTreeSet<String> 
     }
 }
 
-/// Of an answer, every member is named; one that may be null is there all the same.
+/// Closes the schema of a response: no other members, and nullable ones are always present.
 fn close(schema: &mut Value) {
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         let nullable = properties.iter().filter(|(_, schema)| may_be_null(schema)).map(|(name, _)| name.clone());
@@ -138,7 +138,7 @@ fn may_be_null(schema: &Value) -> bool {
     by_type || schema["oneOf"].as_array().is_some_and(|choices| choices.iter().any(|choice| is_null(&choice["type"])))
 }
 
-/// Gives a body the example of its schema.
+/// Adds the example of a body's schema to the body.
 fn exemplify(media: &mut Value, examples: &Value) {
     if let Some(example) = example_of(&media["schema"], examples) {
         media["example"] = example;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_closed_and_what_is_sent_stays_open() {
+    fn schemas_of_responses_are_closed_and_of_requests_open() {
         let document = super::super::openapi();
         let schemas = &document["components"]["schemas"];
         for closed in ["Device", "NewDevice", "Project", "User", "ErrorBody", "Fault", "Meta"] {

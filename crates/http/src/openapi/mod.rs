@@ -1,4 +1,4 @@
-//! The OpenAPI 3.1 document: from the table of routes, the views, and what `operations` adds to them.
+//! The OpenAPI 3.1 document, built from the table of routes, the views and `operations`.
 
 mod appearance;
 mod bodies;
@@ -41,12 +41,12 @@ use crate::response::{self, Answer};
 use crate::routes::{RouteAccess, RouteRow, Verb, table};
 
 const JSON_TYPE: &str = "application/json";
-/// The version of the interface (specification: Versioning).
+/// Version of the API (specification: Versioning).
 const VERSION: &str = "2.0.0";
 const DOCS: &str = include_str!("docs.html");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// The refusals that the document names, once for all operations.
+/// Refusals that the document names, once for all operations.
 const REFUSALS: &[(u16, &str, &str)] = &[
     (400, "Invalid", "Parameters or the body are invalid; every field that fails is named"),
     (401, "Unauthenticated", "Credentials are missing or invalid"),
@@ -60,7 +60,7 @@ const REFUSALS: &[(u16, &str, &str)] = &[
     (503, "Busy", "Nothing was done; retry-after tells when to try again"),
 ];
 
-/// The headers of every counted answer.
+/// Headers of every response that counts against the rate limit.
 const HEADERS: &[(&str, Type, &str)] = &[
     ("x-request-id", Type::String, "Names the request in the server's log"),
     ("x-ratelimit-limit", Type::Integer, "Requests allowed in the period"),
@@ -68,13 +68,13 @@ const HEADERS: &[(&str, Type, &str)] = &[
     ("x-ratelimit-reset", Type::Integer, "When it ends, in Unix seconds"),
 ];
 
-/// The OpenAPI 3.1 document of every operation in [`table`], as it is served under `/v2/spec`. It is made anew at each call,
-/// without I/O.
+/// Builds the OpenAPI 3.1 document of every operation in [`table`], as served under `/v2/spec`. Builds it anew at each
+/// call, without I/O.
 pub fn openapi() -> Value {
     finish::finish(serde_json::to_value(drawn()).unwrap_or_default())
 }
 
-/// The document as rows, views and operations draw it.
+/// Builds the document from routes, views and operations.
 fn drawn() -> OpenApi {
     let mut schemas = Schemas::new();
     let mut paths = PathsBuilder::new();
@@ -118,7 +118,7 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     if let Some(shape) = said.body {
         let body_content = ContentBuilder::new().schema(Some(shape(schemas))).build();
         let kinds = said.body_types.iter();
-        // What the operator allows otherwise is in no document.
+        // A limit that the operator sets is not part of the document.
         let says = match row.access.body_bytes_max(usize::MAX) {
             usize::MAX => None,
             most => Some(format!("At most {most} bytes.")),
@@ -144,26 +144,26 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
     operation
 }
 
-/// Whether an operation can be refused with that status.
+/// Returns true if an operation can be refused with that status.
 fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
     let probe = row.access == RouteAccess::Probe;
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
-        // What is in use is not deleted, nor does anybody delete themselves.
+        // Used organizations and projects cannot be deleted, and users cannot delete themselves.
         400 if matches!(row.action, Some(Action::OrganizationDelete | Action::ProjectDelete | Action::UserDelete)) => {
             true
         }
-        // What is no text is the name of no element.
+        // A path segment that is not UTF-8 cannot name an element.
         400 if row.path.contains("{elementName}") => true,
         400 => said.body.is_some() || !said.parameters.is_empty(),
         401 => !probe && (row.access != RouteAccess::Open || row.path == "/v2/auth/login"),
-        // Into an organization that is there, only those register others who may create users in it.
+        // Only users who may create users in an existing organization can register others there.
         403 if matches!(row.access, RouteAccess::Optional | RouteAccess::Link) => true,
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,
         404 if matches!(row.path, "/v2/auth/verify" | "/v2/auth/forgot") => true,
-        // What the webhook's parameters name is a fault of theirs.
+        // A missing thing named by a parameter of the webhook is a fault of that parameter.
         404 if row.access == RouteAccess::ApiKey => false,
         404 => row.path.contains('{') || ["deviceId", "deviceIds", "organizationId", "parentId"].into_iter().any(has),
         // The account may be named in a body there too.
@@ -192,7 +192,7 @@ fn succeeded(success: Success, schemas: &mut Schemas) -> (u16, Response) {
     }
 }
 
-/// The pagination envelope around these.
+/// Builds the schema of the pagination envelope around items of this shape.
 fn envelope(shape: Shape, schemas: &mut Schemas) -> RefOr<Schema> {
     let (meta, list) = (of::<Meta>(schemas), ArrayBuilder::new().items(shape(schemas)));
     let envelope = ObjectBuilder::new().property("meta", meta).property("data", list);
@@ -207,7 +207,7 @@ fn content(says: &str, kind: &str, schema: Option<RefOr<Schema>>) -> Response {
     }
 }
 
-/// JSON of a schema, or a text of one of these other kinds.
+/// Builds a response of JSON by a schema, or text of one of these other types.
 fn content_or(schema: RefOr<Schema>, others: &[&str]) -> Response {
     let mut response = content("Success", JSON_TYPE, Some(schema));
     for kind in others {
@@ -224,7 +224,7 @@ fn with_headers(mut response: Response) -> Response {
     response
 }
 
-/// The header that comes with a status, if there is one.
+/// Adds the header of a status, if it has one.
 fn with_header_of(response: &mut Response, status: u16) {
     let (name, kind, says) = match status {
         302 => ("location", Type::String, "Where to go"),
@@ -249,15 +249,15 @@ fn security_schemes() -> [(&'static str, SecurityScheme); 6] {
         ("apiKey", in_header("api_auth_token")),
         ("apiKeyAlt", in_header("authorization")),
         ("deviceToken", in_header("cloud")),
-        // `Wall <id>.<secret>`: a scheme that no register knows is told as the header that it stands in.
+        // `Wall <id>.<secret>` is not a registered scheme, so it is documented as a header.
         ("boardLink", in_header("authorization")),
     ]
 }
 
-/// The schemes of an access, each of which is enough.
+/// Returns the security schemes of an access, each of which suffices.
 fn security(access: RouteAccess) -> Vec<SecurityRequirement> {
     let schemes: &[&str] = match access {
-        // An empty list: none are needed, whatever the document says for all.
+        // An empty list overrides the document's default: no credentials.
         RouteAccess::Probe | RouteAccess::Open => &[],
         RouteAccess::Optional => &["", "jwt", "apiKey", "apiKeyAlt"],
         RouteAccess::Cookie => &["refreshToken"],
@@ -274,7 +274,7 @@ fn security(access: RouteAccess) -> Vec<SecurityRequirement> {
     schemes.iter().map(requirement).collect()
 }
 
-/// The handler's name as clients write names: `device_fetch` is `deviceFetch`.
+/// Returns the handler's name as clients write names: `device_fetch` is `deviceFetch`.
 fn operation_id(row: &RouteRow) -> String {
     let mut words = row.name.split('_');
     words.next().unwrap_or_default().chars().chain(words.flat_map(capitalized)).collect()
@@ -297,25 +297,26 @@ impl Verb {
     }
 }
 
-/// The document, as it is served.
+/// Answers with the document.
 pub(crate) async fn spec(_call: &mut Call) -> Answer {
     static WRITTEN: OnceLock<Bytes> = OnceLock::new();
     if WRITTEN.get().is_none() {
         let document = serde_json::to_vec(&openapi()).map_err(Error::internal)?;
-        // Another call may have been faster; it wrote the same.
+        // A concurrent call may have set the same document.
         let _ = WRITTEN.set(document.into());
     }
     Ok(response::shared(response::JSON, WRITTEN.get().cloned().unwrap_or_default()))
 }
 
-/// A page to browse the document with.
+/// Answers with an HTML page that browses the document.
 pub(crate) async fn docs(_call: &mut Call) -> Answer {
     let mut response = response::shared(HTML, Bytes::from_static(DOCS.as_bytes()));
     response::protect_page(&mut response, HeaderValue::try_from(docs_policy()).map_err(Error::internal)?);
     Ok(response)
 }
 
-/// Returns the policy of the page to browse: its own style and script, by their digests, the document, and nothing else.
+/// Returns the content security policy of that page: its own style and script by their digests, the document, and
+/// nothing else.
 fn docs_policy() -> String {
     let digest = |open: &str, close: &str| {
         let inside = DOCS.split_once(open).and_then(|(_, rest)| rest.split_once(close)).unwrap_or_default().0;
@@ -354,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_referred_to_that_is_not_there() {
+    fn references_of_the_document_resolve() {
         fn refs<'v>(value: &'v Value, found: &mut Vec<&'v str>) {
             match value {
                 Value::Object(members) => {
@@ -377,14 +378,14 @@ mod tests {
     /// Names of members that hold a secret.
     const SECRETS: [&str; 4] = ["token", "key", "jwtToken", "refreshToken"];
 
-    /// Returns true if a schema has a member that holds a secret, wherever in it.
+    /// Returns true if a schema has a member that holds a secret, at any depth.
     fn shows_a_secret(document: &Value, schema: &Value) -> bool {
         match schema {
             Value::Object(members) => members.iter().any(|(name, value)| match (name.as_str(), value.as_str()) {
                 ("$ref", Some(reference)) => shows_a_secret(document, document.pointer(&reference[1..]).unwrap()),
                 ("properties", _) => {
                     let named = value.as_object().unwrap();
-                    // Beside an element it is the key of an alarm.
+                    // Next to an element, `key` is the key of an alarm.
                     let is_of_alarm = named.contains_key("element") || named.contains_key("elementName");
                     let is_secret = |name: &str| named.contains_key(name) && !(name == "key" && is_of_alarm);
                     SECRETS.iter().any(|name| is_secret(name)) || shows_a_secret(document, value)

@@ -1,4 +1,4 @@
-//! What the document says of each operation, beside what its row in the table says already.
+//! Descriptions of the operations for the OpenAPI document, in addition to the table of routes.
 
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;
@@ -43,9 +43,9 @@ use crate::resources::wall::{WallBoardJson, WallWidgetDataJson};
 use crate::resources::webhook::WebhookAnswer;
 use crate::routes::Verb::{self, Delete, Get, Patch, Post, Put};
 
-/// The schemas of the document, by name.
+/// Schemas of the document by name.
 pub(super) type Schemas = Vec<(String, RefOr<Schema>)>;
-/// Adds a schema, and all that it is made of, and refers to it.
+/// Function that adds a schema and those that it refers to, and returns it.
 pub(super) type Shape = fn(&mut Schemas) -> RefOr<Schema>;
 
 pub(super) fn of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
@@ -54,23 +54,23 @@ pub(super) fn of<T: ToSchema>(schemas: &mut Schemas) -> RefOr<Schema> {
     Ref::from_schema_name(T::name()).into()
 }
 
-/// A success: its status and what it carries.
+/// A success: its status and content.
 #[derive(Clone, Copy)]
 pub(super) enum Success {
     Json(u16, Shape),
-    /// The pagination envelope around these.
+    /// A page of items of this shape, in the envelope.
     Page(u16, Shape),
-    /// A page of these, or all of them in one of these other forms.
+    /// A page of items of this shape, or all of them as one of these other types.
     PageOr(u16, Shape, &'static [&'static str]),
-    /// JSON, or a text of one of these other kinds.
+    /// JSON, or text of one of these other types.
     JsonOr(u16, Shape, &'static [&'static str]),
-    /// A JSON array of these.
+    /// A JSON array of items of this shape.
     Array(u16, Shape),
     Other(u16, &'static str),
     Empty(u16),
 }
 
-/// What the document says of one operation.
+/// Description of one operation.
 pub(super) struct Operation {
     pub method: Verb,
     pub path: &'static str,
@@ -78,15 +78,15 @@ pub(super) struct Operation {
     pub summary: &'static str,
     pub parameters: &'static [Param],
     pub body: Option<Shape>,
-    /// What the body may say that it is.
+    /// Content types that the body may have.
     pub body_types: &'static [&'static str],
     pub successes: &'static [Success],
 }
 
 use Success::{Array, Empty, Json, JsonOr, Other, Page, PageOr};
 
-/// `operation!(tag, method path, summary, [parameters], body, [successes])`
-/// A body that is no JSON: `text <shape>` in the place of the body; a JSON merge patch, or many: `merge <shape>`.
+/// `operation!(tag, method path, summary, [parameters], body, [successes])`. For a body other than JSON, `text
+/// <shape>`; for a JSON merge patch, or a list of them, `merge <shape>`.
 macro_rules! operation {
     ($tag:literal, $method:ident $path:literal, $summary:literal, [$($parameter:ident),*], text $body:expr, [$($success:expr),*]) => {
         Operation {

@@ -1,4 +1,4 @@
-//! Parameters as the document describes them; `query` reads them.
+//! Parameters as the OpenAPI document describes them; `query` reads them.
 
 use isobar_model::buckets::Function;
 use isobar_model::map::{CELL_DEGREES_MAX, CELL_DEGREES_MIN, CELLS_MAX};
@@ -15,32 +15,32 @@ use crate::request::device_fields::{self, DeviceColumn};
 use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX, UNIX_MILLIS_MAX, UNIX_MILLIS_MIN};
 use crate::resources::values::{Id, Time};
 
-/// The edges of a box, each to its bounds.
+/// Pattern of the edges of a box, each within its limits.
 const BOX_FORM: &str = concat!(
     r"^-?(180|(1[0-7]|[1-9])?[0-9](\.[0-9]{1,9})?),-?(90|[1-8]?[0-9](\.[0-9]{1,9})?)",
     r",-?(180|(1[0-7]|[1-9])?[0-9](\.[0-9]{1,9})?),-?(90|[1-8]?[0-9](\.[0-9]{1,9})?)$"
 );
 
-/// Makes the pattern of one key of a path: of these signs after a dot, or quoted in brackets.
+/// Makes the pattern of one key of a path: these characters after a dot, or a quoted name in brackets.
 macro_rules! path_key {
     ($signs:literal) => {
         concat!(r"(\.", $signs, r#"+|\["([^"\\\x00-\x1f]|\\(["\\/bfnrt]|u[0-9A-CEFa-cef][0-9A-Fa-f]{3}))*"\])"#)
     };
 }
-/// Makes the same of a path in a comma-separated list.
+/// Makes the pattern of one key of a path in a comma-separated list.
 macro_rules! listed_path_key {
     () => {
         path_key!(r"[^.,\[]")
     };
 }
 
-/// What a parameter holds.
+/// Type of a parameter.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Text,
     Texts,
     Id,
-    /// An identifier, or an empty text, which is as good as none.
+    /// An identifier, or an empty text, which counts as absent.
     IdOrNothing,
     Time,
     Boolean(bool),
@@ -53,33 +53,33 @@ pub(super) enum Kind {
     EntityTags,
     Filter,
     Depth,
-    /// The side of a cell of the map.
+    /// Side length of a cell of the map.
     Degrees,
-    /// A text, at most so many characters long.
+    /// A text of at most so many characters.
     Short(usize),
-    /// Keys of an order: these fields, each with a sign before it or not.
+    /// Sort keys: these fields, each with an optional sign.
     Order(&'static [&'static str]),
-    /// Fields of a stored value, at most so many; as an order, with signs.
+    /// Fields of a stored value, at most `most`; `signed` ones are sort keys.
     Fields {
         most: usize,
         signed: bool,
     },
     /// Columns of a CSV of devices.
     DeviceColumns,
-    /// One of these words, the first by default.
+    /// One of these words; the first is the default.
     Word(&'static [&'static str]),
     /// Some of these words.
     Words(&'static [&'static str]),
-    /// A text of this form.
+    /// A text that matches this pattern.
     Form(&'static str),
     Ids,
 }
 
-/// What is said of a parameter.
+/// Description of a parameter.
 #[derive(Clone, Copy)]
 enum Description {
     Text(&'static str),
-    /// Made of what the code declares.
+    /// Built from declarations in the code.
     Made(fn() -> String),
 }
 
@@ -268,7 +268,7 @@ pub(super) const IF_MATCH: Param = header(
 pub(super) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
-/// How a name is written that has other signs than a path has between its dots.
+/// Describes the quoting of names with characters that a dotted path cannot have.
 const QUOTED_SAYS: &str = " (or, for names with other signs, [\"a.b\"][\"c d\"])";
 
 fn filter_says(fields: &str) -> String {
@@ -351,15 +351,15 @@ impl Kind {
     }
 }
 
-/// A list of at most so many of these patterns; an item may hold several of them, with commas between.
+/// Builds the schema of a list of at most `most` of these patterns; an item may hold several, comma-separated.
 fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
-    // An unescaped plus arrives as a space. A column without a name is passed over, a key of an order is not.
+    // An unescaped plus arrives as a space. An empty column is ignored, an empty sort key is not.
     let one = if signed { format!("[-+ ]?({pattern})") } else { format!("({pattern})?") };
     let item = ObjectBuilder::new().schema_type(Type::String).pattern(Some(format!("^{one}(,{one})*$")));
     ArrayBuilder::new().items(item).max_items(Some(most)).into()
 }
 
-/// The variable parts of a path.
+/// Returns the variable parts of a path as parameters.
 pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = match name {

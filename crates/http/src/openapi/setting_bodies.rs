@@ -1,4 +1,4 @@
-//! The shapes of the bodies that change settings, for the document alone: `isobar_model` reads and checks them.
+//! Shapes of the bodies that change settings, for the OpenAPI document only: `isobar_model` reads and checks them.
 #![expect(dead_code, reason = "shapes are described, never made")]
 
 use isobar_model::setting::BULK_ITEMS_MAX;

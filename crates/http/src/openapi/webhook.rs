@@ -75,7 +75,7 @@ const SAID: [Said; 15] = [
     ("debug", Kind::Boolean(false), "Answer with everything that was found and done"),
 ];
 
-/// All of them, in either place.
+/// All of them, as query parameters and as headers.
 pub(super) const WEBHOOK: [Param; 2 * SAID.len()] = {
     let mut all = [query("", Kind::Text, ""); 2 * SAID.len()];
     let mut index = 0;

@@ -244,20 +244,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_over_the_limit_is_refused_known_length_or_not() {
+    async fn body_over_the_limit_is_refused_with_or_without_length() {
         for body in [whole("abcde"), pieces(&["ab", "cde"]), pieces(&["abcde"])] {
             assert!(matches!(collected(body, 4).await, Err(Problem::TooLarge { limit: 4 })));
         }
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_is_no_body() {
+    async fn body_that_breaks_off_is_an_error() {
         let broken = stream::iter([Ok(Bytes::from("ab")), Err(std::io::Error::other("gone"))]);
         assert!(matches!(collected(RequestBody::Boxed(Body::from_stream(broken)), 4).await, Err(Problem::BodyCut)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_drips_is_late_and_one_that_keeps_up_is_not() {
+    async fn only_a_body_below_the_rate_is_late() {
         const MIB: usize = 1 << 20;
         for (count, bytes, pause, comes) in [
             // Any body has a minute.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_get_in_while_a_long_body_comes() {
+    async fn long_body_yields_while_it_is_read() {
         let pieces = stream::iter(0..64).map(|_| Ok::<_, std::io::Error>(Bytes::from(vec![b'x'; 16 << 10])));
         let mut got_in = 0;
         let other = async {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bodies_in_pieces_have_a_common_bound_and_whole_ones_are_not_counted() {
+    async fn only_bodies_in_pieces_share_the_memory_limit() {
         let receiving = TenantShares::fair(100);
         let collect = async |mut body| collect(&mut body, limits(1_000, &receiving)).await;
         let mut other = receiving.share(None);
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_body_is_what_its_pieces_are_and_takes_no_more_room_than_it_may(
+        fn body_joins_its_pieces_within_its_capacity(
             sizes in prop::collection::vec(0..3_000_usize, 1..20),
             known: bool,
         ) {

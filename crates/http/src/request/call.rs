@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_have_parameters() {
+    fn content_type_of_json_may_have_parameters() {
         for good in ["application/json", "application/json; charset=utf-8", "Application/JSON ;x=y"] {
             assert!(is_json(&headers(CONTENT_TYPE, good)), "{good}");
         }
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn faults_are_told_only_to_those_who_may() {
+    async fn faults_are_shown_to_permitted_callers_only() {
         let bad = || Err::<(), _>(Error::invalid("body", "is bad"));
         let status = |result: Result<(), Problem>| result.unwrap_err().status().as_u16();
         assert_eq!(status(after(async { Err(Error::Missing("device")) }, bad()).await), 404);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_behind_other_bytes_is_noticed_and_nothing_of_them_is_lost() {
+    async fn client_end_behind_unread_bytes_is_seen_and_they_are_kept() {
         for count in [0, 1, AHEAD_PIECE_BYTES, 5_000] {
             let (socket, mut client) = connected().await;
             let sent: Vec<u8> = (0..count).map(|number| number as u8).collect();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_sends_much_behind_a_request_waits_no_longer() {
+    async fn client_that_sends_past_the_buffer_counts_as_closed() {
         let (socket, mut client) = connected().await;
         let sent = vec![7; 3 * AHEAD_BYTES_MAX];
         client.write_all(&sent).await.unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reset_behind_other_bytes_is_an_error() {
+    async fn reset_behind_unread_bytes_is_an_error() {
         let (socket, mut client) = connected().await;
         client.write_all(b"x").await.unwrap();
         client.set_zero_linger().unwrap();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_goes_in_the_ordinary_way_is_noticed_and_one_that_listens_is_not_taken_for_it() {
+    async fn only_a_closed_client_counts_as_gone() {
         for behind in [0, 3, 3 * AHEAD_BYTES_MAX] {
             let (socket, mut client) = connected().await;
             client.write_all(&vec![7; behind]).await.unwrap();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_is_asked_in_the_middle_of_a_response_or_in_another_language() {
+    async fn half_written_response_and_http_1_0_are_not_probed() {
         for (version, is_whole) in [(Version::HTTP_11, false), (Version::HTTP_10, true)] {
             let (socket, mut client) = connected().await;
             socket.0.lock().is_whole = is_whole;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_other_way_is_free() {
+    async fn socket_is_written_while_its_end_is_awaited() {
         let (socket, mut client) = connected().await;
         socket.stream().socket().try_write(b"hello").unwrap();
         let mut heard = [0; 5];

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_filter_is_a_fault() {
+    fn malformed_filter_is_a_fault() {
         for key in [
             "filter",
             "filter[payload.a]",

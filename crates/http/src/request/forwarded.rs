@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rightmost_that_is_not_trusted_is_the_client() {
+    fn client_is_the_rightmost_untrusted_hop() {
         for (value, client) in [
             ("203.0.113.9", "203.0.113.9"),
             ("1.1.1.1, 203.0.113.9", "203.0.113.9"),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn forwarded_is_read_as_its_rfc_has_it() {
+    fn forwarded_header_is_read_by_its_rfc() {
         for (value, client) in [
             ("for=203.0.113.9", "203.0.113.9"),
             ("For=\"203.0.113.9:4711\";proto=https;by=10.0.0.1", "203.0.113.9"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_cannot_be_followed_ends_at_the_last_known_hop() {
+    fn unreadable_hop_ends_the_chain_at_the_last_known_one() {
         for value in
             ["", " ", ",", "1.1.1.1,", "1.1.1.1, unknown", "a.example", "1.1.1.1, 203.0.113.9x", "1.1.1.1, _hidden"]
         {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn where_both_headers_are_there_they_must_agree() {
+    fn disagreeing_forwarded_headers_are_ignored() {
         let both = |old, new| client_of(&[("x-forwarded-for", old), ("forwarded", new)]);
         assert_eq!(both("203.0.113.9", "for=\"203.0.113.9:1\""), "203.0.113.9");
         assert_eq!(both("203.0.113.9", "for=1.1.1.1"), PROXY);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_of_many_hops_is_not_followed_to_its_end() {
+    fn long_chain_of_hops_is_followed_to_the_limit() {
         let many = format!("203.0.113.9{}", ", 10.0.0.2".repeat(HOPS_MAX));
         assert_eq!(by_old(&many), "10.0.0.2");
         let long = "1.1.1.1,".repeat(8_000) + "203.0.113.9";
@@ -410,7 +410,7 @@ mod tests {
     proptest! {
         /// The hop that the proxy appends decides, whatever the client sent.
         #[test]
-        fn what_a_client_says_never_makes_it_another(said in "[ -~]{0,60}", is_new: bool, quoted: bool) {
+        fn client_cannot_forge_its_address(said in "[ -~]{0,60}", is_new: bool, quoted: bool) {
             let added = if quoted { "for=\"203.0.113.9:80\";proto=\"https\"" } else { "for=203.0.113.9;proto=https" };
             let found = match is_new {
                 true => by_new(&format!("{said}, {added}")),
@@ -420,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn rubbish_is_nobody(said in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn random_forwarded_header_names_no_client(said in prop::collection::vec(any::<u8>(), 0..80)) {
             let said: Vec<u8> = said.into_iter().filter(|byte| *byte >= 32 && *byte != 127).collect();
             let mut headers = HeaderMap::new();
             headers.append(FORWARDED, HeaderValue::from_bytes(&said).unwrap());

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_host_and_only_old_clients_need_none() {
+    fn host_is_required_once_except_in_http_1_0() {
         let whole = "http://isobar.example/v2/spec";
         for target in ["/v2/spec", whole] {
             assert!(asked(Version::HTTP_11, target, &["h"]).is_ok());

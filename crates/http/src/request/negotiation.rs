@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_liked_form_wins() {
+    fn media_type_of_highest_quality_wins() {
         for (accept, form) in [
             ("text/csv", "text/csv"),
             ("Text/CSV; charset=utf-8", "text/csv"),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_for_everybody_else() {
+    fn other_clients_get_the_first_media_type() {
         for accept in [
             "",
             "*/*",

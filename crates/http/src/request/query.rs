@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_no_name() {
+    fn value_that_is_not_utf8_names_nothing() {
         let name = |raw| Query::of(Some(raw)).get("elementName").map(str::to_owned);
         for broken in ["elementName=%ff", "a=%EF%BF%BD&&elementName=a%C3", "elementName=%ED%A0%80&b=1"] {
             assert_eq!(name(broken).as_deref(), Some("\0"), "{broken}");

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_much_to_send_has_longer() {
+    fn large_transfer_has_a_longer_time_limit() {
         assert_eq!(time_for(0, TRANSFER_TIME), TRANSFER_TIME);
         assert_eq!(time_for(960 << 10, TRANSFER_TIME), TRANSFER_TIME);
         assert_eq!(time_for(5 << 20, TRANSFER_TIME), Duration::from_secs(320));

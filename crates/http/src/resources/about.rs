@@ -1,4 +1,4 @@
-//! What this server is.
+//! Name, version and state of this server.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -7,7 +7,7 @@ use super::values::Time;
 use crate::request::Call;
 use crate::response::{self, Answer};
 
-/// What the platform calls itself.
+/// Name of the platform.
 const NAME: &str = "Isobar";
 
 pub(crate) async fn about(call: &mut Call) -> Answer {

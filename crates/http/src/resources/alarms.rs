@@ -1,4 +1,4 @@
-//! Alarms: what designs have raised, and what people do about it.
+//! Alarms: those that designs have raised, and what users do about them.
 
 use isobar_hub::AlarmView;
 use isobar_model::access::Action;

@@ -1,4 +1,4 @@
-//! How organizations show themselves: branding and device table.
+//! Appearance of organizations: branding and device table.
 
 use axum::http::StatusCode;
 use isobar_model::access::Action;

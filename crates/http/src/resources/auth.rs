@@ -46,13 +46,13 @@ pub(crate) async fn user_verify(call: &mut Call) -> Answer {
     let (hub, nonce) = (call.hub(), call.name("nonce"));
     let place = if call.is_head() { hub.verification_look(nonce).await } else { hub.user_verify(nonce).await };
     match place {
-        // A browser would show its reader the refusal as it is: the console has words for it.
+        // A browser would show the JSON refusal: redirect to the console, which explains it.
         Err(Error::Missing(_)) if prefers_page(call) => response::found(&hub.unverified_place()),
         place => response::found(&place?),
     }
 }
 
-/// Returns true if the client would rather have a page than JSON, as browsers would.
+/// Returns true if the client prefers a page to JSON, as browsers do.
 fn prefers_page(call: &Call) -> bool {
     negotiation::preferred(&call.head.headers, &["application/json", "text/html"]) == 1
 }
@@ -93,7 +93,7 @@ fn tokens_reply(call: &Call, tokens: Tokens) -> Answer {
     }
 }
 
-/// Sets the refresh cookie; an age of 0 clears it.
+/// Sets the refresh cookie; an age of 0 deletes it.
 fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i64) -> Result<Response, Problem> {
     let secure = if call.hub().config().public_url.starts_with("https://") { "; Secure" } else { "" };
     let cookie =

@@ -1,4 +1,4 @@
-//! Links that show a dashboard on a screen.
+//! Links that show a dashboard on a screen without a user.
 
 use isobar_model::board_link::{BoardLink, BoardLinkInput};
 use isobar_model::error::Error;
@@ -44,7 +44,7 @@ pub(crate) async fn board_link_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-/// The dashboard that a path names.
+/// Reads the dashboard that the path names.
 fn board(call: &Call) -> Result<(OrganizationId, DashboardId), Error> {
     Ok((call.id("id", "organization")?, call.id("dashboardId", "dashboard")?))
 }

@@ -49,7 +49,7 @@ pub(crate) async fn board_fetch(call: &mut Call) -> Answer {
     let (id, board) = board(call)?;
     let board = call.hub().board_fetch(call.caller()?, id, board).await?;
     let tag = board.head.tag().to_string();
-    // What is no list of tags names none.
+    // A malformed list of tags matches nothing.
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH)
         && let Some(known_by) = known.name_by(&tag)
     {
@@ -73,12 +73,12 @@ pub(crate) async fn board_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-/// The dashboard that a path names.
+/// Reads the dashboard that the path names.
 fn board(call: &Call) -> Result<(OrganizationId, DashboardId), Error> {
     Ok((call.id("id", "organization")?, call.id("dashboardId", "dashboard")?))
 }
 
-/// What the call requires of the dashboard that it changes.
+/// Reads the condition (`If-Match`) of a change.
 fn required(call: &Call) -> Result<Option<IfMatch>, Error> {
     let named = EntityTags::read(&call.head.headers, &IF_MATCH)
         .map_err(|_| Error::invalid("header.If-Match", "must be * or a list of entity tags"))?;

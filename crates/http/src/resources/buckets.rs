@@ -1,5 +1,5 @@
-//! What series say in buckets of time: as JSON, or as CSV with a row a bucket. Both are written piece by piece, at the pace of
-//! their reader.
+//! Series aggregated in buckets of time: as JSON, or as CSV with a row a bucket. Both are written piece by piece, at
+//! their reader's pace.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ use crate::request::buckets::BucketsAsked;
 use crate::request::{Call, after, both};
 use crate::response::{self, Answer, Response};
 
-/// Bytes of a piece; the bucket that reaches it still belongs to it.
+/// Bytes of a piece; the bucket that exceeds it still belongs to it.
 const BUCKETS_PIECE_BYTES: usize = 64 << 10;
 
 pub(crate) async fn buckets(call: &mut Call) -> Answer {
@@ -31,7 +31,7 @@ pub(crate) async fn buckets(call: &mut Call) -> Answer {
     let asked = query.buckets();
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
-        // An unknown element is 404 too, before any fault of the parameters.
+        // An unknown element is 404, before any fault of the parameters.
         match call.element_name() {
             Ok(element) => call.hub().last_values(&call.principal, id, element).await.map(|_| ()),
             Err(_) => Ok(()),
@@ -84,13 +84,13 @@ struct Writing {
     answer: BucketAnswer,
     names: Vec<String>,
     format: ValuesFormat,
-    /// Whether each series is told with its device.
+    /// True if each series is written with its device.
     apart: bool,
     is_begun: bool,
-    /// The series that is told, and how far.
+    /// Index of the current series.
     series: usize,
     rows: Option<BucketRows>,
-    /// Whether it is the first bucket of its list.
+    /// True before the first bucket of a list.
     is_first: bool,
 }
 
@@ -99,7 +99,7 @@ impl Writing {
         Self { answer, names, format, apart, is_begun: false, series: 0, rows: None, is_first: true }
     }
 
-    /// Goes on writing until the piece is full; true: nothing is left.
+    /// Writes until the piece is full. Returns true if nothing is left.
     fn fill(&mut self, out: &mut Vec<u8>) -> Result<bool, Error> {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.head(out)?;
@@ -232,7 +232,7 @@ fn csv_row(
     Ok(())
 }
 
-/// Writes what a function tells of a field; false: nothing.
+/// Writes the result of a function on a field. Returns false if there is none.
 fn number(field: FieldRow<'_>, function: Function, out: &mut Vec<u8>) -> Result<bool, Error> {
     let told = match function {
         Function::Count => Some(Told::Whole(field.count)),

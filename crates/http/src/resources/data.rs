@@ -27,7 +27,7 @@ pub(crate) async fn values(call: &mut Call) -> Answer {
     let asked = (query.values_list(format == ValuesFormat::Json), query.columns());
     let allowed = async {
         call.hub().allow_device(&call.principal, id, Action::DeviceRead).await?;
-        // An unknown element is 404 too, before any fault of the parameters.
+        // An unknown element is 404, before any fault of the parameters.
         match call.element_name() {
             Ok(element) => call.hub().storage_fetch(call.caller()?, id, element).await.map(|_| ()),
             Err(_) => Ok(()),
@@ -45,7 +45,7 @@ pub(crate) async fn values(call: &mut Call) -> Answer {
     response::page_written(page, memory, move |value, out| value.write_json(id, &element, out)).await
 }
 
-/// The element that the path names. Only those who may do this with the device hear that it is no name.
+/// Reads the element that the path names. Only callers permitted the action learn that it is not a valid name.
 async fn element_of(call: &Call, id: DeviceId, action: Action) -> Result<&str, Problem> {
     after(call.hub().allow_device(&call.principal, id, action), call.element_name()).await
 }

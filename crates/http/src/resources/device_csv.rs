@@ -1,4 +1,4 @@
-//! The list of devices as CSV, streamed as it is read.
+//! The list of devices as CSV, streamed as it is read from the store.
 
 use bytes::Bytes;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -10,8 +10,8 @@ use super::export::{self, ValuesFormat, json_cell, plain_or_quoted, text_cell};
 use crate::request::device_fields::{DeviceColumn, DeviceSource};
 use crate::response::Response;
 
-/// A list on its way out: the client's reading sets its pace. What fails after the beginning breaks the connection off, so
-/// that nobody takes a part for the whole.
+/// Streams a list at its reader's pace. A failure after the beginning breaks the connection, so that nobody mistakes a
+/// part for the whole.
 pub(crate) fn streamed(export: DeviceExport, columns: Vec<DeviceColumn>) -> Response {
     let mut head = Vec::new();
     export::row(&mut head, columns.iter(), |column, out| text_cell(&column.name, out));
@@ -24,13 +24,13 @@ pub(crate) fn streamed(export: DeviceExport, columns: Vec<DeviceColumn>) -> Resp
     };
     let pieces = export.pieces().map_ok(written).inspect(|piece| {
         if let Err(error) = piece {
-            tracing::warn!(%error, "a list of devices broke off");
+            tracing::warn!(%error, "cannot finish a CSV of devices");
         }
     });
     export::as_file(head, pieces, ValuesFormat::Csv, "devices")
 }
 
-/// What a device has in a column: texts as they are, everything else as JSON, nothing where there is nothing.
+/// Writes a device's cell of a column: texts plain, everything else as JSON, empty if absent.
 fn cell(source: &DeviceSource, device: &Device, out: &mut Vec<u8>) {
     let text = |text: &Option<String>, out: &mut Vec<u8>| text.iter().for_each(|text| text_cell(text, out));
     let id = |id: uuid::Uuid, out: &mut Vec<u8>| out.extend_from_slice(id.to_string().as_bytes());
@@ -60,6 +60,6 @@ fn cell(source: &DeviceSource, device: &Device, out: &mut Vec<u8>) {
 fn as_json(value: &impl serde::Serialize, out: &mut Vec<u8>) {
     match serde_json::to_string(value) {
         Ok(json) => plain_or_quoted(&json, out),
-        Err(error) => tracing::error!(%error, "a cell cannot be written as JSON"),
+        Err(error) => tracing::error!(%error, "cannot write a cell as JSON"),
     }
 }

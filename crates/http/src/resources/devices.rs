@@ -30,7 +30,7 @@ pub(crate) const DEVICES_SORTED_BY: &[&str] = isobar_hub::sortable::DEVICES;
 /// Most bytes of the body of a bulk creation.
 pub(crate) const BULK_BODY_BYTES_MAX: usize = 5 << 20;
 
-/// About how many bytes the answer to a bulk creation takes for each item.
+/// Estimated bytes that the answer to a bulk creation takes for each item.
 const CREATED_ITEM_BYTES: usize = 160;
 
 pub(crate) async fn device_list(call: &mut Call) -> Answer {
@@ -60,7 +60,7 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
     response::page_in_parts(meta, views).await
 }
 
-/// A device as it is written: its last values, which may be large together, are read one by one as there is room for them.
+/// Writes a device with its last values, which may be large together: each is read when there is room for it.
 fn written(view: DeviceView) -> Result<impl Stream<Item = Result<JsonPart, Error>> + Send + 'static, Error> {
     let DeviceView { device, last } = view;
     let id = device.id;
@@ -93,7 +93,7 @@ pub(crate) async fn devices_create(call: &mut Call) -> Answer {
     let test = query.boolean("test", false);
     let input = both(query.end(test), body);
     let (test, items) = after(call.hub().allow(call.caller()?, Action::DeviceCreate), input).await?;
-    // Charged before anything is done: the tokens are shown this once.
+    // Charged before anything is done: the tokens are shown only once.
     let memory = call.response_memory(items.iter().map(|_| CREATED_ITEM_BYTES))?;
     let outcome = call.hub().devices_create(call.caller()?, items, test).await?;
     Ok(response::with_memory(response::ok(&DevicesOutcomeJson::from(outcome))?, memory))
@@ -134,7 +134,7 @@ pub(crate) async fn metas_update(call: &mut Call) -> Answer {
     let LabelsOutcome { changed, errors } = call.hub().metas_update(call.caller()?, items).await?;
     let errors: Vec<_> = errors.into_iter().map(|message| ItemErrorJson { message }).collect();
     let (hub, caller) = (call.hub().clone(), Arc::new(call.caller()?.clone()));
-    // One by one: all together their labels may be 640 MiB.
+    // One by one: together their labels may take 640 MiB.
     let devices = stream::iter(changed).then(move |id| {
         let (hub, caller) = (hub.clone(), Arc::clone(&caller));
         async move { hub.device_changed_now(&caller, id).await }

@@ -1,4 +1,4 @@
-//! Dry runs of designs, and how they look to a client.
+//! Dry runs of designs, and their views.
 
 use isobar_hub::{DryRun, Effect, TraceStep};
 use isobar_model::access::Action;
@@ -161,7 +161,7 @@ impl From<TraceStep> for TraceStepJson {
     }
 }
 
-/// An effect as a client sees it; none for what elements remember, which is their own.
+/// Converts an effect to its view; `None` for element states, which are internal.
 fn effect(effect: Effect) -> Option<EffectJson> {
     Some(match effect {
         Effect::Remember { .. } | Effect::Forget { .. } => return None,
@@ -189,7 +189,7 @@ fn effect(effect: Effect) -> Option<EffectJson> {
     })
 }
 
-/// How an alarm would stand.
+/// Converts a finding about an alarm to its view.
 fn alarm(finding: AlarmFinding) -> EffectJson {
     let AlarmFinding { element, key, begin, count, value, cleared_at, .. } = finding;
     let value = value.map(Raw);

@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::request::{Call, after};
 use crate::response::{self, Reply};
 
-/// 200 only after all that is accepted, and what it caused, is durable.
+/// Accepts a batch. Answers 200 only after all accepted events and their effects are durable.
 pub(crate) async fn device_events_create(call: &mut Call) -> Result<Reply, Problem> {
     let body = call.json_bytes().await;
     let body = after(call.hub().allow_batch(&call.principal), body).await?;

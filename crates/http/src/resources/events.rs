@@ -1,4 +1,4 @@
-//! Events: the device channel, the cloud-event queue, history and the live stream.
+//! Events: posted by devices, queued for devices, history and the live stream.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -31,18 +31,18 @@ use crate::request::{Call, ClientSocket, after, both};
 use crate::response::{self, Answer, Response, SMALL_BODY_BYTES};
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Tells nginx whether to gather a response before it hands it on.
+/// Header that tells nginx not to buffer a response.
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-/// Between the comments that keep an event stream open.
+/// Longest silence of an event stream, after which a comment is sent.
 const STREAM_COMMENT_EVERY: Duration = Duration::from_secs(15);
-/// Bytes that a stream writes of what is there already until others have their turn on the thread.
+/// Bytes that a stream writes of available data before the task yields.
 const STREAM_TURN_BYTES: usize = 8 << 10;
-/// A comment that says nothing: whoever reads a stream passes it over.
+/// An empty comment, which readers of a stream ignore.
 const COMMENT: Bytes = Bytes::from_static(b":\n\n");
-/// Between the comments that find out whether a client that has closed its side is still there.
+/// Interval of the comments that detect if a client that has closed its side is still there.
 const CLIENT_CHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// The main road: 201 only after the event and what it caused are durable.
+/// Accepts a device event. The reply is 201 once the event and its effects are durable.
 pub(crate) async fn device_event_create(call: &mut Call) -> Result<Accepted, Problem> {
     let body = call.json_bytes().await;
     let query = call.query();
@@ -80,7 +80,7 @@ pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
     }
 }
 
-/// What a call reads of a queue, that page of it or the one it asks for, and the memory that it takes.
+/// Reads a page of a queue, `page` or the one requested, with the memory that it takes.
 async fn queued(call: &Call, page: Option<PageRequest>) -> Result<(Vec<Event>, QueueMemory), Problem> {
     let mut query = call.query();
     let read = queue_read(call, &mut query);
@@ -94,7 +94,8 @@ async fn queued(call: &Call, page: Option<PageRequest>) -> Result<(Vec<Event>, Q
     Ok((memory.had_room(events)?, memory))
 }
 
-/// The memory of what is taken out of a queue: it is charged before anything is taken, for what was taken is nowhere else.
+/// Memory of events taken from a queue. It is charged before they are taken, because they are stored nowhere else after
+/// that.
 struct QueueMemory {
     share: Arc<Mutex<Option<TenantShare>>>,
     is_full: Arc<AtomicBool>,
@@ -116,7 +117,7 @@ impl QueueMemory {
         })
     }
 
-    /// What was taken; refused in words that say so when there was no room for it.
+    /// Returns what was taken, or a refusal that says that the memory was full.
     fn had_room(&self, taken: Result<Vec<Event>, Error>) -> Result<Vec<Event>, Problem> {
         match taken {
             Err(Error::Busy) if self.is_full.load(Ordering::Relaxed) => Err(Problem::AnswersUntaken { is_done: false }),
@@ -124,7 +125,8 @@ impl QueueMemory {
         }
     }
 
-    /// The response, which holds the memory until it is sent. What was looked at and left is charged like any other response.
+    /// Attaches the memory to the response until it is sent. Events that were only peeked at are charged like any other
+    /// response.
     fn hold(&self, response: Response) -> Response {
         match self.share.lock().take() {
             Some(share) => response::with_memory(response, share),
@@ -140,8 +142,8 @@ pub(crate) async fn cloud_event_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-/// Takes a place for a call that asks to wait; the future is done when its wait ends before its time, because its client has
-/// closed its side or the place is somebody else's.
+/// Takes a place for a call that asks to wait; the future completes when the wait ends early, because its client has
+/// closed its side or the place was given away.
 fn long_wait<'c>(
     call: &'c Call,
     read: &QueueRead,
@@ -164,7 +166,7 @@ fn queue_read(call: &Call, query: &mut Query<'_>) -> QueueRead {
     QueueRead {
         element: query.element_name(),
         page: query.page(),
-        // Only what is returned is removed (contract: Events): HEAD returns nothing.
+        // Only returned events are removed (contract: Events): HEAD returns nothing.
         peek: query.boolean("peek", false) || call.is_head(),
         wait: query.wait(),
     }
@@ -207,7 +209,7 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
         tokio::select! {
             // The sender lives as long as the server: an error means a stop too.
             _ = stopping.wait_for(|stopped| *stopped) => {}
-            // Its client goes on where it ended.
+            // The client resumes where the stream ended.
             () = evicted => {}
         }
     };
@@ -226,8 +228,8 @@ pub(crate) async fn event_stream(call: &mut Call) -> Answer {
     Ok(response)
 }
 
-/// Gives others their turn on the thread after some of what is there already: many streams that catch up would otherwise keep
-/// it for a quarter of a mebibyte each.
+/// Yields after [`STREAM_TURN_BYTES`] of available data: many streams that catch up would otherwise block the thread
+/// for a quarter of a mebibyte each.
 fn in_turns<T: Send + 'static>(
     stream: impl Stream<Item = T> + Send + 'static,
     bytes: fn(&T) -> usize,
@@ -243,7 +245,7 @@ fn in_turns<T: Send + 'static>(
     })
 }
 
-/// Says something where there is nothing to tell for long, lest what lies between takes the connection for a dead one.
+/// Sends a comment after a long silence, so that proxies do not drop the connection as dead.
 fn kept_open(
     events: impl Stream<Item = Bytes> + Send + 'static,
     clock: Clock,
@@ -254,8 +256,8 @@ fn kept_open(
     })
 }
 
-/// Ends a stream when its client is gone. For a client that has closed its side the stream goes on; but whether such a client
-/// is still there is seen only when something is written, so from then on a comment goes out every second.
+/// Ends a stream when its client is gone. A client that has closed its side still gets the stream; as only a write
+/// reveals if it is there, a comment is sent every second from then on.
 fn with_client_checks(
     events: impl Stream<Item = Bytes> + Send + 'static,
     socket: Option<ClientSocket>,
@@ -271,21 +273,21 @@ fn with_client_checks(
             Err(_) => Some((None, (None, clock))),
         }
     });
-    // An end of either is the end of both.
+    // The end of either ends both.
     let events = events.map(Some).chain(stream::once(ready(None)));
     stream::select(events, checks).take_while(|sent| ready(sent.is_some())).filter_map(ready)
 }
 
-/// Where a broken stream goes on.
+/// Reads the event after which a broken stream resumes.
 fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
-    // A browser's own reader sends it empty where the last event had none.
+    // Browsers send an empty header if the last event had no id.
     let sent = call.head.headers.get(LAST_EVENT_ID).filter(|sent| !sent.as_bytes().trim_ascii().is_empty());
     let Some(sent) = sent else { return Ok(None) };
     let id = sent.to_str().ok().and_then(|text| text.parse().ok());
     id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
 }
 
-/// What a stream carries, as server-sent events (HTML Standard, section 9.2).
+/// Writers of server-sent events (HTML Standard, section 9.2).
 const SERVER_SENT: StreamWriter = StreamWriter { event: write_event, alarm: write_alarm };
 
 fn write_event(event: &Event, out: &mut Vec<u8>) {
@@ -296,22 +298,22 @@ fn write_event(event: &Event, out: &mut Vec<u8>) {
     write_data(out, |out| event.write_json(out));
 }
 
-/// Writes an alarm without an id: a stream goes on after an event, whatever alarms came since.
+/// Writes an alarm without an id: a stream resumes after an event, whatever alarms came since.
 fn write_alarm(alarm: &Alarm, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: alarm");
     write_data(out, |out| {
         if let Err(error) = serde_json::to_writer(out, &AlarmJson::from(alarm.clone())) {
-            tracing::error!(%error, "an alarm cannot be written as JSON");
+            tracing::error!(%error, "cannot write an alarm as JSON");
         }
     });
 }
 
-/// Writes the JSON of what a stream carries, and ends it.
+/// Writes JSON as the data of an event, and ends the event.
 fn write_data(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(b"\ndata: ");
     let begin = out.len();
     write(out);
-    // A line break in JSON is white space between tokens, but in a stream it ends the line.
+    // A line break between JSON tokens would end the line of the stream.
     out[begin..].iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
     out.extend_from_slice(b"\n\n");
 }
@@ -357,7 +359,7 @@ mod tests {
     use super::{STREAM_TURN_BYTES, in_turns};
 
     #[tokio::test]
-    async fn a_stream_with_much_to_tell_lets_others_have_their_turn() {
+    async fn stream_with_much_data_yields() {
         const ITEMS: usize = 1_000;
         let mut all = Box::pin(in_turns(stream::iter(0..ITEMS), |_| STREAM_TURN_BYTES / 10));
         let (mut told, mut turns) = (Vec::new(), 0);

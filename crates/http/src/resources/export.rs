@@ -1,4 +1,4 @@
-//! Whole series as CSV or as lines of JSON, streamed as they are read.
+//! Whole series as CSV or as lines of JSON, streamed as they are read from the store.
 
 use axum::body::Body;
 use axum::http::HeaderValue;
@@ -15,17 +15,17 @@ use crate::request::columns::{ColumnSource, CsvColumn};
 use crate::request::{Call, negotiation};
 use crate::response::Response;
 
-/// Most characters of an element's name in the name of a file.
+/// Most characters of an element's name within a file name.
 const FILE_NAME_CHARACTERS_MAX: usize = 64;
 
-/// The format of a response that has many values.
+/// Format of a response with many values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValuesFormat {
     /// A page in the envelope.
     Json,
-    /// The whole series, a row each.
+    /// The whole series, one row a value.
     Csv,
-    /// The whole series, a line of JSON each.
+    /// The whole series, one line of JSON a value.
     Lines,
 }
 
@@ -36,12 +36,12 @@ impl ValuesFormat {
         (ValuesFormat::Lines, "application/x-ndjson"),
     ];
 
-    /// The format that a call asks for.
+    /// Returns the format that a call asks for.
     pub fn of(call: &Call) -> Self {
         Self::among(call, &Self::ALL)
     }
 
-    /// The format that a call asks for, where there are no lines of JSON.
+    /// Returns the format that a call asks for, JSON or CSV.
     pub fn of_table(call: &Call) -> Self {
         let [json, csv, _] = Self::ALL;
         Self::among(call, &[json, csv])
@@ -70,8 +70,8 @@ impl ValuesFormat {
     }
 }
 
-/// An export on its way: the client's reading sets its pace. What fails after the beginning breaks the connection off,
-/// so that nobody takes a part for the whole.
+/// Streams an export at its reader's pace. A failure after the beginning breaks the connection, so that nobody mistakes
+/// a part for the whole.
 pub(crate) fn streamed(
     export: Export,
     format: ValuesFormat,
@@ -96,13 +96,13 @@ pub(crate) fn streamed(
     };
     let pieces = export.pieces().map(move |values| values.map(&written)).inspect(|piece| {
         if let Err(error) = piece {
-            tracing::warn!(%error, "an export broke off");
+            tracing::warn!(%error, "cannot finish an export");
         }
     });
     as_file(head, pieces, format, element)
 }
 
-/// A response that is a file: its head, and the pieces that follow.
+/// Makes a response that is a file, from its head and the pieces that follow.
 pub(super) fn as_file(
     head: Vec<u8>,
     pieces: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
@@ -114,7 +114,7 @@ pub(super) fn as_file(
     in_format(Response::new(Body::from_stream(pieces).into()), format, name)
 }
 
-/// A response with the headers of its format, which is a file unless it is JSON.
+/// Adds the headers of a format, which is a file unless it is JSON.
 pub(super) fn in_format(mut response: Response, format: ValuesFormat, name: &str) -> Response {
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, format.content_type());
@@ -128,14 +128,14 @@ pub(super) fn in_format(mut response: Response, format: ValuesFormat, name: &str
     response
 }
 
-/// An element's name as the name of a file: no separators, nothing hidden, nothing that needs quoting.
+/// Makes a file name from an element's name: no separators, no leading dot, no quoting.
 fn file_name(element: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = element.chars().take(FILE_NAME_CHARACTERS_MAX).map(safe).collect();
     name.strip_prefix('.').map_or_else(|| name.clone(), |rest| format!("_{rest}"))
 }
 
-/// A value in one line: a line break in JSON is white space between tokens.
+/// Writes a value as one line: line breaks between JSON tokens become spaces.
 fn line(value: &StoredValue, device: DeviceId, element: &str, out: &mut Vec<u8>) {
     let start = out.len();
     value.write_json(device, element, out);
@@ -143,8 +143,7 @@ fn line(value: &StoredValue, device: DeviceId, element: &str, out: &mut Vec<u8>)
     out.push(b'\n');
 }
 
-/// A row of cells (RFC 4180). One that is a single empty cell gets quotes: nothing would be an empty line, which readers
-/// pass over.
+/// Writes a row of cells (RFC 4180). A single empty cell gets quotes, because readers skip an empty line.
 pub(super) fn row<C>(out: &mut Vec<u8>, columns: impl Iterator<Item = C>, mut cell: impl FnMut(C, &mut Vec<u8>)) {
     let start = out.len();
     for (place, column) in columns.enumerate() {
@@ -159,7 +158,7 @@ pub(super) fn row<C>(out: &mut Vec<u8>, columns: impl Iterator<Item = C>, mut ce
     out.extend_from_slice(b"\r\n");
 }
 
-/// What a value has in a column: texts as they are, everything else as JSON, nothing where the path leads nowhere.
+/// Writes a value's cell of a column: texts plain, everything else as JSON, empty if the path leads nowhere.
 fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
     match &column.source {
         ColumnSource::Id => out.extend_from_slice(value.id.to_string().as_bytes()),
@@ -168,7 +167,7 @@ fn cell(column: &CsvColumn, value: &StoredValue, out: &mut Vec<u8>) {
     }
 }
 
-/// What JSON has at a path: a text as it is, everything else as JSON, nothing where the path leads nowhere.
+/// Writes the cell of the JSON at a path: texts plain, everything else as JSON, empty if the path leads nowhere.
 pub(super) fn json_cell(json: &str, path: &[Step], out: &mut Vec<u8>) {
     match find(json, path) {
         None => {}
@@ -180,8 +179,8 @@ pub(super) fn json_cell(json: &str, path: &[Step], out: &mut Vec<u8>) {
     }
 }
 
-/// A text. One that a spreadsheet would run as a formula gets an apostrophe before it, for anything that a device says may
-/// end up in front of a person.
+/// Writes a text. A text that a spreadsheet would run as a formula gets a leading apostrophe, as devices may send any
+/// text.
 pub(super) fn text_cell(text: &str, out: &mut Vec<u8>) {
     if text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) {
         plain_or_quoted(&format!("'{text}"), out);
@@ -190,7 +189,7 @@ pub(super) fn text_cell(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Quotes where they are needed; also around nothing, so that an empty text is no missing one.
+/// Quotes a text if necessary; an empty text too, to tell it from an absent one.
 pub(super) fn plain_or_quoted(text: &str, out: &mut Vec<u8>) {
     if text.is_empty() || text.contains([',', '"', '\r', '\n']) || text.trim() != text {
         quoted(text, out);

@@ -1,4 +1,4 @@
-//! For those who watch over the server: is it there, can it work, what has it done.
+//! Monitoring: liveness, readiness and metrics.
 
 use axum::http::{HeaderValue, StatusCode};
 use serde_json::json;
@@ -8,15 +8,15 @@ use crate::request::Call;
 use crate::response::{Answer, of_type, raw_json};
 
 const UP: &[u8] = br#"{"status":"up"}"#;
-/// The text format of Prometheus.
+/// Text format of Prometheus.
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// The process answers.
+/// Answers that the process is alive.
 pub(crate) async fn live(_call: &mut Call) -> Answer {
     Ok(raw_json(StatusCode::OK, UP))
 }
 
-/// Both stores answer too. How backups stand is told beside it: without them it can work all the same.
+/// Answers that both stores are ready, with the status of backups, which does not affect readiness.
 pub(crate) async fn ready(call: &mut Call) -> Answer {
     call.hub().ready().await.map_err(Problem::NotReady)?;
     let Some(backup) = &call.state.settings.backup else { return Ok(raw_json(StatusCode::OK, UP)) };
@@ -26,7 +26,7 @@ pub(crate) async fn ready(call: &mut Call) -> Answer {
     Ok(raw_json(StatusCode::OK, json!({"status": "up", "backup": backup}).to_string()))
 }
 
-/// What was measured.
+/// Answers with the metrics.
 pub(crate) async fn metrics(call: &mut Call) -> Answer {
     call.hub().measure().await;
     Ok(of_type(StatusCode::OK, METRICS, call.state.metrics.render()))

@@ -1,4 +1,4 @@
-//! Images: posted as text, given back as that text or as a picture; for every noun that can have one.
+//! Images of all nouns that have one: posted as text, returned as that text or as a picture.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ const IMAGE_BODY_BYTES_MAX: usize = 5 << 20;
 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const PNG: HeaderValue = HeaderValue::from_static("image/png");
-/// A picture is for the one who asked alone, and is asked for again each time: it changes under one address.
+/// Cache header of a picture: private, and revalidated each time, as it changes under one address.
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("private, no-cache, must-revalidate");
 
 pub(crate) async fn image_set<T: HasImage + FromStr>(call: &mut Call) -> Answer {
@@ -44,7 +44,7 @@ pub(crate) async fn image_posted<T: HasImage + FromStr>(call: &mut Call) -> Answ
 
 pub(crate) async fn image_png<T: HasImage + FromStr>(call: &mut Call) -> Answer {
     let id: T = call.id("id", T::NOUN)?;
-    // What is no list of tags names none.
+    // A malformed list of tags matches nothing.
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH) {
         let tag = tag(call.hub().image_digest(call.caller()?, id).await?);
         if known.name(&tag) {
@@ -61,13 +61,13 @@ pub(crate) async fn device_image_delete(call: &mut Call) -> Answer {
     response::no_content()
 }
 
-/// What the browser of the one who asked may keep.
+/// Sets the cache header of a picture.
 fn kept(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, ASK_AGAIN);
     response
 }
 
-/// The entity tag of a picture: part of its digest.
+/// Returns the entity tag of a picture: half of its digest.
 fn tag(digest: Digest) -> String {
     digest.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }

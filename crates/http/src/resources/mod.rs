@@ -1,7 +1,7 @@
-//! The operations, a file for each noun: its handlers, and how it looks to a client. A handler reads the request, calls one
-//! verb of the hub and makes the response.
+//! The operations, one file a noun: handlers and views. A handler reads the request, calls one method of the hub and
+//! makes the response.
 //!
-//! Nothing here knows of connections or routes.
+//! This module does not know connections or routes.
 
 pub(crate) mod about;
 pub(crate) mod alarms;

@@ -1,4 +1,4 @@
-//! Notifications: each user sees its own.
+//! Notifications of the calling user.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::values::{Id, Time};
 use crate::request::{Call, after, both};
 use crate::response::{self, Answer};
 
-/// The locale of a text that is not localized.
+/// Locale of a text that is not localized.
 const LOCALE: &str = "en";
 
 /// A notification.
@@ -101,7 +101,7 @@ pub(crate) async fn system_notification_emit(call: &mut Call) -> Answer {
     response::message(StatusCode::CREATED, "every user is notified")
 }
 
-/// `from` and `to`, which must be there.
+/// Reads `from`, and `to`, which is required.
 fn range(call: &Call) -> Result<TimeRange, Error> {
     let mut query = call.query();
     let range = query.range_with_end();

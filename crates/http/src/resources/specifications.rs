@@ -18,7 +18,7 @@ pub(crate) const VERSIONS_SORTED_BY: &[&str] = &["number", "createdAt", "name", 
 
 pub(crate) async fn specification_fetch(call: &mut Call) -> Answer {
     let id: ProjectId = call.id("id", "project")?;
-    // What is no list of tags names none.
+    // A malformed list of tags matches nothing.
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH) {
         let tag = call.hub().specification_tag(call.caller()?, id).await?.to_string();
         if let Some(known_by) = known.name_by(&tag) {
@@ -36,7 +36,7 @@ pub(crate) async fn specification_write(call: &mut Call) -> Answer {
     let id: ProjectId = call.id("id", "project")?;
     let (required, body) = (required(call), call.json(SpecificationInput::read).await);
     let (required, read) = match (required, body) {
-        // The faults of a design are told when it was compiled: that of the header goes with them.
+        // The faults of a design are returned after it was compiled, together with that of the header.
         (Err(Error::Invalid(odd)), Ok((input, mut faults))) => {
             faults.extend(odd);
             (None, (input, faults))
@@ -73,12 +73,12 @@ pub(crate) async fn specification_version_restore(call: &mut Call) -> Answer {
     response::created(&SpecificationVersionJson::from(made))
 }
 
-/// The version that a path names.
+/// Reads the version that the path names.
 fn version(call: &Call) -> Result<(ProjectId, VersionNumber), Error> {
     Ok((call.id("id", "project")?, call.id("number", "version")?))
 }
 
-/// What the call requires of the specification in force.
+/// Reads the condition (`If-Match`) on the specification in force.
 fn required(call: &Call) -> Result<Option<IfMatch>, Error> {
     let named = EntityTags::read(&call.head.headers, &IF_MATCH)
         .map_err(|_| Error::invalid("header.If-Match", "must be * or a list of entity tags"))?;

@@ -1,5 +1,4 @@
-//! The values that all nouns are made of, as a client sees them: identifiers, moments, JSON. The OpenAPI document is made from
-//! the same types.
+//! Types of the values in views: identifiers, times, JSON. They have schemas for the OpenAPI document.
 
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
@@ -18,7 +17,7 @@ pub(crate) struct Id(pub Uuid);
 
 impl PartialSchema for Id {
     fn schema() -> RefOr<Schema> {
-        // Not utoipa's own word for it, which comes only with its feature `uuid`.
+        // utoipa's own format needs its feature `uuid`.
         formatted(SchemaFormat::Custom("uuid".to_owned()))
     }
 }
@@ -70,7 +69,7 @@ pub(crate) struct AnyJson;
 
 impl PartialSchema for AnyJson {
     fn schema() -> RefOr<Schema> {
-        // A schema without a type takes everything.
+        // A schema without a type accepts any JSON.
         let mut any = Object::new();
         any.schema_type = utoipa::openapi::schema::SchemaType::AnyValue;
         RefOr::T(Schema::Object(any))

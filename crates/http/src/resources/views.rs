@@ -1,4 +1,4 @@
-//! Views of the device list: each user has its own.
+//! Saved views of the device list, private to each user.
 
 use isobar_model::ids::ViewId;
 use isobar_model::view::{View, ViewInput};

@@ -1,4 +1,4 @@
-//! What a screen on a wall is shown by the link of a dashboard: the dashboard, and widget by widget what that needs.
+//! Dashboards on wall screens by their link: the dashboard, and the data of each widget.
 
 use axum::http::header::IF_NONE_MATCH;
 use bytes::Bytes;
@@ -15,13 +15,13 @@ use super::values::{AnyJson, Id, Raw, Time};
 use crate::request::Call;
 use crate::response::{self, Answer, EntityTags};
 
-/// Characters of an event's payload that a screen is shown.
+/// Characters of an event's payload that a screen shows.
 const WALL_EVENT_CHARACTERS_MAX: usize = 200;
 
 pub(crate) async fn wall_fetch(call: &mut Call) -> Answer {
     let shown = call.hub().wall_fetch(call.principal.link()?).await?;
     let tag = shown.board.head.tag().to_string();
-    // What is no list of tags names none.
+    // A malformed list of tags matches nothing.
     if let Ok(Some(known)) = EntityTags::read(&call.head.headers, &IF_NONE_MATCH)
         && let Some(known_by) = known.name_by(&tag)
     {
@@ -142,7 +142,7 @@ fn each<T, V: From<T>>(all: Vec<T>) -> Vec<V> {
     all.into_iter().map(V::from).collect()
 }
 
-/// A value, as it was sent; null where there is none.
+/// Returns a value as it was sent, or null.
 fn value_or_null(value: Option<RawJson>) -> Raw {
     Raw(value.unwrap_or_else(|| RawJson::trusted(Bytes::from_static(b"null"))))
 }

@@ -1,4 +1,4 @@
-//! The integration webhook: its parameters come in the query or in headers, its answer is short or tells everything.
+//! The integration webhook: parameters in the query or in headers, and a short or a detailed answer.
 
 use std::iter;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) async fn webhook_receive(call: &mut Call) -> Answer {
     if report.debug { debug_answer(report).await } else { response::ok(&WebhookAnswer::short(&report)) }
 }
 
-/// A parameter: the query wins over the header (contract: Integration webhook).
+/// Returns a parameter: the query wins over the header (contract: Integration webhook).
 fn given(call: &Call, name: &str) -> Option<Given> {
     if let Some(text) = call.query().get(name) {
         return Some(Given { field: format!("query.{name}"), text: Some(text.to_owned()) });
@@ -175,16 +175,15 @@ impl WebhookAnswer {
     }
 }
 
-/// A part of the answer that tells everything.
+/// A part of the detailed answer.
 type DebugPart = Result<JsonPart, Error>;
 
 fn text(text: impl Into<Vec<u8>>) -> DebugPart {
     Ok(JsonPart::Text(text.into()))
 }
 
-/// The answer that tells everything, [`WebhookDebug`], written payload by payload: a payload stands in it as often as elements
-/// took it, and the largest answer is many times what the delivery holds, whose memory the report has until the last of it is
-/// written.
+/// Writes the detailed answer, [`WebhookDebug`], payload by payload. It repeats a payload for each element that took it
+/// and may be many times larger than the delivery, whose memory the report holds until the last part is written.
 async fn debug_answer(report: WebhookReport) -> Answer {
     let report = Arc::new(report);
     let body = Ok(JsonPart::Raw(report.body.clone()));
@@ -202,12 +201,12 @@ async fn debug_answer(report: WebhookReport) -> Answer {
     response::in_parts(stream::iter(parts)).await
 }
 
-/// A comma before everything but the first.
+/// Returns a comma, except before the first item.
 fn comma(index: usize) -> &'static str {
     if index > 0 { "," } else { "" }
 }
 
-/// What all tasks are told with, one behind the other.
+/// Chains the parts of all tasks.
 fn each_task<I: Iterator<Item = DebugPart>>(
     report: &Arc<WebhookReport>,
     parts: fn(Arc<WebhookReport>, usize) -> Result<I, Error>,
@@ -222,7 +221,7 @@ fn each_task<I: Iterator<Item = DebugPart>>(
     })
 }
 
-/// What there was to do for a device.
+/// Returns the parts of a task as it was extracted.
 fn extracted_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
     let task = &report.tasks[index];
     let (head, tail) = response::opened(&TaskJson::of(&report, task), "payloads")?;
@@ -233,7 +232,7 @@ fn extracted_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iter
     Ok(iter::once(text(head)).chain(payloads).chain([text(tail)]))
 }
 
-/// What was done for a device.
+/// Returns the parts of what was done for a task.
 fn processed_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iterator<Item = DebugPart>, Error> {
     let task = &report.tasks[index];
     let (head, tail) = response::opened(&ProcessedJson::of(&report, task), "eventsProcessed")?;
@@ -249,7 +248,7 @@ fn processed_parts(report: Arc<WebhookReport>, index: usize) -> Result<impl Iter
     Ok(iter::once(text(head)).chain(events).chain([text(tail)]))
 }
 
-/// What had the errors that are told.
+/// Origin of the listed errors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ErrorsOf {
     All,
@@ -257,14 +256,14 @@ enum ErrorsOf {
     Tasks,
 }
 
-/// Errors, one by one.
+/// Returns the errors of this origin, one by one.
 fn errors(report: &Arc<WebhookReport>, whose: ErrorsOf) -> impl Iterator<Item = DebugPart> + use<> {
     let report = Arc::clone(report);
     let delivery = (None, report.errors.len());
     let tasks = report.tasks.iter().enumerate().map(|(task, of)| (Some(task), of.errors.len()));
     let all = iter::once(delivery).chain(tasks);
     let told = all.filter(|(task, _)| whose == ErrorsOf::All || task.is_some() == (whose == ErrorsOf::Tasks));
-    // Where an error is: in the delivery itself, or in one of its tasks.
+    // The place of each error: the delivery itself, or one of its tasks.
     let places: Vec<_> = told.flat_map(|(task, errors)| (0..errors).map(move |at| (task, at))).collect();
     places.into_iter().enumerate().map(move |(index, (task, at))| {
         let errors = task.map_or(&report.errors, |task| &report.tasks[task].errors);
@@ -275,7 +274,7 @@ fn errors(report: &Arc<WebhookReport>, whose: ErrorsOf) -> impl Iterator<Item = 
 }
 
 impl TaskJson {
-    /// A task without its payloads, which are written one by one.
+    /// Converts a task without its payloads, which are written one by one.
     fn of(report: &WebhookReport, task: &TaskReport) -> Self {
         Self {
             device_tag: report.device_tag.clone(),
@@ -291,7 +290,7 @@ impl TaskJson {
 }
 
 impl ProcessedJson {
-    /// What was done for a device but for its events, which are written one by one.
+    /// Converts the outcome of a task without its events, which are written one by one.
     fn of(report: &WebhookReport, task: &TaskReport) -> Self {
         let provisioned = task.provisioned.iter().map(|device| ProvisionedJson {
             device_id: Id(device.id.0),

@@ -1,4 +1,4 @@
-//! Texts of which only a few are possible, as the document lists them.
+//! Schemas of enumerated texts.
 
 use isobar_model::alarm::{AlarmAct, AlarmSeverity, AlarmState};
 use isobar_model::event::EventType;
@@ -8,7 +8,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-/// `words!(Name, "what it is", [words])`
+/// `words!(Name, "description", [words])`
 macro_rules! words {
     ($name:ident, $says:literal, $words:expr) => {
         #[doc = $says]

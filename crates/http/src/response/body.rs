@@ -181,7 +181,10 @@ impl hyper::body::Body for PiecewiseBody {
             };
             let takes = if piece.len() > SMALL_PIECE_BYTES { piece.len() } else { 0 };
             if let Err(error) = memory.resize(takes) {
-                tracing::warn!(bytes = takes, "an answer broke off: its tenant has too many that are not taken");
+                tracing::warn!(
+                    bytes = takes,
+                    "cannot send a response: unsent responses of its tenant fill their memory"
+                );
                 return Poll::Ready(Some(Err(axum::Error::new(error))));
             }
             *rest = piece;
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_body_is_charged_until_the_last_of_it_is_asked_for() {
+    async fn large_body_is_charged_until_its_last_piece() {
         let quota = TenantShares::fair(900_000);
         let mut body = of(500_000).charged(share(&quota)).unwrap();
         assert_eq!(body.size_hint().exact(), Some(500_000));
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_pieces_are_charged_one_after_the_other() {
+    async fn large_pieces_are_charged_one_at_a_time() {
         let quota = TenantShares::fair(900_000);
         let pieces = |sizes: &[usize]| {
             let pieces: Vec<_> = sizes.iter().map(|size| Ok::<_, Error>(Bytes::from(vec![b'x'; *size]))).collect();
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_all_share_is_charged_to_nobody() {
+    async fn shared_body_is_charged_to_no_tenant() {
         let quota = TenantShares::fair(90);
         let shared = ResponseBody::shared(vec![b'x'; 500_000].into()).charged(share(&quota)).unwrap();
         assert_eq!(quota.held(), 0);

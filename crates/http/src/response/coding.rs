@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coding_is_the_one_that_the_client_likes_best() {
+    fn coding_of_highest_quality_wins() {
         for (accepted, coding) in [
             ("gzip, deflate, br, zstd", Some("br")),
             ("gzip;q=1.0, br;q=0.9", Some("gzip")),

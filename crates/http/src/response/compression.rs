@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn piece_is_sent_while_the_next_is_waited_for() {
+    async fn compressed_piece_is_sent_before_the_next_is_ready() {
         for coding in Coding::ALL {
             let first = stream::iter([Ok::<_, Error>(Bytes::from(text(2_000)))]);
             let endless = Body::from_stream(first.chain(stream::pending()));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_that_breaks_off_is_not_ended() {
+    async fn compressed_body_that_breaks_off_is_an_error() {
         let parts = [Ok(Bytes::from(text(2_000))), Err(Error::Busy)];
         let broken = Body::from_stream(stream::iter(parts));
         let response = response::of_type(StatusCode::OK, JSON, Bytes::new()).map(|_| broken.into());

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_tags_is_refused() {
+    fn malformed_list_of_tags_is_refused() {
         let odd: [&[u8]; 11] =
             [b"", b" ", b",", b"a", b"\"a", b"a\"", b"\"a\" \"b\"", b"*, \"a\"", b"w/\"a\"", b"W/ \"a\"", b"\"a b\""];
         for text in odd {
@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_as_a_tag_is_read_as_that_tag(tags in prop::collection::vec("[!#-~]{0,12}", 1..6)) {
+        fn written_tags_are_read_back(tags in prop::collection::vec("[!#-~]{0,12}", 1..6)) {
             let text = tags.iter().map(|tag| format!("\"{tag}\"")).collect::<Vec<_>>().join(", ");
             let found = read(&[text.as_bytes()]).unwrap().unwrap();
             prop_assert_eq!(found.into_if_match(), IfMatch::Tags(tags));

@@ -102,7 +102,7 @@ where
         tokio::task::yield_now().await;
         let mut piece = Vec::with_capacity(LIST_PIECE_BYTES + LIST_PIECE_BYTES / 8);
         if let Err(error) = parts.fill(&mut piece).await {
-            tracing::warn!(%error, "an answer broke off");
+            tracing::warn!(%error, "cannot finish a response");
             return Err(error);
         }
         Ok(Some((Bytes::from(piece), parts)))
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_short_list_has_a_length_and_a_long_one_comes_in_pieces() {
+    async fn short_list_has_a_length_and_a_long_one_has_pieces() {
         for (count, is_whole) in [(0, true), (1, true), (50, true), (10_000, false)] {
             let body = answer(meta(count), numbers(count), padded).await.unwrap().into_body();
             assert_eq!(body.size_hint().exact().is_some(), is_whole, "{count}");
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_list_is_made_as_it_is_read() {
+    async fn long_list_is_made_while_it_is_read() {
         let made = Arc::new(AtomicUsize::new(0));
         let counted = {
             let made = Arc::clone(&made);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_breaks_off_is_refused_or_cut_but_never_ended() {
+    async fn failing_list_is_refused_or_cut_but_never_completed() {
         let broken = |after| numbers(after).chain(stream::once(async { Err(Error::Busy) }));
         assert!(answer(meta(2), broken(1), padded).await.is_err());
         let body = answer(meta(2), broken(5_000), padded).await.unwrap().into_body();

@@ -110,7 +110,7 @@ pub(crate) fn json(status: StatusCode, view: &impl Serialize) -> Response {
         Ok(body) => raw_json(status, body),
         Err(error) => {
             // Views hold texts, numbers and JSON that was checked on input.
-            tracing::error!(%error, "a view cannot be written as JSON");
+            tracing::error!(%error, "cannot write a view as JSON");
             raw_json(StatusCode::INTERNAL_SERVER_ERROR, &br#"{"message":"internal error","errors":[]}"#[..])
         }
     }

@@ -43,7 +43,7 @@ impl Drop for Leaves {
 }
 
 #[tokio::test]
-async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
+async fn no_connection_is_closed_while_closed_ones_still_end() {
     let (slots, leaving) = (Slots::new(1_000, Clock::System), Arc::default());
     let connects_and_stays = |moment| {
         slots.take(moment, |guard| {
@@ -75,7 +75,7 @@ async fn nobody_is_closed_while_others_that_were_closed_have_not_ended() {
 }
 
 #[tokio::test]
-async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
+async fn longest_idle_connections_are_closed_unused_ones_first() {
     let slots = Slots::new(5, Clock::System);
     let (slow, silent, busy) = (connects(&slots, at(0)), connects(&slots, at(7_000)), connects(&slots, at(0)));
     let (quick, new) = (connects(&slots, at(0)), connects(&slots, at(9_500)));
@@ -94,7 +94,7 @@ async fn the_longest_idle_are_closed_and_those_never_used_weigh_more() {
 }
 
 #[tokio::test]
-async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
+async fn only_a_complete_head_keeps_a_slot() {
     let slots = Slots::new(3, Clock::System);
     let [begun, asks, new] = [0, 0, 9_500].map(|moment| connects(&slots, at(moment)));
     assert_eq!([&begun, &asks, &new].map(|slot| slot.bytes_came()), [Some(true); 3]);
@@ -104,7 +104,7 @@ async fn a_part_of_a_head_keeps_no_slot_and_a_whole_one_does() {
 }
 
 #[tokio::test]
-async fn a_slot_is_free_again_when_its_connection_has_ended() {
+async fn slot_is_freed_when_its_connection_ends() {
     let clock = Clock::manual(at(0));
     let slots = Slots::new(2, clock.clone());
     connects(&slots, at(0));
@@ -126,7 +126,7 @@ async fn a_slot_is_free_again_when_its_connection_has_ended() {
 }
 
 #[tokio::test]
-async fn long_idle_connections_are_closed_only_when_there_are_many() {
+async fn long_idle_connections_are_closed_only_near_the_limit() {
     let slots = Slots::new(16, Clock::System);
     let all: Vec<_> = (0..14).map(|number| connects(&slots, at(number))).collect();
     all.iter().for_each(|slot| slot.becomes_idle(at(0)));
@@ -139,7 +139,7 @@ async fn long_idle_connections_are_closed_only_when_there_are_many() {
 }
 
 #[tokio::test]
-async fn many_connections_are_closed_a_few_at_a_time() {
+async fn idle_connections_are_closed_in_batches() {
     let slots = Slots::new(1_000, Clock::System);
     let all: Vec<_> = (0..1_000).map(|_| connects(&slots, at(0))).collect();
     all.iter().for_each(|slot| slot.becomes_idle(at(0)));
@@ -158,7 +158,7 @@ async fn many_connections_are_closed_a_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
+async fn one_scan_serves_many_new_connections() {
     let slots = Slots::new(1_000, Clock::System);
     // Newest first, so that neither number nor position reveals the idle time.
     let all: Vec<_> = (0..1_000).rev().map(|moment| connects(&slots, at(moment))).collect();
@@ -178,7 +178,7 @@ async fn one_look_finds_those_that_are_closed_for_many_new_ones() {
 }
 
 #[tokio::test]
-async fn where_all_that_were_found_have_been_used_others_are_closed() {
+async fn used_connections_are_replaced_by_a_new_scan() {
     let slots = Slots::new(100, Clock::System);
     let all: Vec<_> = (0..100).map(|moment| connects(&slots, at(moment))).collect();
     let one = slots.closed_for_one();
@@ -189,7 +189,7 @@ async fn where_all_that_were_found_have_been_used_others_are_closed() {
 }
 
 #[test]
-fn what_was_found_is_used_for_a_moment_alone() {
+fn scan_result_expires() {
     let found = || FoundIdle { left: vec![(3, 30), (2, 20), (1, 10)], at: 1_000 };
     assert_eq!(found().next(2, 1_000 + FOUND_MILLIS_MAX), Some(vec![(1, 10), (2, 20)]));
     assert_eq!(found().next(2, 1_001 + FOUND_MILLIS_MAX), None);
@@ -199,7 +199,7 @@ fn what_was_found_is_used_for_a_moment_alone() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_closes_nobody_at_once() {
+async fn clock_set_back_closes_no_connection_at_once() {
     let slots = Slots::new(1, Clock::System);
     let slot = connects(&slots, at(1_000_000));
     assert_eq!(close_idle(&slots, at(0), 1, 0), 0);
@@ -209,7 +209,7 @@ async fn a_clock_that_was_set_back_closes_nobody_at_once() {
 }
 
 #[test]
-fn a_connection_is_idle_between_its_requests_alone() {
+fn connection_is_idle_only_between_requests() {
     let slot = Slot::new(at(0));
     let is_idle = || slot.idle_weight(millis(at(5_000)), 0).is_some();
     assert!(is_idle());
@@ -235,7 +235,7 @@ fn a_connection_is_idle_between_its_requests_alone() {
 }
 
 #[test]
-fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
+fn partial_head_on_the_fast_path_keeps_no_slot() {
     let slot = Slot::new(at(0));
     assert!(slot.begin());
     assert_eq!(slot.bytes_came(), Some(true));
@@ -244,7 +244,7 @@ fn a_head_that_the_fast_path_has_begun_keeps_no_slot_either() {
 }
 
 #[test]
-fn what_happens_often_is_logged_once_a_second() {
+fn frequent_event_is_logged_once_a_second() {
     let (mut many, begun) = (LogThrottle::default(), Clock::System.instant());
     let nearly = begun + LOG_EVERY - Duration::from_nanos(1);
     assert_eq!(many.due(begun), None);
