@@ -1,5 +1,5 @@
-//! What a run costs: `cargo run --release -p isobar-design --example design_bench`; with a word behind it, only those
-//! measurements that are called so.
+//! Measures the time of runs: `cargo run --release -p isobar-design --example design_bench`; an argument selects the
+//! measurements whose names contain it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
@@ -12,12 +12,12 @@ use std::time::Duration;
 use isobar_design::{DeviceView, EmptyMemory, Plan, Trigger, run};
 use stand::{device, event, processor_time, raw};
 
-/// How long each design runs, in processor time.
+/// Processor time for which each design runs.
 const TIME: Duration = Duration::from_millis(500);
-/// Eleven bytes as weather stations send them, read in the usual way.
+/// Codec of a weather station with a payload of eleven bytes.
 const CODEC: &str = include_str!("../tests/codecs/weather/codec.js");
 
-/// Runs a design with one element behind its deviceEvent, again and again.
+/// Runs a design with one element behind its deviceEvent repeatedly.
 fn measure(what: &str, element: &str, ability: &str, payload: &str) {
     if std::env::args().nth(1).is_some_and(|only| !what.contains(&only)) {
         return;

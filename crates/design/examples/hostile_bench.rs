@@ -1,6 +1,5 @@
-//! How long hostile code holds its thread, beyond the 50 ms that a call has:
-//! `cargo run -p isobar-design --example hostile_bench`; with a word behind it, only those that are called so; with
-//! `shared` behind that, as on a thread for which others wait.
+//! Measures how long hostile code blocks its thread beyond the 50 ms of a call: `cargo run -p isobar-design --example
+//! hostile_bench`; a first argument selects codes by name; `shared` as a second one measures them on a shared thread.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
@@ -10,7 +9,7 @@ mod stand;
 use isobar_design::{EmptyMemory, Plan, Trigger, run, run_shared};
 use stand::{device, event, processor_time, raw};
 
-/// What each does: a name, and the body of a codec.
+/// Codes: a name and the body of a codec each.
 const CODES: &str = include_str!("hostile_bench.txt");
 
 fn measure(name: &str, body: &str) {

@@ -1,5 +1,5 @@
-//! Tries a published collection of codecs: `scripts/try-codecs FOLDER`. Which layouts it knows stands in
-//! `tests/collection/layouts.rs`. It tells of each codec, ends with counts, and exits with 1 where anything differs.
+//! Runs the examples of a published collection of codecs: `scripts/try-codecs FOLDER`. `tests/collection/layouts.rs`
+//! lists the supported layouts. Reports on each codec, prints totals, and exits with 1 if anything differs.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::print_stderr, reason = "a report for people")]
 

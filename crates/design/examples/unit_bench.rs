@@ -1,5 +1,5 @@
-//! What a unit takes at the worst, by kinds of work: `cargo run --release -p isobar-design --example unit_bench`; with a word
-//! behind it, only those kinds that are called so. Each kind does as much as a run may, or as its payload gives.
+//! Measures the worst time of a unit by kind of work: `cargo run --release -p isobar-design --example unit_bench`; an
+//! argument selects kinds by name. Each kind does as much as a run may, or as its payload allows.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
@@ -10,7 +10,7 @@ use isobar_design::{EmptyMemory, Plan, Trigger, run};
 use isobar_model::json::{LastKept, RawJson, write_string};
 use stand::{device, event, processor_time, raw};
 
-/// How often each is done; the quickest counts.
+/// Repetitions of each measurement; the fastest counts.
 const TIMES: u32 = 3;
 
 fn quoted(text: &str) -> String {
@@ -41,7 +41,7 @@ fn measure(what: &str, element: &str, ability: &str, links: usize, payload: &str
         let begin = processor_time();
         let outcome = run(&plan, Trigger::DeviceEvent { element: "in" }, &event, &device, &EmptyMemory);
         let took = (processor_time() - begin).as_nanos() as f64;
-        // What merging takes comes after the run.
+        // Merging happens after the run.
         let stored: Vec<&RawJson> = outcome.effects.iter().filter_map(stored).collect();
         let begin = processor_time();
         for _ in 0..2 {
@@ -67,7 +67,7 @@ fn condition(what: &str, expression: &str, payload: &str) {
     measure(what, &element, "evaluate", 10_000, payload);
 }
 
-/// A list of many things, and a member beside it.
+/// Returns a payload with a long list and another member.
 fn with_list(member: &str) -> String {
     format!(r#"{{"l":[{}],"v":{member}}}"#, vec!["0"; 1_000].join(","))
 }
@@ -115,7 +115,7 @@ fn main() {
     });
     for_each_pair("equal maps, turned", "payload.v[0] == payload.v[1]", &turned);
     for_each_pair("equal texts", "payload.v[0] == payload.v[1]", &format!(r#"["{0}","{0}"]"#, "k".repeat(100_000)));
-    // Letters of which no two stretches are alike, which makes automata large.
+    // Random letters without repeated substrings, which make automata large.
     let mut drawn = 1_u32;
     let letters: String = std::iter::repeat_with(|| {
         drawn = drawn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

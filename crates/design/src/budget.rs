@@ -1,5 +1,4 @@
-//! What a run may spend, and what it may leave. An effect comes to be in one way only, [`Budget::emit`], and that charges
-//! for it: so no element can leave anything for nothing.
+//! Limits of what a run may compute and emit. Effects are made only by [`Budget::emit`], which charges for them.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -10,53 +9,54 @@ use bytes::Bytes;
 use crate::Effect;
 use crate::expression::{Computed, Problem, Value};
 
-/// Abilities that one run may use.
+/// Most abilities that one run may use.
 const STEPS_MAX: u32 = 10_000;
-/// Units that a run may take. A unit of an ordinary expression takes some ten nanoseconds in a release build, so that all of
-/// them are 10 to 20 ms. As `examples/unit_bench.rs` measures it, no kind of work takes much more than 40 ns a unit; the
-/// dearest are merging last values of many names of a few letters (30 for each of the two merges, 60 if both are made),
-/// `duration` and `lastIndexOf` (35), texts of many digits that are read as numbers (33) and `trim` of nothing but white
-/// space (31). Comparing texts and writing long ones is far below a nanosecond for a byte.
+/// Most units of a run. A unit of an ordinary expression takes some ten nanoseconds in a release build, so that all of
+/// them take 10 to 20 ms. By `examples/unit_bench.rs`, no kind of work takes much more than 40 ns a unit; the most
+/// expensive are merging last values with many short names (30 for each of the two merges, 60 for both), `duration` and
+/// `lastIndexOf` (35), reading texts of many digits as numbers (33) and `trim` of white space only (31). Comparing
+/// texts and writing long ones takes far below a nanosecond a byte.
 const UNITS_MAX: u64 = 1_000_000;
-/// A run, or a plan that may take that many, belongs on a thread on which nobody waits: at the worst, this is a millisecond.
+/// Units above which a run, or a plan that may take so many, belongs on a thread that serves no calls: at worst, this
+/// is a millisecond.
 pub const LONG_RUN_UNITS: u64 = 25_000;
-/// Bytes that a run leaves beyond which it belongs where its turn lasts until they are durable: all who come in meanwhile wait
-/// for as much.
+/// Bytes emitted by a run above which the device stays locked until they are durable: all callers that come in
+/// meanwhile wait for as much.
 pub const SHORT_RUN_BYTES_MAX: usize = 64 << 10;
-/// Units that a step takes besides what its element does.
+/// Units that each step takes, in addition to its element's work.
 pub(crate) const STEP_UNITS: usize = 8;
-/// After so many units, about a third of a millisecond, a run that may be long lets others have the processor.
+/// Units after which a run, if it may be long, yields the processor: about a third of a millisecond.
 const UNITS_A_LOOK: u64 = 8_192;
 /// Bytes of text that cost one unit.
 const BYTES_PER_UNIT: usize = 16;
-/// Bytes of text that cost one unit where a tree is made of them, or every value in them is looked at.
+/// Bytes of text that cost one unit where each value in them is parsed or examined.
 pub(crate) const READ_BYTES_PER_UNIT: usize = 4;
-/// Longest number, in bytes, that costs nothing beyond the unit of what is done with it.
+/// Longest number in bytes whose use costs nothing extra.
 const NUMBER_BYTES: usize = 24;
-/// Units that it costs to read a text as a number which has more digits than tell a double: it may lie between two of them,
-/// and take ten microseconds.
+/// Units to read a text as a number with more digits than determine a double: it may lie between two doubles and take
+/// ten microseconds.
 const LONG_NUMBER_UNITS: usize = 256;
 const SAFE_DIGITS: usize = 19;
-/// Bytes that a run leaves: a body of the usual largest size some times over. It is written in one piece, and all who come in
-/// meanwhile wait for it.
+/// Most bytes that a run emits: several times the usual limit of a body. They are written in one batch, for which all
+/// others wait.
 pub(crate) const LEFT_BYTES_MAX: usize = 4 << 20;
-/// Those among them that the registry is to learn of: settings, labels, notifications and calls. They wait in one piece.
+/// Most of these bytes that go to the registry: settings, labels, notifications and calls. They are queued as one item.
 pub(crate) const TOLD_BYTES_MAX: usize = 2 << 20;
-/// Changes of settings of one run, each of which is a record: as many as a design may have elements.
+/// Most changes of settings of one run, each of which is a record: as many as a design may have elements.
 pub(crate) const SETTINGS_MAX: u32 = 1_000;
-/// Notifications and calls of one run.
+/// Most notifications and calls of one run.
 pub(crate) const SENDS_MAX: u32 = 32;
-/// What a record takes besides its name and its value, in bytes.
+/// Bytes of a record in addition to its name and value.
 const RECORD_BYTES: usize = 128;
 
-/// What a run may still spend and leave, and the effects that it has come to so far.
+/// The rest of a run's allowance, and the effects so far.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// What it began with.
+    /// Initial allowance.
     whole: Allowance,
-    /// Whether more was asked of it than there was.
+    /// True if more was requested than was left.
     is_exceeded: Cell<bool>,
-    /// One is about a node of an expression, or [`BYTES_PER_UNIT`] bytes of text.
+    /// Units left. One covers about a node of an expression, or [`BYTES_PER_UNIT`] bytes of text.
     units: Cell<u64>,
     steps: u32,
     bytes: usize,
@@ -64,23 +64,23 @@ pub(crate) struct Budget {
     settings: u32,
     sends: u32,
     effects: Vec<Effect>,
-    /// Where among the effects those are of which only the newest matters: states of elements, and labels.
+    /// Indexes of effects of which only the newest counts: states of elements, and labels.
     states: BTreeMap<Arc<str>, usize>,
     labels: BTreeMap<String, usize>,
 }
 
-/// What a run may take and leave before it is ended.
+/// Units and bytes that a run may take.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     units: u64,
     bytes: usize,
 }
 
-/// What an effect costs.
+/// Cost of an effect.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     bytes: usize,
-    /// Of these, what the registry is to learn of.
+    /// Part of `bytes` that goes to the registry.
     told_bytes: usize,
     settings: u32,
     sends: u32,
@@ -91,7 +91,7 @@ impl Cost {
         let told = |bytes: usize| Self { bytes, told_bytes: bytes, ..Self::default() };
         match effect {
             Effect::Store { value, .. } => Self { bytes: value.bytes().len(), ..Self::default() },
-            // Into the queue, and into the history.
+            // Once for the queue and once for history.
             Effect::Send { payload, .. } => Self { bytes: 2 * payload.bytes().len(), ..Self::default() },
             Effect::Remember { element, state } => Self { bytes: element.len() + state.len(), ..Self::default() },
             Effect::Forget { element } => Self { bytes: element.len(), ..Self::default() },
@@ -117,12 +117,12 @@ impl Cost {
 }
 
 impl Budget {
-    /// What a run begins with.
+    /// Returns the budget of a run.
     pub(crate) fn of_run() -> Self {
         Self::of(Allowance { units: UNITS_MAX, bytes: LEFT_BYTES_MAX })
     }
 
-    /// What a run begins with on a thread on which others wait.
+    /// Returns the budget of a run on a thread that serves calls.
     pub(crate) fn of_short_run() -> Self {
         Self::of(Allowance { units: LONG_RUN_UNITS, bytes: SHORT_RUN_BYTES_MAX })
     }
@@ -143,13 +143,13 @@ impl Budget {
         }
     }
 
-    /// So many units to compute with, and nothing to leave.
+    /// Returns a budget of units for computation only, without effects.
     pub(crate) fn of_units(units: u64) -> Self {
         let nothing = Self::of(Allowance { units, bytes: 0 });
         Self { steps: 0, told_bytes: 0, settings: 0, sends: 0, ..nothing }
     }
 
-    /// Spends units, or refuses.
+    /// Spends units; fails if too few are left.
     pub(crate) fn spend(&self, units: usize) -> Computed<()> {
         let before = self.units.get();
         match before.checked_sub(units as u64) {
@@ -168,28 +168,28 @@ impl Budget {
         }
     }
 
-    /// Spends what going through a text costs.
+    /// Spends the cost of scanning a text.
     pub(crate) fn spend_bytes(&self, bytes: usize) -> Computed<()> {
         self.spend(bytes / BYTES_PER_UNIT + 1)
     }
 
-    /// Spends what it costs to read a text, value by value.
+    /// Spends the cost of reading a text value by value.
     pub(crate) fn spend_reading(&self, bytes: usize) -> Computed<()> {
         self.spend(bytes / READ_BYTES_PER_UNIT + 1)
     }
 
-    /// Spends what it costs to compare a name, beyond the unit of what is done with it.
+    /// Spends the cost of comparing a name, beyond the unit of the operation.
     pub(crate) fn spend_name(&self, name: &str) -> Computed<()> {
         self.spend(name.len() / BYTES_PER_UNIT)
     }
 
-    /// Spends what it costs to merge so many bytes into last values: the store does it, and before it, whoever tells which
-    /// of them have no room.
+    /// Spends the cost of merging bytes into last values: the store merges them, and the run does first to find those
+    /// that exceed their limit.
     pub(crate) fn spend_merging(&self, bytes: usize) -> Computed<()> {
         self.spend(2 * (bytes / READ_BYTES_PER_UNIT + 1))
     }
 
-    /// Spends what calculating with a number costs beyond a unit: it may have been written with a million digits.
+    /// Spends the cost of calculating with a number beyond a unit: it may have a million digits.
     pub(crate) fn spend_number(&self, value: &Value<'_>) -> Computed<()> {
         match value {
             Value::Number(number) if number.text().len() > NUMBER_BYTES => self.spend_reading(number.text().len()),
@@ -197,37 +197,37 @@ impl Budget {
         }
     }
 
-    /// Spends what reading a text as a number costs.
+    /// Spends the cost of reading a text as a number.
     pub(crate) fn spend_number_text(&self, text: &str) -> Computed<()> {
         let far = if text.len() > SAFE_DIGITS { LONG_NUMBER_UNITS } else { 0 };
         self.spend(far + text.len() / READ_BYTES_PER_UNIT + 1)
     }
 
-    /// Units that were spent.
+    /// Returns the units spent.
     pub(crate) fn spent(&self) -> u64 {
         self.whole.units.saturating_sub(self.units.get())
     }
 
-    /// Bytes that were left.
+    /// Returns the bytes emitted.
     pub(crate) fn left_bytes(&self) -> usize {
         self.whole.bytes.saturating_sub(self.bytes)
     }
 
-    /// Whether more time was asked for, or more to be left, than there was.
+    /// Returns true if more units or bytes were requested than were left.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.get()
     }
 
-    /// One more ability is used; or that is refused.
+    /// Counts the use of an ability; fails if there were too many.
     pub(crate) fn step(&mut self) -> Computed<()> {
-        // What an element cannot pay for, it says itself.
+        // An element that cannot pay reports that itself.
         let _ = self.spend(STEP_UNITS);
         let refused = || Problem::new(format!("the run takes more than {STEPS_MAX} steps"));
         self.steps = self.steps.checked_sub(1).ok_or_else(refused)?;
         Ok(())
     }
 
-    /// Whether one more message or call may leave the house: to be asked before it is made.
+    /// Returns an error if no more messages or calls may be sent; check before making one.
     pub(crate) fn may_send(&self) -> Computed<()> {
         match self.sends {
             0 => Err(Problem::new(format!("a run sends at most {SENDS_MAX} notifications and calls"))),
@@ -235,8 +235,8 @@ impl Budget {
         }
     }
 
-    /// Something is to happen: it is charged for, or refused. Of an element's states, and of a label's values, only the
-    /// newest matters, but each is charged.
+    /// Charges for an effect and adds it, or refuses it. Of an element's states, and of a label's values, only the
+    /// newest is kept, but each is charged.
     pub(crate) fn emit(&mut self, effect: Effect) -> Computed<()> {
         self.charge(Cost::of(&effect))?;
         let next = self.effects.len();
@@ -283,7 +283,7 @@ impl Budget {
         Ok(())
     }
 
-    /// The state that an element has left in this run; empty if it was forgotten.
+    /// Returns the state that an element has set in this run; empty if it was forgotten.
     pub(crate) fn state(&self, element: &str) -> Option<Bytes> {
         match self.effects.get(*self.states.get(element)?)? {
             Effect::Remember { state, .. } => Some(state.clone()),
@@ -291,7 +291,7 @@ impl Budget {
         }
     }
 
-    /// The effects, in their order.
+    /// Returns the effects in order.
     pub(crate) fn into_effects(self) -> Vec<Effect> {
         self.effects
     }

@@ -1,4 +1,4 @@
-//! A specification becomes a plan; all its faults are told, each with its path (contract: The project design).
+//! Compiles a specification to a plan, or returns all its faults, each with its path (contract: The project design).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(crate) const ELEMENTS_MAX: usize = 1_000;
 const LINKS_MAX: usize = 10_000;
 /// Longest name of an element, in characters.
 const NAME_CHARS_MAX: usize = 128;
-/// Where the elements are in a specification.
+/// Path of the elements in a specification.
 const ELEMENTS: &str = "planes.cloud.elements";
 
-/// Compiles `planes`, their code within a time.
+/// Compiles `planes`, with a time limit for checking its code.
 pub(crate) fn compile(planes: &Json<'_>, code_time: CheckTime) -> Result<Plan, Vec<Fault>> {
     let fault = |path: &str, message: &str| Err(vec![Fault::new(path, message)]);
     if !matches!(planes, Json::Object(_)) {
@@ -44,7 +44,7 @@ pub(crate) fn compile(planes: &Json<'_>, code_time: CheckTime) -> Result<Plan, V
         .unwrap_or_else(|| fault("planes.cloud", "cannot be compiled at present"))
 }
 
-/// An element of the specification, its type known if it is one.
+/// An element of the specification; its shape is known if its type is.
 struct Draft<'p> {
     name: Arc<str>,
     json: &'p Json<'p>,
@@ -58,11 +58,11 @@ struct PlanCompiler<'p> {
     names: Names,
     faults: Faults,
     links: usize,
-    /// The links of the element being compiled.
+    /// Links of the element that is being compiled.
     edges: Vec<Edge>,
 }
 
-/// A link, as the search for cycles sees it.
+/// A link, for the search for cycles.
 struct Edge {
     target: usize,
     path: String,
@@ -130,7 +130,7 @@ impl<'p> PlanCompiler<'p> {
         let mut settings = Vec::with_capacity(places.len());
         for at in places {
             let (names, faults) = (&self.names, &mut self.faults);
-            // The faults of `properties` itself are told when the element is read.
+            // The faults of `properties` itself are reported when the element is read.
             settings.push(device_setting::define(&mut properties(&self.drafts[at], names, faults)));
         }
         settings.sort_by(|left, right| (left.list_order, &left.name).cmp(&(right.list_order, &right.name)));
@@ -193,7 +193,7 @@ impl<'p> PlanCompiler<'p> {
             None
         })?;
         self.edges.push(Edge { target: target as usize, path: format!("{path}.element") });
-        // A fault of the target's type is told there.
+        // A fault of the target's type is reported there.
         let shape = drafts.get(target as usize)?.shape?;
         let Some(at) = shape.abilities.iter().position(|it| Some(it.name) == ability) else {
             if ability.is_some() {
@@ -259,7 +259,7 @@ fn properties<'a>(draft: &'a Draft<'a>, names: &'a Names, faults: &'a mut Faults
     Properties { name: &draft.name, json: draft.json.get("properties"), path, names, faults }
 }
 
-/// What the elements do besides answering events.
+/// Collects what the elements do besides answering events.
 fn habits(elements: &[Installed]) -> Habits {
     let mut habits = Habits::default();
     for installed in elements {
@@ -268,8 +268,8 @@ fn habits(elements: &[Installed]) -> Habits {
     habits
 }
 
-/// The most steps that a run takes which begins at an element: an element passes on along one of its triggers. There are
-/// no cycles.
+/// Returns the most steps of a run that begins at an element, which passes its value on along one of its triggers.
+/// There are no cycles.
 fn steps_from(at: usize, elements: &[Installed], known: &mut [Option<u64>]) -> u64 {
     if let Some(steps) = known[at] {
         return steps;
@@ -285,7 +285,7 @@ fn steps_from(at: usize, elements: &[Installed], known: &mut [Option<u64>]) -> u
     most
 }
 
-/// Refuses links that lead back to where they come from: values would go round for ever.
+/// Refuses cycles of links, in which values would circulate for ever.
 fn refuse_cycles(edges: Vec<Vec<Edge>>, drafts: &[Draft<'_>], faults: &mut Faults) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {

@@ -1,19 +1,19 @@
-//! What failed in a run: told with its event, within bounds.
+//! Failures of a run, stored with its event, within limits.
 
 use isobar_model::event::EventError;
 
 use crate::expression::Problem;
 
-/// How often the same error is kept.
+/// Most occurrences of the same error that are kept.
 const REPEATS_MAX: usize = 16;
 /// Most errors that are kept of one event.
 pub const ERRORS_MAX: usize = 256;
-/// Longest message of an error, in characters; what is longer is cut: it may quote what a device sent.
+/// Longest message of an error, in characters. It may quote what a device sent, so longer ones are cut.
 pub(crate) const ERROR_CHARS_MAX: usize = 500;
-/// Failures that are looked at; beyond, a run is known to fail.
+/// Most failures that are examined; later ones are ignored.
 const FAILURES_LOOKED_AT_MAX: usize = 2_000;
 
-/// The errors of a run.
+/// Errors of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     errors: Vec<EventError>,
@@ -21,7 +21,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// An element has failed.
+    /// Adds the failure of an element.
     pub(crate) fn add(&mut self, element: &str, problem: &Problem) {
         if self.errors.len() >= ERRORS_MAX || self.looked_at >= FAILURES_LOOKED_AT_MAX {
             return;
@@ -39,9 +39,9 @@ impl Failures {
     }
 }
 
-/// As much of a message as is told.
+/// Cuts a message to [`ERROR_CHARS_MAX`] characters.
 pub(crate) fn cut(message: &str) -> &str {
-    // Mostly it is short, and its characters need not be counted.
+    // Usually it is short, and its characters need not be counted.
     if message.len() <= ERROR_CHARS_MAX {
         return message;
     }

@@ -1,5 +1,5 @@
-//! What holds of expressions whatever they are. `fuzz/` looks for inputs for which it does not; the tests below replay
-//! those that are known. Built for these two alone.
+//! Properties that hold for any expression. `fuzz/` searches for inputs that violate them; the tests below replay the
+//! known ones. Built only for these two.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a property that does not hold is a panic")]
 
@@ -20,13 +20,13 @@ use crate::expression::{
 use crate::{DeviceView, EmptyMemory, EventView, Plan};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
-/// What expressions are tried on that come without a payload.
+/// Payload for expressions that come without one.
 const PAYLOAD: &str = r#"{"n":7,"d":8.10,"big":12345678901234567890,"s":"Grüße","on":true,"no":null,"l":[3,1,2],"m":{"a":{"b":"c"}},
     "at":"2026-03-04T05:06:07.089Z","x":"a,b"}"#;
 
-/// An expression is compiled, or refused with a sentence. Compiled, it gives the same each time for the same price; it
-/// gives it too with just that to spend, and nothing with less; and what it gives is JSON of a bounded size. The input is
-/// an expression; behind a U+0000 a payload. Whether it was compiled.
+/// Checks that an expression is compiled or refused with a message. A compiled one must return the same value for the
+/// same cost each time, succeed with exactly that budget and fail with less, and return JSON of limited size. The input
+/// is an expression, optionally followed by U+0000 and a payload. Returns true if it was compiled.
 pub fn expression(input: &[u8]) -> bool {
     let Ok(input) = std::str::from_utf8(input) else { return false };
     let (source, payload) = input.split_once('\0').unwrap_or((input, PAYLOAD));
@@ -50,7 +50,7 @@ fn keeps_to_its_budget(expression: &Expression, payload: &RawJson) {
     let given = gives(expression, payload, &tree, &plenty);
     let spent = plenty.spent();
     if let Ok(value) = &given {
-        // The bound is looked at before each text, of which every character may take six.
+        // The limit is checked before each text, of which every character may be escaped by six.
         assert!(value.bytes().len() <= 8 * TEXT_BYTES_MAX, "{} bytes", value.bytes().len());
         assert_eq!(RawJson::check(value.shared()).as_ref(), Ok(value));
     }
@@ -60,7 +60,7 @@ fn keeps_to_its_budget(expression: &Expression, payload: &RawJson) {
     assert!(gives(expression, payload, &tree, &too_little).is_err(), "it cost {spent}");
 }
 
-/// The JSON that an expression gives.
+/// Evaluates an expression to JSON.
 fn gives(expression: &Expression, payload: &RawJson, tree: &Json<'_>, budget: &Budget) -> Computed<RawJson> {
     let id: DeviceId = ID.parse().unwrap();
     let device = DeviceView {

@@ -1,6 +1,6 @@
-//! What a compiled design takes in memory: whoever keeps plans keeps as many as there is room for.
+//! Memory of a compiled design, by which the cache of plans is limited.
 //!
-//! An upper estimate, which a test holds against bytes that were counted as they were allocated (`tests/held_bytes.rs`).
+//! An upper estimate, which a test compares with the bytes allocated (`tests/held_bytes.rs`).
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use crate::elements::Element;
 use crate::plan::{Argument, Installed, Link, Plan};
 use crate::setting::SettingDefinition;
 
-/// What a block costs beside what is asked for, in bytes: small ones are rounded up.
+/// Overhead of an allocated block in bytes: small ones are rounded up.
 const BLOCK_BYTES: usize = 16;
-/// Room that a text which is written starts with, and what is counted of it when it is shared.
+/// Bytes of a text's initial buffer and its shared header.
 const RAW_BYTES: usize = 64 + 2 * BLOCK_BYTES;
 
-/// What holds memory of its own.
+/// A value that owns heap memory.
 pub(crate) trait HeldBytes {
-    /// Bytes of the blocks that it holds, about. It itself is not among them.
+    /// Returns about how many bytes its blocks take, without the value itself.
     fn held_bytes(&self) -> usize;
 }
 
-/// A block of so many bytes.
+/// Returns the size of a block of `bytes` bytes, with its overhead.
 pub(crate) fn block(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { bytes + BLOCK_BYTES }
 }
@@ -68,7 +68,7 @@ impl HeldBytes for String {
     }
 }
 
-/// A text that is held together with others is the first one's to count.
+/// A shared text is counted for its first owner only.
 impl HeldBytes for Arc<str> {
     fn held_bytes(&self) -> usize {
         block(self.len() + 2 * size_of::<usize>())
@@ -77,7 +77,7 @@ impl HeldBytes for Arc<str> {
 
 impl HeldBytes for RawJson {
     fn held_bytes(&self) -> usize {
-        // It was written into a block that doubles as it grows.
+        // It was written into a buffer that doubles when it grows.
         2 * self.bytes().len() + RAW_BYTES
     }
 }
@@ -122,7 +122,7 @@ impl HeldBytes for Installed {
 impl HeldBytes for Element {
     fn held_bytes(&self) -> usize {
         match self {
-            // These hold names alone, which their places in the plan hold too.
+            // These hold only names, which are shared with the plan.
             Element::DeviceEvent(_)
             | Element::CloudEvent(_)
             | Element::DeviceSetting(_)
@@ -150,10 +150,10 @@ impl HeldBytes for SettingDefinition {
 }
 
 impl Plan {
-    /// About what the plan takes in memory, in bytes: rather more. Engines that run its code are not among them: each thread
+    /// Returns an upper estimate of the plan's memory in bytes, without the engines that run its code: each thread
     /// keeps a few.
     pub fn held_bytes(&self) -> usize {
-        // A node of the map is half full at least.
+        // A node of the map is at least half full.
         let by_name = 2 * self.by_name.len() * (size_of::<Arc<str>>() + size_of::<u64>() + BLOCK_BYTES);
         let shared = block(self.storages.capacity() * size_of::<Arc<str>>())
             + block(self.habits.intervals.capacity() * size_of::<(Arc<str>, u32)>());

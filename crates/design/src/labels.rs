@@ -1,4 +1,4 @@
-//! The metadata of the device as a run changes it, and how large that becomes.
+//! Metadata of the device as a run changes it, and its size.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use isobar_model::meta::MetaSize;
 
 use crate::expression::{Computed, Problem, Value};
 
-/// Labels that a run has changed, in the order in which it first did. Tags may be a client's choice: they are found by a
-/// hash with a random key.
+/// Labels changed by a run, in the order of their first change. Tags may be chosen by a client, so they are hashed with
+/// a random key.
 #[derive(Default)]
 pub(crate) struct Labels<'e> {
     changed: Vec<Label<'e>>,
     places: HashMap<Rc<str>, usize>,
-    /// How large the metadata is with these; none before the first.
+    /// Size of the metadata with these changes; `None` before the first.
     size: Option<MetaSize>,
 }
 
@@ -24,27 +24,27 @@ struct Label<'e> {
 }
 
 impl<'e> Labels<'e> {
-    /// How many were changed.
+    /// Returns the number of changed labels.
     pub(crate) fn len(&self) -> usize {
         self.changed.len()
     }
 
-    /// The new value of a tag.
+    /// Returns the new value of a tag.
     pub(crate) fn get(&self, tag: &str) -> Option<&Value<'e>> {
-        // Mostly there is none.
+        // Usually there is none.
         if self.changed.is_empty() {
             return None;
         }
         self.changed.get(*self.places.get(tag)?).map(|label| &label.value)
     }
 
-    /// All of them.
+    /// Returns all changed labels.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Rc<str>, &Value<'e>)> {
         self.changed.iter().map(|label| (&label.tag, &label.value))
     }
 
-    /// How large the metadata becomes with this value; or it may not. `before` is how large it was before this run,
-    /// `present` what the tag takes now.
+    /// Returns the size of the metadata with this value, or an error if it would be too large. `before` is its size
+    /// before this run, `present` the current size of the tag.
     pub(crate) fn size_with(
         &self,
         tag: &str,
@@ -63,7 +63,7 @@ impl<'e> Labels<'e> {
         }
     }
 
-    /// A tag gets a value, with which the metadata is as large as that.
+    /// Sets a tag to a value; `size` is the resulting size of the metadata.
     pub(crate) fn set(&mut self, tag: &str, value: Value<'e>, size: MetaSize) {
         self.size = Some(size);
         match self.places.get(tag).and_then(|at| self.changed.get_mut(*at)) {

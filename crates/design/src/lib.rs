@@ -1,7 +1,7 @@
-//! The project design: a specification becomes a checked [`Plan`]; a plan runs on every event.
+//! The project design: a specification is compiled to a checked [`Plan`], which runs on every event.
 //!
-//! Nothing here does I/O, reads a clock or a random number. A run takes what it may see ([`EventView`], [`DeviceView`],
-//! [`Memory`]) and returns what should happen ([`Outcome`]); `hub` carries it out.
+//! Nothing here does I/O, reads a clock or draws random numbers. A run takes its inputs ([`EventView`], [`DeviceView`],
+//! [`Memory`]) and returns its effects ([`Outcome`]), which `hub` carries out.
 
 mod budget;
 mod code;
@@ -44,48 +44,48 @@ pub use run::{run, run_shared, run_short, run_traced};
 pub use setting::{InputType, SettingDefinition};
 pub use trace::{Produced, TraceStep};
 
-/// What sets a run off.
+/// Cause of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Trigger<'a> {
     /// A device event was posted to an element.
     DeviceEvent {
-        /// Its elementName.
+        /// Name of the element.
         element: &'a str,
     },
     /// A setting got a new value, by the API or by reset. The new value is the payload of the [`EventView`].
     SettingChanged {
-        /// The setting.
+        /// Name of the setting.
         name: &'a str,
     },
     /// An interval of the device has elapsed.
     Elapsed {
-        /// The interval element.
+        /// Name of the interval element.
         element: &'a str,
     },
-    /// A call of an http element has ended. The payload of the [`EventView`] is `{status, headers, body}` of a response,
-    /// `{message}` of a failure, with `status` if there was one.
+    /// A call of an http element has ended. The payload of the [`EventView`] is `{status, headers, body}` of a
+    /// response, or `{message}` of a failure, with `status` if there was one.
     Answered {
-        /// The http element.
+        /// Name of the http element.
         element: &'a str,
-        /// Whether it got a response; else it failed.
+        /// True if it got a response, false if it failed.
         response: bool,
     },
-    /// Somebody clears an alarm by hand. The payload of the [`EventView`] is `{key, comment}`.
+    /// A user clears an alarm. The payload of the [`EventView`] is `{key, comment}`.
     AlarmCleared {
-        /// The alarm element.
+        /// Name of the alarm element.
         element: &'a str,
-        /// The alarm's key.
+        /// Key of the alarm.
         key: &'a str,
     },
-    /// Somebody has acknowledged an alarm. The payload of the [`EventView`] is `{key, comment}`.
+    /// A user has acknowledged an alarm. The payload of the [`EventView`] is `{key, comment}`.
     AlarmAcknowledged {
-        /// The alarm element.
+        /// Name of the alarm element.
         element: &'a str,
     },
 }
 
 impl<'a> Trigger<'a> {
-    /// The element that the run begins at.
+    /// Returns the element at which the run begins.
     pub fn element(&self) -> &'a str {
         match self {
             Trigger::DeviceEvent { element }
@@ -98,62 +98,62 @@ impl<'a> Trigger<'a> {
     }
 }
 
-/// The event under way, as expressions see it.
+/// The current event, as expressions see it.
 #[derive(Clone, Copy, Debug)]
 pub struct EventView<'a> {
-    /// Its identifier.
+    /// Identifier.
     pub id: EventId,
-    /// The element that it was posted to.
+    /// Name of the element that it was posted to.
     pub element: &'a str,
-    /// When it was received: never before the event before it, even where the clock was set back.
+    /// Time of receipt: never before that of an earlier event, even if the clock was set back.
     pub received_at: Timestamp,
-    /// What the clock says, by which time is measured.
+    /// Time of the clock, by which durations are measured.
     pub now: Timestamp,
-    /// What the device sent.
+    /// Payload, as the device sent it.
     pub payload: &'a RawJson,
-    /// The tree over `payload`.
+    /// Parsed `payload`.
     pub tree: &'a Json<'a>,
 }
 
 /// The device, as expressions see it.
 #[derive(Clone, Debug)]
 pub struct DeviceView {
-    /// Its identifier.
+    /// Identifier.
     pub id: DeviceId,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The organization that owns it.
+    /// Organization that owns it.
     pub organization: OrganizationId,
-    /// Its metadata: an object.
+    /// Metadata: a JSON object.
     pub meta: RawJson,
-    /// Its status.
+    /// Status.
     pub status: Status,
-    /// Values by setting name: the device's own ones; the plan supplies the defaults.
+    /// Values by setting name, without the defaults, which the plan supplies.
     pub settings: Vec<(Arc<str>, RawJson)>,
 }
 
 impl DeviceView {
-    /// Bytes that its own values take ([`isobar_model::setting::setting_bytes`]).
+    /// Returns the size of its own settings in bytes ([`isobar_model::setting::setting_bytes`]).
     pub fn settings_bytes(&self) -> usize {
         self.settings.iter().map(|(name, value)| setting_bytes(name, value)).sum()
     }
 }
 
-/// What earlier events left for this device.
+/// State that earlier events of this device have left.
 pub trait Memory {
-    /// The last values of a storage element.
+    /// Returns the last values of a storage element.
     fn last(&self, element: &str) -> Option<RawJson>;
-    /// How many bytes are kept to tell them; 0 before anything was stored.
+    /// Returns the size of a storage element's last values in bytes; 0 before anything was stored.
     fn last_bytes(&self, element: &str) -> usize;
-    /// The state that an element left (bytes that only that element type can read).
+    /// Returns the state of an element, in a format private to its type.
     fn state(&self, element: &str) -> Option<Bytes>;
-    /// Which elements have left a state, those that the design no longer has among them, and its bytes.
+    /// Returns the elements that have a state, including those that the design no longer has, with its size in bytes.
     fn states(&self) -> Vec<(Arc<str>, usize)>;
-    /// How many bytes all of these take: each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
+    /// Returns the size of all states in bytes, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
     fn states_bytes(&self) -> usize;
 }
 
-/// The memory of a device that no event came from before.
+/// Memory of a device without earlier events.
 #[derive(Clone, Copy, Debug)]
 pub struct EmptyMemory;
 
@@ -179,108 +179,108 @@ impl Memory for EmptyMemory {
     }
 }
 
-/// What should happen after a run, in order.
+/// A consequence of a run, to be carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// A value is stored.
     Store {
-        /// The storage element.
+        /// Name of the storage element.
         element: Arc<str>,
         /// The value.
         value: RawJson,
     },
     /// A cloud event is queued for the device.
     Send {
-        /// The cloudEvent element.
+        /// Name of the cloudEvent element.
         element: Arc<str>,
-        /// What it carries.
+        /// Payload.
         payload: RawJson,
-        /// After how many minutes it expires, if ever.
+        /// Minutes until it expires, if ever.
         ttl_minutes: Option<u32>,
     },
     /// The device gets another status.
     SetStatus(Status),
     /// A metadata label of the device gets another value.
     SetMeta {
-        /// The label.
+        /// Name of the label.
         tag: String,
-        /// Its value.
+        /// Value.
         value: RawJson,
     },
     /// The device moves.
     SetLocation(Location),
     /// A setting of the device changes.
     SetSetting {
-        /// The setting.
+        /// Name of the setting.
         element: Arc<str>,
-        /// Its value; none: back to the default of the design.
+        /// Value; `None` resets it to the default of the design.
         value: Option<RawJson>,
     },
-    /// The element's state after the run.
+    /// An element keeps this state for later runs.
     Remember {
-        /// The element.
+        /// Name of the element.
         element: Arc<str>,
-        /// What [`Memory::state`] gives it back.
+        /// State that [`Memory::state`] returns later.
         state: Bytes,
     },
-    /// The element's state is given up: the design has no such element any more.
+    /// The state of an element is deleted, as the design no longer has the element.
     Forget {
-        /// The element.
+        /// Name of the element.
         element: Arc<str>,
     },
-    /// People are told something: the users of the device's organization of at least that role.
+    /// Users of the device's organization with at least this role are notified.
     Notify {
-        /// The notification element.
+        /// Name of the notification element.
         element: Arc<str>,
-        /// What they read.
+        /// Text of the notification.
         message: String,
-        /// The lowest role that is told.
+        /// Lowest role that is notified.
         minimum_role: Role,
-        /// The key of the element's alarm that it tells of.
+        /// Key of the element's alarm that it is about.
         alarm: Option<Box<str>>,
     },
     /// An alarm of the device is raised or cleared.
     Alarm(Box<AlarmFinding>),
-    /// A server outside is called; the answer comes back as [`Trigger::Answered`].
+    /// A server outside is called; the answer arrives as [`Trigger::Answered`].
     Call {
-        /// The http element.
+        /// Name of the http element.
         element: Arc<str>,
-        /// What is sent.
+        /// Request.
         request: OutgoingRequest,
     },
 }
 
-/// A call to a server outside. Whether its address may be called is the caller's to check.
+/// A call to a server outside. The caller must check that its address may be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutgoingRequest {
-    /// The method: one of `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`.
+    /// Method: one of `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE`.
     pub method: &'static str,
-    /// The address: http or https; otherwise as the design made it.
+    /// Address, as the design made it, with the scheme http or https.
     pub url: String,
-    /// Headers with their values, `content-type` of the body included; names in lower case, each once, sound for HTTP.
+    /// Headers, including `content-type` of the body; valid for HTTP, with unique names in lower case.
     pub headers: Vec<(String, String)>,
-    /// JSON, or a text as it is.
+    /// Body: JSON, or plain text.
     pub body: Option<String>,
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What should happen, in order.
+    /// Effects, in order.
     pub effects: Vec<Effect>,
-    /// What failed; the rest of the design ran all the same.
+    /// Failures; the rest of the design ran nevertheless.
     pub errors: Vec<EventError>,
-    /// Engines that had to be made for its code: about a millisecond each. Mostly none, for threads keep them.
+    /// Engines that were made for its code, about a millisecond each. Usually none, as threads keep them.
     pub engines: u32,
-    /// Units of work that it has taken: some ten nanoseconds each, at the worst 40. One of more than [`LONG_RUN_UNITS`] has
-    /// held its thread for what others may feel.
+    /// Units of work that it took: some ten nanoseconds each, at worst 40. More than [`LONG_RUN_UNITS`] have blocked
+    /// the thread noticeably.
     pub units: u64,
-    /// Bytes that it leaves.
+    /// Bytes that it emits.
     pub bytes: usize,
 }
 
 impl PartialEq for Outcome {
-    /// The same comes of two runs, whatever they have cost.
+    /// Compares what two runs return, not their cost.
     fn eq(&self, other: &Self) -> bool {
         self.effects == other.effects && self.errors == other.errors
     }

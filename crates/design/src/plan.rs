@@ -19,31 +19,31 @@ use crate::setting::SettingDefinition;
 #[derive(Debug, Default)]
 pub struct Plan {
     pub(crate) elements: Vec<Installed>,
-    /// Where an element is, by its name: ordered, for the names are a client's choice, and mostly there are few.
+    /// Index of each element by name: ordered, because clients choose the names.
     pub(crate) by_name: BTreeMap<Arc<str>, u32>,
-    /// By listOrder, then name.
+    /// Ordered by listOrder, then name.
     pub(crate) settings: Vec<SettingDefinition>,
-    /// The trees of their default values.
+    /// Parsed default values of the settings.
     pub(crate) defaults: Vec<Json<'static>>,
     pub(crate) storages: Vec<Arc<str>>,
     pub(crate) reads_last: bool,
     pub(crate) habits: Habits,
 }
 
-/// What a plan does besides answering events, gathered once.
+/// Properties of a plan besides its answers to events.
 #[derive(Debug, Default)]
 pub(crate) struct Habits {
     pub(crate) runs_code: bool,
     pub(crate) calls_out: bool,
     pub(crate) intervals: Vec<(Arc<str>, u32)>,
     pub(crate) missing_after_minutes: Option<u32>,
-    /// The most steps that a run can take, wherever it begins.
+    /// Most steps of a run, wherever it begins.
     pub(crate) steps: u64,
-    /// How deep macros stand in macros, in any expression.
+    /// Deepest nesting of macros in any expression.
     pub(crate) macros_deep: u32,
 }
 
-/// An element in its place.
+/// An element with its links.
 #[derive(Debug)]
 pub(crate) struct Installed {
     pub(crate) name: Arc<str>,
@@ -51,33 +51,33 @@ pub(crate) struct Installed {
     pub(crate) element: Element,
     /// Links by trigger, in the order of the element type's triggers.
     pub(crate) triggers: Vec<Vec<Link>>,
-    /// The most steps that a run takes which begins here.
+    /// Most steps of a run that begins here.
     pub(crate) steps: u64,
 }
 
 /// A link to an ability of another element.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// The element, by its index in the plan.
+    /// Index of the element in the plan.
     pub(crate) target: u32,
-    /// The ability, by its index in the element type's abilities.
+    /// Index of the ability among those of the element type.
     pub(crate) ability: usize,
-    /// One for each argument of the ability.
+    /// Arguments of the ability, one for each.
     pub(crate) arguments: Vec<Argument>,
 }
 
-/// What an ability gets for an argument.
+/// Argument of an ability.
 #[derive(Debug)]
 pub(crate) enum Argument {
     /// The incoming value.
     Incoming,
-    /// A JSON value that is itself; its tree and its text.
+    /// A constant JSON value: its tree and its text.
     Constant(Json<'static>, RawJson),
-    /// What an expression gives.
+    /// The result of an expression.
     Computed(Expression),
 }
 
-/// Units of a step that reads a payload of so many bytes.
+/// Returns the units of a step that reads a payload of this size.
 fn reading_units(payload_bytes: usize) -> u64 {
     (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64
 }
@@ -89,22 +89,23 @@ impl Plan {
         crate::compile::compile(planes, CheckTime::default())
     }
 
-    /// Compiles `planes` that were compiled before: their code has more time, so that what was in force stays so.
+    /// Compiles `planes` that were compiled before. Checking their code has more time, so that a design in force stays
+    /// valid.
     pub fn compile_stored(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
         crate::compile::compile(planes, CheckTime::of_stored())
     }
 
-    /// Whether the cloud plane has no elements: every event is stored under its own elementName.
+    /// Returns true if the cloud plane has no elements: every event is stored under its own elementName.
     pub fn is_empty(&self) -> bool {
         self.elements.is_empty()
     }
 
-    /// The settings that the design declares, by listOrder, then name.
+    /// Returns the settings that the design declares, by listOrder, then name.
     pub fn settings(&self) -> &[SettingDefinition] {
         &self.settings
     }
 
-    /// One of them.
+    /// Returns a setting by name.
     pub fn setting(&self, name: &str) -> Option<&SettingDefinition> {
         match &self.element(name)?.element {
             Element::DeviceSetting(setting) => self.settings.get(setting.index()),
@@ -112,24 +113,24 @@ impl Plan {
         }
     }
 
-    /// Whether anything is linked to the changes of a setting.
+    /// Returns true if an element is linked to changes of a setting.
     pub fn reacts_to(&self, setting: &str) -> bool {
         self.element(setting).is_some_and(|it| {
             it.element.setting().is_some() && it.triggers.first().is_some_and(|links| !links.is_empty())
         })
     }
 
-    /// Whether it has an alarm element of that name.
+    /// Returns true if there is an alarm element of that name.
     pub fn raises(&self, element: &str) -> bool {
         self.element(element).is_some_and(|it| matches!(it.element, Element::Alarm(_)))
     }
 
-    /// The names of the storage elements.
+    /// Returns the names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
         &self.storages
     }
 
-    /// Returns what the design says of the keys of a storage element's values: an object by path, none if it says nothing.
+    /// Returns the descriptions of a storage element's keys: an object by path, `None` if there are none.
     pub fn storage_fields(&self, name: &str) -> Option<&RawJson> {
         match &self.element(name)?.element {
             Element::Storage(storage) => storage.fields(),
@@ -137,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// What is kept of the values of those storage elements that bound it.
+    /// Returns the retention of those storage elements that limit it.
     pub fn retention(&self) -> DesignRetention {
         let bounded = self.elements.iter().filter_map(|it| match &it.element {
             Element::Storage(storage) => Some((Arc::clone(&it.name), storage.retention())),
@@ -146,7 +147,7 @@ impl Plan {
         bounded.filter(|(_, retention)| !retention.is_unbounded()).collect()
     }
 
-    /// Whether events may be posted to this element name (any name on an empty plane).
+    /// Returns true if events may be posted to this element name (any name on an empty plane).
     pub fn accepts(&self, element: &str) -> bool {
         self.is_empty() || self.event_element(element).is_some()
     }
@@ -155,7 +156,7 @@ impl Plan {
         self.element(name).filter(|it| matches!(it.element, Element::DeviceEvent(_)))
     }
 
-    /// The name of an element that takes device events; none if this one does not.
+    /// Returns the name of an element if it accepts device events.
     pub fn event_name(&self, element: &str) -> Option<Arc<str>> {
         if self.is_empty() {
             return Some(Arc::from(element));
@@ -163,7 +164,7 @@ impl Plan {
         self.event_element(element).map(|it| Arc::clone(&it.name))
     }
 
-    /// The deviceEvent elements of an integration type, in the order of the specification.
+    /// Returns the deviceEvent elements of an integration type, in the order of the specification.
     pub fn device_events(&self, integration: Integration) -> impl Iterator<Item = &Arc<str>> {
         self.elements.iter().filter_map(move |it| match &it.element {
             Element::DeviceEvent(event) if event.integration == integration => Some(&it.name),
@@ -171,54 +172,55 @@ impl Plan {
         })
     }
 
-    /// Whether any expression reads `last` (so that last values must be loaded before a run).
+    /// Returns true if any expression reads `last`, so that last values must be loaded before a run.
     pub fn reads_last(&self) -> bool {
         self.reads_last
     }
 
-    /// Whether it has code of its own (function elements): a run may then take milliseconds, and belongs where it may block.
+    /// Returns true if it has function elements: a run may then take milliseconds and belongs on a thread that may
+    /// block.
     pub fn runs_code(&self) -> bool {
         self.habits.runs_code
     }
 
-    /// Whether a run on a payload of so many bytes may take longer than a millisecond: then it belongs on a thread on which
-    /// nobody waits. An upper estimate, made without a look at the payload: every link that an event can follow reads all of
-    /// it, and of macros within macros each goes over as many items as the payload can have. What a run reads besides (last
-    /// values, states, settings, lists that stand in expressions) is not known here: [`crate::run_short`] gives it up.
+    /// Returns true if a run on a payload of this size may take longer than a millisecond and so belongs on a thread
+    /// that serves no calls. An upper estimate, made without reading the payload: every link that an event can follow
+    /// reads all of it, and nested macros each iterate over as many items as the payload can have. Other inputs (last
+    /// values, states, settings, constant lists) are not estimated: [`crate::run_short`] gives up if they are large.
     pub fn may_take_long(&self, payload_bytes: usize) -> bool {
         self.run_units(payload_bytes) > LONG_RUN_UNITS
     }
 
-    /// Units that a run on a payload of so many bytes may take, by that estimate.
+    /// Returns the units that a run on a payload of this size may take, by that estimate.
     pub fn run_units(&self, payload_bytes: usize) -> u64 {
-        // On an empty plane the value is merged, which is two readings.
+        // On an empty plane the value is merged, which takes two readings.
         self.units_of(self.habits.steps.max(2), payload_bytes)
     }
 
-    /// Units that it may take to change a setting to a value of so many bytes, with the run that follows on it, by that
+    /// Returns the units to change a setting to a value of this size, including the run that it triggers, by that
     /// estimate.
     pub fn change_units(&self, setting: &str, payload_bytes: usize) -> u64 {
         match self.element(setting).map(|it| it.steps).filter(|steps| *steps > 0) {
             Some(steps) => self.units_of(steps.saturating_add(1), payload_bytes),
-            // It is read, and held against its definition.
+            // The value is read and checked against its definition.
             None => reading_units(payload_bytes),
         }
     }
 
     fn units_of(&self, steps: u64, payload_bytes: usize) -> u64 {
-        // An item of a list takes two bytes.
+        // An item of a list takes at least two bytes.
         let items = (payload_bytes / 2).max(1) as u64;
         let rounds = items.saturating_pow(self.habits.macros_deep.saturating_sub(1));
         steps.saturating_mul(reading_units(payload_bytes)).saturating_mul(rounds)
     }
 
-    /// Whether any of its code has lately taken time that others would feel (5 ms in a call). Such code gets what others leave
-    /// of the processors.
+    /// Returns true if any of its code has lately taken noticeable time (5 ms in a call). Such code runs at idle
+    /// priority (`SCHED_IDLE`).
     pub fn has_heavy_code(&self) -> bool {
         self.functions().any(CodeElement::is_heavy)
     }
 
-    /// Whether any of its code was seen to want large blocks of memory, or far more time than it has.
+    /// Returns true if any of its code has allocated large blocks of memory or far exceeded its time.
     pub fn has_large_code(&self) -> bool {
         self.functions().any(CodeElement::is_large)
     }
@@ -230,17 +232,18 @@ impl Plan {
         })
     }
 
-    /// Whether it calls servers outside (http elements).
+    /// Returns true if it calls servers outside (http elements).
     pub fn calls_out(&self) -> bool {
         self.habits.calls_out
     }
 
-    /// The interval elements, each with its minutes (1 and more).
+    /// Returns the interval elements, each with its interval in minutes, at least 1.
     pub fn intervals(&self) -> impl Iterator<Item = (&Arc<str>, u32)> {
         self.habits.intervals.iter().map(|(element, minutes)| (element, *minutes))
     }
 
-    /// After how many minutes (1 and more) without an event a device is missing; of several deviceMeta the shortest time holds.
+    /// Returns the minutes, at least 1, without an event after which a device is missing; the shortest of several
+    /// deviceMeta.
     pub fn missing_after_minutes(&self) -> Option<u32> {
         self.habits.missing_after_minutes
     }

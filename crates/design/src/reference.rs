@@ -1,4 +1,4 @@
-//! References into a value: a JSONPath that leads to one place, a member's name, or a dotted path.
+//! References into a value: a JSONPath to one place, the name of a member, or a dotted path.
 
 use crate::budget::Budget;
 use crate::expression::{Computed, Value};
@@ -7,8 +7,9 @@ use crate::held_bytes::HeldBytes;
 /// Longest reference, in characters.
 const CHARS_MAX: usize = 1_000;
 
-/// A reference. One that begins with `$` is a JSONPath (RFC 9535) of names and indexes; any other is the name of a member,
-/// or a path of names and indexes with dots between them, which may begin with `payload`, as expressions call the value.
+/// A reference. One that begins with `$` is a JSONPath (RFC 9535) of names and indexes; any other is the name of a
+/// member, or a dotted path of names and indexes, optionally with the prefix `payload`, the name of the value in
+/// expressions.
 #[derive(Debug)]
 pub(crate) struct Reference {
     text: Box<str>,
@@ -18,9 +19,9 @@ pub(crate) struct Reference {
 #[derive(Debug, PartialEq)]
 enum Step {
     Name(Box<str>),
-    /// From the end if it is negative.
+    /// Counts from the end if negative.
     Index(i64),
-    /// In a dotted path a number may be either.
+    /// A number in a dotted path may be a name or an index.
     Either(Box<str>, usize),
 }
 
@@ -40,7 +41,7 @@ impl HeldBytes for Reference {
 }
 
 impl Reference {
-    /// Reads a reference; or says what is wrong with it.
+    /// Parses a reference; the error says what it must be.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         if text.is_empty() || text.chars().count() > CHARS_MAX {
             return Err(format!("has 1 to {CHARS_MAX} characters"));
@@ -54,12 +55,12 @@ impl Reference {
         Ok(Self { text: text.into(), steps })
     }
 
-    /// The reference as it was written.
+    /// Returns the reference as it was written.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it leads to.
+    /// Finds the referenced part of a value.
     pub(crate) fn find<'e>(&self, value: &Value<'e>, budget: &Budget) -> Computed<Option<Value<'e>>> {
         if self.text.starts_with('$') {
             return follow(&self.steps, value, budget);
@@ -110,7 +111,7 @@ fn dotted(segment: &str) -> Step {
     }
 }
 
-/// The steps after the `$`; none if it is not written like that, or may lead to several places.
+/// Parses the steps after the `$`; `None` if they are malformed or may lead to several places.
 fn json_path(mut rest: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -130,7 +131,7 @@ fn json_path(mut rest: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// What is between brackets: a name in quotes, or an index.
+/// Parses the content of brackets: a quoted name or an index.
 fn bracketed(text: &str) -> Option<(Step, &str)> {
     let Some(quote) = text.chars().next().filter(|c| ['\'', '"'].contains(c)) else {
         let (index, next) = text.split_once(']')?;
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_leads_to_one_place() {
+    fn reference_leads_to_one_place() {
         for (reference, value) in [
             ("$.a.b[0]", Some(1)),
             ("$['a'][\"b\"][1]['c d']", Some(2)),
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_that_may_lead_to_several_places_is_refused() {
+    fn reference_to_several_places_is_refused() {
         for reference in [
             "", "$.", "$..a", "$.*", "$[*]", "$[0:1]", "$[?@.a]", "$[0,1]", "$['a'", "$[a]", "$a", "$.a b", "$[01]",
             "$[+1]",

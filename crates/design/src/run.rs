@@ -1,4 +1,4 @@
-//! A run: an event goes along the links of the plan, and effects come of it.
+//! Runs: an event follows the links of the plan and produces effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,9 @@ use crate::plan::{Argument, Link, Plan};
 use crate::trace::{Trace, TraceStep};
 use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
 
-/// Processor time that all functions of one run may take together.
+/// Most processor time of all functions of one run together.
 const CODE_TIME: Duration = Duration::from_millis(200);
-/// Most bytes of the states of all elements of a device, with their names. What was larger before stays, and does not
+/// Most bytes of the states of a device's elements, with their names. Larger states of older data stay, but cannot
 /// grow.
 pub(crate) const STATES_BYTES_MAX: usize = 1 << 20;
 
@@ -39,9 +39,9 @@ pub fn run(
     execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut None).unwrap_or_default()
 }
 
-/// Runs a plan without code on a thread on which others wait. None: it takes more than a millisecond at the worst
-/// ([`crate::LONG_RUN_UNITS`]), or leaves more than [`crate::SHORT_RUN_BYTES_MAX`]; nothing has happened, and [`run`] is to be
-/// called where it holds up nobody.
+/// Runs a plan without code on a thread that serves calls. Returns `None`, without effects, if it takes more than a
+/// millisecond at worst ([`crate::LONG_RUN_UNITS`]) or emits more than [`crate::SHORT_RUN_BYTES_MAX`]: then call
+/// [`run`] on a thread that may block.
 pub fn run_short(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -52,8 +52,8 @@ pub fn run_short(
     execute(plan, trigger, event, device, memory, Place::AmongCalls, &mut None)
 }
 
-/// Runs the plan on a thread for which others wait. None: its code wants more than it gets there (blocks of more than 32
-/// KiB, or much time, as was seen before); nothing has happened, and [`run`] is to be called where it holds up nobody.
+/// Runs the plan on a thread that other runs share. Returns `None`, without effects, if its code needs more than it
+/// gets there (blocks of more than 32 KiB, or much time, as seen before): then call [`run`] on a thread of its own.
 pub fn run_shared(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -64,8 +64,8 @@ pub fn run_shared(
     execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Shared), &mut None)
 }
 
-/// Runs the plan and tells what each element received and produced. The trace is bounded, its
-/// values, errors and notes together; the outcome is that of [`run`].
+/// Runs the plan and traces what each element received and produced, within limits on values, errors and notes
+/// together. The outcome equals that of [`run`].
 pub fn run_traced(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -78,17 +78,17 @@ pub fn run_traced(
     (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
 }
 
-/// Where a run is made, and so what it may take and leave.
+/// Kind of thread of a run, which decides its limits.
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// On a thread that serves calls.
+    /// A thread that serves calls.
     AmongCalls,
-    /// On another.
+    /// Another thread.
     Aside(CodeThread),
 }
 
 impl Place {
-    /// Whether a run ends there without an outcome, for it has taken or left more than it may.
+    /// Returns true if a run has exceeded its limits there and ends without an outcome.
     fn ends(self, budget: &Budget) -> bool {
         matches!(self, Self::AmongCalls) && budget.is_exceeded()
     }
@@ -125,7 +125,7 @@ fn execute(
         code_time: CODE_TIME,
         engines: 0,
         place,
-        leaves_the_room: false,
+        needs_own_thread: false,
         trace,
     };
     run.start(trigger);
@@ -138,7 +138,7 @@ fn outcome(budget: Budget, failures: Failures, engines: u32) -> Outcome {
     Outcome { effects: budget.into_effects(), errors: failures.into_errors(), engines, units, bytes }
 }
 
-/// An empty cloud plane stores every event under its own elementName (contract: The project design).
+/// Stores an event under its own elementName, on an empty cloud plane (contract: The project design).
 fn stored_as_it_is(
     trigger: Trigger<'_>,
     event: &EventView<'_>,
@@ -151,7 +151,7 @@ fn stored_as_it_is(
         trace.begins(element, "stored", &Value::from(event.tree));
     }
     let mut failures = Failures::default();
-    // It is stored whatever it costs: there is nothing else to do, and nothing comes after it.
+    // Stored whatever it costs: nothing else follows.
     let _ = budget.spend_merging(memory.last_bytes(element) + event.payload.bytes().len());
     let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
     if let Err(problem) = budget.emit(effect) {
@@ -161,7 +161,7 @@ fn stored_as_it_is(
     is_whole.then(|| outcome(budget, failures, 0))
 }
 
-/// A run under way.
+/// A run in progress.
 pub(crate) struct Run<'e> {
     pub(crate) plan: &'e Plan,
     world: &'e World<'e>,
@@ -170,25 +170,25 @@ pub(crate) struct Run<'e> {
     pub(crate) changes: Changes<'e>,
     pub(crate) budget: Budget,
     failures: Failures,
-    /// What the states of all elements take after this run; none before it has left any.
+    /// Size of all element states after this run in bytes; `None` before it has set one.
     states_bytes: Option<usize>,
-    /// Storages whose last values the run has changed.
+    /// Storage elements whose last values the run has changed.
     merged: Chosen,
     code_time: Duration,
     engines: u32,
     place: Place,
-    /// Its code wants more than there is on a shared thread.
-    leaves_the_room: bool,
-    /// What is told of the steps; only a traced run has it.
+    /// True if its code needs more than a shared thread offers.
+    needs_own_thread: bool,
+    /// Trace of the steps, for a traced run.
     trace: &'e mut Option<Trace>,
 }
 
-/// Elements of a plan, by their indexes.
+/// Set of elements of a plan, by index.
 #[derive(Default)]
 struct Chosen([u64; ELEMENTS_MAX.div_ceil(64)]);
 
 impl Chosen {
-    /// Adds one: true if it was not there.
+    /// Adds an element. Returns true if it was absent.
     fn add(&mut self, element: u32) -> bool {
         let Some(word) = self.0.get_mut(element as usize / 64) else { return true };
         let bit = 1 << (element % 64);
@@ -198,14 +198,14 @@ impl Chosen {
     }
 }
 
-/// What an ability passes on: along which of the element's triggers, and what.
+/// Value that an ability passes on, and the index of the element's trigger.
 pub(crate) struct Passed<'e> {
     pub(crate) trigger: usize,
     pub(crate) value: Value<'e>,
 }
 
 impl Passed<'_> {
-    /// The run goes no further here.
+    /// Returns a result that ends the run at this element.
     pub(crate) fn nothing() -> Self {
         Self { trigger: usize::MAX, value: Value::Null }
     }
@@ -243,7 +243,7 @@ impl<'e> Run<'e> {
         }
     }
 
-    /// Follows links in their order, each to its end before the next.
+    /// Follows links in order, each to its end before the next.
     fn follow(&mut self, links: &'e [Link], value: Value<'e>) {
         let mut branches: SmallVec<[Branch<'e>; 4]> = SmallVec::new();
         branches.push(Branch { links: links.iter(), value });
@@ -276,19 +276,19 @@ impl<'e> Run<'e> {
         }
     }
 
-    /// An element has failed.
+    /// Records the failure of an element.
     pub(crate) fn fail(&mut self, element: &str, problem: &Problem) {
         self.failures.add(element, problem);
     }
 
-    /// What an expression gives for an incoming value.
+    /// Evaluates an expression on an incoming value.
     pub(crate) fn compute(&self, expression: &'e Expression, incoming: &Value<'e>) -> Computed<Value<'e>> {
         let value = expression.value(&mut self.machine(incoming))?;
         self.budget.spend_number(&value)?;
         Ok(value)
     }
 
-    /// Whether a condition holds for an incoming value.
+    /// Evaluates a condition on an incoming value.
     pub(crate) fn holds(&self, expression: &'e Expression, incoming: &Value<'e>) -> Computed<bool> {
         expression.truth(&mut self.machine(incoming))
     }
@@ -297,7 +297,7 @@ impl<'e> Run<'e> {
         Machine::new(Some((self.world, &self.changes)), incoming, &self.budget)
     }
 
-    /// The argument of that index.
+    /// Returns the argument at an index.
     pub(crate) fn argument(&self, link: &'e Link, index: usize, incoming: &Value<'e>) -> Computed<Value<'e>> {
         match link.arguments.get(index) {
             None | Some(Argument::Incoming) => {
@@ -313,7 +313,7 @@ impl<'e> Run<'e> {
         }
     }
 
-    /// The argument of that index, and its JSON.
+    /// Returns the argument at an index, with its JSON.
     pub(crate) fn json_argument(
         &self,
         link: &'e Link,
@@ -328,7 +328,7 @@ impl<'e> Run<'e> {
         Ok((value, json))
     }
 
-    /// The JSON of a value; what the device sent keeps its bytes.
+    /// Converts a value to JSON; an unchanged payload keeps its bytes.
     pub(crate) fn json(&self, value: &Value<'e>) -> Computed<RawJson> {
         if is_same(value, self.event.tree) {
             return Ok(self.event.payload.clone());
@@ -336,27 +336,27 @@ impl<'e> Run<'e> {
         to_raw(value, &self.budget)
     }
 
-    /// The tree of the JSON of a value, if that is what the device sent: it need not be read again.
+    /// Returns the parsed tree of the JSON if it is the payload, which need not be parsed again.
     pub(crate) fn tree_of(&self, json: &RawJson) -> Option<&'e Json<'e>> {
         std::ptr::eq(json.bytes(), self.event.payload.bytes()).then_some(self.event.tree)
     }
 
-    /// When the event was received.
+    /// Returns the time of receipt.
     pub(crate) fn received_at(&self) -> Timestamp {
         self.event.received_at
     }
 
-    /// What the clock says.
+    /// Returns the time of the clock.
     pub(crate) fn now(&self) -> Timestamp {
         self.event.now
     }
 
-    /// Processor time that functions may still take in this run.
+    /// Returns the processor time left for functions of this run.
     pub(crate) fn code_time(&self) -> Duration {
         self.code_time
     }
 
-    /// Where its code runs.
+    /// Returns the kind of thread that runs its code.
     pub(crate) fn code_thread(&self) -> CodeThread {
         match self.place {
             Place::AmongCalls => CodeThread::Shared,
@@ -364,14 +364,14 @@ impl<'e> Run<'e> {
         }
     }
 
-    /// Whether it is to be made anew in another place.
+    /// Returns true if the run must be repeated on another thread.
     fn is_given_up(&self) -> bool {
-        self.leaves_the_room || self.place.ends(&self.budget)
+        self.needs_own_thread || self.place.ends(&self.budget)
     }
 
-    /// The run ends here, to be made anew where its code has room.
+    /// Ends the run, to be repeated on a thread of its own.
     pub(crate) fn leave_the_room(&mut self) {
-        self.leaves_the_room = true;
+        self.needs_own_thread = true;
     }
 
     pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {
@@ -379,9 +379,9 @@ impl<'e> Run<'e> {
         self.engines += engines;
     }
 
-    /// A storage element gets a value. It is merged into the last values, once for all values of the run: that is paid for.
+    /// Stores a value of a storage element. Merging it into the last values is charged, once for all values of the run.
     pub(crate) fn store(&mut self, index: u32, element: &Arc<str>, value: RawJson) -> Computed<()> {
-        // What is no object is kept as it is.
+        // Other values than objects are not merged.
         if value.bytes().first() == Some(&b'{') {
             self.budget.spend_merging(value.bytes().len())?;
         }
@@ -391,24 +391,25 @@ impl<'e> Run<'e> {
         self.budget.emit(Effect::Store { element: Arc::clone(element), value })
     }
 
-    /// Something worth knowing of the step under way; told by a traced run only.
+    /// Adds a note to the current step of a traced run.
     pub(crate) fn note(&mut self, note: &str) {
         if let Some(trace) = self.trace {
             trace.note(note);
         }
     }
 
-    /// Whether a setting has a value of the device's own, as this run sees it.
+    /// Returns true if the device has its own value of a setting, as this run sees it.
     pub(crate) fn has_own_setting(&self, setting: u32) -> Computed<bool> {
         self.world.finds_own_setting(setting, &self.changes, &self.budget)
     }
 
-    /// How large the device's own values become when a setting has this one, or its default; or they may not.
+    /// Returns the size of the device's own settings with this value of a setting, or with its default; an error if too
+    /// large.
     pub(crate) fn settings_size_with(&self, setting: u32, value: Option<&RawJson>) -> Computed<SettingsSize> {
         self.world.settings_size_with(setting, value, &self.changes, &self.budget)
     }
 
-    /// The metadata label as this run's expressions see it.
+    /// Returns a metadata label as this run's expressions see it.
     pub(crate) fn label(&self, tag: &str) -> Computed<Option<Value<'e>>> {
         if let Some(changed) = self.changes.labels.get(tag) {
             return Ok(Some(changed.clone()));
@@ -416,20 +417,20 @@ impl<'e> Run<'e> {
         self.world.meta(&self.budget)?.member(tag, &self.budget)
     }
 
-    /// How large the metadata was before this run.
+    /// Returns the size of the metadata before this run.
     pub(crate) fn meta_size(&self) -> Computed<MetaSize> {
         let before = self.world.meta(&self.budget)?;
         Ok(MetaSize { labels: before.len().unwrap_or(0), bytes: self.world.meta_bytes() })
     }
 
-    /// The state that an element left, in this run or before.
+    /// Returns the state of an element, set in this run or before.
     pub(crate) fn state(&self, element: u32) -> Option<Bytes> {
         let name = &self.plan.elements.get(element as usize)?.name;
         let state = self.budget.state(name).or_else(|| self.memory.state(name));
         state.filter(|state| !state.is_empty())
     }
 
-    /// An element leaves a state, if there is room for it among those of the device.
+    /// Sets the state of an element, if it fits among those of the device.
     pub(crate) fn remember(&mut self, element: u32, state: Bytes) -> Computed<()> {
         let Some(installed) = self.plan.elements.get(element as usize) else { return Ok(()) };
         let name = &installed.name;
@@ -451,7 +452,7 @@ impl<'e> Run<'e> {
         Ok(())
     }
 
-    /// States of elements that the design no longer has make room for others.
+    /// Deletes states of elements that the design no longer has, to make room.
     fn forget_strangers(&mut self) -> Computed<()> {
         let states = self.memory.states();
         self.budget.spend(states.len())?;
@@ -468,7 +469,7 @@ impl<'e> Run<'e> {
     }
 }
 
-/// Whether a value is that very tree, untouched.
+/// Returns true if a value is exactly that tree, by address.
 fn is_same(value: &Value<'_>, tree: &Json<'_>) -> bool {
     match (value, tree) {
         (Value::Object(members), Json::Object(others)) => std::ptr::eq(*members, others.as_slice()),

@@ -1,21 +1,21 @@
-//! Device settings, as a design declares them (contract: Settings; The project design).
+//! Device settings as a design declares them (contract: Settings; The project design).
 
 use std::sync::Arc;
 
 use isobar_model::device::Location;
 use isobar_model::json::{Json, Number, RawJson, compare_numbers};
 
-/// What kind of value a setting takes.
+/// Type of a setting's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputType {
     /// A string.
     #[default]
     Text,
-    /// A number, within bounds if the design sets any.
+    /// A number, optionally within bounds.
     Number,
     /// A boolean.
     Toggle,
-    /// `{latitude, longitude}`: where the device is.
+    /// `{latitude, longitude}`: the place of the device.
     Geolocation,
 }
 
@@ -23,7 +23,7 @@ impl InputType {
     /// Every input type.
     pub const ALL: [InputType; 4] = [InputType::Text, InputType::Number, InputType::Toggle, InputType::Geolocation];
 
-    /// Its name in designs and in the API.
+    /// Returns its name in designs and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             InputType::Text => "text",
@@ -37,25 +37,25 @@ impl InputType {
 /// A device setting as the design declares it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SettingDefinition {
-    /// Its name: that of its element.
+    /// Name: that of its element.
     pub name: Arc<str>,
-    /// What users call it: a text, an object of texts by locale, or null.
+    /// Title for users: a text, an object of texts by locale, or null.
     pub title: RawJson,
-    /// What it is for: a text, an object of texts by locale, or null.
+    /// Description for users: a text, an object of texts by locale, or null.
     pub description: RawJson,
-    /// What kind of value it takes.
+    /// Type of its value.
     pub input_type: InputType,
-    /// How it is entered: `min` and `max` of a number, and what clients keep there.
+    /// Properties of its input: `min` and `max` of a number, and whatever clients store there.
     pub input_type_properties: RawJson,
-    /// `min` and `max` of a number as values are held against them: a definition is large, and values are many.
+    /// Parsed `min` and `max` of a number: parsing them for each value would be slow.
     pub(crate) bounds: NumberBounds,
-    /// The value of a device that has none of its own.
+    /// Value of a device that has none of its own.
     pub default_value: RawJson,
-    /// Its place in a list of settings.
+    /// Position in a list of settings.
     pub list_order: i64,
 }
 
-/// Between what a number must be, in texts of a few characters.
+/// Bounds of a number, kept as short texts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NumberBounds {
     min: Option<Number<'static>>,
@@ -63,7 +63,7 @@ pub(crate) struct NumberBounds {
 }
 
 impl NumberBounds {
-    /// Those that the properties of a setting's input name.
+    /// Reads the bounds from the properties of a setting's input.
     pub(crate) fn of(properties: &Json<'_>) -> Self {
         let bound = |name| match properties.get(name) {
             Some(Json::Number(number)) => Some(number.compact()),
@@ -84,8 +84,7 @@ impl NumberBounds {
 }
 
 impl SettingDefinition {
-    /// Whether the setting may have this value (contract: Settings): the message for the client if not. What it costs grows
-    /// with the value alone.
+    /// Checks a value (contract: Settings); the error is a message for the client. The cost depends on the value only.
     pub fn check(&self, value: &Json<'_>) -> Result<(), String> {
         match (self.input_type, value) {
             (InputType::Text, Json::Text(_)) | (InputType::Toggle, Json::Bool(_)) => Ok(()),
@@ -100,13 +99,13 @@ impl SettingDefinition {
         }
     }
 
-    /// The place that a value of this setting is, if it is a geolocation.
+    /// Returns the place that a value of this setting denotes, if it is a geolocation.
     pub fn location(&self, value: &Json<'_>) -> Option<Location> {
         if self.input_type == InputType::Geolocation { location(value) } else { None }
     }
 }
 
-/// The place that `{latitude, longitude}` is.
+/// Reads a place from `{latitude, longitude}`.
 fn location(value: &Json<'_>) -> Option<Location> {
     Location::new(value.get("latitude")?.as_f64()?, value.get("longitude")?.as_f64()?)
 }

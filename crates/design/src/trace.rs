@@ -1,4 +1,4 @@
-//! What each element of a run received and produced, for whoever tries a design out.
+//! Trace of a dry run: what each element received and produced.
 
 use std::sync::Arc;
 
@@ -10,48 +10,48 @@ use crate::failures::cut;
 use crate::plan::{Installed, Link};
 use crate::run::Passed;
 
-/// Most steps that are told of one run.
+/// Most steps of one trace.
 const TRACE_STEPS_MAX: usize = 1_000;
-/// Bytes of values, errors and notes that one trace goes through; then it ends.
+/// Bytes of values, errors and notes after which a trace ends.
 const TRACE_BYTES_MAX: usize = 4 << 20;
-/// Longest value, in bytes, that is told as it is.
+/// Longest value in bytes that is shown in full.
 const TRACE_VALUE_BYTES_MAX: usize = 64 << 10;
-/// Most notes of one step, and the longest one, in characters.
+/// Most notes of one step, and their longest length in characters.
 const NOTES_MAX: usize = 32;
 const NOTE_CHARS_MAX: usize = 1_000;
 
-/// One step of a run: an element was used, or the run began at it.
+/// One step of a run: the use of an element, or the beginning of the run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceStep {
-    /// The element.
+    /// Name of the element.
     pub element: Arc<str>,
-    /// The ability that was used; none where the run began.
+    /// Ability that was used; `None` where the run began.
     pub ability: Option<&'static str>,
-    /// The incoming value. One over 64 KiB is told by its size, in a text.
+    /// Incoming value. One over 64 KiB is replaced by a text with its size.
     pub received: RawJson,
-    /// What was passed on; none if the element failed, or passes nothing on in this run.
+    /// Value that was passed on; `None` if the element failed or passed nothing on.
     pub produced: Option<Produced>,
-    /// Why it failed.
+    /// Reason of a failure.
     pub error: Option<String>,
-    /// What else is worth knowing: the warnings of a codec, where the trace ends.
+    /// Notes, such as warnings of a codec or the end of the trace.
     pub notes: Vec<String>,
 }
 
-/// What an element passed on.
+/// Value that an element passed on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Produced {
-    /// Along which of its triggers.
+    /// Trigger that it followed.
     pub trigger: &'static str,
-    /// The value.
+    /// Value.
     pub value: RawJson,
 }
 
-/// A trace being written.
+/// A trace being recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     steps: Vec<TraceStep>,
     bytes: usize,
-    /// Notes for the step under way.
+    /// Notes of the current step.
     notes: Vec<String>,
 }
 
@@ -60,14 +60,14 @@ impl Trace {
         self.steps
     }
 
-    /// Something worth knowing of the step under way.
+    /// Adds a note to the current step.
     pub(crate) fn note(&mut self, note: &str) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(note.chars().take(NOTE_CHARS_MAX).collect());
         }
     }
 
-    /// The run begins.
+    /// Records the beginning of the run.
     pub(crate) fn begins(&mut self, element: &str, trigger: &'static str, value: &Value<'_>) {
         let received = self.shortened(value);
         let produced = Some(Produced { trigger, value: received.clone() });
@@ -82,7 +82,7 @@ impl Trace {
         self.steps.push(step);
     }
 
-    /// An element was used.
+    /// Records the use of an element.
     pub(crate) fn step(&mut self, target: &Installed, link: &Link, incoming: &Value<'_>, acted: &Computed<Passed<'_>>) {
         let notes = std::mem::take(&mut self.notes);
         if self.steps.len() >= TRACE_STEPS_MAX || self.bytes >= TRACE_BYTES_MAX {
@@ -108,7 +108,7 @@ impl Trace {
     }
 
     fn shortened(&mut self, value: &Value<'_>) -> RawJson {
-        // A trace has bounds of its own.
+        // A trace has its own limits.
         let raw = match to_raw(value, &Budget::of_units(u64::MAX)) {
             Ok(raw) => raw,
             Err(problem) => {
@@ -121,7 +121,7 @@ impl Trace {
     }
 }
 
-/// The last note of a trace that does not tell all.
+/// Last note of a truncated trace.
 const CUT: &str = "the trace ends here; the run went on";
 
 fn text(text: String) -> RawJson {

@@ -1,7 +1,7 @@
-//! Runs every codec of `tests/codecs`: a folder with `codec.js` and `examples.json` each. An example has a description, an
-//! fPort, bytes, and either the data that is `expected`; or the `errors` that the element passes on, a list of texts or the
-//! text of what was thrown; or `"fails": true`, however it fails. It may say as well which `warnings` there are, and its
-//! `recvTime`. And tests what runs them, which runs collections of others too (`scripts/try-codecs`).
+//! Runs every codec of `tests/codecs`, each a folder with `codec.js` and `examples.json`. An example has a description,
+//! an fPort, bytes, and either the `expected` data, or the `errors` that the element passes on (a list of texts, or the
+//! text of the exception), or `"fails": true` for any failure. It may also have the expected `warnings` and its
+//! `recvTime`. Tests the runner too, which also runs published collections (`scripts/try-codecs`).
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
@@ -36,7 +36,7 @@ fn codecs_decode_the_same_in_every_time_zone_of_the_machine() {
 }
 
 #[test]
-fn what_is_not_as_an_example_says_is_a_difference() {
+fn result_that_differs_from_an_example_is_reported() {
     let code = "function decodeUplink(input) {
         if (input.fPort === 2) throw new Error('port 2');
         return {data: input.bytes, warnings: ['low'], errors: input.fPort === 3 ? ['a', 'b'] : []};
@@ -73,7 +73,7 @@ fn what_is_not_as_an_example_says_is_a_difference() {
 }
 
 #[test]
-fn a_difference_is_told_by_its_place_and_not_at_length() {
+fn difference_is_reported_by_place_and_shortened() {
     let code = "function decodeUplink(input) {
         if (input.fPort === 2) return {data: [1, 2, 3, 4, 5, 6, 7]};
         return {data: {temp: 20.5, at: input.recvTime, list: [{a: 1}], long: 'x'.repeat(500)}};
@@ -95,7 +95,7 @@ fn a_difference_is_told_by_its_place_and_not_at_length() {
     assert!(told.ends_with("data[4] is 5, not 0; 2 more"), "{told}");
 }
 
-/// A folder with these files, tried.
+/// Runs a folder with these files.
 fn tried(files: &[(&str, &str)]) -> Report {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -264,7 +264,7 @@ fn code_that_is_no_codec_or_needs_more_is_named() {
 }
 
 #[test]
-fn what_is_no_codec_is_not_looked_at() {
+fn javascript_without_a_codec_is_ignored() {
     let report = tried(&[
         ("bin/csv.js", "var fs = require('fs');"),
         ("meter/driver.spec.js", "decodeUplink({})"),

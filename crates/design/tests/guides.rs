@@ -1,4 +1,4 @@
-//! docs/integrations: the properties of a function on every page lead to the bytes that its first example carries.
+//! Tests docs/integrations: on every page, the properties of its function extract the bytes of its first example.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails with what it cannot read")]
 
@@ -10,17 +10,17 @@ use isobar_design::{Effect, EmptyMemory, Plan, Trigger, run};
 use serde_json::{Value, json};
 use stand::{device, event, raw};
 
-/// Tells what a codec is given.
+/// A codec that returns its input.
 const CODE: &str = "function decodeUplink(input) { return {data: {fPort: input.fPort, bytes: input.bytes}}; }";
 
-/// The first block of a page that is called so.
+/// Returns the first code block of a language on a page.
 fn block(page: &str, kind: &str) -> Option<Value> {
     let (_, rest) = page.split_once(&format!("```{kind}\n"))?;
     let (text, _) = rest.split_once("```")?;
     serde_json::from_str(text).ok()
 }
 
-/// What a function with these properties is given of a payload.
+/// Returns the input that a function with these properties gets from a payload.
 fn given(mut properties: Value, payload: &Value) -> Value {
     properties["code"] = json!(CODE);
     let planes = json!({"cloud": {"elements": {

@@ -1,4 +1,4 @@
-//! What a plan says that it holds, held against the bytes that were allocated for it and not freed.
+//! Compares a plan's own estimate of its memory with the bytes allocated for it.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
@@ -12,18 +12,18 @@ use isobar_design::{EmptyMemory, Plan, Trigger, run};
 use serde_json::{Map, Value, json};
 use stand::{device, event, raw};
 
-/// Counts the blocks that are allocated.
+/// Allocator that counts allocated bytes.
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
 
-/// What a block takes, in bytes: allocators round up.
+/// Returns the size of a block in bytes: allocators round up.
 fn taken(bytes: usize) -> usize {
     bytes.next_multiple_of(16)
 }
 
-// SAFETY: each method hands on to the system's allocator, and counts beside that.
+// SAFETY: each method delegates to the system's allocator, and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.fetch_add(taken(layout.size()), Ordering::SeqCst) + taken(layout.size());
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What was compiled, and the bytes that were allocated for it and not freed.
+/// Runs `work`, and returns its result and the bytes allocated and not freed.
 fn counted<T>(work: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.load(Ordering::SeqCst);
     let made = work();
@@ -51,7 +51,7 @@ fn planes(elements: &Value) -> String {
     json!({"cloud": {"elements": elements}}).to_string()
 }
 
-/// Elements of a name each.
+/// Returns `count` named elements.
 fn many(count: usize, element: impl Fn(usize) -> Value) -> Value {
     Value::Object((0..count).map(|at| (format!("{at:0>4}"), element(at))).collect::<Map<_, _>>())
 }
@@ -60,12 +60,12 @@ fn transforms(count: usize, expression: &str) -> Value {
     many(count, |_| json!({"type": "transform", "properties": {"expression": expression}}))
 }
 
-/// As often as it fits into an expression.
+/// Repeats a part as often as it fits into an expression.
 fn as_long(begin: &str, part: &str, end: &str) -> String {
     format!("{begin}{}{end}", part.repeat((9_990 - begin.len() - end.len()) / part.len()))
 }
 
-/// Specifications of up to a MiB: each has as much as it can of what takes much more in memory than as text.
+/// Returns specifications of up to a MiB, each full of something that takes far more memory than text.
 fn specifications() -> Vec<(&'static str, Value)> {
     let linked = |argument: Value| {
         let link = json!({"element": "out", "ability": "store", "arguments": {"value": argument}});
@@ -115,7 +115,7 @@ fn specifications() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The same, of what is computed.
+/// Returns such specifications of computed values.
 fn computing() -> Vec<(&'static str, Value)> {
     vec![
         ("paths", transforms(3, &as_long("[", "payload.a.a.a.a.a.a.a.a,", "payload]"))),
@@ -151,12 +151,12 @@ fn computing() -> Vec<(&'static str, Value)> {
 }
 
 #[test]
-fn a_plan_says_what_it_holds_and_not_much_more() {
+fn plan_estimates_its_memory_closely_from_above() {
     for (what, elements) in specifications().into_iter().chain(computing()) {
         let text = planes(&elements);
         assert!(text.len() <= 1 << 20, "{what}: {}", text.len());
         let specification = raw(&text);
-        // The first one makes what all have in common.
+        // The first one allocates what all share.
         drop(Plan::compile(&specification.tree()));
         let (plan, allocated) = counted(|| Plan::compile(&specification.tree()));
         let plan = plan.unwrap_or_else(|faults| panic!("{what}: {:?}", faults.first()));
@@ -166,7 +166,7 @@ fn a_plan_says_what_it_holds_and_not_much_more() {
     }
 }
 
-/// A design that matches an event with so many patterns, all of this form; `#` is their number.
+/// Returns a design that matches an event with `count` patterns of this form; `#` is replaced by their number.
 fn matching(count: usize, pattern: &str) -> Value {
     let links: Vec<_> = (0..count).map(|at| json!({"element": format!("{at:0>4}"), "ability": "evaluate"})).collect();
     let mut elements = many(count, |at| {
@@ -177,7 +177,7 @@ fn matching(count: usize, pattern: &str) -> Value {
     elements
 }
 
-/// Texts that lead through many states of a pattern.
+/// Returns texts that visit many states of a pattern.
 fn texts() -> Vec<String> {
     let letters: Vec<char> = "aä字0 -.:@zZ_9\u{1d7d8}".chars().collect();
     let text = |seed: usize| {
@@ -192,7 +192,7 @@ fn texts() -> Vec<String> {
 }
 
 #[test]
-fn patterns_that_were_matched_on_some_threads_hold_what_the_plan_says() {
+fn memory_of_matched_patterns_is_within_the_estimate() {
     const THREADS: usize = 4;
     for pattern in [
         "^#",
@@ -226,8 +226,8 @@ fn patterns_that_were_matched_on_some_threads_hold_what_the_plan_says() {
 }
 
 #[test]
-fn the_patterns_of_a_design_are_bounded_together() {
-    // Each takes hundreds of times what its text does.
+fn patterns_of_a_design_share_a_memory_limit() {
+    // Each takes hundreds of times its text.
     let pattern = "payload.matches(r'\\w{5}') || ";
     let specification = raw(&planes(&transforms(3, &as_long("", pattern, "true"))));
     let before = HELD.load(Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! docs/design-language.md, held to what it says: its designs compile, its expressions give the values beside them, and its
-//! examples run as it tells.
+//! Tests docs/design-language.md: its designs compile, its expressions have the values next to them, and its examples
+//! run as described.
 
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
@@ -17,12 +17,12 @@ use stand::raw;
 
 const PAGE: &str = include_str!("../../../docs/design-language.md");
 
-/// What is between two marks, each time.
+/// Returns each part of a page between two marks.
 fn between<'p>(page: &'p str, begins: &'p str, ends: &'p str) -> impl Iterator<Item = &'p str> {
     page.split(begins).skip(1).map(move |rest| rest.split_once(ends).unwrap().0)
 }
 
-/// The storage `readings` holds something; nothing else is remembered.
+/// Memory in which only the storage element `readings` has values.
 struct Left;
 
 impl Memory for Left {
@@ -47,7 +47,7 @@ impl Memory for Left {
     }
 }
 
-/// The device of the page.
+/// Returns the device of the page.
 fn device() -> DeviceView {
     DeviceView {
         meta: raw(r#"{"site":"north"}"#),
@@ -56,7 +56,7 @@ fn device() -> DeviceView {
     }
 }
 
-/// Posts `payload` to the element `in` of the device of the page.
+/// Posts `payload` to the element `in` of the page's device.
 fn post(elements: &Value, payload: &str) -> Outcome {
     let plan = Plan::compile(&raw(&json!({"cloud": {"elements": elements}}).to_string()).tree()).unwrap();
     let payload = raw(payload);
@@ -105,7 +105,7 @@ fn every_expression_of_the_page_gives_the_value_beside_it() {
 }
 
 #[test]
-fn what_the_page_says_is_missing_of_cel_is_refused() {
+fn documented_gaps_of_cel_are_refused() {
     let section = between(PAGE, "### What CEL has, and this has not\n", "\nWhat is different:").next().unwrap();
     let mut count = 0;
     for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
@@ -121,7 +121,7 @@ fn what_the_page_says_is_missing_of_cel_is_refused() {
     assert!(count >= 24, "{count}");
 }
 
-/// What earlier events of an example have left.
+/// Element states that earlier events of an example have left.
 #[derive(Default)]
 struct States(HashMap<String, Bytes>);
 
@@ -147,7 +147,7 @@ impl Memory for States {
     }
 }
 
-/// An outcome as the page writes it; what elements remember is not told.
+/// Formats an outcome as the page does, without element states.
 fn written(outcome: &Outcome) -> Value {
     let parsed = |raw: &RawJson| serde_json::from_str::<Value>(raw.text()).unwrap();
     let effects = outcome.effects.iter().filter_map(|effect| match effect {
@@ -171,7 +171,7 @@ fn written(outcome: &Outcome) -> Value {
     effects.chain(errors).collect()
 }
 
-/// What the page's event sets off.
+/// Runs the event of an example.
 fn happen(plan: &Plan, event: &Value, now: Timestamp, states: &States) -> Outcome {
     let word = |name: &str| event[name].as_str();
     let (element, trigger) = match (word("elementName"), word("answered"), word("elapsed")) {

@@ -1,4 +1,4 @@
-//! One QuickJS engine: a runtime with a context of its own, bounded in time, memory and stack.
+//! One QuickJS engine: a runtime with its own context, limited in time, memory and stack.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,19 +18,18 @@ use super::script::{Script, Survey, names_buffer};
 use super::{Answer, CodeThread, Failure, Uplink};
 use crate::expression::TEXT_BYTES_MAX;
 
-/// Elapsed time that is told without a look at the clock of processor time, which is a call of the system: processor time is
-/// at most as much.
+/// Elapsed time below which processor time, which is at most as much, is not read: that is a system call.
 const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);
-/// Longest message of an exception that is told, in characters.
+/// Longest message of an exception, in characters.
 const EXCEPTION_CHARS_MAX: usize = 1_000;
-/// What runs first; see there.
+/// First script to run; see its comments.
 const PRELUDE: &str = include_str!("prelude.js");
-/// What runs next; see there.
+/// Second script to run; see its comments.
 const DATES: &str = include_str!("dates.js");
-/// What runs then where code names it; see there.
+/// Third script, run for code that names `Buffer`; see its comments.
 const BUFFER: &str = include_str!("buffer.js");
 
-/// What the engine offers to code besides the language itself.
+/// Features of the engine besides the language itself.
 type Offered = (
     intrinsic::Date,
     intrinsic::Eval,
@@ -42,9 +41,9 @@ type Offered = (
     intrinsic::Promise,
 );
 
-/// An engine. Fields are dropped in their order: values before the context that they live in.
+/// An engine. Fields are dropped in order: values before the context that owns them.
 pub(crate) struct Engine {
-    /// The wrapped code: called, it runs the top level and gives the function of the codec.
+    /// The wrapped code: calling it runs the top level and returns the function of the codec.
     load: Option<Persistent<Function<'static>>>,
     call: Persistent<Function<'static>>,
     glue: Persistent<Object<'static>>,
@@ -53,14 +52,14 @@ pub(crate) struct Engine {
     watch: Rc<Watch>,
 }
 
-/// What a look at code has found.
+/// Result of a trial run of code.
 pub(crate) struct Probe {
     pub(crate) found: bool,
     pub(crate) changes_built_ins: bool,
 }
 
 impl Engine {
-    /// An engine for that code, whose built-in objects may still be changed.
+    /// Makes an engine for this code, with built-in objects that are still mutable.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let watch = Rc::new(Watch::new());
         let runtime = Runtime::new_with_alloc(EngineAllocator::new(Rc::clone(&watch))).map_err(unavailable)?;
@@ -82,7 +81,7 @@ impl Engine {
         Ok(Self { load: None, call, glue, context, runtime, watch })
     }
 
-    /// Does something in the engine, within a time from `begin` on; or says why that failed.
+    /// Runs a closure in the engine, limited to a time from `begin` on; the error says why it failed.
     fn bounded<T>(
         &self,
         begin: Duration,
@@ -93,7 +92,7 @@ impl Engine {
         self.bounded_in(&self.context, begin, time, thread, work)
     }
 
-    /// The same in another of its contexts.
+    /// Runs a closure as [`Self::bounded`] does, in another context.
     fn bounded_in<T>(
         &self,
         context: &Context,
@@ -104,7 +103,7 @@ impl Engine {
     ) -> Result<T, String> {
         self.watch.bound(begin, time, thread.block_bytes_max());
         let done = context.with(|ctx| work(&ctx).map_err(|error| self.exception_message(&ctx, &error)));
-        // Code that was refused a block may have gone on without it.
+        // Code that was refused a block may have continued without it.
         match self.watch.free() {
             None => done,
             Some(Over::Late) => Err(format!("takes longer than {} ms", time.as_millis())),
@@ -121,7 +120,7 @@ impl Engine {
         if !error.is_exception() {
             return "gives what cannot be read".to_owned();
         }
-        // Turning it into a text may run code again; the time still counts.
+        // Converting it to text may run code again; the time limit still applies.
         let mut message = message_of(ctx, &thrown).unwrap_or_else(|| "failed".to_owned());
         if let Some((at, _)) = message.char_indices().nth(EXCEPTION_CHARS_MAX) {
             message.truncate(at);
@@ -129,13 +128,13 @@ impl Engine {
         not_run(&message)
     }
 
-    /// Whether the text is a whole script by itself, so that it cannot reach beyond what it is wrapped in; and what its top
-    /// level declares. Nothing of it runs.
+    /// Checks that the text is a complete script, so that it cannot escape its wrapper, and returns what its top level
+    /// declares. Runs nothing of it.
     pub(crate) fn survey(&self, text: &str, time: Duration) -> Result<Survey, String> {
-        // One of its own, as the names stay in it.
+        // In a separate context, because the names stay in it.
         let context = Context::custom::<Offered>(&self.runtime).map_err(unavailable)?;
         let surveyed = self.bounded_in(&context, processor_time(), time, CodeThread::Own, |ctx| {
-            // Only in code that is not strict there is `with`: a fault of the syntax, thrown before anything runs.
+            // `with` is a syntax error in strict code, thrown before anything runs.
             let with = format!("throw null;(function () {{{text}\n;with({{}});}})");
             let is_strict = text.contains("use strict")
                 && ctx.eval_with_options::<Value<'_>, _>(with, global()).is_err()
@@ -147,7 +146,7 @@ impl Engine {
         surveyed.map_err(|message| message.map_or_else(|| "is no JavaScript".to_owned(), |message| not_run(&message)))
     }
 
-    /// Whether there is a built-in object of one of these names.
+    /// Returns true if there is a built-in object of one of these names.
     pub(crate) fn has_any_of(&self, names: &[String], time: Duration) -> Result<bool, String> {
         self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
             let there = own_names(&ctx.globals())?;
@@ -155,7 +154,7 @@ impl Engine {
         })
     }
 
-    /// Lets the global object have the names that the script shares. They are there for good.
+    /// Adds the names that the script shares to the global object, permanently.
     pub(crate) fn share(&self, script: &Script, time: Duration) -> Result<(), String> {
         if script.shared().is_empty() {
             return Ok(());
@@ -166,7 +165,7 @@ impl Engine {
         })
     }
 
-    /// Runs the top level and looks whether there is a function of that name.
+    /// Runs the top level and looks for a function of that name.
     pub(crate) fn probe(&self, script: &Script, entry: &str, time: Duration) -> Result<Probe, String> {
         let (wrapped, glue) = (script.wrapped(entry), self.glue.clone());
         self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
@@ -180,7 +179,7 @@ impl Engine {
         })
     }
 
-    /// From here on its built-in objects stay as they are.
+    /// Freezes the built-in objects.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
         self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
@@ -188,7 +187,7 @@ impl Engine {
         })
     }
 
-    /// Takes the code in.
+    /// Loads the code.
     pub(crate) fn load(&mut self, script: &Script, entry: &str, time: Duration) -> Result<(), String> {
         let wrapped = script.wrapped(entry);
         let load = self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
@@ -199,7 +198,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls the codec; and whether the engine is as it was before. It ends early when it is given up.
+    /// Calls the codec, and returns whether the engine is unchanged. It ends early when the call is given up.
     pub(crate) fn call(
         &self,
         entry: usize,
@@ -238,12 +237,12 @@ impl Engine {
     }
 }
 
-/// Says in our words what the language says in its own.
+/// Describes an error of the language.
 fn not_run(message: &str) -> String {
     format!("does not run: {message}")
 }
 
-/// Gives a thrown text as it is told: where the engine speaks of itself, what that means here.
+/// Rewrites an exception of the engine itself in terms of a codec.
 fn thrown_words(thrown: String) -> String {
     if thrown.starts_with("RangeError: Maximum call stack size exceeded") {
         return "calls itself too deeply".to_owned();
@@ -255,7 +254,7 @@ fn unavailable(_: rquickjs::Error) -> String {
     "the engine for code cannot be started at present".to_owned()
 }
 
-/// What the prelude's `call` gives.
+/// Result of the prelude's `call`.
 #[derive(Default)]
 struct CodecOutput {
     data: Option<String>,
@@ -295,7 +294,7 @@ impl CodecOutput {
     }
 }
 
-/// The texts of a JSON array of texts.
+/// Reads a JSON array of texts.
 fn texts(json: &str) -> Vec<String> {
     let texts = match isobar_model::json::parse(json) {
         Ok(Json::Array(texts)) => texts,
@@ -304,19 +303,19 @@ fn texts(json: &str) -> Vec<String> {
     texts.iter().filter_map(|text| text.as_text().map(str::to_owned)).collect()
 }
 
-/// The names that a script declares as those of the global object, though it throws null before it does anything; or what
-/// is wrong with it, if that can be told.
+/// Returns the names that a script declares in the global object, though it throws null before it does anything; or its
+/// error, if there is one.
 fn declared(ctx: &Ctx<'_>, script: &str) -> rquickjs::Result<Result<Vec<String>, Option<String>>> {
     let globals = ctx.globals();
     for name in own_names(&globals)? {
-        // A few stay, and cannot be declared.
+        // Some cannot be removed, nor declared.
         if globals.remove(name).is_err() {
             ctx.catch();
         }
     }
     let before = own_names(&globals)?;
     if ctx.eval_with_options::<(), _>(script, global()).is_err() {
-        // A fault of the syntax is thrown before.
+        // A syntax error is thrown before.
         let thrown = ctx.catch();
         if !thrown.is_null() {
             return Ok(Err(message_of(ctx, &thrown)));
@@ -339,7 +338,7 @@ fn global() -> EvalOptions {
     options
 }
 
-/// What an exception says, and in which line.
+/// Returns the message of an exception, with its line.
 fn message_of<'js>(ctx: &Ctx<'js>, thrown: &Value<'js>) -> Option<String> {
     let text = Coerced::<String>::from_js(ctx, thrown.clone()).ok()?.0;
     let stack = thrown.as_object().and_then(|object| object.get::<_, Option<String>>("stack").ok().flatten());

@@ -1,4 +1,4 @@
-//! Code that takes long: it runs with what others leave of the processors.
+//! Runs code that takes long on threads at idle priority (`SCHED_IDLE`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use super::{Answer, CodeThread, Source, Uplink};
 
-/// What the threads are called.
+/// Name of the threads.
 const THREAD: &str = "isobar-heavy";
-/// How long a call may wait for others to leave something: its device's next event waits with it.
+/// Longest time that a call waits for idle processors: the device's next event waits with it.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Threads at a time, with those that were given up and have not noticed yet.
+/// Most threads at a time, including those whose call was given up and that have not ended yet.
 const THREADS_MAX: usize = 32;
 
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
-/// Calls the codec on a thread of its own. None: there was too little left for it, or too many wait for that already; then
-/// it is to be called like any other.
+/// Calls the codec on a thread of its own. Returns `None` if it did not finish within [`PATIENCE`] or too many calls
+/// wait: then call it like any other.
 pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, thread: CodeThread) -> Option<Answer> {
     let permit = ThreadPermit::take()?;
     let given_up = Arc::new(AtomicBool::new(false));
@@ -30,14 +30,14 @@ pub(super) fn call(source: &Arc<Source>, uplink: &Uplink<'_>, time: Duration, th
         if !until.load(Ordering::Relaxed) {
             let uplink = Uplink { bytes: &bytes, f_port, received_at };
             let called = catch_unwind(AssertUnwindSafe(|| source.call(&uplink, time, thread, Some(until))));
-            // Nobody may be waiting any more.
+            // The caller may have given up.
             let _ = tell.send(called);
         }
     };
     isobar_threads::start_with_what_is_left(THREAD, work).ok()?;
     let called = told.recv_timeout(PATIENCE).ok();
     given_up.store(true, Ordering::Relaxed);
-    // A panic is whose call it is: there it is seen.
+    // A panic is propagated to the caller.
     called.map(|called| called.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 

@@ -1,5 +1,5 @@
-//! The memory of an engine. The engine looks at its clock after every 10,000 loops and calls only, and one operation on
-//! something large can take seconds: so it is looked at with every large block too.
+//! Memory limits of an engine. The engine checks its time only after every 10,000 loops and calls, and one operation on
+//! a large structure can take seconds, so each large allocation checks it too.
 
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
 
@@ -15,47 +15,48 @@ use rquickjs::allocator::{Allocator, RustAllocator};
 use rquickjs::{Ctx, qjs};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The processor time that this thread has taken: only a limit of time is measured with it.
+/// Returns the processor time of this thread; used for time limits only.
 pub(super) fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Stack of the machine that code may use, in bytes.
+/// Most bytes of the engine's stack.
 const STACK_BYTES_MAX: qjs::size_t = 256 << 10;
-/// Memory of one engine, in bytes.
+/// Most bytes of memory of one engine.
 pub(super) const MEMORY_BYTES_MAX: usize = 8 << 20;
-/// Largest block that an engine gets for what it throws at the end, in bytes.
+/// Largest block in bytes that an engine gets for its final exception.
 const LAST_BLOCK_BYTES_MAX: usize = 64 << 10;
 
-/// How long code may still run, and how much memory it may take.
+/// Limits of running code in time and memory.
 pub(super) struct Watch {
-    /// On the clock of this thread's processor time; none while there are no bounds.
+    /// Deadline in processor time of this thread; `None` without limits.
     until: Cell<Option<Duration>>,
-    /// The same on the clock that costs no call of the system: processor time is at most as much as elapsed time.
+    /// Earliest time at which the deadline can be reached, on a clock that needs no system call: processor time is at
+    /// most elapsed time.
     not_before: Cell<Option<Instant>>,
     block_bytes_max: Cell<usize>,
     over: Cell<Option<Over>>,
-    /// Set by another thread when nobody waits for the code any more.
+    /// Set by another thread when the call is given up.
     given_up: RefCell<Option<Arc<AtomicBool>>>,
-    /// The engine throws what code cannot catch.
+    /// True while the engine throws an exception that code cannot catch.
     is_ending: Cell<bool>,
     runtime: Cell<*mut qjs::JSRuntime>,
 }
 
-/// Why code was ended.
+/// Reason why code was ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
-    /// Its time was over.
+    /// Time limit.
     Late,
-    /// Its memory was.
+    /// Memory limit.
     Full,
-    /// It wanted a block beyond its bound.
+    /// Block above the size limit.
     WantsMore,
 }
 
 impl Watch {
-    /// Without bounds.
+    /// Makes a watch without limits.
     pub(super) fn new() -> Self {
         Self {
             until: Cell::new(None),
@@ -68,14 +69,14 @@ impl Watch {
         }
     }
 
-    /// Which engine it watches, from its context: the one that has the watch in its allocator.
+    /// Sets the engine that it watches, from a context: the engine whose allocator holds this watch.
     pub(super) fn watches(&self, ctx: &Ctx<'_>) {
         // SAFETY: the context is alive.
         self.runtime.set(unsafe { qjs::JS_GetRuntime(ctx.as_raw().as_ptr()) });
         self.forbid_calls(false);
     }
 
-    /// The next code ends when it is given up.
+    /// Sets the flag by which the next code is given up.
     pub(super) fn heed(&self, given_up: Option<Arc<AtomicBool>>) {
         self.given_up.replace(given_up);
     }
@@ -84,7 +85,7 @@ impl Watch {
         self.given_up.borrow().as_ref().is_some_and(|it| it.load(Ordering::Relaxed))
     }
 
-    /// From here on there are bounds: of processor time from `begin` on, which is just now, and of a block.
+    /// Sets limits: processor time from `begin`, which is now, and the size of a block.
     pub(super) fn bound(&self, begin: Duration, time: Duration, block_bytes_max: usize) {
         self.over.set(None);
         self.until.set(Some(begin.saturating_add(time)));
@@ -92,7 +93,7 @@ impl Watch {
         self.block_bytes_max.set(block_bytes_max);
     }
 
-    /// From here on there are none. Why code was ended before, if it was.
+    /// Removes the limits. Returns the reason if code was ended.
     pub(super) fn free(&self) -> Option<Over> {
         self.until.set(None);
         self.block_bytes_max.set(usize::MAX);
@@ -105,9 +106,9 @@ impl Watch {
         self.over.get()
     }
 
-    /// Whether code must end; and if so, lets the engine throw what code cannot catch, for which it needs memory. Some of
-    /// its own functions do catch it (what makes a promise, what closes an iterator); so that code cannot go through them
-    /// again and again, it can call nothing any more.
+    /// Returns true if code must end, and then lets the engine throw an exception that code cannot catch, which needs
+    /// memory. Some functions of the engine do catch it (in promises and iterators); to stop code that calls them
+    /// repeatedly, all further calls fail.
     pub(super) fn interrupts(&self) -> bool {
         isobar_threads::let_others_in();
         let is_over = self.is_over();
@@ -119,7 +120,7 @@ impl Watch {
         is_over
     }
 
-    /// Whether code must end.
+    /// Returns true if code must end.
     pub(super) fn is_over(&self) -> bool {
         let Some(until) = self.until.get() else { return false };
         let may_be_late = || self.not_before.get().is_none_or(|it| Clock::System.instant() >= it);
@@ -130,7 +131,7 @@ impl Watch {
         self.over.get().is_some()
     }
 
-    /// Whether a block of that size is not given, where so much is given already.
+    /// Returns true if a block of that size must not be allocated, given the bytes in use.
     fn refuses(&self, bytes: usize, used: usize) -> bool {
         if self.is_ending.get() {
             return bytes > LAST_BLOCK_BYTES_MAX;
@@ -150,8 +151,8 @@ impl Watch {
         is_full || is_over
     }
 
-    /// Whether the engine gives nothing any more, not even what is small. Some of its operations go on with the rest of a
-    /// structure, which may be endless, when their text could not grow; this they notice.
+    /// Makes all further allocations of the engine fail, even small ones. Some operations ignore that a text cannot
+    /// grow and continue with a structure that may be endless; a failed small allocation ends them.
     fn starve(&self, starves: bool) {
         let runtime = self.runtime.get();
         if !runtime.is_null() {
@@ -161,7 +162,7 @@ impl Watch {
         }
     }
 
-    /// By a stack on which there is no room for a call.
+    /// Forbids calls, by a stack limit without room for one.
     fn forbid_calls(&self, forbids: bool) {
         let runtime = self.runtime.get();
         if !runtime.is_null() {
@@ -171,11 +172,11 @@ impl Watch {
     }
 }
 
-/// Gives the engine its blocks, and counts them. Small ones the engine cuts out of blocks of 4 KiB by itself, so what comes
-/// here is worth a look.
+/// Allocator of the engine, which counts bytes. The engine divides blocks of 4 KiB into small ones itself, so each call
+/// is worth a check.
 pub(super) struct EngineAllocator {
     watch: Rc<Watch>,
-    /// Bytes that were given.
+    /// Bytes allocated.
     used: usize,
 }
 
@@ -184,7 +185,7 @@ impl EngineAllocator {
         Self { watch, used: 0 }
     }
 
-    /// A block was given.
+    /// Counts an allocated block.
     fn gave(&mut self, block: *mut u8) -> *mut u8 {
         if !block.is_null() {
             // SAFETY: the block was given by the same allocator just now.

@@ -1,7 +1,7 @@
-//! JavaScript of a project: codecs by the LoRaWAN convention, run by QuickJS within bounds of time and memory.
+//! JavaScript of a project: codecs by the LoRaWAN convention, run by QuickJS with limits of time and memory.
 //!
-//! Code gets bytes and gives JSON; it sees no files, no network, nothing of another project, and nothing of its own
-//! earlier runs: its top level runs anew each time, in an engine whose built-in objects are frozen.
+//! Code takes bytes and returns JSON; it has no files, no network, and no access to other projects or its own earlier
+//! runs: its top level runs again each time, in an engine whose built-in objects are frozen.
 
 mod engine;
 mod heavy;
@@ -21,39 +21,39 @@ use script::Script;
 
 use crate::held_bytes::block;
 
-/// Longest code, in bytes.
+/// Most bytes of code.
 const CODE_BYTES_MAX: usize = 256 << 10;
-/// Processor time that the code may take when a design is compiled: its top level runs a few times.
+/// Processor time of the code when a design is compiled: its top level runs a few times.
 const COMPILE_TIME: Duration = Duration::from_millis(250);
 /// Processor time of one call.
 pub(crate) const CALL_TIME: Duration = Duration::from_millis(50);
-/// Processor time that all code of one design may take together when the design is compiled. What a sound codec takes, an
-/// engine and a look at its top level, is free.
+/// Processor time of all code of a design when it is compiled. The time of a sound codec, to make an engine and run its
+/// top level, is free.
 const DESIGN_TIME: Duration = Duration::from_secs(2);
 const FREE_TIME: Duration = Duration::from_millis(25);
-/// How much more time the code of a stored design has: it was in time once, and must not fail on a slower day.
+/// Factor of the time limits for a stored design: it was compiled in time once, and must not fail on a slower machine.
 const STORED_FACTOR: u32 = 4;
-/// Largest block of memory that code gets where others wait for the same thread, in bytes: what one operation of the engine
-/// does to that much is done in a fraction of a second; to a whole engine's memory, in minutes.
+/// Largest block of memory in bytes of code on a shared thread: one engine operation on that much takes a fraction of a
+/// second; on an engine's whole memory, minutes.
 const SHARED_BLOCK_BYTES_MAX: usize = 32 << 10;
-/// A call that took so many times its time is far beyond it.
+/// Factor of its time limit above which a call is far too long.
 const FAR: u32 = 4;
-/// Processor time of a call that others would feel: code that takes more gets only what others leave of the processors, until
-/// so many calls in a row have taken less.
+/// Processor time of a call that others would notice: code that takes more runs at idle priority (`SCHED_IDLE`)
+/// until so many calls in a row took less.
 const HEAVY_TIME: Duration = Duration::from_millis(5);
 const CALLS_TO_BE_LIGHT: u32 = 100;
-/// Engines that one thread keeps. One is a few hundred KiB, as long as its code keeps nothing.
+/// Most engines that one thread keeps. One takes a few hundred KiB if its code stores nothing.
 const ENGINES_MAX: usize = 32;
-/// The functions that code may offer, in the order in which they are looked for: the LoRaWAN convention, and the older ones
-/// of ChirpStack and The Things Stack.
+/// Functions that code may offer, in order of preference: the LoRaWAN convention, and the older ones of ChirpStack and
+/// The Things Stack.
 const ENTRIES: [&str; 3] = ["decodeUplink", "Decode", "Decoder"];
 
-/// The time in which the code of one design is checked.
+/// Time limits for checking the code of one design.
 #[derive(Debug)]
 pub(crate) struct CheckTime {
-    /// For each step of the check of one code.
+    /// Limit of each step of checking one function.
     step: Duration,
-    /// What is left for all code of the design.
+    /// Rest of the limit of all code of the design.
     left: Cell<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl Default for CheckTime {
 }
 
 impl CheckTime {
-    /// For a design that was checked before.
+    /// Returns the limits of a design that was checked before.
     pub(crate) fn of_stored() -> Self {
         Self { step: STORED_FACTOR * COMPILE_TIME, left: Cell::new(STORED_FACTOR * DESIGN_TIME) }
     }
@@ -73,7 +73,7 @@ impl CheckTime {
         self.step > COMPILE_TIME
     }
 
-    /// Does a check, unless no time is left.
+    /// Runs a check unless the time is used up.
     fn take<T>(&self, check: impl FnOnce(Duration) -> Result<T, String>) -> Result<T, String> {
         let left = self.left.get();
         if left.is_zero() {
@@ -87,12 +87,12 @@ impl CheckTime {
     }
 }
 
-/// The thread that code runs on.
+/// Kind of thread that code runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodeThread {
-    /// Others wait for it too: code that wants much is ended.
+    /// A thread that others wait for too: code that needs much is ended.
     Shared,
-    /// Nobody else waits for it.
+    /// A thread that nobody else waits for.
     Own,
 }
 
@@ -105,43 +105,44 @@ impl CodeThread {
     }
 }
 
-/// What a codec is given.
+/// Input of a codec.
 #[derive(Debug)]
 pub(crate) struct Uplink<'a> {
-    /// The payload.
+    /// Payload.
     pub(crate) bytes: &'a [u8],
-    /// The LoRaWAN port, if there is one.
+    /// LoRaWAN port, if there is one.
     pub(crate) f_port: Option<u8>,
-    /// When it was received, in milliseconds since the epoch.
+    /// Time of receipt, in milliseconds since the epoch.
     pub(crate) received_at: i64,
 }
 
-/// What a codec answered.
+/// Output of a codec.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) result: Result<RawJson, Failure>,
     pub(crate) warnings: Vec<String>,
-    /// The processor time that it took, without that of making an engine.
+    /// Processor time of the call, without making an engine.
     pub(crate) took: Duration,
-    /// Engines that had to be made for it.
+    /// Engines that were made for it.
     pub(crate) engines: u32,
-    /// It wants more than there is on a shared thread: what it answered says nothing, and it is to be called on its own.
+    /// True if it needs more than a shared thread offers: the result is meaningless, and it must be called on a thread
+    /// of its own.
     pub(crate) wants_more: bool,
 }
 
 impl Answer {
-    /// It was not called.
+    /// Returns the output of a codec that was not called.
     fn without(result: Failure, engines: u32) -> Self {
         Self { result: Err(result), warnings: Vec::new(), took: Duration::ZERO, engines, wants_more: false }
     }
 }
 
-/// Why there is no data.
+/// Reason why there is no data.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The codec says so, in its `errors`.
+    /// Errors that the codec returned.
     Told(Vec<String>),
-    /// It threw something, or went beyond its bounds.
+    /// An exception, or an exceeded limit.
     Thrown(String),
 }
 
@@ -149,29 +150,29 @@ pub(crate) enum Failure {
 #[derive(Debug)]
 pub(crate) struct Code(Arc<Source>);
 
-/// What engines are made of.
+/// Source from which engines are made.
 #[derive(Debug)]
 struct Source {
     script: Script,
-    /// The index of its function in [`ENTRIES`].
+    /// Index of its function in [`ENTRIES`].
     entry: usize,
-    /// Whether its top level changes built-in objects: then it cannot run in a sealed engine, and every run has its own.
+    /// True if its top level changes built-in objects: then it cannot run in a frozen engine, and every call makes one.
     changes_built_ins: bool,
-    /// What calls have taken beyond their time, in nanoseconds: later calls go without, until it is paid back.
+    /// Time in nanoseconds by which calls exceeded their limit: later calls are refused until it is paid back.
     owed: AtomicU64,
-    /// Whether it runs where it holds up nobody from now on: it once wanted large blocks, or far more than its time.
+    /// True if it must run on a thread of its own: it once allocated large blocks or far exceeded its time.
     aside: AtomicBool,
-    /// How many calls in a row must be in [`HEAVY_TIME`] until it is no heavy code any more; none: it is not.
+    /// Number of further calls in a row within [`HEAVY_TIME`] until it is no longer heavy; 0: it is not.
     heavy: AtomicU32,
 }
 
 thread_local! {
-    /// Engines by their code, the one used last at the end.
+    /// Engines by their code, the most recently used last.
     static ENGINES: RefCell<Vec<(Weak<Source>, Engine)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Code {
-    /// Checks the code: its syntax, its top level, that it offers a function. Or says what is wrong with it.
+    /// Checks the code: its syntax, its top level, and that it offers a function. The error says what is wrong.
     pub(crate) fn compile(text: &str, time: &CheckTime) -> Result<Self, String> {
         if text.len() > CODE_BYTES_MAX {
             return Err(format!("has at most {CODE_BYTES_MAX} bytes"));
@@ -184,19 +185,19 @@ impl Code {
         let script = Script::read(&engine, text, step)?;
         let source = match Source::of(&engine, &script, step) {
             Ok(Some(source)) => Some(source),
-            // Only then: code that finds a module may go looking for the rest of Node.
+            // Tried last: code that finds a module may look for the rest of Node.
             _ if text.contains("exports") => Source::of(&Engine::new(text)?, &script.as_module(), step)?,
             plain => plain?,
         };
         source.map(|source| Self(Arc::new(source))).ok_or_else(|| "has no function decodeUplink(input)".to_owned())
     }
 
-    /// Bytes that it holds, its engines not among them.
+    /// Returns its size in bytes, without engines.
     pub(crate) fn held_bytes(&self) -> usize {
         block(size_of::<Source>() + 2 * size_of::<usize>()) + self.0.script.held_bytes()
     }
 
-    /// Calls the codec. `time` bounds the processor time of this call.
+    /// Calls the codec. `time` limits the processor time of this call.
     pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, thread: CodeThread) -> Answer {
         let source = &self.0;
         let is_heavy = self.is_heavy();
@@ -217,25 +218,25 @@ impl Code {
         answer
     }
 
-    /// Whether it has lately taken time that others would feel: then a thread of its own gets what they leave.
+    /// Returns true if it has lately taken noticeable time and must run at idle priority (`SCHED_IDLE`).
     pub(crate) fn is_heavy(&self) -> bool {
         self.0.heavy.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether it is to be called where it holds up nobody.
+    /// Returns true if it must run on a thread of its own.
     pub(crate) fn is_aside(&self) -> bool {
         self.0.aside.load(Ordering::Relaxed)
     }
 }
 
 impl Source {
-    /// What engines are made of for that script, if it offers a function.
+    /// Makes the source of engines for that script, if it offers a function.
     fn of(engine: &Engine, script: &Script, step: Duration) -> Result<Option<Self>, String> {
         engine.share(script, step)?;
         let mut changes_built_ins = false;
         for (entry, name) in ENTRIES.iter().enumerate() {
             let probe = engine.probe(script, name, step)?;
-            // A later look finds what an earlier one has changed already.
+            // A later trial finds what an earlier one has changed.
             changes_built_ins |= probe.changes_built_ins;
             if probe.found {
                 let (owed, aside, heavy) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
@@ -256,7 +257,7 @@ impl Source {
         Ok(engine)
     }
 
-    /// Calls the codec on this thread, until it is given up, if it can be.
+    /// Calls the codec on this thread, until the call is given up, if it can be.
     fn call(
         self: &Arc<Self>,
         uplink: &Uplink<'_>,
@@ -277,7 +278,7 @@ impl Source {
         Answer { engines, ..answer }
     }
 
-    /// Takes note of what a call took; nothing, where there was none.
+    /// Accounts for the time of a call; zero if there was none.
     fn weigh(&self, took: Duration) {
         if let Some(beyond) = took.checked_sub(CALL_TIME) {
             self.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -290,8 +291,8 @@ impl Source {
         }
     }
 
-    /// Whether this call is one that pays for an earlier one. The engine's clock is looked at now and then only, so hostile
-    /// code can take far more than its time once; on average it cannot.
+    /// Returns true if this call is refused to pay for an earlier one. The engine checks its clock only at intervals,
+    /// so hostile code can exceed its time once; on average it cannot.
     fn goes_without(&self) -> bool {
         let a_call = CALL_TIME.as_nanos() as u64;
         let pay = |owed: u64| owed.checked_sub(a_call);
@@ -299,7 +300,7 @@ impl Source {
     }
 }
 
-/// The engine that this thread keeps for the code.
+/// Takes the engine that this thread keeps for the code.
 fn take(source: &Arc<Source>) -> Option<Engine> {
     ENGINES.with(|engines| {
         let mut engines = engines.try_borrow_mut().ok()?;
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_is_used_again_as_long_as_it_is_as_it_was() {
+    fn unchanged_engine_is_reused() {
         for (body, is_kept) in [
             ("return {data: 1};", true),
             ("x = 5; globalThis.y = 1; return {data: 1};", true),
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_changes_built_in_objects_has_an_engine_for_every_call() {
+    fn code_that_changes_built_ins_gets_an_engine_for_each_call() {
         ENGINES.with(|engines| engines.borrow_mut().clear());
         let code =
             compiled("Number.prototype.twice = function () { return 2 * this; }; function decodeUplink(input) { return {data: input.bytes[0].twice()}; }")
@@ -368,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn the_older_forms_may_change_built_in_objects_too() {
+    fn older_forms_may_change_built_ins_too() {
         let code = compiled("Object.prototype.x = 1; function Decoder(bytes, port) { return {n: [].x}; }").unwrap();
         assert!(code.0.changes_built_ins);
         assert_eq!(call(&code), r#"{"n":1}"#);
     }
 
     #[test]
-    fn a_thread_keeps_a_bounded_number_of_engines() {
+    fn engines_kept_by_a_thread_are_limited() {
         let codes: Vec<Code> = (0..40)
             .map(|n| compiled(&format!("function decodeUplink() {{ return {{data: {n}}}; }}")).unwrap())
             .collect();
@@ -387,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn the_code_of_one_design_is_checked_in_a_time_together() {
+    fn functions_of_a_design_share_the_check_time() {
         let time = CheckTime::default();
         let refused = |code: &str| Code::compile(code, &time).map(|_| ()).unwrap_err();
         assert!(refused("while (true);").contains("takes longer than"));
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn code_that_takes_long_has_a_thread_that_gets_what_is_left_until_it_takes_less() {
+    fn heavy_code_runs_at_idle_priority_until_it_is_light_again() {
         let code =
             compiled("function decodeUplink(input) { if (input.fPort === 9) { while (true) {} } return {data: 1}; }")
                 .unwrap();
@@ -413,14 +414,14 @@ mod tests {
             assert_eq!(answer.result.unwrap().text(), "1");
             engines += answer.engines;
         }
-        // A thread of its own has no engine yet; where nothing is left for one for long, this thread makes its own, once.
+        // The new thread has no engine; if it gets no processor for long, this thread makes its own, once.
         assert!((CALLS_TO_BE_LIGHT / 2 + 1..=CALLS_TO_BE_LIGHT).contains(&engines), "{engines}");
         assert!(is_light());
         assert_eq!(call(None, CodeThread::Own).engines, 0);
     }
 
     #[test]
-    fn code_that_nobody_waits_for_any_more_ends() {
+    fn abandoned_code_ends() {
         let code = compiled("function decodeUplink() { while (true) {} }").unwrap();
         let uplink = Uplink { bytes: &[1], f_port: None, received_at: 0 };
         let given_up = Arc::new(AtomicBool::new(true));
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_overdraws_later_calls_go_without() {
+    fn excess_time_of_a_call_is_taken_from_later_ones() {
         let code = compiled("function decodeUplink() { return {data: 1}; }").unwrap();
         code.0.owed.store(2 * CALL_TIME.as_nanos() as u64 + 5, Ordering::Relaxed);
         assert!(call(&code).contains("is not run for a while"));

@@ -1,4 +1,4 @@
-//! `alarm`: something that somebody has to look at, until it is cleared and acknowledged (contract: Beyond the specification).
+//! `alarm`: a condition that needs attention until it is cleared and acknowledged (contract: Beyond the specification).
 
 use std::sync::Arc;
 
@@ -28,19 +28,19 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Alarm::read,
 };
 
-/// Most alarms of one element and device that are active.
+/// Most active alarms of one element and device.
 const ACTIVE_MAX: usize = 64;
-/// Longest title, in characters; what is longer is cut.
+/// Longest title, in characters; longer ones are cut.
 const TITLE_CHARS_MAX: usize = 500;
-/// Numbers of episodes that there are for one millisecond: where a state was lost, the next is larger all the same.
+/// Episode numbers for each millisecond: after the loss of a state, the next number is still larger.
 const EPISODES_A_MILLI: i64 = 4_096;
 
-/// Along which trigger it goes on.
+/// Indexes of the triggers.
 pub(crate) const RAISED: usize = 0;
 pub(crate) const CLEARED: usize = 1;
 pub(crate) const ACKNOWLEDGED: usize = 2;
 
-/// An alarm element. Its state is the number of the newest episode, and its active alarms.
+/// An alarm element. Its state is the number of the newest episode and its active alarms.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     name: Arc<str>,
@@ -49,8 +49,8 @@ pub(crate) struct Alarm {
     minimum_role: Role,
 }
 
-/// An alarm that is active. In the state: the length of its key (a byte), its key, its episode, and how often it was raised in
-/// that (8 bytes each, little endian).
+/// An active alarm. Format in the state: length of the key (one byte), key, episode, number of raises in that episode
+/// (8 bytes each, little endian).
 #[derive(Clone, Debug)]
 struct ActiveAlarm {
     key: Bytes,
@@ -82,7 +82,7 @@ impl Alarm {
         Ok(trigger.map_or_else(Passed::nothing, |trigger| Passed { trigger, value: incoming.clone() }))
     }
 
-    /// True if the alarm was not active.
+    /// Raises an alarm. Returns true if it was not active.
     fn raise<'e>(&'e self, key: &str, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<bool> {
         let (_, value) = run.json_argument(link, 1, incoming)?;
         let value = self.kept(value, run);
@@ -107,14 +107,14 @@ impl Alarm {
         run.budget.emit(Effect::Alarm(Box::new(finding)))?;
         let (element, minimum_role) = (self.name.clone(), self.minimum_role);
         let notice = Effect::Notify { element, message: title, minimum_role, alarm: Some(key.into()) };
-        // It is raised, whoever hears of it.
+        // It is raised even if nobody can be notified.
         if let Err(problem) = run.budget.emit(notice) {
             run.fail(&self.name, &problem);
         }
         Ok(true)
     }
 
-    /// Clears an alarm of the element, the one of that index in the plan. True if it was active.
+    /// Clears an alarm; `index` is the element's in the plan. Returns true if it was active.
     pub(crate) fn clear(&self, key: &str, index: u32, run: &mut Run<'_>) -> Computed<bool> {
         let (last, mut active) = self.state(index, run)?;
         let Some(at) = active.iter().position(|present| present.key == key.as_bytes()) else { return Ok(false) };
@@ -139,10 +139,10 @@ impl Alarm {
         }
     }
 
-    /// The value as the alarm keeps it: one that is too large is left out, and an error of the run.
+    /// Returns the value that the alarm stores; one that is too large is omitted, and an error of the run.
     fn kept(&self, value: RawJson, run: &mut Run<'_>) -> Option<RawJson> {
         if value.bytes().len() <= ALARM_VALUE_BYTES_MAX {
-            // The payload may be a piece of a larger buffer.
+            // Copied: the payload may be a slice of a larger buffer.
             return Some(RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
         }
         let most = ALARM_VALUE_BYTES_MAX >> 10;
@@ -157,7 +157,7 @@ impl Alarm {
     }
 }
 
-/// The key; empty where the link names none.
+/// Returns the key; empty if the link has none.
 fn key<'e>(link: &'e Link, incoming: &Value<'e>, run: &Run<'e>) -> Computed<String> {
     if matches!(link.arguments.first(), None | Some(Argument::Incoming)) {
         return Ok(String::new());
@@ -185,8 +185,8 @@ fn write_state(last: i64, active: &[ActiveAlarm]) -> Bytes {
     state.freeze()
 }
 
-/// The newest episode and the active alarms of a state. It may be that of another type of element with the same name, from
-/// before the design was changed: what cannot be read is as good as not there.
+/// Reads the newest episode and the active alarms of a state. A state that cannot be read counts as absent: it may
+/// belong to an element type that had the same name before the design was changed.
 fn read_state(mut state: Bytes) -> (i64, Vec<ActiveAlarm>) {
     let Ok(last) = state.try_get_i64_le() else { return (0, Vec::new()) };
     let active = std::iter::from_fn(|| (!state.is_empty()).then(|| read_active(&mut state)));

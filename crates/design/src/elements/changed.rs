@@ -1,4 +1,5 @@
-//! `changed`: tells whether a key differs from the one before; the first is a change (contract: The project design).
+//! `changed`: detects that a key differs from the previous one; the first key is a change (contract: The project
+//! design).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use isobar_model::json::{FINGERPRINT_BYTES, RawJson, equal, fingerprint};
@@ -16,9 +17,9 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Changed::read,
 };
 
-/// Longest key, in bytes of JSON, that is remembered as it is; of a longer one its fingerprint is.
+/// Longest key, in bytes of JSON, that is stored as it is; of a longer one, its fingerprint.
 const KEY_BYTES_MAX: usize = 1_024;
-/// What the state begins with when it is a fingerprint: no JSON text does.
+/// First byte of a state that is a fingerprint; no JSON text begins with it.
 const FINGERPRINT: u8 = 1;
 
 /// A changed element. Its state is the JSON of the newest key, or its fingerprint.
@@ -52,7 +53,7 @@ impl Changed {
             None => false,
             Some(before) => *before == now || is_same(before, &key, &now, run)?,
         };
-        // What is larger than it need be is from before there were fingerprints.
+        // An oversized state was written before fingerprints existed.
         if !same || before.is_some_and(|before| before.len() > KEY_BYTES_MAX) {
             run.remember(link.target, now)?;
         }
@@ -60,7 +61,7 @@ impl Changed {
     }
 }
 
-/// Whether a state that is not the same bytes stands for the same key. `now` is what the key leaves.
+/// Returns true if a state with other bytes stands for the same key. `now` is the new state of the key.
 fn is_same(before: &Bytes, key: &RawJson, now: &Bytes, run: &Run<'_>) -> Computed<bool> {
     if before.first() == Some(&FINGERPRINT) {
         return Ok(*before == fingerprint_of(key, run)?);
@@ -74,7 +75,7 @@ fn is_same(before: &Bytes, key: &RawJson, now: &Bytes, run: &Run<'_>) -> Compute
 }
 
 fn fingerprint_of(key: &RawJson, run: &Run<'_>) -> Computed<Bytes> {
-    // Every value is gone through, members in the order of their names.
+    // Hashing visits every value, with members sorted by name.
     run.budget.spend_reading(2 * key.bytes().len())?;
     let fingerprint = match run.tree_of(key) {
         Some(tree) => fingerprint(tree),

@@ -1,30 +1,30 @@
-//! `deviceEvent`: where events of devices come in.
+//! `deviceEvent`: receives events of devices.
 
 use super::{Element, Shape, properties::Properties};
 
 pub(crate) const SHAPE: Shape =
     Shape { name: "deviceEvent", abilities: &[], triggers: &["eventReceived"], read: DeviceEvent::read };
 
-/// How the events of an element come to Isobar (contract: The project design).
+/// Source of an element's events (contract: The project design).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Integration {
-    /// Over the HTTP API.
+    /// HTTP API.
     #[default]
     Http,
-    /// By the webhook, from anything.
+    /// Webhook, any source.
     Custom,
-    /// By the webhook, from Bluetooth Low Energy gateways.
+    /// Webhook, Bluetooth Low Energy gateways.
     Ble,
-    /// By the webhook, from a LoRaWAN network.
+    /// Webhook, LoRaWAN network.
     Lora,
-    /// By the webhook, from Sigfox.
+    /// Webhook, Sigfox.
     Sigfox,
-    /// By the webhook, from Zigbee gateways.
+    /// Webhook, Zigbee gateways.
     Zigbee,
 }
 
 impl Integration {
-    /// Every integration with its name.
+    /// Name of every integration, in the order of the enum.
     const NAMES: [(&'static str, Integration); 6] = [
         ("http", Integration::Http),
         ("custom", Integration::Custom),
@@ -34,12 +34,12 @@ impl Integration {
         ("zigbee", Integration::Zigbee),
     ];
 
-    /// Its name in designs and in the API.
+    /// Returns its name in designs and in the API.
     pub const fn name(self) -> &'static str {
         Self::NAMES[self as usize].0
     }
 
-    /// The integration of that name.
+    /// Finds an integration by name.
     pub fn named(name: &str) -> Option<Integration> {
         Self::NAMES.into_iter().find(|(other, _)| *other == name).map(|(_, integration)| integration)
     }

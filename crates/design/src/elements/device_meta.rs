@@ -1,4 +1,4 @@
-//! `deviceMeta`: the status, the metadata and the place of the device.
+//! `deviceMeta`: sets the status, metadata and place of the device.
 
 use isobar_model::device::Location;
 use isobar_model::json::member_bytes;
@@ -33,7 +33,7 @@ const TAG_CHARS_MAX: usize = 128;
 /// A deviceMeta element.
 #[derive(Debug)]
 pub(crate) struct DeviceMeta {
-    /// After how many minutes of silence the device is missing.
+    /// Minutes without an event after which the device is missing.
     pub(crate) missing_after_minutes: Option<u32>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn act<'e>(link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -
     Ok(Passed { trigger: 0, value: incoming.clone() })
 }
 
-/// A statusText or a statusInt.
+/// Reads a statusText or a statusInt.
 fn status(value: &Value<'_>) -> Computed<Status> {
     let status = match value.as_text() {
         Some(name) => Status::named(name),

@@ -1,4 +1,4 @@
-//! `deviceSetting`: a value that people set and designs may change; every change sets off `changed`.
+//! `deviceSetting`: a value that users set and designs may change; every change triggers `changed`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ pub(crate) const SHAPE: Shape = Shape {
     read: DeviceSetting::read,
 };
 
-/// A name that no setting may have: it is a path of the API.
+/// A name that no setting may have, because it is a path of the API.
 const RESERVED_NAME: &str = "history";
 
 /// A deviceSetting element.
 #[derive(Debug)]
 pub(crate) struct DeviceSetting {
     name: Arc<str>,
-    /// The index of its definition in the plan.
+    /// Index of its definition in the plan.
     pub(crate) setting: u32,
 }
 
@@ -52,7 +52,7 @@ impl DeviceSetting {
             let (value, json) = run.json_argument(link, 0, incoming)?;
             (value, Some(json))
         } else if !run.has_own_setting(self.setting)? {
-            // It has its default: that is no change, as by the API.
+            // It has its default: that is not a change, as in the API.
             return Ok(Passed::nothing());
         } else {
             (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
@@ -72,7 +72,8 @@ impl DeviceSetting {
     }
 }
 
-/// What is looked at of a value before a setting takes it: all of it, but of a map its place and of a list that it is one.
+/// Converts the parts of a value that are checked: all of it, but only the place in a map, and of a list only that it
+/// is one.
 fn looked_at<'v>(value: &'v Value<'_>, budget: &Budget) -> Computed<Json<'v>> {
     if value.is_map() {
         let mut members = Vec::new();
@@ -150,7 +151,7 @@ fn list_order(properties: &mut Properties<'_>) -> i64 {
     }
 }
 
-/// `min` and `max` of a number are numbers, in their order.
+/// Checks that `min` and `max` of a number are ordered numbers.
 fn check_bounds(definition: &SettingDefinition, properties: &mut Properties<'_>) {
     if definition.input_type != InputType::Number {
         return;

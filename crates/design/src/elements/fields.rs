@@ -1,5 +1,5 @@
-//! `fields` of a storage element: what people are told of the keys of its values. No expression reads it; texts that quote a
-//! value show it so (`meaning.rs`).
+//! `fields` of a storage element: descriptions of the keys of its values for users. Expressions cannot read them; texts
+//! that quote a value are formatted by them (`meaning.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use isobar_model::path::path_beneath;
 use super::properties::Properties;
 use crate::expression::beginning;
 
-/// Most paths that one storage element gives a meaning.
+/// Most paths that one storage element describes.
 pub(super) const FIELDS_MAX: usize = 200;
 /// Longest path, in characters.
 const PATH_CHARS_MAX: usize = 512;
@@ -24,22 +24,23 @@ const LOCALES_MAX: usize = 50;
 const LOCALE_CHARS_MAX: usize = 35;
 /// Most decimals of a number.
 pub(super) const DECIMALS_MAX: usize = 12;
-/// Most words of one path.
+/// Most value texts of one path.
 const WORDS_MAX: usize = 50;
-/// Longest value that has a word, and longest word, in characters.
+/// Longest value that has a text, and longest text, in characters.
 const WORD_CHARS_MAX: usize = 128;
 
-/// The property.
+/// Name of the property.
 const PROPERTY: &str = "fields";
 /// The root of all paths.
 const ROOT: &str = "payload";
 
-/// A member of a field: null is as good as none.
+/// A member of a field; null counts as absent.
 type Member<'j> = (Cow<'j, str>, Json<'j>);
 
-/// Reads the property: an object by path, without what is null; none if nothing is said.
+/// Reads the property: an object by path, without nulls; `None` if it is empty.
 ///
-/// A stored design goes on without what it says here amiss: it was written before there was a rule, and runs as ever.
+/// Faults in a stored design are ignored, and the faulty parts left out: it was written before these rules, and must
+/// keep running.
 pub(super) fn read(properties: &mut Properties<'_>) -> Option<RawJson> {
     let value = properties.get(PROPERTY)?;
     let mut reader = Reader { faults: Vec::new() };
@@ -53,9 +54,9 @@ pub(super) fn read(properties: &mut Properties<'_>) -> Option<RawJson> {
     is_said.then(|| RawJson::from(&Json::Object(fields)))
 }
 
-/// Reads fields, and gathers their faults.
+/// Reads fields, and collects their faults.
 struct Reader {
-    /// Each with its place beneath the properties.
+    /// Faults with their places beneath the properties.
     faults: Vec<(String, String)>,
 }
 
@@ -90,7 +91,7 @@ impl Reader {
         fields
     }
 
-    /// Reads what is said of one path.
+    /// Reads the description of one path.
     fn field<'j>(&mut self, place: &str, value: &Json<'j>) -> Vec<Member<'j>> {
         let Json::Object(members) = value else {
             self.fault(place, "must be an object");
@@ -172,7 +173,7 @@ impl Reader {
     }
 }
 
-/// Returns the keys of a path, none for the payload itself, or what is wrong with it.
+/// Returns the keys of a path, empty for the payload itself, or the fault of the path.
 pub(super) fn keys(path: &str) -> Result<Vec<String>, String> {
     if path.chars().count() > PATH_CHARS_MAX {
         return Err(format!("a path has at most {PATH_CHARS_MAX} characters"));

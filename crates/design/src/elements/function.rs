@@ -21,14 +21,15 @@ pub(crate) const SHAPE: Shape = Shape {
 
 const ERROR: usize = 1;
 const ENCODINGS: [(&str, Encoding); 2] = [("base64", Encoding::Base64), ("hex", Encoding::Hex)];
-/// Stored designs may say `auto`: it was to be guessed from the text, and is Base64 now as where nothing is said.
+/// Encodings of stored designs, which may say `auto`: it used to guess from the text, and now means Base64, the
+/// default.
 const STORED_ENCODINGS: [(&str, Encoding); 3] = [ENCODINGS[0], ENCODINGS[1], ("auto", Encoding::Base64)];
 
 /// A function element.
 #[derive(Debug)]
 pub(crate) struct CodeElement {
     name: Arc<str>,
-    /// None beside a fault.
+    /// `None` if the code is faulty.
     code: Option<Code>,
     f_port: Option<Reference>,
     bytes: Option<Reference>,
@@ -90,7 +91,7 @@ impl CodeElement {
         answer.warnings.iter().for_each(|warning| run.note(warning));
         match answer.result {
             Ok(data) => {
-                // It is read, and built anew.
+                // It is parsed, and copied.
                 run.budget.spend_reading(2 * data.bytes().len())?;
                 Ok(Passed { trigger: 0, value: built(&data.tree())? })
             }
@@ -110,19 +111,19 @@ impl CodeElement {
         }
     }
 
-    /// Passes on why there is no data. The event tells of it, whether or not the design does something about it.
+    /// Passes on the reason why there is no data. The event records it, even if the design handles it.
     fn failed<'e>(&self, problem: &Problem, value: Value<'e>, run: &mut Run<'e>) -> Passed<'e> {
         run.fail(&self.name, problem);
         Passed { trigger: ERROR, value }
     }
 
-    /// Finds the bytes and the port that a value has.
+    /// Finds the bytes and the port in a value.
     fn input(&self, incoming: &Value<'_>, budget: &Budget) -> Computed<(Vec<u8>, Option<u8>)> {
         let bytes = bytes_of(&self.bytes(incoming, budget)?, self.encoding, budget)?;
         Ok((bytes, self.f_port(incoming, budget)?))
     }
 
-    /// Where the bytes are: where `bytesRef` leads, or else the value itself, its `bytes` or its `data`.
+    /// Finds the bytes: at `bytesRef`, or else the value itself, its `bytes` or its `data`.
     fn bytes<'e>(&self, incoming: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
         let found = match &self.bytes {
             Some(reference) => reference.find(incoming, budget)?,
@@ -138,7 +139,7 @@ impl CodeElement {
         })
     }
 
-    /// The port: where `fPortRef` leads, or else `fPort`; without one the codec gets null.
+    /// Finds the port: at `fPortRef`, or else `fPort`; without one the codec gets null.
     fn f_port(&self, incoming: &Value<'_>, budget: &Budget) -> Computed<Option<u8>> {
         let found = match &self.f_port {
             Some(reference) => reference.find(incoming, budget)?,

@@ -1,4 +1,4 @@
-//! `http`: calls a server outside. The answer comes later, and sets off `response` or `error` in a run of its own.
+//! `http`: calls a server outside. The answer arrives later and triggers `response` or `error` in a run of its own.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Http::read,
 };
 
-/// The methods that a call may have.
+/// Permitted methods.
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 /// Longest address, in bytes.
 const URL_BYTES_MAX: usize = 2_048;
@@ -28,7 +28,7 @@ const HEADER_NAME_BYTES_MAX: usize = 128;
 const HEADER_VALUE_BYTES_MAX: usize = 4_096;
 /// Longest body, in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// Headers that belong to the connection, and are not a design's to set.
+/// Headers of the connection, which a design must not set.
 const RESERVED_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
@@ -57,9 +57,9 @@ pub(crate) struct Http {
 #[derive(Debug)]
 enum RequestPart {
     Computed(Expression),
-    /// A text that is sent as it is.
+    /// A constant text.
     Text(String),
-    /// Any other JSON value that is itself.
+    /// Any other constant JSON.
     Json(RawJson),
 }
 
@@ -93,7 +93,7 @@ impl Http {
             properties.fault("body", format!("{method} has no body"));
         }
         let url = match properties.get("url").and_then(Json::as_text) {
-            // No expression begins like that.
+            // No expression begins like an address.
             Some(url) if is_web_address(url) => {
                 if let Err(problem) = check_url(url) {
                     properties.fault("url", problem.0.into_owned());
@@ -158,7 +158,7 @@ impl Http {
     }
 }
 
-/// A word as it is, or else an expression; without one POST where there is a body, else GET.
+/// Reads the method: a word, or an expression; the default is POST with a body, else GET.
 fn method(properties: &mut Properties<'_>, has_body: bool) -> RequestPart {
     let Some(given) = properties.get("method") else {
         return RequestPart::Text(if has_body { "POST" } else { "GET" }.to_owned());
@@ -253,7 +253,7 @@ fn known_method(word: &str) -> Option<&'static str> {
     METHODS.into_iter().find(|method| method.eq_ignore_ascii_case(word))
 }
 
-/// A text as it is, anything else as JSON.
+/// Converts a text to itself, anything else to JSON.
 fn text_of(value: &Value<'_>, run: &Run<'_>) -> Computed<String> {
     match value.as_text() {
         Some(text) => {

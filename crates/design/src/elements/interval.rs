@@ -1,4 +1,4 @@
-//! `interval`: sets off `elapsed` again and again, once per device (contract: The project design).
+//! `interval`: triggers `elapsed` periodically, for each device (contract: The project design).
 
 use super::properties::{MINUTES_MAX, Properties};
 use super::{Element, Shape};

@@ -1,4 +1,4 @@
-//! What the design says of a key, for texts that quote its value: title, unit, decimals, and words in place of values.
+//! The description of a key, for texts that quote its value: title, unit, decimals, and texts in place of values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::fields;
 use crate::expression::{Expression, Num};
 use crate::held_bytes::HeldBytes;
 
-/// Larger numbers are quoted as they are: their decimals mean nothing.
+/// Numbers from here on are quoted unchanged: decimals are meaningless for them.
 const ROUNDED_BELOW: f64 = 1e15;
-/// The locale of a title, where there are several: that of texts that are not localized.
+/// Locale of the title that is used, which is that of texts without translations.
 const LOCALE: &str = "en";
 
-/// What is said of a key.
+/// Description of a key.
 #[derive(Debug, Default)]
 pub(crate) struct Meaning {
     title: Box<str>,
@@ -30,7 +30,7 @@ impl HeldBytes for Meaning {
 }
 
 impl Meaning {
-    /// Reads what is said of a path; what is amiss is left out.
+    /// Reads the description of a path; faulty parts are omitted.
     fn read(said: &Json<'_>) -> Self {
         let text = |name: &str| said.get(name).and_then(Json::as_text).unwrap_or_default().into();
         let title = match said.get("title") {
@@ -58,7 +58,7 @@ impl Meaning {
         }
     }
 
-    /// A value, whose text is at hand, as people read it.
+    /// Formats a value for users, given its plain text.
     pub(crate) fn told(&self, text: &str, number: Option<Num>, has_title: bool, has_unit: bool) -> String {
         let word = self.words.iter().find(|(value, _)| **value == *text).map(|(_, word)| word);
         let mut told = match (word, number) {
@@ -90,17 +90,17 @@ impl Meaning {
     }
 }
 
-/// What the storage elements of a design say of their keys.
+/// Descriptions of keys by the storage elements of a design.
 #[derive(Debug, Default)]
 pub(crate) struct Meanings {
-    /// By the element's index among the storages, and the names of a path.
+    /// Descriptions by the element's index among the storages, and the names of a path.
     stored: HashMap<(u32, Vec<String>), Arc<Meaning>>,
-    /// By the path alone: what the first storage says of it.
+    /// Descriptions by path only: that of the first storage element.
     incoming: HashMap<Vec<String>, Arc<Meaning>>,
 }
 
 impl Meanings {
-    /// Takes what the fields of a storage element say.
+    /// Adds the fields of a storage element.
     pub(crate) fn add(&mut self, storage: u32, fields: &Json<'_>) {
         let Json::Object(fields) = fields else { return };
         for (path, said) in fields.iter().take(fields::FIELDS_MAX) {
@@ -111,7 +111,7 @@ impl Meanings {
         }
     }
 
-    /// What is said of the value of an expression that does nothing but name it.
+    /// Finds the description of the value that an expression names, if it does nothing else.
     pub(crate) fn of(&self, expression: &Expression) -> Option<Arc<Meaning>> {
         let (storage, keys) = expression.named_value()?;
         match storage {

@@ -1,4 +1,4 @@
-//! The element types of a cloud plane: a file each. A type has a shape, a reader of its properties, and its abilities.
+//! Element types of a cloud plane, one file each: a shape, a reader of its properties, and its abilities.
 
 pub(crate) mod alarm;
 pub(crate) mod changed;
@@ -29,7 +29,7 @@ use crate::plan::{Habits, Link};
 use crate::run::{Passed, Run};
 use properties::Properties;
 
-/// What links may ask of an element type, and what it sets off (contract: The project design, the table).
+/// Abilities and triggers of an element type (contract: The project design, the table).
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
@@ -46,7 +46,7 @@ pub(crate) struct Ability {
     pub(crate) arguments: &'static [&'static str],
 }
 
-/// The element types that can be used.
+/// The usable element types.
 pub(crate) const SHAPES: [&Shape; 15] = [
     &device_event::SHAPE,
     &storage::SHAPE,
@@ -66,13 +66,13 @@ pub(crate) const SHAPES: [&Shape; 15] = [
 ];
 
 impl Shape {
-    /// The shape of that type, or what is wrong with it.
+    /// Finds the shape of a type; the error says what is wrong.
     pub(crate) fn named(name: &str) -> Result<&'static Shape, String> {
         let found = SHAPES.into_iter().find(|shape| shape.name == name);
         found.ok_or_else(|| "unknown element type".to_owned())
     }
 
-    /// The name of one of its triggers.
+    /// Returns the name of a trigger.
     pub(crate) fn trigger_name(&self, at: usize) -> &'static str {
         self.triggers.get(at).copied().unwrap_or_default()
     }
@@ -99,7 +99,7 @@ pub(crate) enum Element {
 }
 
 impl Element {
-    /// Uses the ability that a link names.
+    /// Uses the ability of a link.
     pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         match self {
             Element::DeviceEvent(_) => Err(Problem::new("a deviceEvent has no abilities")),
@@ -120,12 +120,12 @@ impl Element {
         }
     }
 
-    /// Whether it leaves a state for later runs.
+    /// Returns true if it keeps a state for later runs.
     pub(crate) fn remembers(&self) -> bool {
         matches!(self, Element::Changed(_) | Element::Window(_) | Element::Throttle(_) | Element::Alarm(_))
     }
 
-    /// Which of its triggers a run begins at, if it may begin here.
+    /// Returns the index of the trigger at which a run begins, if it may begin here.
     pub(crate) fn begins(&self, trigger: &Trigger<'_>) -> Option<usize> {
         match (self, trigger) {
             (Element::DeviceEvent(_), Trigger::DeviceEvent { .. })
@@ -138,7 +138,7 @@ impl Element {
         }
     }
 
-    /// What the plan does because of it, besides answering events.
+    /// Adds what the plan does because of this element, besides answering events.
     pub(crate) fn tell_habits(&self, name: &Arc<str>, habits: &mut Habits) {
         match self {
             Element::DeviceMeta(meta) => {
@@ -152,7 +152,7 @@ impl Element {
         }
     }
 
-    /// The index of the setting that it is.
+    /// Returns the index of its setting.
     pub(crate) fn setting(&self) -> Option<u32> {
         match self {
             Element::DeviceSetting(setting) => Some(setting.setting),

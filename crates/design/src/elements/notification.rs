@@ -1,4 +1,4 @@
-//! `notification`: tells people something, in a text with expressions in it.
+//! `notification`: notifies users with a text that may contain expressions.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Notification::read,
 };
 
-/// Longest message that is sent, in characters; what is longer is cut.
+/// Longest message, in characters; longer ones are cut.
 const NOTIFICATION_CHARS_MAX: usize = 2_000;
 
 /// A notification element.
@@ -51,7 +51,7 @@ impl Notification {
     }
 }
 
-/// The lowest role that is told.
+/// Reads the lowest role that is notified.
 pub(super) fn minimum_role(properties: &mut Properties<'_>) -> Role {
     let roles = Role::ALL.map(|role| (role.name(), role));
     properties.word("minimumRole", &roles, Role::BasicUser)

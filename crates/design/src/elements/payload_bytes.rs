@@ -1,12 +1,12 @@
-//! Bytes as payloads carry them: an array of numbers, or a text in Base64 or hexadecimal.
+//! Bytes in payloads: an array of numbers, or a text in Base64 or hexadecimal.
 
 use crate::budget::Budget;
 use crate::expression::{Computed, Problem, Value};
 
-/// Most bytes that a codec is given.
+/// Most bytes of a codec's input.
 const CODEC_BYTES_MAX: usize = 64 << 10;
 
-/// How a text carries bytes.
+/// Encoding of bytes as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Encoding {
     #[default]
@@ -14,7 +14,7 @@ pub(crate) enum Encoding {
     Hex,
 }
 
-/// The bytes that a value is.
+/// Decodes the bytes of a value.
 pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -> Computed<Vec<u8>> {
     if let Some(text) = value.as_text() {
         budget.spend_bytes(text.len())?;
@@ -22,7 +22,7 @@ pub(crate) fn bytes_of(value: &Value<'_>, encoding: Encoding, budget: &Budget) -
         if text.len() > 2 * CODEC_BYTES_MAX {
             return Err(too_many());
         }
-        // Never by what the text looks like: `abcd` is both.
+        // The encoding is never guessed from the text: `abcd` is valid in both.
         let (bytes, expected) = match encoding {
             Encoding::Base64 => (base64(text), "the bytes are no Base64; for hexadecimal, bytesEncoding is 'hex'"),
             Encoding::Hex => (hex(text), "the bytes are not hexadecimal, digits in pairs, as bytesEncoding says"),
@@ -61,10 +61,10 @@ fn hex(text: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// Base64 in either alphabet; padding may be left out.
+/// Decodes Base64 in either alphabet; padding is optional.
 fn base64(text: &str) -> Option<Vec<u8>> {
     let digits = text.trim_end_matches('=');
-    // One digit alone carries no byte, and padding only fills up a group of four.
+    // One digit alone encodes no byte, and padding only completes a group of four.
     let padding = text.len() - digits.len();
     if digits.len() % 4 == 1 || padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) {
         return None;
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_read_as_the_encoding_says() {
+    fn text_is_decoded_by_the_given_encoding() {
         for (text, bytes) in [
             ("", vec![]),
             ("AQID", vec![1, 2, 3]),
@@ -109,7 +109,7 @@ mod tests {
             ("AQ", vec![1]),
             ("_-8", vec![255, 239]),
             ("/+8=", vec![255, 239]),
-            // What looks like hexadecimal is none the less Base64.
+            // A text that looks like hexadecimal is still Base64.
             ("abcd", vec![0x69, 0xb7, 0x1d]),
             ("ABEC", vec![0, 17, 2]),
             ("01ff", vec![0xd3, 0x57, 0xdf]),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_around_bytes_is_paid_for() {
+    fn white_space_around_bytes_is_charged() {
         let budget = Budget::of_run();
         let text = " ".repeat(160_000);
         assert_eq!(super::bytes_of(&Value::Text(&text), Encoding::Hex, &budget), Ok(Vec::new()));
@@ -139,7 +139,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn encoded_bytes_are_decoded_back(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let lower: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             prop_assert_eq!(bytes_of(&Value::Text(&lower.to_uppercase()), Encoding::Hex), Ok(bytes.clone()));
             prop_assert_eq!(bytes_of(&Value::Text(&lower), Encoding::Hex), Ok(bytes));

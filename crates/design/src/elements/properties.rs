@@ -1,4 +1,4 @@
-//! Reads the properties of an element and gathers their faults.
+//! Reads the properties of an element and collects their faults.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use isobar_model::json::{Json, RawJson};
 
 use crate::expression::{Expression, Names};
 
-/// Most faults that are told of one specification.
+/// Most faults that are reported of one specification.
 const FAULTS_MAX: usize = 1_000;
-/// Longest time that a design may count in minutes: a year.
+/// Longest time in minutes in a design: a leap year.
 pub(crate) const MINUTES_MAX: u32 = 366 * 24 * 60;
 const MINUTE_MILLIS: f64 = 60_000.0;
 
-/// The faults of a specification, each with its path.
+/// Faults of a specification, each with its path.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<Fault>);
 
@@ -33,19 +33,19 @@ impl Faults {
     }
 }
 
-/// The `properties` of one element, being read.
+/// The `properties` of one element, while they are read.
 pub(crate) struct Properties<'p> {
-    /// The element.
+    /// Name of the element.
     pub(crate) name: &'p Arc<str>,
     pub(crate) json: Option<&'p Json<'p>>,
-    /// Where the properties are in the specification.
+    /// Path of the properties in the specification.
     pub(crate) path: String,
     pub(crate) names: &'p Names,
     pub(crate) faults: &'p mut Faults,
 }
 
 impl<'p> Properties<'p> {
-    /// A property; null is as good as none.
+    /// Returns a property; null counts as absent.
     pub(crate) fn get(&self, property: &str) -> Option<&'p Json<'p>> {
         self.json.and_then(|json| json.get(property)).filter(|value| !matches!(value, Json::Null))
     }
@@ -54,12 +54,12 @@ impl<'p> Properties<'p> {
         self.faults.add(format!("{}.{property}", self.path), message);
     }
 
-    /// An expression that may be left out.
+    /// Reads an optional expression.
     pub(crate) fn expression(&mut self, property: &str) -> Option<Expression> {
         self.compiled(property, self.get(property)?)
     }
 
-    /// The expression that stands at a place beneath the properties.
+    /// Compiles the expression at a place beneath the properties.
     pub(crate) fn compiled(&mut self, place: &str, value: &Json<'_>) -> Option<Expression> {
         match value {
             Json::Text(source) => match Expression::compile(source, self.names) {
@@ -71,7 +71,7 @@ impl<'p> Properties<'p> {
         None
     }
 
-    /// An expression that must be there; beside a fault, any.
+    /// Reads a required expression; after a fault, returns a placeholder.
     pub(crate) fn required_expression(&mut self, property: &str) -> Expression {
         if self.get(property).is_none() {
             self.fault(property, "is required");
@@ -79,7 +79,7 @@ impl<'p> Properties<'p> {
         self.expression(property).unwrap_or_else(Expression::payload)
     }
 
-    /// A positive number.
+    /// Reads a positive number.
     pub(crate) fn positive(&mut self, property: &str) -> Option<f64> {
         let number = self.get(property)?.as_f64().filter(|number| *number > 0.0);
         if number.is_none() {
@@ -88,7 +88,7 @@ impl<'p> Properties<'p> {
         number
     }
 
-    /// A whole number from one to `most`.
+    /// Reads a whole number from one to `most`.
     pub(crate) fn whole(&mut self, property: &str, most: u64) -> Option<u64> {
         let number = self.get(property)?.as_f64();
         let whole = number.filter(|number| number.fract() == 0.0 && (1.0..=most as f64).contains(number));
@@ -98,7 +98,7 @@ impl<'p> Properties<'p> {
         whole.map(|whole| whole as u64)
     }
 
-    /// A whole number of minutes, from one on.
+    /// Reads a whole number of minutes, at least one.
     pub(crate) fn minutes(&mut self, property: &str, most: u32) -> Option<u32> {
         let minutes = self.positive(property)?;
         if minutes.fract() == 0.0 && minutes <= f64::from(most) {
@@ -108,7 +108,7 @@ impl<'p> Properties<'p> {
         None
     }
 
-    /// Minutes that must be there, up to a year, in milliseconds; beside a fault, any.
+    /// Reads a required number of minutes, up to a year, in milliseconds; after a fault, returns a placeholder.
     pub(crate) fn required_span(&mut self, property: &str) -> i64 {
         if self.get(property).is_none() {
             self.fault(property, "is required");
@@ -120,7 +120,7 @@ impl<'p> Properties<'p> {
         ((minutes * MINUTE_MILLIS) as i64).max(1)
     }
 
-    /// One of several words; the first if it is left out.
+    /// Reads one of several words; `default` if absent.
     pub(crate) fn word<T: Copy>(&mut self, property: &str, words: &[(&str, T)], default: T) -> T {
         let Some(value) = self.get(property) else { return default };
         let found = value.as_text().and_then(|text| words.iter().find(|(word, _)| *word == text));
@@ -134,7 +134,7 @@ impl<'p> Properties<'p> {
         }
     }
 
-    /// A property as it is; null if it is left out. Otherwise `sound` must hold.
+    /// Reads a property that is stored unchanged; null if absent. Otherwise `sound` must return true.
     pub(crate) fn kept(&mut self, property: &str, sound: impl Fn(&Json<'_>) -> bool, message: &str) -> RawJson {
         let value = self.get(property).unwrap_or(&Json::Null);
         if !matches!(value, Json::Null) && !sound(value) {

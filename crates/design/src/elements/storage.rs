@@ -1,4 +1,4 @@
-//! `storage`: keeps values.
+//! `storage`: stores values.
 
 use std::sync::Arc;
 
@@ -37,12 +37,12 @@ impl Storage {
         Element::Storage(Self { name: properties.name.clone(), retention, fields })
     }
 
-    /// What is kept of its values.
+    /// Returns the retention of its values.
     pub(crate) fn retention(&self) -> Retention {
         self.retention
     }
 
-    /// Returns what people are told of the keys of its values, by path.
+    /// Returns the descriptions of its keys, by path.
     pub(crate) fn fields(&self) -> Option<&RawJson> {
         self.fields.as_ref()
     }

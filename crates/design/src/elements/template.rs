@@ -1,4 +1,4 @@
-//! Texts with `{{ expression }}` in them.
+//! Texts with `{{ expression }}` placeholders.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::run::Run;
 const TEMPLATE_CHARS_MAX: usize = 10_000;
 /// Most expressions in a template.
 const EXPRESSIONS_MAX: usize = 100;
-/// Ends that are tried for one expression: `}}` may also end two maps in it.
+/// Ends that are tried for one expression: `}}` may also close two nested maps.
 const ENDS_MAX: usize = 16;
 
-/// A text with expressions in it.
+/// A text with placeholders.
 #[derive(Debug, Default)]
 pub(crate) struct Template(Vec<TemplatePart>);
 
-/// A piece of a template.
+/// A part of a template.
 #[derive(Debug)]
 enum TemplatePart {
     Text(Box<str>),
     Computed(Quote),
 }
 
-/// A value that a text quotes.
+/// A placeholder: a value to quote.
 #[derive(Debug)]
 struct Quote {
     expression: Expression,
-    /// What the design says of the key that it names.
+    /// Description of the key that it names.
     meaning: Option<Arc<Meaning>>,
-    /// Whether it stands alone in its line, and so begins with the key's title.
+    /// True if it is alone in its line and so begins with the key's title.
     has_title: bool,
-    /// Whether the text does not name the unit itself.
+    /// True unless the text itself contains the unit.
     has_unit: bool,
 }
 
@@ -57,7 +57,7 @@ impl HeldBytes for Template {
 }
 
 impl Template {
-    /// Reads a property that must be there; beside a fault, an empty template.
+    /// Reads a required property; after a fault, returns an empty template.
     pub(crate) fn required(properties: &mut Properties<'_>, property: &str) -> Self {
         let parts = match properties.get(property).map(|text| text.as_text()) {
             Some(Some(text)) if !text.trim().is_empty() => read_parts(text, properties.names),
@@ -70,7 +70,7 @@ impl Template {
         }))
     }
 
-    /// The text that the template becomes for an incoming value; what is longer than so many characters is cut.
+    /// Fills the template for an incoming value; longer results are cut to `chars_max` characters.
     pub(crate) fn fill<'e>(&'e self, incoming: &Value<'e>, run: &Run<'e>, chars_max: usize) -> Computed<String> {
         let mut filled = String::new();
         for part in &self.0 {
@@ -94,7 +94,8 @@ impl Template {
 }
 
 impl Quote {
-    /// Reads the expression of a quote between what stands before and after it; `is_first`: nothing else is before it.
+    /// Makes a placeholder from its expression and the text before and after it; `is_first`: it is the first in the
+    /// template.
     fn new(expression: Expression, names: &Names, (before, after): (&str, &str), is_first: bool) -> Self {
         let meaning = names.meanings.of(&expression);
         let line_before = before.rsplit_once('\n').map(|(_, line)| line).or(is_first.then_some(before));
@@ -120,7 +121,7 @@ fn add(text: &str, filled: &mut String, run: &Run<'_>) -> Computed<()> {
     Ok(())
 }
 
-/// As much of a text as may come to be read: one more character than is kept, so that it is seen that more is missing.
+/// Shortens a text to one more character than may be kept, so that the cut is noticed.
 fn shortened(text: &str, chars_max: usize) -> &str {
     match text.char_indices().nth(chars_max + 1) {
         Some((end, _)) => &text[..end],
@@ -128,7 +129,7 @@ fn shortened(text: &str, chars_max: usize) -> &str {
     }
 }
 
-/// What is too long is better cut than lost.
+/// Cuts a text that is too long, which is better than losing it.
 fn cut(filled: &mut String, chars_max: usize) {
     if let Some((at, _)) = filled.char_indices().nth(chars_max) {
         let last = filled[..at].char_indices().next_back().map_or(0, |(at, _)| at);
@@ -137,7 +138,7 @@ fn cut(filled: &mut String, chars_max: usize) {
     }
 }
 
-/// Reads a text with `{{ expression }}` in it.
+/// Splits a template into texts and placeholders.
 fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String> {
     if template.chars().count() > TEMPLATE_CHARS_MAX {
         return Err(format!("has at most {TEMPLATE_CHARS_MAX} characters"));
@@ -158,11 +159,11 @@ fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String
     Ok(parts)
 }
 
-/// The expression that a text begins with, and what comes after its `}}`.
+/// Reads the expression at the beginning of a text; returns it and the text after its `}}`.
 fn read_expression<'m>(text: &'m str, names: &Names) -> Result<(Expression, &'m str), String> {
     let mut fault = None;
     for (end, _) in text.match_indices("}}").take(ENDS_MAX) {
-        // In `{{ {'a': 1}}}` the first `}}` begins a brace too early.
+        // In `{{ {'a': 1}}}` the first `}}` begins one brace too early.
         let end = if text[end..].starts_with("}}}") { end + 1 } else { end };
         match Expression::compile(text[..end].trim(), names) {
             Ok(expression) => return Ok((expression, &text[end + 2..])),

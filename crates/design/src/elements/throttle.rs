@@ -1,4 +1,4 @@
-//! `throttle`: lets a value through, and then none for some minutes (contract: The project design).
+//! `throttle`: passes a value on, and then none for some minutes (contract: The project design).
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Throttle::read,
 };
 
-/// A throttle element. Its state is when it last let a value through: milliseconds, 8 bytes, little endian.
+/// A throttle element. Its state is the time at which it last passed a value on: milliseconds, 8 bytes, little endian.
 #[derive(Debug)]
 pub(crate) struct Throttle {
     millis: i64,
@@ -28,7 +28,7 @@ impl Throttle {
     pub(crate) fn pass<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let now = run.now().millis();
         let before = run.state(link.target).and_then(|state| Some(i64::from_le_bytes(state.as_ref().try_into().ok()?)));
-        // A moment in the future is no reason to wait for it: a clock was set back.
+        // A time in the future counts as elapsed: the clock was set back.
         let dropped = before.is_some_and(|before| (0..self.millis).contains(&now.saturating_sub(before)));
         if !dropped {
             run.remember(link.target, Bytes::copy_from_slice(&now.to_le_bytes()))?;

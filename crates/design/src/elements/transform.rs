@@ -1,4 +1,4 @@
-//! `transform`: passes on what its expression gives.
+//! `transform`: passes on the result of its expression.
 
 use super::{Ability, Element, Shape, properties::Properties};
 use crate::expression::{Computed, Expression, Value, finite};

@@ -16,14 +16,14 @@ pub(crate) const SHAPE: Shape = Shape {
     read: Window::read,
 };
 
-/// Most values that a window holds; from one by time the oldest leave before their time is over.
+/// Most values in a window; one by time drops its oldest early.
 const ENTRIES_MAX: usize = 4_096;
-/// Largest value that `first` and `last` keep, in bytes of JSON.
+/// Largest value that `first` and `last` store, in bytes of JSON.
 const WINDOW_VALUE_BYTES_MAX: usize = 1_024;
 /// Largest state, in bytes: it is written with every push.
 const STATE_BYTES_MAX: usize = 128 << 10;
 
-/// What becomes of the values.
+/// Aggregate function of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aggregate {
     Mean,
@@ -45,7 +45,7 @@ const AGGREGATES: [(&str, Aggregate); 7] = [
     ("last", Aggregate::Last),
 ];
 
-/// How long a value stays.
+/// Extent of a window, as a number of values or a time.
 #[derive(Clone, Copy, Debug)]
 enum Span {
     Count(usize),
@@ -66,7 +66,8 @@ impl HeldBytes for Window {
     }
 }
 
-/// A value in a window. In the state: when it came (8 bytes, milliseconds), a byte that says what it is, and its value.
+/// An entry of a window. Format in the state: time of arrival (8 bytes, milliseconds), a byte for the type of its
+/// value, value.
 #[derive(Clone, Debug)]
 struct WindowEntry {
     at: i64,
@@ -78,7 +79,7 @@ enum KeptValue {
     Int(i64),
     Double(f64),
     Json(Bytes),
-    /// `count` asks for no value.
+    /// No value, for `count`.
     Nothing,
 }
 
@@ -123,11 +124,11 @@ impl Window {
         let now = run.now().millis();
         let entry = WindowEntry { at: now, kept: self.kept_value(&value, run)? };
         let state = run.state(link.target).unwrap_or_default();
-        // Each entry was paid for by the event that brought it; going through it again is this run's expense.
+        // Each entry was paid for by the event that added it; reading it again is charged to this run.
         run.budget.spend_reading(state.len())?;
         let mut entries = read_state(state);
         entries.retain(|entry| self.takes(&entry.kept));
-        // What came while the clock was ahead of now came by now: else it would stay until the clock is there again.
+        // Times in the future are lowered to now: else such entries would stay until the clock gets there again.
         entries.iter_mut().for_each(|entry| entry.at = entry.at.min(now));
         entries.push(entry);
         self.slide(&mut entries);
@@ -137,7 +138,7 @@ impl Window {
         Ok(Passed { trigger: 0, value: result })
     }
 
-    /// Whether it is what the aggregate goes over; after a change of the design it may not be.
+    /// Returns true if the aggregate can use it; after a change of the design it may not.
     fn takes(&self, kept: &KeptValue) -> bool {
         match self.aggregate {
             Aggregate::Count => true,
@@ -156,7 +157,7 @@ impl Window {
                         "a window keeps no value larger than {WINDOW_VALUE_BYTES_MAX} bytes"
                     )));
                 }
-                // The payload may be a piece of a larger buffer, which the state would keep alive.
+                // Copied: the payload may be a slice of a larger buffer, which the state would keep alive.
                 Ok(KeptValue::Json(Bytes::copy_from_slice(json.bytes())))
             }
             _ => match value.number() {
@@ -167,7 +168,7 @@ impl Window {
         }
     }
 
-    /// Lets go what no longer belongs to the window.
+    /// Drops entries that no longer belong to the window.
     fn slide(&self, entries: &mut Vec<WindowEntry>) {
         let newest = entries.last().map_or(0, |entry| entry.at);
         if let Span::Millis(millis) = self.span {
@@ -216,7 +217,7 @@ fn less(left: Num, right: Num) -> bool {
     }
 }
 
-/// The sum of ints is an int while it fits.
+/// Adds the values; the sum of ints is an int if it fits.
 fn sum(entries: &[WindowEntry]) -> Num {
     let ints = entries.iter().try_fold(0_i64, |sum, entry| match entry.kept.number() {
         Num::Int(int) => sum.checked_add(int),
@@ -228,7 +229,7 @@ fn sum(entries: &[WindowEntry]) -> Num {
     }
 }
 
-/// The mean; large doubles are divided first, so that their sum does not overflow.
+/// Computes the mean; large doubles are divided first, so that their sum does not overflow.
 fn mean(entries: &[WindowEntry]) -> f64 {
     let count = entries.len().max(1) as f64;
     let sum = sum(entries).as_f64();
@@ -239,7 +240,7 @@ fn mean(entries: &[WindowEntry]) -> f64 {
 }
 
 impl KeptValue {
-    /// The number it is; 0 stands for what is none.
+    /// Returns its number; 0 for other values.
     fn number(&self) -> Num {
         match self {
             KeptValue::Int(int) => Num::Int(*int),
@@ -250,7 +251,7 @@ impl KeptValue {
 }
 
 impl WindowEntry {
-    /// What it takes in the state.
+    /// Returns its size in the state, in bytes.
     fn bytes(&self) -> usize {
         let kept = match &self.kept {
             KeptValue::Int(_) | KeptValue::Double(_) => 8,
@@ -285,8 +286,8 @@ fn write_state(entries: &[WindowEntry]) -> Bytes {
     state.freeze()
 }
 
-/// The entries of a state. It may be that of another type of element with the same name, from before the design was changed:
-/// what cannot be read is as good as not there.
+/// Reads the entries of a state. A state that cannot be read counts as empty: it may belong to an element type that had
+/// the same name before the design was changed.
 fn read_state(mut state: Bytes) -> Vec<WindowEntry> {
     let entries = std::iter::from_fn(|| (!state.is_empty()).then(|| read_entry(&mut state)));
     entries.collect::<Option<_>>().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! A syntax tree becomes a compiled expression: names are resolved, constants computed.
+//! Compiles a syntax tree to an expression: resolves names and computes constants.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,41 +19,41 @@ use crate::budget::Budget;
 use crate::code::CheckTime;
 use crate::elements::meaning::Meanings;
 
-/// Deepest tree of a compiled expression: what evaluation may go down the stack.
+/// Deepest tree of a compiled expression, which bounds the stack of its evaluation.
 const DEPTH_MAX: usize = 200;
-/// Units that computing a constant may take.
+/// Most units for computing a constant.
 const CONSTANT_BUDGET: u64 = 10_000;
-/// Bytes that a compiled regular expression may take, and the sizes by which it is paid for.
+/// Most bytes of a compiled regular expression, and the size classes by which it is charged.
 const REGEX_BYTES_MAX: usize = 256 << 10;
 const REGEX_SIZES: [usize; 4] = [4 << 10, 16 << 10, 64 << 10, REGEX_BYTES_MAX];
-/// Bytes that all regular expressions of a design may take, compiled ([`Pattern::bytes_of`]): a short one may take thousands of
-/// times what its text does, and a specification has room for thousands.
+/// Most bytes of all compiled regular expressions of a design ([`Pattern::bytes_of`]): a short one may take thousands
+/// of times its text, and a specification has room for thousands.
 const PATTERNS_BYTES_MAX: usize = 96 << 20;
-/// How much more those of a stored design may take: one that was in force before they were bounded stays so, if it can.
+/// Factor of that limit for a stored design: one that was in force before the limit existed stays so, if possible.
 const STORED_PATTERNS_FACTOR: usize = 2;
-/// Bytes of a compiled regular expression that cost a unit for each byte of a text.
+/// Compiled bytes of a regular expression for which each byte of a text costs one unit.
 const REGEX_BYTES_PER_UNIT: usize = 256;
 
-/// The names of a design that expressions may speak of.
+/// Names of a design that expressions may refer to.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Settings, by their index in the plan.
+    /// Indexes of settings in the plan.
     pub(crate) settings: HashMap<String, u32>,
-    /// Storage elements, by their index in the plan.
+    /// Indexes of storage elements in the plan.
     pub(crate) storages: HashMap<String, u32>,
-    /// What the storage elements say of their keys.
+    /// Descriptions of keys by the storage elements.
     pub(crate) meanings: Meanings,
-    /// Whether any expression reads last values.
+    /// True if any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
-    /// How deep macros stand in macros.
+    /// Deepest nesting of macros.
     pub(crate) macros_deep: Cell<usize>,
-    /// Bytes that the regular expressions take so far.
+    /// Bytes of the regular expressions so far.
     pub(crate) patterns_bytes: Cell<usize>,
-    /// What is left of the time for the design's code.
+    /// Rest of the time limit of the design's code.
     pub(crate) code_time: CheckTime,
 }
 
-/// What is wrong with an expression.
+/// A result, or the fault of an expression.
 type Compiled<T> = Result<T, String>;
 
 /// Compiles a syntax tree.
@@ -96,7 +96,7 @@ impl ExpressionCompiler<'_> {
         if let Some(at) = self.locals.iter().rposition(|local| local == name) {
             return Ok(Node::Path(Root::Local(at as u32), Vec::new()));
         }
-        // A leading dot asks for the outermost name.
+        // A leading dot requests the outermost name.
         let name = name.trim_start_matches('.');
         Ok(match name {
             "payload" => Node::Path(Root::Payload, Vec::new()),
@@ -120,7 +120,7 @@ impl ExpressionCompiler<'_> {
         if select.test { self.has(operand, &select.field) } else { self.member(operand, &select.field) }
     }
 
-    /// `operand.field`, and `operand["field"]`.
+    /// Compiles `operand.field` and `operand["field"]`.
     fn member(&self, operand: Node, field: &str) -> Compiled<Node> {
         let unknown = |whose: &str| format!("unknown member '{}' of {whose}", shown(field));
         Ok(match operand {
@@ -264,7 +264,7 @@ impl ExpressionCompiler<'_> {
         Ok(Node::Fold(Box::new(Fold { kind, range, predicate: predicate?, transform: transform? })))
     }
 
-    /// The terms of `a && b && c`, which the parser nests.
+    /// Returns the terms of `a && b && c`, which the parser nests.
     fn junction(&mut self, name: &str, sides: &[IdedExpr]) -> Compiled<Vec<Node>> {
         let mut terms = Vec::new();
         for side in sides {
@@ -294,7 +294,7 @@ impl ExpressionCompiler<'_> {
 }
 
 impl Names {
-    /// A regular expression of the design, if it has room for one more.
+    /// Compiles a regular expression, within the limit of the design.
     fn pattern(&self, pattern: &str) -> Compiled<Pattern> {
         let factor = if self.code_time.is_of_stored() { STORED_PATTERNS_FACTOR } else { 1 };
         let left = (factor * PATTERNS_BYTES_MAX).saturating_sub(self.patterns_bytes.get());
@@ -358,12 +358,13 @@ fn type_named(name: &str) -> Option<&'static str> {
         .or_else(|| matches!(name, "int" | "uint").then_some("int"))
 }
 
-/// Whether all that a node is made of is constant.
+/// Returns true if a node is a constant.
 fn is_constant(node: &Node) -> bool {
     matches!(node, Node::Json(_) | Node::Int(_) | Node::Double(_) | Node::Time(_) | Node::Duration(_) | Node::Type(_))
 }
 
-/// The node, or the constant that it always is. One that always fails is left to fail when it is asked for.
+/// Returns the constant that a node always is, or the node. A constant that fails stays a node, to fail when it is
+/// evaluated.
 fn computed(node: Node) -> Node {
     let constant = match &node {
         Node::Operator(_, sides) => is_constant(&sides.0) && is_constant(&sides.1),

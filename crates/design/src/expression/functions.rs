@@ -1,4 +1,4 @@
-//! The functions of expressions: which there are, and what they do.
+//! Functions of expressions.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use super::time;
 use super::value::{Computed, Num, Problem, Value, shown, whole};
 use crate::budget::Budget;
 
-/// How a function is called.
+/// Syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     /// `f(x)`
@@ -34,7 +34,7 @@ functions! {
     LowerAscii, UpperAscii, Trim, Split, Join, Replace, Substring, IndexOf, LastIndexOf, CharAt,
 }
 
-/// Name, style, fewest and most arguments (the target of a member function counts), function.
+/// Name, style, least and most arguments (including the target of a member function), function.
 const TABLE: &[(&str, Style, usize, usize, Function)] = &[
     ("size", Style::Global, 1, 1, Function::Size),
     ("size", Style::Member, 1, 1, Function::Size),
@@ -78,7 +78,7 @@ const TABLE: &[(&str, Style, usize, usize, Function)] = &[
     ("charAt", Style::Member, 2, 2, Function::CharAt),
 ];
 
-/// The function of that name, or what is wrong with the call.
+/// Finds the function of that name; the error says what is wrong with the call.
 pub(crate) fn find(name: &str, style: Style, arguments: usize) -> Result<Function, String> {
     let prefix = if style == Style::Math { "math." } else { "" };
     let named = TABLE.iter().find(|(other, its_style, ..)| *other == name && *its_style == style);
@@ -95,14 +95,14 @@ pub(crate) fn find(name: &str, style: Style, arguments: usize) -> Result<Functio
     Err(format!("'{prefix}{name}' does not take {} argument(s)", arguments.saturating_sub(target)))
 }
 
-/// A call whose arguments do not fit, for messages.
+/// Returns the error of a call whose arguments have the wrong types.
 pub(crate) fn no_overload(function: Function, arguments: &[Value<'_>]) -> Problem {
     let name = TABLE.iter().find(|row| row.4 == function).map_or("", |row| row.0);
     let kinds: Vec<&str> = arguments.iter().map(Value::kind).collect();
     Problem::new(format!("no such overload: {name}({})", kinds.join(", ")))
 }
 
-/// Calls a function. The number of arguments was checked when the call was compiled.
+/// Calls a function. The number of arguments was checked at compile time.
 pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Budget) -> Computed<Value<'e>> {
     let Some(first) = arguments.first() else { return Err(no_overload(function, arguments)) };
     arguments.iter().try_for_each(|argument| budget.spend_number(argument))?;
@@ -119,7 +119,7 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
         Function::Dyn => Ok(first.clone()),
         Function::Timestamp => to_time(read(first, budget)?),
         Function::Duration => {
-            // Each of its parts is read by itself, and may be two bytes long.
+            // Each part is parsed separately, and may be two bytes long.
             budget.spend(first.as_text().map_or(0, str::len))?;
             to_duration(first)
         }
@@ -140,7 +140,7 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
     }
 }
 
-/// A value that is read as something else: it may be a long text.
+/// Charges for parsing a value, which may be a long text.
 fn read<'v, 'e>(value: &'v Value<'e>, budget: &Budget) -> Computed<&'v Value<'e>> {
     budget.spend_bytes(value.as_text().map_or(0, str::len))?;
     Ok(value)
@@ -195,7 +195,7 @@ fn to_text<'e>(value: &Value<'e>) -> Computed<Value<'e>> {
         Value::Text(_) | Value::Built(_) => value.clone(),
         Value::Bool(truth) => Value::Text(if *truth { "true" } else { "false" }),
         Value::Int(int) => Value::text(int.to_string()),
-        // An integer keeps its digits, however many.
+        // An integer keeps all its digits.
         Value::Number(number) if !number.text().contains(['.', 'e', 'E']) => Value::Text(number.text()),
         Value::Number(number) => Value::text(number.as_f64().to_string()),
         Value::Double(double) => Value::text(double.to_string()),
@@ -239,7 +239,7 @@ fn to_duration<'e>(value: &Value<'e>) -> Computed<Value<'e>> {
     }
 }
 
-/// `math.greatest`, `math.least`: of the arguments, or of the items of one list.
+/// Computes `math.greatest` and `math.least`: of the arguments, or of the items of one list.
 fn extreme<'e>(function: Function, arguments: &[Value<'e>], wanted: Ordering, budget: &Budget) -> Computed<Value<'e>> {
     let of_list = match arguments {
         [only] if only.is_list() => Some(only),
@@ -265,7 +265,7 @@ fn one_number<'e>(function: Function, value: &Value<'e>) -> Computed<Value<'e>> 
         (Function::Abs, Some(Num::Int(int))) => {
             Num::Int(int.checked_abs().ok_or_else(|| Problem::new("integer overflow"))?)
         }
-        // An int is its own neighbour.
+        // Rounding an int returns it unchanged.
         (_, Some(Num::Int(_))) => return Ok(value.clone()),
         (Function::Abs, Some(Num::Double(double))) => Num::Double(double.abs()),
         (Function::Floor, Some(Num::Double(double))) => Num::Double(double.floor()),

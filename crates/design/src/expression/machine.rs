@@ -10,16 +10,16 @@ use super::value::{Computed, Problem, Value, shown};
 use super::world::{Changes, World};
 use crate::budget::Budget;
 
-/// Units that an error costs which nobody hears of, for its message was made all the same.
+/// Units of an error that is discarded, because its message was made nevertheless.
 const UNHEARD_UNITS: usize = 4;
 
 /// Evaluates one expression over one incoming value.
 pub(crate) struct Machine<'s, 'e> {
-    /// None while constants are computed.
+    /// `None` while constants are computed.
     pub(crate) world: Option<(&'e World<'e>, &'s Changes<'e>)>,
     pub(crate) payload: &'s Value<'e>,
     pub(crate) budget: &'s Budget,
-    /// Variables of the macros under way, outermost first.
+    /// Variables of the current macros, outermost first.
     locals: SmallVec<[Value<'e>; 4]>,
 }
 
@@ -32,7 +32,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         Self { world, payload, budget, locals: SmallVec::new() }
     }
 
-    /// The value of a node.
+    /// Evaluates a node.
     pub(crate) fn value(&mut self, node: &'e Node) -> Computed<Value<'e>> {
         self.budget.spend(1)?;
         Ok(match node {
@@ -59,7 +59,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         })
     }
 
-    /// The nodes that an ordinary condition does not have: kept apart so that those it has stay fast.
+    /// Evaluates the nodes that are rare in conditions: kept separate so that the common ones stay fast.
     fn rarer(&mut self, node: &'e Node) -> Computed<Value<'e>> {
         Ok(match node {
             Node::Variable(variable) => {
@@ -118,7 +118,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         self.world.ok_or_else(|| Problem::new("is no constant"))
     }
 
-    /// The boolean that a node must be.
+    /// Evaluates a node that must be a boolean.
     pub(crate) fn truth(&mut self, node: &'e Node) -> Computed<bool> {
         match self.value(node)? {
             Value::Bool(truth) => Ok(truth),
@@ -179,7 +179,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         }
     }
 
-    /// `&&` and `||`: a term that decides does so whatever the errors of the others.
+    /// Evaluates `&&` and `||`: a decisive term decides whatever errors the others have.
     fn junction(&mut self, terms: &'e [Node], decisive: bool) -> Computed<Value<'e>> {
         let mut failed = None;
         for term in terms {
@@ -232,7 +232,7 @@ impl<'s, 'e> Machine<'s, 'e> {
         gathered.result(fold.kind)
     }
 
-    /// Takes one item in; whether the others no longer matter.
+    /// Folds one item. Returns true if the others no longer matter.
     fn fold_item(&mut self, fold: &'e Fold, depth: usize, gathered: &mut Gathered<'e>) -> Computed<bool> {
         self.budget.spend(1)?;
         let holds = match &fold.predicate {
@@ -248,7 +248,7 @@ impl<'s, 'e> Machine<'s, 'e> {
             (Some(decisive), Ok(holds)) => gathered.decided = holds == decisive,
             (Some(_), Err(problem)) => {
                 gathered.failed.get_or_insert(problem);
-                // Nothing more can be computed once the budget is spent.
+                // Nothing can be computed after the budget is spent.
                 self.budget.spend(UNHEARD_UNITS)?;
             }
             (None, Ok(true)) => {
@@ -266,7 +266,7 @@ impl<'s, 'e> Machine<'s, 'e> {
     }
 }
 
-/// What a macro has found so far.
+/// State of a macro so far.
 #[derive(Default)]
 struct Gathered<'e> {
     decided: bool,
@@ -289,7 +289,7 @@ impl<'e> Gathered<'e> {
     }
 }
 
-/// What a number is subtracted from to negate it: a double's zero keeps its sign that way.
+/// Returns the number from which an operand is subtracted to negate it: -0.0 for a double, to keep the sign of zero.
 fn negative_zero<'e>(operand: &Value<'e>) -> Value<'e> {
     match operand.number() {
         Some(super::value::Num::Double(_)) => Value::Double(-0.0),

@@ -1,6 +1,7 @@
 //! Expressions in CEL (contract: The project design), compiled to a tree of their own and evaluated over borrowed JSON.
 //!
-//! The `cel` crate parses; its interpreter is not used, for it copies the payload, and does not let integers and doubles mix.
+//! The `cel` crate parses them; its interpreter is not used, as it copies the payload and does not mix integers and
+//! doubles.
 
 mod compile;
 mod functions;
@@ -43,28 +44,28 @@ impl HeldBytes for Expression {
 }
 
 impl Expression {
-    /// Compiles a text; or says what is wrong with it.
+    /// Compiles a text; the error says what is wrong with it.
     pub(crate) fn compile(source: &str, names: &Names) -> Result<Self, String> {
         compile::compile(&parse::parse(source)?, names).map(Self)
     }
 
-    /// The incoming value, untouched.
+    /// Returns the expression of the incoming value.
     pub(crate) fn payload() -> Self {
         Self(Node::Path(Root::Payload, Vec::new()))
     }
 
-    /// The value that it names, where it does nothing else: the names of a path beneath the incoming value, beneath what the
-    /// device sent, or beneath the last values of a storage element, which then is told by its index in the plan.
+    /// Returns the value that the expression names, if it does nothing else: a path beneath the incoming value, the event's
+    /// payload, or the last values of a storage element, given by its index in the plan.
     pub(crate) fn named_value(&self) -> Option<(Option<u32>, Vec<String>)> {
         named_value(&self.0)
     }
 
-    /// Its value.
+    /// Evaluates the expression.
     pub(crate) fn value<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<Value<'e>> {
         machine.value(&self.0)
     }
 
-    /// Its value, which must be a boolean.
+    /// Evaluates the expression, which must be a boolean.
     pub(crate) fn truth<'e>(&'e self, machine: &mut Machine<'_, 'e>) -> Computed<bool> {
         machine.truth(&self.0)
     }

@@ -1,4 +1,4 @@
-//! An expression, compiled: a tree whose names are resolved and whose constants are computed.
+//! A compiled expression: a tree with resolved names and computed constants.
 
 use isobar_model::json::Json;
 use regex::Regex;
@@ -19,14 +19,14 @@ pub(crate) enum Node {
     /// Milliseconds.
     Duration(i64),
     Type(&'static str),
-    /// Members of what an event, the device or an enclosing macro offers.
+    /// Members of an event, the device or a variable of an enclosing macro.
     Path(Root, Vec<Box<str>>),
     Variable(Variable),
-    /// A member of something computed.
+    /// A member of a computed value.
     Field(Box<Node>, Box<str>),
     /// `has(operand.field)`.
     Has(Box<Node>, Box<str>),
-    /// `has(last.element)`: whether anything was stored.
+    /// `has(last.element)`: true if anything was stored.
     HasLast(u32),
     Index(Box<(Node, Node)>),
     Operator(Operator, Box<(Node, Node)>),
@@ -46,19 +46,19 @@ pub(crate) enum Node {
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) regex: Regex,
-    /// Bytes that it may take compiled: one of a few sizes.
+    /// Most bytes that it may take compiled: one of a few size classes.
     pub(crate) size: usize,
-    /// What matching a byte of text costs: the larger the pattern, the more states it may keep for each.
+    /// Units of matching one byte of a text: a larger pattern may track more states for each.
     pub(crate) units_per_byte: usize,
 }
 
-/// Bytes that a regular expression may take beside its size, for what looks ahead for its beginnings; and times that it takes its
-/// size: it is compiled forwards and backwards, and what matching has found out about its states is kept.
+/// Bytes of a regular expression in addition to its size, for prefilters; and factor of its size: it is compiled
+/// forwards and backwards, and has a cache of states.
 const PATTERN_BYTES: usize = 144 << 10;
 const PATTERN_SIZES: usize = 3;
 
 impl Pattern {
-    /// What one of this size takes in memory, in bytes.
+    /// Returns the memory in bytes of a regular expression of this size class.
     pub(crate) const fn bytes_of(size: usize) -> usize {
         PATTERN_BYTES + PATTERN_SIZES * size
     }
@@ -100,24 +100,24 @@ impl HeldBytes for Node {
     }
 }
 
-/// Where a path begins.
+/// Root of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Root {
     /// The incoming value.
     Payload,
-    /// What the device sent.
+    /// Payload of the event.
     EventPayload,
-    /// The metadata of the device.
+    /// Metadata of the device.
     Meta,
     /// A setting, by its index in the plan.
     Setting(u32),
-    /// The last values of a storage element, by its index in the plan.
+    /// Last values of a storage element, by its index in the plan.
     Last(u32),
-    /// The variable of an enclosing macro, by its depth.
+    /// Variable of an enclosing macro, by its depth.
     Local(u32),
 }
 
-/// What is not JSON at rest, but put together when it is asked for.
+/// A variable that is not stored JSON, but built when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     Event,
@@ -138,9 +138,9 @@ pub(crate) enum Variable {
 pub(crate) struct Fold {
     pub(crate) kind: FoldKind,
     pub(crate) range: Node,
-    /// The condition of an item; none for a `map` without one.
+    /// Condition on an item; `None` for a `map` without one.
     pub(crate) predicate: Option<Node>,
-    /// What `map` makes of an item.
+    /// Expression by which `map` transforms an item.
     pub(crate) transform: Option<Node>,
 }
 

@@ -1,5 +1,5 @@
-//! Expressions held to the conformance tests of CEL (`tests/official/cel`). Those that they do not hold are listed in
-//! `deviations.txt`, by reasons: a case there that holds is a failure too.
+//! Runs the conformance tests of CEL (`tests/official/cel`). `deviations.txt` lists, by reason, the cases that do not
+//! hold; a listed case that holds is a failure too.
 
 use std::collections::HashMap;
 
@@ -9,12 +9,12 @@ use serde_json::Value as Expected;
 use super::{Expression, Machine, Names, Num, Value, on_a_large_stack, time};
 use crate::budget::Budget;
 
-/// A case of the set.
+/// A case of the test set.
 pub(crate) struct Case {
-    /// File, section and name; where a name stands there again, its number behind it.
+    /// File, section and name; a repeated name is numbered.
     name: String,
     pub(crate) expression: String,
-    /// As it stands there.
+    /// The case's JSON.
     original: Expected,
 }
 
@@ -23,7 +23,7 @@ fn official(name: &str) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// All cases.
+/// Returns all cases.
 pub(crate) fn cases() -> Vec<Case> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let case = |line: &str| {
@@ -40,7 +40,7 @@ pub(crate) fn cases() -> Vec<Case> {
     official("conformance.ndjson").lines().map(case).collect()
 }
 
-/// Whether what a case promises comes true; else what came instead.
+/// Checks a case; the error is the actual outcome.
 fn held(case: &Case) -> Result<(), String> {
     if case.original["checkOnly"] == true {
         return Err("no type is deduced".to_owned());
@@ -64,8 +64,8 @@ fn held(case: &Case) -> Result<(), String> {
     }
 }
 
-/// Whether an expression that must fail when it runs is refused before, for the same reason: names are checked when
-/// a design is compiled.
+/// Returns true if an expression that must fail at run time is refused at compile time for the same reason: names are
+/// checked when a design is compiled.
 fn is_a_fault_of_the_case(original: &Expected, why: &str) -> bool {
     let messages = original["evalError"]["errors"].to_string();
     let is_name = why.starts_with("unknown variable") || why.starts_with("unknown function");
@@ -73,11 +73,11 @@ fn is_a_fault_of_the_case(original: &Expected, why: &str) -> bool {
         || why.contains("does not take") && messages.contains("overload")
 }
 
-/// The expression of a case within macros that give its variables their values; none if they cannot be written so.
+/// Wraps the expression of a case in macros that bind its variables; `None` if that is impossible.
 fn with_bindings(case: &Case) -> Option<String> {
     let mut source = case.expression.clone();
     for (name, binding) in case.original["bindings"].as_object().into_iter().flatten() {
-        // No variable is called so: the case is about that.
+        // These cases are about variables that no expression can name.
         if ["true", "false", "null"].contains(&name.as_str()) {
             continue;
         }
@@ -87,14 +87,14 @@ fn with_bindings(case: &Case) -> Option<String> {
     Some(source)
 }
 
-/// The member that says what kind of value it is, and the value.
+/// Returns the member that names the type of a value, and the value.
 fn kind(value: &Expected) -> (&str, &Expected) {
     let members = value.as_object().unwrap_or_else(|| panic!("{value} is no value"));
     let (kind, value) = members.iter().next().unwrap_or_else(|| panic!("no value"));
     (kind, value)
 }
 
-/// A value as an expression writes it.
+/// Writes a value as a literal.
 fn literal(value: &Expected) -> Option<String> {
     let joined = |parts: Vec<String>| parts.join(", ");
     let (kind, value) = kind(value);
@@ -124,7 +124,7 @@ fn literal(value: &Expected) -> Option<String> {
     })
 }
 
-/// Whether a value is the expected one. Uints are ints here.
+/// Returns true if a value is the expected one. Uints are ints here.
 fn is(value: &Value<'_>, expected: &Expected) -> bool {
     let (kind, expected) = kind(expected);
     let text = expected.as_str();
@@ -137,7 +137,7 @@ fn is(value: &Value<'_>, expected: &Expected) -> bool {
         ("doubleValue", _) if value.kind() == "double" => {
             let wanted = text.map_or(expected.as_f64(), |text| text.parse().ok());
             let is_wanted = |(found, wanted): (f64, f64)| {
-                // The reader of the cases does not round exactly.
+                // The parser of the cases does not round exactly.
                 let nearly = (found - wanted).abs() <= wanted.abs() * f64::EPSILON;
                 found == wanted || nearly || found.is_nan() && wanted.is_nan()
             };
@@ -178,13 +178,13 @@ fn is(value: &Value<'_>, expected: &Expected) -> bool {
     }
 }
 
-/// Whether a time or a duration has digits that are dropped here.
+/// Returns true if a time or a duration has digits below a millisecond, which are dropped here.
 fn is_finer_than_a_millisecond(text: &str) -> bool {
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
     fraction.bytes().take_while(u8::is_ascii_digit).skip(3).any(|digit| digit != b'0')
 }
 
-/// A line of the list: the name of a case, or `section/*` for all cases of a section; and what may come instead.
+/// An entry of the list: the name of a case, or `section/*` for all cases of a section, and the permitted outcomes.
 struct Deviation {
     name: String,
     instead: Vec<String>,
@@ -203,7 +203,7 @@ impl Deviation {
     }
 }
 
-/// The list. A group of it begins with its reason; then there is how what comes instead begins, one or several.
+/// Reads the list. Each group begins with its reason, followed by the prefixes of permitted outcomes.
 fn deviations() -> Vec<Deviation> {
     let (mut deviations, mut instead) = (Vec::new(), Vec::new());
     for line in official("deviations.txt").lines().filter(|line| !line.is_empty()) {
@@ -219,7 +219,7 @@ fn deviations() -> Vec<Deviation> {
 }
 
 #[test]
-fn every_case_holds_but_for_those_of_the_list() {
+fn every_official_case_holds_except_listed_ones() {
     let (cases, deviations) = (cases(), deviations());
     let mut failed = Vec::new();
     let mut count = 0;

@@ -9,7 +9,7 @@ use super::time::{bounded_duration, moment};
 use super::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, same_name};
 use crate::budget::Budget;
 
-/// An operator between two values that are both computed.
+/// An operator on two computed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     Add,
@@ -27,7 +27,7 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// How it is written.
+    /// Returns its symbol.
     fn sign(self) -> &'static str {
         match self {
             Operator::Add => "+",
@@ -98,7 +98,7 @@ fn arithmetic(operator: Operator, left: Num, right: Num) -> Computed<Num> {
     }))
 }
 
-/// Adding and subtracting what is no number.
+/// Adds or subtracts values that are not both numbers.
 fn combine<'e>(operator: Operator, left: &Value<'e>, right: &Value<'e>, budget: &Budget) -> Computed<Value<'e>> {
     let plus = operator == Operator::Add;
     match (left, right) {
@@ -122,7 +122,7 @@ fn combine<'e>(operator: Operator, left: &Value<'e>, right: &Value<'e>, budget: 
     }
 }
 
-/// One text from several, within the bound of length.
+/// Joins texts, within the limit of length.
 pub(crate) fn join_texts<'e>(parts: &[&str], budget: &Budget) -> Computed<Value<'e>> {
     let length = parts.iter().map(|part| part.len()).sum();
     bounded_text(length)?;
@@ -132,7 +132,7 @@ pub(crate) fn join_texts<'e>(parts: &[&str], budget: &Budget) -> Computed<Value<
     Ok(Value::text(text))
 }
 
-/// Refuses a text before it is made.
+/// Refuses a text that would be too long, before it is built.
 pub(crate) fn bounded_text(length: usize) -> Computed<()> {
     if length > TEXT_BYTES_MAX {
         return Err(Problem::new(format!("a text is longer than {TEXT_BYTES_MAX} bytes")));
@@ -145,7 +145,7 @@ fn join_lists<'e>(left: &Value<'e>, right: &Value<'e>, budget: &Budget) -> Compu
     Value::list(left.items().chain(right.items()).collect())
 }
 
-/// The order of two numbers; none beside NaN.
+/// Compares two numbers; `None` with NaN.
 pub(crate) fn order_numbers(left: Num, right: Num) -> Option<Ordering> {
     match (left, right) {
         (Num::Int(left), Num::Int(right)) => Some(left.cmp(&right)),
@@ -155,7 +155,7 @@ pub(crate) fn order_numbers(left: Num, right: Num) -> Option<Ordering> {
     }
 }
 
-/// Exact, although not every 64-bit integer is a double.
+/// Compares exactly, although not every 64-bit integer is a double.
 fn order_mixed(int: i64, double: f64) -> Option<Ordering> {
     if double.is_nan() {
         return None;
@@ -168,7 +168,7 @@ fn order_mixed(int: i64, double: f64) -> Option<Ordering> {
     }
     let floor = double.floor();
     let order = int.cmp(&(floor as i64));
-    // Equal to the whole part: less if the double has a fraction beyond it.
+    // If the whole parts are equal, a fraction of the double decides.
     Some(if order == Ordering::Equal && double > floor { Ordering::Less } else { order })
 }
 
@@ -191,14 +191,14 @@ fn order(operator: Operator, left: &Value<'_>, right: &Value<'_>, budget: &Budge
     }
 }
 
-/// Whether two values are equal; values of different types are not, but numbers are compared by value.
+/// Compares two values for equality; values of different types differ, but numbers are compared by value.
 pub(crate) fn equal(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<bool> {
     budget.spend(1)?;
     budget.spend_number(left)?;
     budget.spend_number(right)?;
     if let (Some(number), Some(other)) = (left.number(), right.number()) {
         return Ok(match (left, right, number, other) {
-            // Integers beyond 64 bits that nobody has calculated with are compared by their digits.
+            // Unchanged integers beyond 64 bits are compared by their digits.
             (Value::Number(left), Value::Number(right), Num::Double(_), Num::Double(_)) => {
                 compare_numbers(left, right) == Ordering::Equal
             }
@@ -240,7 +240,8 @@ fn equal_maps(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<
     }
     let (mut at, mut places) = (0, None);
     while let Some(key) = left.item(at) {
-        // Mostly one program has made both, in one order; where that ends, keys that are texts are found by a table.
+        // Usually both have the same order, from one program; from the first difference on, text keys are found by a
+        // table.
         let other = match right.item(at) {
             Some(same) if places.is_none() && same_text(&same, &key, budget)? => value_at(right, at),
             _ => match key.as_text() {
@@ -270,7 +271,7 @@ fn same_text(left: &Value<'_>, right: &Value<'_>, budget: &Budget) -> Computed<b
     }
 }
 
-/// Where the entries of a map are, by those of their keys that are texts.
+/// Returns the positions of a map's entries by their text keys.
 fn text_keys<'v>(map: &'v Value<'_>, budget: &Budget) -> Computed<HashMap<&'v str, usize>> {
     let mut places = HashMap::new();
     for at in 0..map.len().unwrap_or(0) {
@@ -293,7 +294,7 @@ fn value_at<'e>(map: &Value<'e>, at: usize) -> Option<Value<'e>> {
     }
 }
 
-/// The member of a map under a key of any type; none also if it is no map.
+/// Finds the member of a map under a key of any type; `None` also if it is not a map.
 pub(crate) fn lookup<'e>(map: &Value<'e>, key: &Value<'_>, budget: &Budget) -> Computed<Option<Value<'e>>> {
     budget.spend(1)?;
     if let Some(key) = key.as_text() {
@@ -308,7 +309,7 @@ pub(crate) fn lookup<'e>(map: &Value<'e>, key: &Value<'_>, budget: &Budget) -> C
     Ok(None)
 }
 
-/// `in`: an item of a list, a key of a map.
+/// Evaluates `in`: an item of a list, a key of a map.
 fn contained(value: &Value<'_>, container: &Value<'_>, budget: &Budget) -> Computed<bool> {
     if container.is_map() {
         return lookup(container, value, budget).map(|found| found.is_some());

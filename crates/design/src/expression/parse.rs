@@ -1,7 +1,7 @@
-//! The text of an expression becomes a syntax tree, by the parser of the `cel` crate.
+//! Parses an expression to a syntax tree, by the parser of the `cel` crate.
 //!
-//! That parser goes down the stack with every bracket and operator, so nesting is bounded before it sees the text,
-//! and [`on_a_large_stack`] gives it room. Should it fail all the same, that is a fault of the expression.
+//! That parser recurses at every bracket and operator, so nesting is limited before, and it runs [`on_a_large_stack`].
+//! If it panics nevertheless, that is a fault of the expression.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,12 +11,13 @@ use cel::IdedExpr;
 pub(crate) const EXPRESSION_CHARS_MAX: usize = 10_000;
 /// Deepest nesting of brackets and conditionals. The parser itself stops at 96.
 const NESTING_MAX: usize = 64;
-/// Stack for parsing and compiling: enough, in a debug build too, for the longest chain of operators within the deepest brackets.
+/// Stack size in bytes for parsing and compiling: enough, even in a debug build, for the longest chain of operators
+/// within the deepest brackets.
 const STACK_BYTES: usize = 64 << 20;
-/// Most characters of a parser's message that are told.
+/// Most characters of a parser's message that are shown.
 const PARSER_MESSAGE_CHARS_MAX: usize = 200;
 
-/// Runs work that goes deep. None if there is no room for it.
+/// Runs deeply recursive work on a thread of its own. Returns `None` if it panics or no thread can be started.
 pub(crate) fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("design".to_owned()).stack_size(STACK_BYTES);
@@ -24,7 +25,7 @@ pub(crate) fn on_a_large_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Opti
     })
 }
 
-/// The syntax tree of an expression, macros not expanded; or what is wrong with it.
+/// Parses an expression without expanding macros; the error says what is wrong.
 pub(crate) fn parse(source: &str) -> Result<IdedExpr, String> {
     if source.chars().nth(EXPRESSION_CHARS_MAX).is_some() {
         return Err(format!("an expression has at most {EXPRESSION_CHARS_MAX} characters"));
@@ -46,7 +47,7 @@ fn message_of(error: &cel::ParseError) -> String {
     format!("{message} (line {}, column {})", error.pos.0, error.pos.1)
 }
 
-/// How deep brackets and conditionals are nested. A conditional goes on to the next comma or closing bracket.
+/// Returns the depth of nested brackets and conditionals. A conditional extends to the next comma or closing bracket.
 fn nesting(source: &str) -> usize {
     let mut rest = source;
     let (mut deepest, mut depth) = (0, 0_usize);
@@ -76,7 +77,7 @@ fn nesting(source: &str) -> usize {
     deepest
 }
 
-/// Whether the string that `rest` begins with has the prefix of raw strings.
+/// Returns true if the string at the beginning of `rest` has the prefix of raw strings.
 fn is_raw(source: &str, rest: &str) -> bool {
     let before = &source.as_bytes()[..source.len() - rest.len()];
     let prefix = before.iter().rev().take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'_');
@@ -84,7 +85,7 @@ fn is_raw(source: &str, rest: &str) -> bool {
     matches!(letters.as_slice(), [b'r'] | [b'r', b'b'])
 }
 
-/// The bytes of the string that `text` begins with, its quotes included.
+/// Returns the length in bytes of the string at the beginning of `text`, including its quotes.
 fn string_length(text: &str, raw: bool) -> usize {
     let quote = &text[..1];
     let triple = quote.repeat(3);

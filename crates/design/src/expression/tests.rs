@@ -1,11 +1,11 @@
-//! Expressions, what they give, and what they refuse.
+//! Tests of what expressions return and what they refuse.
 
 use crate::tests::Scene;
 
 const PAYLOAD: &str = r#"{"temp":8.10,"n":7,"zero":0,"big":12345678901234567890,"s":"Grüße","on":true,"nothing":null,
     "list":[3,1,2],"mixed":[1,"a",null],"texts":["a","b"],"map":{"a":1,"b":{"c":"d"}},"at":"2026-03-04T05:06:07.089Z","neg":-7}"#;
 
-/// The JSON that an expression gives, or `!` and its error.
+/// Returns the JSON of an expression, or `!` and its error.
 fn gives(expression: &str) -> String {
     let scene = Scene::transforming(expression)
         .with_setting("label", r#""x""#)
@@ -49,7 +49,7 @@ fn literals() {
 }
 
 #[test]
-fn what_an_expression_sees() {
+fn variables_of_expressions() {
     table(&[
         ("payload.temp", "8.10"),
         ("payload['map'].b.c", r#""d""#),
@@ -344,7 +344,7 @@ fn moments_and_durations() {
 }
 
 #[test]
-fn what_is_wrong_is_told_before_it_runs() {
+fn faulty_expression_is_refused_at_compile_time() {
     for (expression, expected) in [
         ("temp > 1", "unknown variable 'temp'"),
         ("payload.frobnicate()", "unknown function 'frobnicate'"),

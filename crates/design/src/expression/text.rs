@@ -1,4 +1,4 @@
-//! Functions of texts. Places and lengths count code points.
+//! Functions of texts. Positions and lengths count code points.
 
 use super::functions::{Function, no_overload};
 use super::operate::{bounded_text, join_texts};
@@ -13,7 +13,7 @@ pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Bud
     }
     let text = arguments.first().and_then(Value::as_text).ok_or_else(misfit)?;
     let text_at = |at: usize| arguments.get(at).and_then(Value::as_text).ok_or_else(misfit);
-    // What is sought is gone through too.
+    // The searched text is scanned too.
     for argument in arguments {
         budget.spend_bytes(argument.as_text().map_or(0, str::len))?;
     }
@@ -47,13 +47,13 @@ fn out_of_range(at: usize) -> Problem {
     Problem::new(format!("index {at} is out of range"))
 }
 
-/// A place in a text.
+/// Reads a position in a text.
 fn place(value: Option<&Value<'_>>, misfit: impl Fn() -> Problem) -> Computed<usize> {
     let at = value.and_then(Value::whole).ok_or_else(misfit)?;
     usize::try_from(at).map_err(|_| Problem::new(format!("index {at} is out of range")))
 }
 
-/// How often at most; a negative number, or none, is as often as it goes.
+/// Reads a limit of repetitions; a negative number, or none, means no limit.
 fn limit(value: Option<&Value<'_>>, misfit: impl Fn() -> Problem) -> Computed<usize> {
     match value {
         None => Ok(usize::MAX),
@@ -61,7 +61,7 @@ fn limit(value: Option<&Value<'_>>, misfit: impl Fn() -> Problem) -> Computed<us
     }
 }
 
-/// The byte at which the code point of that place begins; the end of the text is a place too.
+/// Returns the byte offset of a code point; the end of the text is valid too.
 fn byte_at(text: &str, at: usize) -> Computed<usize> {
     let mut places = text.char_indices().map(|(byte, _)| byte).chain([text.len()]);
     places.nth(at).ok_or_else(|| out_of_range(at))
@@ -84,7 +84,7 @@ fn index_of<'e>(text: &str, sought: &str, from: usize) -> Computed<Value<'e>> {
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-/// Where it begins last; with `to`, there at the latest.
+/// Finds the last occurrence, optionally at or before the position `to`.
 fn last_index_of<'e>(text: &str, sought: &str, to: Option<usize>) -> Computed<Value<'e>> {
     let last = to.map_or(Ok(text.len()), |to| byte_at(text, to))?;
     let end = text.floor_char_boundary(last.saturating_add(sought.len()));
@@ -99,7 +99,7 @@ fn char_at<'e>(text: &str, at: usize) -> Computed<Value<'e>> {
 }
 
 fn split<'e>(text: &str, separator: &str, limit: usize, budget: &Budget) -> Computed<Value<'e>> {
-    // A piece may be a byte, and has a place of its own.
+    // A piece may be one byte long and takes an entry of its own.
     budget.spend(2 * text.len())?;
     if limit == 0 {
         return Value::list(Vec::new());

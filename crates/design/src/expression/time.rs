@@ -1,4 +1,4 @@
-//! Moments and durations in expressions, in UTC.
+//! Times and durations in expressions, in UTC.
 
 use isobar_model::time::Timestamp;
 
@@ -11,28 +11,28 @@ const MILLIS_PER_HOUR: i64 = 60 * MILLIS_PER_MINUTE;
 const MILLIS_PER_DAY: i64 = 24 * MILLIS_PER_HOUR;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 const BILLION: i128 = 1_000_000_000;
-/// 0001-01-01T00:00:00Z, in milliseconds.
+/// Earliest time in milliseconds: 0001-01-01T00:00:00Z.
 const MOMENT_MIN: i64 = -62_135_596_800_000;
 /// Longest duration, about 10,000 years, in milliseconds.
 const DURATION_MAX: u64 = 315_576_000_000_000;
 /// 1970-01-01 was a Thursday; Sunday is 0.
 const WEEKDAY_OF_EPOCH: i64 = 4;
 
-/// A moment that lies in the years of CEL, 1 to 9999.
+/// Checks that a time is within the years of CEL, 1 to 9999.
 pub(crate) fn moment(millis: Option<i64>) -> Computed<i64> {
     millis
         .filter(|millis| *millis >= MOMENT_MIN && Timestamp::from_millis(*millis).millis() == *millis)
         .ok_or_else(|| Problem::new("the timestamp is out of range"))
 }
 
-/// A duration that is no longer than CEL has them.
+/// Checks that a duration is within the range of CEL.
 pub(crate) fn bounded_duration(millis: Option<i64>) -> Computed<i64> {
     millis
         .filter(|millis| millis.unsigned_abs() <= DURATION_MAX)
         .ok_or_else(|| Problem::new("the duration is out of range"))
 }
 
-/// Reads `1h30m`, `-2.5s`, `100ms` (the durations of CEL); what is finer than a millisecond is dropped.
+/// Parses `1h30m`, `-2.5s`, `100ms` (durations of CEL); digits below a millisecond are dropped.
 pub(crate) fn read_duration(text: &str) -> Computed<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
@@ -65,7 +65,7 @@ fn read_units(mut rest: &str) -> Option<i128> {
     }
 }
 
-/// A decimal without sign, in billionths; further digits are dropped.
+/// Parses an unsigned decimal in billionths; further digits are dropped.
 fn read_billionths(decimal: &str) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     if (whole.is_empty() && fraction.is_empty()) || whole.len() > 15 || fraction.contains('.') {
@@ -76,7 +76,7 @@ fn read_billionths(decimal: &str) -> Option<i128> {
     Some(whole * BILLION + padded.parse::<i128>().ok()?)
 }
 
-/// A duration in seconds, as CEL writes it: `90s`, `1.5s`.
+/// Formats a duration in seconds, as CEL does: `90s`, `1.5s`.
 pub(crate) fn duration_text(millis: i64) -> String {
     let (seconds, rest) = (millis / MILLIS_PER_SECOND, (millis % MILLIS_PER_SECOND).abs());
     if rest == 0 {
@@ -87,7 +87,7 @@ pub(crate) fn duration_text(millis: i64) -> String {
     format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
 }
 
-/// A part of a moment; months, days of the month, of the week and of the year count from 0, `getDate` from 1.
+/// Returns a part of a time; months, days of the month, of the week and of the year count from 0, `getDate` from 1.
 pub(crate) fn part_of_time(part: Function, millis: i64) -> i64 {
     let text = Timestamp::from_millis(millis).text();
     let number =
@@ -110,7 +110,8 @@ pub(crate) fn part_of_time(part: Function, millis: i64) -> i64 {
     }
 }
 
-/// A duration in a unit; its milliseconds are those beyond the last whole second. None for the parts that only a moment has.
+/// Converts a duration to a unit; its milliseconds are those beyond the last whole second. `None` for parts that only a
+/// time has.
 pub(crate) fn part_of_duration(part: Function, millis: i64) -> Option<i64> {
     match part {
         Function::GetHours => Some(millis / MILLIS_PER_HOUR),

@@ -1,4 +1,4 @@
-//! Values as expressions see them: JSON borrowed where it was picked out untouched, built where it was computed.
+//! Values in expressions: borrowed JSON where unchanged, built where computed.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use isobar_model::json::{DEPTH_MAX, Json, Number};
 
 use crate::budget::Budget;
 
-/// Longest text, in bytes, and largest JSON that an expression may produce.
+/// Most bytes of a text, and of JSON, that an expression may produce.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
-/// Members of a map that are looked at for one unit.
+/// Members of a map that are compared for one unit.
 const MEMBERS_PER_UNIT: usize = 8;
-/// Most characters of a name that a message shows.
+/// Most characters of a name in a message.
 const NAME_CHARS_SHOWN: usize = 64;
 
-/// Why an expression, or an element, has no result: a sentence for the event's errors.
+/// Reason why an expression, or an element, has no result: a sentence for the event's errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Problem(pub(crate) Cow<'static, str>);
 
@@ -24,7 +24,7 @@ impl Problem {
     }
 }
 
-/// A name as messages show it: a device may have sent one of a million letters.
+/// Shortens a name for messages: a device may send one of a million letters.
 pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     match beginning(name, NAME_CHARS_SHOWN) {
         begin if begin.len() < name.len() => Cow::Owned(format!("{begin}…")),
@@ -32,22 +32,22 @@ pub(crate) fn shown(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// The first characters of a text.
+/// Returns the first `chars` characters of a text.
 pub(crate) fn beginning(text: &str, chars: usize) -> &str {
     text.char_indices().nth(chars).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The result of a computation.
+/// Result of a computation.
 pub(crate) type Computed<T> = Result<T, Problem>;
 
-/// A value. Cloning is cheap: what is large is shared.
+/// A value. Cloning is cheap: large parts are shared.
 #[derive(Clone, Debug)]
 pub(crate) enum Value<'e> {
     Null,
     Bool(bool),
     Int(i64),
     Double(f64),
-    /// A number as it was sent; its text survives until somebody calculates with it.
+    /// A number as it was sent; its text is kept until it is used in a calculation.
     Number(&'e Number<'e>),
     Text(&'e str),
     Built(Rc<str>),
@@ -69,14 +69,14 @@ pub(crate) struct List<'e> {
     depth: usize,
 }
 
-/// A map that an expression built. Keys are texts, ints or booleans, each once.
+/// A map that an expression built. Keys are unique texts, ints or booleans.
 #[derive(Debug)]
 pub(crate) struct Map<'e> {
     pub(crate) entries: Vec<(Value<'e>, Value<'e>)>,
     depth: usize,
 }
 
-/// A number to calculate with.
+/// A number in a calculation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Num {
     Int(i64),
@@ -123,24 +123,24 @@ fn deeper<'v, 'e: 'v>(values: impl Iterator<Item = &'v Value<'e>>) -> Computed<u
 }
 
 impl<'e> Value<'e> {
-    /// A text that was made.
+    /// Makes a text.
     pub(crate) fn text(text: impl AsRef<str>) -> Self {
         Value::Built(Rc::from(text.as_ref()))
     }
 
-    /// A list that was made, within the bounds of nesting.
+    /// Makes a list, within the limit of nesting.
     pub(crate) fn list(items: Vec<Value<'e>>) -> Computed<Self> {
         let depth = deeper(items.iter())?;
         Ok(Value::List(Rc::new(List { items, depth })))
     }
 
-    /// A map that was made, within the bounds of nesting. Its keys are known to differ.
+    /// Makes a map, within the limit of nesting. Its keys must differ.
     pub(crate) fn map(entries: Vec<(Value<'e>, Value<'e>)>) -> Computed<Self> {
         let depth = deeper(entries.iter().map(|(_, value)| value))?;
         Ok(Value::Map(Rc::new(Map { entries, depth })))
     }
 
-    /// How deep the part of it that was made is nested.
+    /// Returns the depth of its built part.
     fn depth(&self) -> usize {
         match self {
             Value::List(list) => list.depth,
@@ -149,7 +149,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// Its type, as CEL names it.
+    /// Returns its type's name in CEL.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null_type",
@@ -169,7 +169,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// The number it is. An integer beyond 64 bits is a double.
+    /// Returns its number. An integer beyond 64 bits becomes a double.
     pub(crate) fn number(&self) -> Option<Num> {
         match self {
             Value::Int(int) => Some(Num::Int(*int)),
@@ -182,7 +182,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// The whole number it is: an int, or a double without a fraction.
+    /// Returns its whole number: an int, or a double without a fraction.
     pub(crate) fn whole(&self) -> Option<i64> {
         match self.number()? {
             Num::Int(int) => Some(int),
@@ -190,7 +190,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// The text it is.
+    /// Returns its text.
     pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             Value::Text(text) => Some(text),
@@ -199,7 +199,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// How many items or members it has; none if it is neither list nor map.
+    /// Returns the number of items or members; `None` if it is neither a list nor a map.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Value::Array(items) => Some(items.len()),
@@ -210,7 +210,7 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// An item of a list, or the key of a map, by its place.
+    /// Returns an item of a list, or a key of a map, by position.
     pub(crate) fn item(&self, at: usize) -> Option<Value<'e>> {
         match self {
             Value::Array(items) => items.get(at).map(Value::from),
@@ -221,22 +221,22 @@ impl<'e> Value<'e> {
         }
     }
 
-    /// The items of a list, or the keys of a map, in their order.
+    /// Returns the items of a list, or the keys of a map, in order.
     pub(crate) fn items(&self) -> impl Iterator<Item = Value<'e>> {
         (0..self.len().unwrap_or(0)).filter_map(|at| self.item(at))
     }
 
-    /// Whether it is a list.
+    /// Returns true for a list.
     pub(crate) fn is_list(&self) -> bool {
         matches!(self, Value::Array(_) | Value::List(_))
     }
 
-    /// Whether it is a map.
+    /// Returns true for a map.
     pub(crate) fn is_map(&self) -> bool {
         matches!(self, Value::Object(_) | Value::Map(_))
     }
 
-    /// The member of a map, which is sought among all; none also if it is no map.
+    /// Finds the member of a map by a linear search; `None` also if it is not a map.
     pub(crate) fn member(&self, key: &str, budget: &Budget) -> Computed<Option<Value<'e>>> {
         budget.spend(self.len().unwrap_or(0) / MEMBERS_PER_UNIT)?;
         let is_it = |name: &str| same_name(name, key, budget);
@@ -261,7 +261,7 @@ impl<'e> Value<'e> {
     }
 }
 
-/// Whether two names are the same; long ones are paid for by their bytes.
+/// Compares two names; long ones are charged by their bytes.
 pub(crate) fn same_name(left: &str, right: &str, budget: &Budget) -> Computed<bool> {
     if left.len() != right.len() {
         return Ok(false);
@@ -270,14 +270,14 @@ pub(crate) fn same_name(left: &str, right: &str, budget: &Budget) -> Computed<bo
     Ok(left == right)
 }
 
-/// The integer that a double is, if it has no fraction and fits.
+/// Returns a double as an integer, if it has no fraction and fits.
 pub(crate) fn whole(double: f64) -> Option<i64> {
     // 2^63 is exact as a double; every double below it that is whole fits.
     let fits = double.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&double);
     fits.then_some(double as i64)
 }
 
-/// A value that borrows nothing of a tree.
+/// Copies JSON to a value that borrows nothing.
 pub(crate) fn built<'e>(json: &Json<'_>) -> Computed<Value<'e>> {
     Ok(match json {
         Json::Null => Value::Null,
@@ -295,7 +295,7 @@ pub(crate) fn built<'e>(json: &Json<'_>) -> Computed<Value<'e>> {
     })
 }
 
-/// A tree that borrows nothing.
+/// Copies JSON to a tree that borrows nothing.
 pub(crate) fn owned(json: &Json<'_>) -> Json<'static> {
     match json {
         Json::Null => Json::Null,

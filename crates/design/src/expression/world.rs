@@ -1,4 +1,4 @@
-//! What expressions see: the event, the device, its settings and last values, and what this run has changed of them.
+//! Inputs of expressions: the event, the device, its settings and last values, and this run's changes to them.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ use crate::labels::Labels;
 use crate::plan::Plan;
 use crate::{DeviceView, EventView, Memory, SettingDefinition};
 
-/// Units that a variable costs which is put together anew each time, for each of its parts.
+/// Units for each part of a variable that is built anew each time.
 const PART_UNITS: usize = 4;
 
-/// Last values that were asked for: kept here, so that trees can borrow them.
+/// Last values that were read: kept so that trees can borrow them.
 #[derive(Default)]
 pub(crate) struct LastTexts(OnceCell<Vec<OnceCell<Option<RawJson>>>>);
 
-/// Values of the device's own that are looked at for one unit: their names may be long, and alike.
+/// The device's own settings that are compared for one unit: their names may be long and similar.
 const OWN_SETTINGS_PER_UNIT: usize = 2;
 
-/// What stays as it is during a run. Trees are made when they are first asked for.
+/// Inputs that are constant during a run. Trees are parsed when they are first read.
 pub(crate) struct World<'e> {
     plan: &'e Plan,
     pub(crate) event: &'e EventView<'e>,
@@ -33,31 +33,31 @@ pub(crate) struct World<'e> {
     memory: &'e dyn Memory,
     last_texts: &'e LastTexts,
     meta: OnceCell<Json<'e>>,
-    /// The device's own values, where it has any.
+    /// The device's own values, if it has any.
     settings: OnceCell<Vec<OnceCell<Option<Json<'e>>>>>,
     last: OnceCell<Vec<OnceCell<Json<'e>>>>,
 }
 
-/// What a run has changed so far, as its next expressions see it.
+/// Changes by a run so far, as its further expressions see them.
 pub(crate) struct Changes<'e> {
     pub(crate) status: Status,
-    /// By their index.
+    /// Changed settings, by index.
     settings: BTreeMap<u32, ChangedSetting<'e>>,
-    /// What all values of the device's own take with these; none before the first.
+    /// Size of all own values in bytes with these changes; `None` before the first.
     settings_bytes: Option<usize>,
     pub(crate) labels: Labels<'e>,
 }
 
 struct ChangedSetting<'e> {
     value: Value<'e>,
-    /// What it takes as a value of the device's own; none: it is the default.
+    /// Size in bytes as one of the device's own values; `None`: it is the default.
     own_bytes: Option<usize>,
 }
 
-/// How large a device's own values are after a change.
+/// Sizes in bytes of a device's own values after a change.
 #[derive(Clone, Copy)]
 pub(crate) struct SettingsSize {
-    /// The one that is changed; none: it has its default.
+    /// Size of the changed one; `None`: it has its default.
     own: Option<usize>,
     all: usize,
 }
@@ -67,13 +67,13 @@ impl<'e> Changes<'e> {
         Self { status, settings: BTreeMap::new(), settings_bytes: None, labels: Labels::default() }
     }
 
-    /// A setting has another value, with which all are as large as that.
+    /// Changes a setting, with the resulting sizes.
     pub(crate) fn change_setting(&mut self, setting: u32, value: Value<'e>, size: SettingsSize) {
         self.settings_bytes = Some(size.all);
         self.settings.insert(setting, ChangedSetting { value, own_bytes: size.own });
     }
 
-    /// Whoever set the run off has given a setting the value that the device has now.
+    /// Notes the value of a setting whose change has triggered the run.
     pub(crate) fn note_setting(&mut self, setting: u32, value: Value<'e>, own_bytes: Option<usize>) {
         self.settings.insert(setting, ChangedSetting { value, own_bytes });
     }
@@ -95,7 +95,7 @@ impl<'e> World<'e> {
         Self { plan, event, device, memory, last_texts, meta, settings, last }
     }
 
-    /// Where a path begins; a local variable is the machine's business.
+    /// Returns the root of a path; the machine handles local variables.
     pub(crate) fn root(&'e self, root: Root, changes: &Changes<'e>, budget: &Budget) -> Computed<Value<'e>> {
         Ok(match root {
             Root::Payload | Root::EventPayload | Root::Local(_) => Value::from(self.event.tree),
@@ -105,12 +105,12 @@ impl<'e> World<'e> {
         })
     }
 
-    /// The metadata as it was before this run.
+    /// Returns the metadata before this run.
     pub(crate) fn meta(&'e self, budget: &Budget) -> Computed<Value<'e>> {
         read_once(&self.meta, &self.device.meta, budget).map(Value::from)
     }
 
-    /// How many bytes that takes.
+    /// Returns the size of that metadata in bytes.
     pub(crate) fn meta_bytes(&self) -> usize {
         self.device.meta.bytes().len()
     }
@@ -129,13 +129,13 @@ impl<'e> World<'e> {
         Value::map(kept.chain(changed).collect())
     }
 
-    /// Whether a setting has a value of the device's own, which is sought among all of them.
+    /// Returns true if a setting has one of the device's own values, which are searched.
     pub(crate) fn finds_own_setting(&self, setting: u32, changes: &Changes<'e>, budget: &Budget) -> Computed<bool> {
         budget.spend(self.device.settings.len() / OWN_SETTINGS_PER_UNIT)?;
         Ok(self.own_bytes(setting, changes).is_some())
     }
 
-    /// What a setting's value takes; none where it is not the device's own.
+    /// Returns the size of a setting's own value in bytes; `None` if it has the default.
     pub(crate) fn own_bytes(&self, setting: u32, changes: &Changes<'e>) -> Option<usize> {
         if let Some(changed) = changes.settings.get(&setting) {
             return changed.own_bytes;
@@ -149,7 +149,7 @@ impl<'e> World<'e> {
         self.device.settings.iter().find(|(own, _)| **own == *definition.name).map(|(_, value)| value)
     }
 
-    /// How large the device's own values become when a setting has this one, or its default; or they may not.
+    /// Returns the size of the device's own values with this value of a setting, or its default; an error if too large.
     pub(crate) fn settings_size_with(
         &self,
         setting: u32,
@@ -157,7 +157,7 @@ impl<'e> World<'e> {
         changes: &Changes<'e>,
         budget: &Budget,
     ) -> Computed<SettingsSize> {
-        // It is sought among all of them, and they are counted.
+        // All values are searched, and counted.
         budget.spend(self.device.settings.len())?;
         let before = changes.settings_bytes.unwrap_or_else(|| self.device.settings_bytes());
         let name = self.plan.settings().get(setting as usize).map_or("", |definition| &definition.name);
@@ -170,7 +170,7 @@ impl<'e> World<'e> {
         }
     }
 
-    /// The value of a setting: changed by this run, the device's own, or the default of the design.
+    /// Returns the value of a setting: changed by this run, the device's own, or the default of the design.
     pub(crate) fn setting(&'e self, setting: u32, changes: &Changes<'e>, budget: &Budget) -> Computed<Value<'e>> {
         if let Some(changed) = changes.settings.get(&setting) {
             return Ok(changed.value.clone());
@@ -186,7 +186,7 @@ impl<'e> World<'e> {
         Ok(cell.get().and_then(Option::as_ref).map_or_else(default, Value::from))
     }
 
-    /// The last values of a storage element; none before anything was stored.
+    /// Returns the last values of a storage element; `None` before anything was stored.
     pub(crate) fn last(&'e self, storage: u32, budget: &Budget) -> Computed<Option<Value<'e>>> {
         let storages = self.plan.storage_elements();
         let (Some(name), Some(text), Some(tree)) = (
@@ -205,7 +205,7 @@ impl<'e> World<'e> {
         }
     }
 
-    /// A variable that is put together when it is asked for.
+    /// Builds a variable.
     pub(crate) fn variable(
         &'e self,
         variable: Variable,
@@ -264,7 +264,7 @@ impl<'e> World<'e> {
     }
 }
 
-/// The tree over a text, made and paid for once.
+/// Parses a text to a tree, once, and charges for it.
 fn read_once<'e>(tree: &'e OnceCell<Json<'e>>, text: &'e RawJson, budget: &Budget) -> Computed<&'e Json<'e>> {
     if tree.get().is_none() {
         budget.spend_reading(text.bytes().len())?;

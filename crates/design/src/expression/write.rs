@@ -1,4 +1,4 @@
-//! A value becomes JSON again.
+//! Writes values as JSON.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,13 +11,13 @@ use super::time;
 use super::value::{Computed, Problem, TEXT_BYTES_MAX, Value, shown};
 use crate::budget::Budget;
 
-/// Bytes of values and names that are written at most before they are paid for; an escape takes up to six for one.
+/// Bytes of values and names that are written at most before they are charged; escaping makes up to six of one.
 const PAID_AT_ONCE: usize = 1_024;
 
-/// Items or members that are written for one unit, whatever their bytes.
+/// Items or members that are written for one unit, in addition to their bytes.
 const VALUES_PER_UNIT: usize = 2;
 
-/// The JSON of a value, paid for as it is written. Times and durations become text; NaN and infinity have no JSON.
+/// Writes a value as JSON, charged as it is written. Times and durations become text; NaN and infinity are errors.
 pub(crate) fn to_raw(value: &Value<'_>, budget: &Budget) -> Computed<RawJson> {
     let mut writer = Writer { out: Vec::with_capacity(64), paid: 0, budget };
     writer.write(value, 0)?;
@@ -39,16 +39,16 @@ fn spelled(double: f64) -> &'static str {
     if double.is_nan() { "NaN" } else { "infinite" }
 }
 
-/// JSON on its way.
+/// JSON being written.
 struct Writer<'b> {
     out: Vec<u8>,
-    /// Bytes that were paid for, of them and of the text that comes next.
+    /// Bytes that were charged, of `out` and of the next text.
     paid: usize,
     budget: &'b Budget,
 }
 
 impl Writer<'_> {
-    /// Pays for what was written, and for so many bytes that come next.
+    /// Charges for what was written, and for the next `next` bytes.
     fn pay(&mut self, next: usize) -> Computed<()> {
         let due = self.out.len() + next;
         self.budget.spend_bytes(due.saturating_sub(self.paid))?;
@@ -56,7 +56,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Pays before so many bytes are written, if it has become worth it.
+    /// Charges before `next` bytes are written, if enough has accumulated.
     fn pay_ahead(&mut self, next: usize) -> Computed<()> {
         let due = (self.out.len() + next).saturating_sub(self.paid);
         if due > PAID_AT_ONCE { self.pay(next) } else { Ok(()) }
@@ -137,7 +137,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Keys that are no text become one, as JSON has no others; two keys must not become the same.
+    /// Writes a map. Other keys than texts become texts, as JSON requires; two keys must not become the same.
     fn write_map(&mut self, entries: &[(Value<'_>, Value<'_>)], depth: usize) -> Computed<()> {
         if entries.iter().all(|(key, _)| key.as_text().is_some()) {
             let members = entries.iter().map(|(key, value)| (key.as_text().unwrap_or_default(), value.clone()));
@@ -172,7 +172,7 @@ fn key_text<'v>(key: &'v Value<'_>) -> Cow<'v, str> {
     }
 }
 
-/// The tree of a value that was computed once and for all; none if JSON would lose something of it.
+/// Converts a computed value to a constant; `None` if JSON would lose information.
 pub(crate) fn to_constant(value: &Value<'_>, budget: &Budget) -> Option<Json<'static>> {
     if !is_plain(value) {
         return None;
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_long_is_written_before_it_is_paid_for() {
+    fn long_text_is_charged_before_it_is_written() {
         let long = "x".repeat(200_000);
         let member = Value::map(vec![(Value::Text(&long), Value::Null)]).unwrap();
         let mixed = Value::map(vec![(Value::Int(1), Value::Null), (Value::Text(&long), Value::Null)]).unwrap();

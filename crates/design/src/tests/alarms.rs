@@ -1,4 +1,4 @@
-//! Alarms: which are active, and what is said of them.
+//! Tests of alarms: which are active, and what findings say.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use super::given::{Scene, done, link, scene};
 use crate::Trigger;
 use crate::tests::raw;
 
-/// `in` raises an alarm with the payload's key, `calm` clears it.
+/// Returns a scene in which `in` raises an alarm with the payload's key and `calm` clears it.
 fn fridge() -> Scene {
     let by_key = |ability: &str| {
         json!({"element": "warm", "ability": ability,
@@ -42,7 +42,7 @@ fn alarm_is_raised_once_counted_and_cleared_once() {
 }
 
 #[test]
-fn keys_of_alarm_are_apart_and_their_number_is_bounded() {
+fn alarm_keys_are_separate_and_limited_in_number() {
     let mut scene = fridge();
     for key in 0..64 {
         assert_eq!(done(&scene.post_and_keep(&json!({"k": key.to_string(), "v": 1}).to_string())).len(), 3);
@@ -55,7 +55,7 @@ fn keys_of_alarm_are_apart_and_their_number_is_bounded() {
 }
 
 #[test]
-fn key_that_is_no_short_text_is_an_error() {
+fn alarm_key_that_is_not_a_short_text_is_an_error() {
     let mut scene = fridge();
     let error = "error warm: a key must be a text of at most 128 bytes, without U+0000";
     for key in [json!(5), json!("x".repeat(129)), json!("a\0"), json!(null)] {
@@ -65,14 +65,14 @@ fn key_that_is_no_short_text_is_an_error() {
 }
 
 #[test]
-fn alarm_without_arguments_has_an_empty_key_and_the_incoming_value() {
+fn alarm_without_arguments_has_an_empty_key_and_the_input() {
     let others = json!({"warm": {"type": "alarm", "properties": {"title": "warm"}}});
     let mut scene = scene(json!([link("warm", "raise")]), others);
     assert_eq!(done(&scene.post_and_keep("9.1")), ["alarm warm '' warning warm 1 9.1", "notify warm basicUser warm"]);
 }
 
 #[test]
-fn value_that_is_too_large_is_null_and_an_error() {
+fn too_large_alarm_value_is_null_and_an_error() {
     let mut scene = fridge();
     let large = json!({"k": "a", "v": "x".repeat(5_000)}).to_string();
     let lines = done(&scene.post_and_keep(&large));
@@ -114,7 +114,7 @@ fn alarm_is_cleared_by_hand_once_and_acknowledged() {
 }
 
 #[test]
-fn state_of_another_element_type_is_as_good_as_none() {
+fn alarm_state_of_another_element_type_is_ignored() {
     for state in [&b"x"[..], &[0; 8], &[255; 40], &[0; 9]] {
         let mut scene = fridge();
         scene.left.states.insert("warm".to_owned(), bytes::Bytes::copy_from_slice(state));

@@ -1,4 +1,4 @@
-//! What is too large, too deep or too long is refused; nothing runs away.
+//! Tests that what is too large, too deep or too long is refused, without overflow.
 
 use serde_json::{Map, Value, json};
 
@@ -31,7 +31,7 @@ fn elements_and_links_are_bounded() {
 
 #[test]
 fn the_steps_of_a_run_are_bounded() {
-    // Fourteen layers of storages, each leading to the next one twice: 2^14 ways.
+    // Fourteen layers of storage elements, each with two links to the next: 2^14 paths.
     let mut elements = Map::new();
     elements.insert(
         "in".into(),
@@ -51,7 +51,7 @@ fn the_steps_of_a_run_are_bounded() {
 #[test]
 fn what_a_run_stores_and_sends_is_bounded() {
     let links = |ability: &str| vec![json!({"element": "out", "ability": ability}); 10_000];
-    // What is sent is in the queue, and in the history.
+    // A sent value is in the queue and in history.
     for (element, ability, fit) in [("storage", "store", 4), ("cloudEvent", "send", 2)] {
         let scene = Scene::new(json!({
             "in": {"type": "deviceEvent", "triggers": {"eventReceived": links(ability)}},
@@ -81,7 +81,7 @@ fn a_long_expression_is_refused() {
 }
 
 #[test]
-fn deep_nesting_is_refused_and_does_not_go_down_the_stack() {
+fn deep_nesting_is_refused_without_stack_overflow() {
     for hostile in [
         "(".repeat(5_000),
         "[".repeat(5_000),
@@ -99,7 +99,7 @@ fn deep_nesting_is_refused_and_does_not_go_down_the_stack() {
 }
 
 #[test]
-fn long_chains_are_refused_and_do_not_go_down_the_stack() {
+fn long_chains_are_refused_without_stack_overflow() {
     for hostile in [
         vec!["payload"; 1_250].join("+"),
         vec!["1"; 5_000].join("<"),
@@ -152,7 +152,7 @@ fn texts_are_bounded() {
 }
 
 #[test]
-fn a_value_that_doubles_along_its_way_is_bounded() {
+fn value_that_doubles_at_each_step_is_bounded() {
     let mut elements = Map::new();
     elements.insert(
         "in".into(),

@@ -1,10 +1,10 @@
-//! Functions: what code gets, and what becomes of its answer.
+//! Tests of functions: the input of code, and what follows from its output.
 
 use serde_json::{Value, json};
 
 use super::given::{Scene, compile, link, scene, told};
 
-/// A function element whose result is stored in `out`, and whose error in `bad`.
+/// Returns a scene with a function element whose result is stored in `out` and whose error in `bad`.
 pub(crate) fn with_properties(properties: Value) -> Scene {
     scene(
         json!([link("f", "evaluate"), link("after", "store")]),
@@ -20,19 +20,19 @@ pub(crate) fn with_code(code: &str) -> Scene {
     with_properties(json!({"code": code}))
 }
 
-/// `decodeUplink` with that body.
+/// Returns a scene whose `decodeUplink` has that body.
 pub(crate) fn decoding(body: &str) -> Scene {
     with_code(&format!("function decodeUplink(input) {{ {body} }}"))
 }
 
-/// What came of a run, but for what the other branch stored.
+/// Returns the effects of a run, without what the other branch stored.
 pub(crate) fn outcome(scene: &Scene, payload: &str) -> Vec<String> {
     let lines = told(&scene.post(payload));
     assert!(lines.contains(&format!("store after {payload}")), "the other branch went on: {lines:?}");
     lines.into_iter().filter(|line| !line.starts_with("store after ")).collect()
 }
 
-/// What comes of a run whose function fails with that message.
+/// Returns the effects of a run whose function fails with that message.
 fn failure(message: &str) -> [String; 2] {
     [format!("store bad {}", json!(message)), format!("error f: {message}")]
 }
@@ -89,7 +89,7 @@ fn the_encoding_of_a_text_is_never_guessed() {
 }
 
 #[test]
-fn a_stored_design_that_lets_guess_means_base64() {
+fn stored_design_with_encoding_auto_means_base64() {
     let planes = json!({"cloud": {"elements": {"f": {"type": "function", "properties": {
         "code": "function decodeUplink(input) { return {data: input.bytes}; }", "bytesEncoding": "auto"}}}}});
     let planes = isobar_model::json::RawJson::check(planes.to_string().into()).unwrap();
@@ -115,7 +115,7 @@ fn function_without_bytes_or_with_a_bad_port_fires_error() {
 }
 
 #[test]
-fn the_data_of_the_answer_is_the_result() {
+fn data_of_a_codec_is_the_result() {
     for (data, stored) in [
         (
             "{a: 1.5, b: 21, c: -0, d: 1e21, e: 'é\"', f: [true, null]}",
@@ -138,7 +138,7 @@ fn the_data_of_the_answer_is_the_result() {
 }
 
 #[test]
-fn errors_and_what_is_thrown_go_along_error_and_stand_on_the_event() {
+fn codec_errors_and_exceptions_fire_error_and_are_recorded() {
     for (body, value, message) in [
         ("return {errors: ['a', 'b'], data: 1};", r#"["a","b"]"#, "a; b"),
         ("return {errors: 'alone'};", r#"["alone"]"#, "alone"),
@@ -223,7 +223,7 @@ fn code_with_a_fault_is_refused_with_the_line() {
 }
 
 #[test]
-fn a_run_finds_nothing_of_the_one_before() {
+fn run_sees_nothing_of_the_previous_run() {
     let codes = [
         "var n = 0; function decodeUplink() { n += 1; return {data: n}; }",
         "let n = {}; function decodeUplink() { n.x = (n.x || 0) + 1; return {data: n.x}; }",

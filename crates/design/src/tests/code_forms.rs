@@ -1,22 +1,22 @@
-//! Functions: what codecs of other software expect beside the convention.
+//! Tests of functions: codecs of other software that need more than the convention.
 
 use super::code::{decoding, fault, outcome, with_code};
 
 #[test]
-fn code_may_give_its_functions_away_as_a_module_of_node_does() {
+fn code_may_export_its_functions_like_a_node_module() {
     let body = "{ return {data: input.bytes[0]}; }";
     for code in [
         format!("exports.decodeUplink = function (input) {body};"),
         format!("function decodeUplink(input) {body}\nexports.decodeUplink = decodeUplink;"),
         format!("function decodeUplink(input) {body}\nmodule.exports.decodeUplink = decodeUplink;"),
         format!("function own(input) {body}\nmodule.exports = {{ decodeUplink: own, encodeDownlink: null }};"),
-        // What it declares by these names is what it fills.
+        // The `exports` that it declares are the ones that it fills.
         format!("var exports = exports || {{}}; exports.decodeUplink = function (input) {body};"),
         format!("var module = module || {{}}; module.exports = {{ decodeUplink: function (input) {body} }};"),
         format!("var module = {{ exports: null }}; exports.decodeUplink = (input) => {body};"),
         format!("const exports = {{}}; exports.decodeUplink = function (input) {body};"),
         format!("const exports = {{}}; function decodeUplink(input) {body} exports.x = 1;"),
-        // Where a name is enough there is no module, and nobody goes looking for the rest of Node.
+        // There is no module if a name suffices, so that code does not look for the rest of Node.
         format!(
             "function decodeUplink(input) {body}\nif (typeof module !== 'undefined') {{ require.main; module.exports = {{}}; }}"
         ),
@@ -33,9 +33,9 @@ fn code_may_give_its_functions_away_as_a_module_of_node_does() {
 }
 
 #[test]
-fn what_compilers_and_bundlers_make_of_a_codec_runs() {
+fn output_of_compilers_and_bundlers_runs() {
     for code in [
-        // TypeScript, to modules of Node.
+        // TypeScript, compiled to modules of Node.
         "\"use strict\";\nObject.defineProperty(exports, \"__esModule\", { value: true });\nexports.decodeUplink = decodeUplink;\n\
          function decodeUplink(input) { return { data: input.bytes[0] }; }",
         // TypeScript, classes for old engines.
@@ -45,13 +45,13 @@ fn what_compilers_and_bundlers_make_of_a_codec_runs() {
          var Up = (function (_super) { __extends(Up, _super); function Up(b) { return _super.call(this, b) || this; } \
          Up.prototype.first = function () { return this.b[0]; }; return Up; }(Frame));\n\
          function decodeUplink(input) { return { data: new Up(input.bytes).first() }; }",
-        // A universal module, strict and not.
+        // A universal module, strict and sloppy.
         "(function (root, factory) { if (typeof exports === 'object') module.exports = factory(); else root.codec = factory(); })\
          (this, function () { return { decode: function (bytes) { return bytes[0]; } }; });\n\
          function decodeUplink(input) { return { data: codec.decode(input.bytes) }; }",
         "'use strict'; (function (root) { root.codec = { decode: (bytes) => bytes[0] }; })(this);\n\
          function decodeUplink(input) { return { data: codec.decode(input.bytes) }; }",
-        // A bundle that keeps its modules in an object.
+        // A bundle that has its modules in an object.
         "var codec;\n(() => { \"use strict\"; var modules = { 1: ((module, exports, load) => { exports.first = load(2).first; }), \
          2: ((__unused, exports) => { Object.defineProperty(exports, \"__esModule\", { value: true }); exports.first = (b) => b[0]; }) }; \
          var cache = {}; function load(id) { var known = cache[id]; if (known !== undefined) return known.exports; \
@@ -68,7 +68,7 @@ fn what_compilers_and_bundlers_make_of_a_codec_runs() {
 }
 
 #[test]
-fn a_buffer_reads_as_nodes_does() {
+fn buffer_reads_as_in_node() {
     for (expression, value) in [
         ("b.length + b[0] + b.readUInt8(1)", "262"),
         (
@@ -115,7 +115,7 @@ fn a_buffer_reads_as_nodes_does() {
 }
 
 #[test]
-fn a_buffer_is_there_for_code_that_names_it_and_stays_as_it_is() {
+fn buffer_exists_for_code_that_names_it_and_is_frozen() {
     let unnamed = decoding("return {data: typeof globalThis['Buf' + 'fer'] + typeof ArrayBuffer};");
     assert_eq!(outcome(&unnamed, "[]"), [r#"store out "undefinedfunction""#]);
     let changed = decoding(
@@ -129,7 +129,7 @@ fn a_buffer_is_there_for_code_that_names_it_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_date_is_one_of_utc_and_else_what_it_is_elsewhere() {
+fn date_is_in_utc_and_otherwise_standard() {
     for (expression, value) in [
         (
             "[new Date(2024, 1, 29, 23, 59, 58, 7).getTime(), new Date(99, 0).getTime(), new Date(2024, NaN).getTime()]",
@@ -179,22 +179,22 @@ fn a_date_is_one_of_utc_and_else_what_it_is_elsewhere() {
     }
 }
 
-/// The body of a codec whose top level is `top`.
+/// Returns code with the top level `top` and a codec with that body.
 fn topped(top: &str, body: &str) -> String {
     format!("{top}\nfunction decodeUplink(input) {{ {body} }}")
 }
 
 #[test]
-fn the_names_of_a_script_are_those_of_the_global_object() {
+fn names_of_a_script_are_members_of_the_global_object() {
     for (top, expression, value) in [
-        // A decoder that is found by its name, in each way to the global object.
+        // A decoder found by name, in each way to the global object.
         ("function port_7(b) { return b[0]; }", "this['port_' + input.bytes[0]](input.bytes)", "7"),
         ("function port_7(b) { return b[0]; }", "globalThis['port_' + input.bytes[0]](input.bytes)", "7"),
         ("var root = this; var port_7 = function (b) { return b[0]; };", "root.port_7(input.bytes)", "7"),
         ("var port_7 = (b) => b[0];", "(function () { return this; })().port_7(input.bytes)", "7"),
         ("'use strict'; var names = this; var n = 7;", "names.n", "7"),
         ("'use strict'; function port_7(b) { return b[0]; }", "globalThis.port_7(input.bytes)", "7"),
-        // One thing, by both its names.
+        // One variable under both names.
         ("var n = 1;", "(this.n += 1, n += 1, [n, this.n, globalThis.n])", "[3,3,3]"),
         (
             "var { a, b: [c = 5] } = { a: 1, b: [] }; for (var i = 0; i < 3; i++) { var d = i; }",
@@ -208,7 +208,7 @@ fn the_names_of_a_script_are_those_of_the_global_object() {
             r#"["function","function"]"#,
         ),
         ("var \\u0061b = 7, größe = 8;", "[this.ab, this.größe]", "[7,8]"),
-        // What is there before it is given a value, and what shows of it.
+        // Hoisted variables before they have a value, and how they appear.
         (
             "var early = typeof this.late, late = 7, hoisted = this.decodeUplink === decodeUplink;",
             "[early, this.late, hoisted]",
@@ -219,7 +219,7 @@ fn the_names_of_a_script_are_those_of_the_global_object() {
             "[this.hasOwnProperty('n'), 'm' in globalThis, Object.keys(this).includes('n'), delete this.n, n, (() => { for (var k in this) if (k === 'm') return k; })()]",
             r#"[true,true,true,false,7,"m"]"#,
         ),
-        // What `let`, `const` and `class` declare is not there.
+        // `let`, `const` and `class` do not declare members of the global object.
         (
             "let a = 1; const b = 2; class C {}",
             "[this.a, this.b, typeof this.C, a + b]",
@@ -231,13 +231,13 @@ fn the_names_of_a_script_are_those_of_the_global_object() {
             "[typeof globalThis.inner, typeof inner]",
             r#"["undefined","undefined"]"#,
         ),
-        // What stands in a name's way.
+        // Names that collide with those of the wrapper.
         (
             "var begin_0_, begin_1_1 = 1, at = 2, value = 3, arguments = 4, undefined, NaN;",
             "[this.begin_1_1, this.at, this.value, this.arguments, begin_0_]",
             "[1,2,3,4,null]",
         ),
-        // As in a script, `var` leaves a built-in object what it is.
+        // As in a script, `var` leaves a built-in object unchanged.
         (
             "var console = console || {none: 1}; var JSON, Math = Math || {}, Object = Object, globalThis;",
             "[typeof console.log, typeof JSON.stringify, Math.max(1, 2), typeof Object.keys, typeof globalThis.Math.max]",
@@ -263,7 +263,7 @@ fn the_names_of_a_script_are_those_of_the_global_object() {
 }
 
 #[test]
-fn a_script_that_shares_its_names_leaves_nothing_of_a_call() {
+fn script_with_shared_names_leaves_nothing_of_a_call() {
     for (top, body) in [
         ("var n = 0;", "this.n += 1; return {data: n};"),
         ("var n; n = (n || 0) + 1;", "return {data: globalThis.n};"),
@@ -289,13 +289,13 @@ fn a_script_that_shares_its_names_leaves_nothing_of_a_call() {
             assert_eq!(outcome(&scene, "[7]"), ["store out 1"], "{top} {body}");
         }
     }
-    // Nor is anything of it there for others.
+    // Nothing of it is visible to other code.
     let other = decoding("return {data: typeof this.n + typeof n + typeof f};");
     assert_eq!(outcome(&other, "[]"), [r#"store out "undefinedundefinedundefined""#]);
 }
 
 #[test]
-fn what_hangs_on_the_functions_around_code_goes_with_its_call() {
+fn properties_of_wrapper_functions_end_with_the_call() {
     for top in [
         "var c = arguments.callee; c.n = (c.n || 0) + 1; var n = c.n;",
         "var c = arguments.callee.caller || {}; c.n = (c.n || 0) + 1; var n = c.n;",
@@ -314,8 +314,8 @@ fn what_hangs_on_the_functions_around_code_goes_with_its_call() {
 }
 
 #[test]
-fn nothing_of_code_runs_when_it_is_looked_at() {
-    // It ends what it is wrapped in and begins another: between the two nothing may run.
+fn code_does_not_run_while_it_is_surveyed() {
+    // It closes its wrapper and opens another function: the code in between must not run.
     for middle in ["for (;;);", "var a = 'a'.repeat(2e6); for (;;) a.indexOf(a + 'b');", "throw new Error('ran');"] {
         let told = fault(&format!("}}); /* use strict */ {middle} (function () {{"));
         assert!(!told.contains("ran") && !told.contains("time"), "{told}");
@@ -323,7 +323,7 @@ fn nothing_of_code_runs_when_it_is_looked_at() {
 }
 
 #[test]
-fn an_object_that_cannot_grow_is_not_left_behind() {
+fn engine_with_a_frozen_global_object_is_not_reused() {
     let scene =
         decoding("if (input.bytes[0]) Object.preventExtensions(globalThis); else x = 1; return {data: typeof x};");
     assert_eq!(outcome(&scene, "[1]"), [r#"store out "undefined""#]);

@@ -1,4 +1,4 @@
-//! What a run leaves is bounded, whatever the design, the event and what was there before.
+//! Tests that the effects of a run are limited, whatever the design, the event and earlier state.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::failures::{ERROR_CHARS_MAX, ERRORS_MAX};
 use crate::run::STATES_BYTES_MAX;
 use crate::{Effect, Memory as _, Outcome};
 
-/// A text of so many bytes of JSON.
+/// Returns a text of `bytes` bytes of JSON.
 fn text(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes - 2))
 }
@@ -26,12 +26,12 @@ fn object(names: impl Iterator<Item = usize>) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// `in` leads to these links, `times` over.
+/// Returns a scene in which `in` leads to these links, repeated `times` times.
 fn scene(times: usize, links: &[Value], others: Value) -> Scene {
     super::given::scene(json!(vec![links; times].concat()), others)
 }
 
-/// Bytes that an effect leaves, and those of them that the registry learns of.
+/// Returns the bytes of an effect, and how many of them go to the registry.
 fn bytes_of(effect: &Effect) -> (usize, usize) {
     let told = |bytes: usize| (bytes, bytes);
     match effect {
@@ -57,7 +57,7 @@ fn count(outcome: &Outcome, is_one: impl Fn(&Effect) -> bool) -> usize {
     outcome.effects.iter().filter(|effect| is_one(effect)).count()
 }
 
-/// Whatever the run was, it left no more than the bounds say.
+/// Asserts that a run's effects are within all limits.
 fn is_within_bounds(scene: &mut Scene, outcome: &Outcome) {
     let bytes = outcome.effects.iter().map(bytes_of).fold((0, 0), |sum, (left, told)| (sum.0 + left, sum.1 + told));
     assert!(bytes.0 <= LEFT_BYTES_MAX && bytes.1 <= TOLD_BYTES_MAX, "{bytes:?}");
@@ -82,7 +82,7 @@ fn is_within_bounds(scene: &mut Scene, outcome: &Outcome) {
     assert!(scene.left.states_bytes() <= STATES_BYTES_MAX.max(before), "{} bytes", scene.left.states_bytes());
 }
 
-/// Properties that an element of a type cannot do without.
+/// Returns the required properties of an element type.
 fn properties(kind: &str) -> Value {
     match kind {
         "condition" => json!({"expression": "true"}),
@@ -98,8 +98,8 @@ fn properties(kind: &str) -> Value {
     }
 }
 
-/// Every ability of every element type, of several elements each, with the incoming value for every argument but the
-/// tag, of which each link has its own.
+/// Returns every ability of every element type, for several elements each, with the incoming value for every argument
+/// except the tag, which is unique for each link.
 fn every_link(elements: usize) -> (Vec<Value>, Map<String, Value>) {
     let (mut links, mut others) = (Vec::new(), Map::new());
     for shape in SHAPES {
@@ -141,7 +141,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_design_and_event_leave_more_than_the_bounds(
+    fn any_design_and_event_stay_within_all_limits(
         elements in 1_usize..30,
         chosen in prop::collection::vec(any::<prop::sample::Index>(), 1..6),
         times in 1_usize..400,
@@ -163,9 +163,9 @@ proptest! {
     }
 }
 
-/// A large value a few times, and a small one as often as a run may take it: whatever an element makes of them.
+/// Uses a large value a few times, and a small one as often as a run may.
 #[test]
-fn no_ability_leaves_more_than_the_bounds_however_often_it_is_used() {
+fn repeated_ability_stays_within_all_limits() {
     let (links, others) = every_link(1);
     for link in links {
         for (times, payload) in [(12, text(400 << 10)), (12, object(0..20_000)), (3_000, "\"AQ==\"".to_owned())] {
@@ -186,7 +186,7 @@ fn a_large_payload_is_no_label() {
 }
 
 #[test]
-fn labels_end_where_there_is_no_more_room_and_a_smaller_one_still_fits() {
+fn label_beyond_the_size_limit_fails_and_a_smaller_one_fits() {
     let label =
         json!({"element": "m", "ability": "setValue", "arguments": {"tag": "payload.tag", "value": "payload.value"}});
     let mut scene = scene(1, &[label], json!({"m": {"type": "deviceMeta"}}));
@@ -205,7 +205,7 @@ fn labels_end_where_there_is_no_more_room_and_a_smaller_one_still_fits() {
     assert_eq!(post("a", &text(50 << 10)), None);
     assert_eq!(post("b", &text(4 << 10)), None);
     assert_eq!(post("a", "1"), None);
-    // A computed tag: one more with each event.
+    // A computed tag: each event adds one.
     let taken = 4;
     for n in taken..META_LABELS_MAX {
         assert_eq!(post(&format!("t{n}"), "1"), None, "{n}");
@@ -215,7 +215,7 @@ fn labels_end_where_there_is_no_more_room_and_a_smaller_one_still_fits() {
 }
 
 #[test]
-fn labels_that_were_too_large_before_stay_and_do_not_grow() {
+fn oversized_labels_stay_and_do_not_grow() {
     let label = json!({"element": "m", "ability": "setValue", "arguments": {"tag": "'a'"}});
     let mut scene = scene(1, &[label], json!({"m": {"type": "deviceMeta"}}));
     scene.device.meta = raw(format!(r#"{{"a":{},"b":1}}"#, text(100 << 10)));
@@ -235,7 +235,7 @@ fn settings_are_bounded_in_bytes_and_in_number() {
 }
 
 #[test]
-fn settings_end_where_a_device_has_no_more_room_and_a_smaller_value_still_fits() {
+fn setting_beyond_the_size_limit_fails_and_a_smaller_one_fits() {
     let setting = json!({"type": "deviceSetting"});
     let others = json!({"a": setting, "b": setting, "c": setting});
     let set = |element: &str, value: &str| json!({"element": element, "ability": "set", "arguments": {"value": value}});
@@ -244,12 +244,12 @@ fn settings_end_where_a_device_has_no_more_room_and_a_smaller_value_still_fits()
     let payload = format!(r#"{{"most":{},"half":{},"small":"s"}}"#, text(900_000), text(500_000));
     let (most, half, small) = ("payload.most", "payload.half", "payload.small");
     for (links, done, errors) in [
-        // What the run itself has changed counts, and what it has taken back does not.
+        // Changes within the run count, and undone ones do not.
         (vec![set("a", most), set("b", half), set("b", small)], 2, 1),
         (vec![set("a", half), set("b", half), set("a", most)], 2, 1),
         (vec![set("a", most), set("a", small), set("b", most)], 3, 0),
         (vec![set("a", most), reset("a"), set("b", most)], 3, 0),
-        // And what the device had before.
+        // So does what the device had before.
         (vec![set("c", most), set("a", half), set("c", half), set("a", half)], 3, 1),
     ] {
         let scene = scene(1, &links, others.clone()).with_setting("c", "\"before\"");
@@ -260,11 +260,11 @@ fn settings_end_where_a_device_has_no_more_room_and_a_smaller_value_still_fits()
 }
 
 #[test]
-fn settings_that_were_too_large_before_stay_and_do_not_grow() {
+fn oversized_settings_stay_and_do_not_grow() {
     let scene = |value: &str| {
         let set = json!({"element": "a", "ability": "set", "arguments": {"value": value}});
         let others = json!({"a": {"type": "deviceSetting"}});
-        // One is of a design from before.
+        // One belongs to an earlier design.
         let scene = scene(1, &[set], others).with_setting("gone", &text(1 << 20));
         scene.with_setting("a", &text(1 << 10)).post(format!(r#"{{"less":{},"more":{}}}"#, text(1 << 9), text(1 << 11)))
     };
@@ -273,7 +273,7 @@ fn settings_that_were_too_large_before_stay_and_do_not_grow() {
 }
 
 #[test]
-fn of_a_label_the_last_value_counts_and_it_is_told_once() {
+fn last_value_of_a_label_is_emitted_once() {
     let label = |tag: &str, value: Value| json!({"element": "m", "ability": "setValue", "arguments": {"tag": format!("'{tag}'"), "value": value}});
     let links = [label("a", json!(1)), label("b", json!(2)), label("a", json!(3)), label("a", json!(4))];
     let outcome = scene(1, &links, json!({"m": {"type": "deviceMeta"}})).post("1");
@@ -281,7 +281,7 @@ fn of_a_label_the_last_value_counts_and_it_is_told_once() {
 }
 
 #[test]
-fn each_value_of_a_label_is_charged_though_only_the_last_one_counts() {
+fn each_value_of_a_label_is_charged() {
     let label =
         |value: &str| json!({"element": "m", "ability": "setValue", "arguments": {"tag": "'a'", "value": value}});
     let scene = scene(100, &[label("payload.one"), label("payload.other")], json!({"m": {"type": "deviceMeta"}}));
@@ -291,7 +291,7 @@ fn each_value_of_a_label_is_charged_though_only_the_last_one_counts() {
 }
 
 #[test]
-fn a_key_of_any_size_leaves_a_small_state() {
+fn changed_state_is_small_for_a_key_of_any_size() {
     const NAMES: usize = 20_000;
     let others = json!({
         "c": {"type": "changed", "triggers": {"changed": [{"element": "new", "ability": "store", "arguments": {"value": 1}}],
@@ -312,7 +312,7 @@ fn a_key_of_any_size_leaves_a_small_state() {
 }
 
 #[test]
-fn a_large_key_from_before_is_compared_and_shrinks() {
+fn large_stored_key_is_compared_and_replaced_by_a_fingerprint() {
     let others = json!({"c": {"type": "changed", "triggers": {"unchanged": [super::given::link("same", "store")]}}, "same": {"type": "storage"}});
     let mut scene = scene(1, &[super::given::link("c", "evaluate")], others);
     scene.left.states.insert("c".to_owned(), Bytes::from(object(0..2_000)));
@@ -333,7 +333,7 @@ fn large_keys_are_charged_to_the_run() {
     assert!(told(&outcome).iter().any(|line| line.contains("take too long")));
 }
 
-/// The state of a window of so many numbers.
+/// Returns the state of a window with `values` numbers.
 fn full_window(values: usize) -> Bytes {
     let entry: Vec<u8> = [&0_i64.to_le_bytes()[..], &[0], &7_i64.to_le_bytes()].concat();
     Bytes::from(entry.repeat(values))
@@ -356,12 +356,12 @@ fn states_of_windows_are_charged_to_the_run() {
     let written: usize = outcome.effects.iter().map(|effect| bytes_of(effect).0).sum();
     assert!((1..5 << 20).contains(&written), "{written} bytes are written");
     assert!(outcome.errors.iter().any(|error| error.message.contains("take too long")), "{:?}", outcome.errors.first());
-    // What was more before stays, and does not grow.
+    // An oversized state stays, and does not grow.
     is_within_bounds(&mut scene, &outcome);
 }
 
 #[test]
-fn what_a_device_remembers_is_bounded_and_what_is_gone_makes_room() {
+fn element_states_are_limited_and_orphans_make_room() {
     let mut scene = windows(20);
     let state = |n: usize| (format!("w{n}"), full_window(4_000));
     scene.left.states.extend((0..15).map(state));
@@ -385,18 +385,18 @@ fn what_a_device_remembers_is_bounded_and_what_is_gone_makes_room() {
 }
 
 #[test]
-fn a_message_quotes_no_more_than_so_much() {
+fn error_message_is_cut() {
     let payload = format!("{{\"key\":{}}}", text(1 << 20));
     let outcome = Scene::transforming("payload[payload.key]").post(payload);
     assert!(outcome.errors[0].message.chars().count() <= ERROR_CHARS_MAX);
-    // Code says what it likes.
+    // An exception may have any message.
     let outcome = super::code::decoding("throw 'é'.repeat(100000);").post("[]");
     assert_eq!(outcome.errors[0].message, "é".repeat(ERROR_CHARS_MAX));
 }
 
-/// What costs much is charged for: the run ends with its units rather than with its time.
+/// Expensive operations are charged: units end the run before its time does.
 #[test]
-fn what_is_put_together_compared_or_sought_is_charged() {
+fn building_comparing_and_searching_are_charged() {
     let list: Vec<u32> = (0..2_000).collect();
     let (a, b) = (text(100_000), text(100_000));
     let payload = format!(r#"{{"l":{list:?},"a":{a},"b":{b},"n":0.{}}}"#, "1".repeat(100_000));

@@ -1,4 +1,4 @@
-//! A bad specification: every fault with its path.
+//! Tests that each fault of a specification is reported with its path.
 
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn links_lead_to_abilities_that_exist() {
 }
 
 #[test]
-fn a_cycle_is_told_at_the_link_that_closes_it() {
+fn cycle_is_reported_at_the_link_that_closes_it() {
     let found = faults(json!({
         "a": {"type": "storage", "triggers": {"stored": [to("b", "store")]}},
         "b": {"type": "storage", "triggers": {"stored": [to("nowhere", "store"), to("c", "store")]}},
@@ -108,7 +108,7 @@ fn a_cycle_is_told_at_the_link_that_closes_it() {
 }
 
 #[test]
-fn two_ways_to_one_element_are_no_cycle() {
+fn two_paths_to_one_element_are_not_a_cycle() {
     let found = faults(json!({
         "a": {"type": "storage", "triggers": {"stored": [to("b", "store"), to("c", "store")]}},
         "b": {"type": "storage", "triggers": {"stored": [to("c", "store")]}},
@@ -142,7 +142,7 @@ fn expressions_compile_or_are_told_by_path() {
     }
 }
 
-/// Each element, of a type and with properties, has this one fault.
+/// Asserts that each element, given by type and properties, has exactly this fault.
 fn each_is_at_fault<const N: usize>(elements: [(&str, Value, &str); N]) {
     for (kind, properties, expected) in elements {
         let found = faults(json!({"a": {"type": kind, "properties": properties}}));
@@ -151,7 +151,7 @@ fn each_is_at_fault<const N: usize>(elements: [(&str, Value, &str); N]) {
 }
 
 #[test]
-fn properties_of_what_keeps_and_decides_are_checked() {
+fn properties_of_storing_and_deciding_elements_are_checked() {
     each_is_at_fault([
         ("storage", json!([]), ": must be an object"),
         (
@@ -194,7 +194,7 @@ fn properties_of_what_keeps_and_decides_are_checked() {
 }
 
 #[test]
-fn properties_of_what_goes_out_are_checked() {
+fn properties_of_notifications_and_calls_are_checked() {
     each_is_at_fault([
         ("alarm", json!({}), ".title: is required"),
         ("alarm", json!({"title": "{{ x }}"}), ".title: unknown variable 'x'"),
@@ -289,7 +289,7 @@ fn names_are_bounded() {
 }
 
 #[test]
-fn a_setting_with_a_fault_is_still_known_to_expressions() {
+fn faulty_setting_is_still_known_to_expressions() {
     let mut elements = transforming("settings.limit");
     elements["limit"]["properties"]["listOrder"] = json!("x");
     assert_eq!(faults(elements), ["planes.cloud.elements.limit.properties.listOrder: must be a whole number"]);

@@ -1,4 +1,4 @@
-//! `fields` of a storage element: what is kept of them, and each fault with its path.
+//! Tests of `fields` of a storage element: what is stored, and each fault with its path.
 
 use isobar_model::json::RawJson;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ fn storage(fields: Value) -> Value {
     json!({"log": {"type": "storage", "properties": {"fields": fields}}})
 }
 
-/// The faults of these fields, without what begins each path.
+/// Returns the faults of these fields, with shortened paths.
 fn faults(fields: Value) -> Vec<String> {
     let found = compile(storage(fields)).err().unwrap_or_default();
     let short = |path: &str| path.replacen("planes.cloud.elements.log.properties.", "", 1);
@@ -27,7 +27,7 @@ fn many(count: usize, value: &Value) -> Value {
 }
 
 #[test]
-fn fields_are_kept_as_they_are_said_without_null() {
+fn fields_are_stored_unchanged_without_nulls() {
     let whole = json!({
         "payload": {"unit": "°C"},
         "payload.temp": {"title": {"en": "Temperature", "de": "Temperatur"}, "unit": "°C", "decimals": 1,
@@ -118,13 +118,13 @@ fn fields_and_words_are_bounded_in_number() {
 }
 
 #[test]
-fn stored_design_with_other_fields_runs_without_them() {
+fn stored_design_with_faulty_fields_runs_without_them() {
     let planes = json!({"cloud": {"elements": storage(json!({"temp": {"kind": 5}}))}}).to_string();
     assert!(Plan::compile(&raw(&planes).tree()).is_err());
     assert_eq!(Plan::compile_stored(&raw(&planes).tree()).unwrap().storage_fields("log"), None);
 }
 
-/// What a notification says of a payload, where the design says of keys what they are.
+/// Returns the text of a notification for a payload, in a design that describes keys.
 fn told(message: &str, payload: &str) -> String {
     let fields = json!({
         "payload.temp": {"title": {"de": "Temperatur", "en": "Temperature"}, "unit": "°C", "decimals": 1},
@@ -149,7 +149,7 @@ fn quoted_value_has_its_unit_decimals_and_words() {
         ("The door is {{ payload.deep['front door'] }}", "The door is open"),
         ("{{ payload.level }} more, {{ payload.level }} m", "2.00 m more, 2.00 m"),
         ("Before: {{ last.log.temp }}", "Before: 0.0 °C"),
-        // What is calculated, and what nothing is said of, stays as it is.
+        // Calculated values, and those without a description, are unchanged.
         ("{{ payload.temp + 1.0 }} {{ payload.other }}", "10.128 9.128"),
     ] {
         assert_eq!(told(message, payload), expected, "{message}");
@@ -157,7 +157,7 @@ fn quoted_value_has_its_unit_decimals_and_words() {
 }
 
 #[test]
-fn value_that_stands_alone_is_told_with_its_title() {
+fn quoted_value_alone_in_its_line_has_its_title() {
     let payload = r#"{"temp":9,"deep":{"front door":2}}"#;
     assert_eq!(told("{{ payload.temp }}", payload), "Temperature: 9.0 °C");
     assert_eq!(
@@ -168,7 +168,7 @@ fn value_that_stands_alone_is_told_with_its_title() {
 }
 
 #[test]
-fn quoted_value_of_another_kind_is_told_as_it_is() {
+fn quoted_value_of_another_type_is_unchanged() {
     for (value, expected) in [
         (r#""warm""#, "It is warm"),
         ("null", "It is null"),

@@ -1,4 +1,4 @@
-//! A project with a design, one device, and what its events have left behind.
+//! Test fixture: a project with a design, one device, and the state that its events have left.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ pub(crate) struct Scene {
     pub(crate) device: DeviceView,
     pub(crate) left: Left,
     pub(crate) now: Timestamp,
-    /// When the newest event was received, if the clock was set back since.
+    /// Time of receipt of the newest event, if the clock was set back since.
     pub(crate) newest: Option<Timestamp>,
 }
 
@@ -92,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// `in` leads to a transform with that expression, whose result is stored in `out`.
+    /// Makes a scene in which `in` leads to a transform with that expression, whose result is stored in `out`.
     pub(crate) fn transforming(expression: &str) -> Self {
         Self::new(transforming(expression))
     }
@@ -124,7 +124,7 @@ impl Scene {
         outcome
     }
 
-    /// Posts an event to `in`, and tells what each element did.
+    /// Posts an event to `in`, and traces the run.
     pub(crate) fn trace(&self, payload: impl AsRef<str>) -> (Outcome, Vec<TraceStep>) {
         let payload = raw(payload);
         let tree = payload.tree();
@@ -139,17 +139,17 @@ impl Scene {
         run_traced(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
     }
 
-    /// An interval has elapsed.
+    /// Triggers an interval.
     pub(crate) fn elapsed(&self, element: &str) -> Outcome {
         self.run(Trigger::Elapsed { element }, element, &raw("{}"))
     }
 
-    /// A call has ended.
+    /// Ends a call.
     pub(crate) fn answered(&self, element: &str, response: bool, payload: &str) -> Outcome {
         self.run(Trigger::Answered { element, response }, element, &raw(payload))
     }
 
-    /// Time goes by.
+    /// Advances the clock.
     pub(crate) fn wait_minutes(&mut self, minutes: f64) {
         self.now = Timestamp::from_millis(self.now.millis() + (minutes * 60_000.0) as i64);
     }
@@ -159,7 +159,7 @@ impl Scene {
         self.run(Trigger::DeviceEvent { element: "in" }, "in", &raw(payload))
     }
 
-    /// The same where others wait for the thread.
+    /// Posts an event to `in` as [`Self::post`] does, on a shared thread.
     pub(crate) fn post_shared(&self, payload: impl AsRef<str>) -> Option<Outcome> {
         let payload = raw(payload);
         let tree = payload.tree();
@@ -172,7 +172,7 @@ impl Scene {
         self.run(Trigger::DeviceEvent { element }, element, payload)
     }
 
-    /// A setting got a new value by the API.
+    /// Changes a setting by the API.
     pub(crate) fn setting_changes(&self, name: &str, value: &str) -> Outcome {
         self.run(Trigger::SettingChanged { name }, name, &raw(value))
     }
@@ -197,7 +197,7 @@ impl Scene {
         }
     }
 
-    /// A run that no event has caused.
+    /// Begins a run that no event has caused.
     pub(crate) fn begins(&self, trigger: Trigger<'_>, payload: &RawJson) -> Outcome {
         self.run(trigger, trigger.element(), payload)
     }
@@ -215,7 +215,7 @@ pub(crate) fn transforming(expression: &str) -> Value {
     })
 }
 
-/// `in` leads to the given links; the elements beside it as given.
+/// Makes a scene in which `in` leads to the given links, with these other elements.
 pub(crate) fn scene(links: Value, others: Value) -> Scene {
     let mut elements = serde_json::json!({"in": {"type": "deviceEvent", "triggers": {"eventReceived": links}}});
     let members = elements.as_object_mut().unwrap();
@@ -227,12 +227,12 @@ pub(crate) fn link(element: &str, ability: &str) -> Value {
     serde_json::json!({"element": element, "ability": ability})
 }
 
-/// What effects say, one line each; not what elements remember.
+/// Formats effects, one line each, without element states.
 pub(crate) fn done(outcome: &Outcome) -> Vec<String> {
     told(outcome).into_iter().filter(|line| !line.starts_with("remember ")).collect()
 }
 
-/// What effects say, one line each.
+/// Formats effects, one line each.
 pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
     let effects = outcome.effects.iter().map(|effect| match effect {
         Effect::Store { element, value } => format!("store {element} {}", value.text()),

@@ -1,9 +1,9 @@
-//! Code that means no good: it stays within its bounds, and the design goes on.
+//! Tests that hostile code stays within its limits and the design continues.
 
 use super::code::{decoding, outcome, with_code};
 use super::given::compile;
 
-/// The error of a codec with that body; and again, so that the next run is none the worse.
+/// Returns the error of a codec with that body; runs it twice, so that an effect on the next run is noticed.
 fn ends(body: &str) -> String {
     let scene = decoding(body);
     let first = outcome(&scene, "[]");
@@ -12,7 +12,7 @@ fn ends(body: &str) -> String {
 }
 
 #[test]
-fn what_does_not_end_is_ended() {
+fn endless_code_is_ended() {
     let late = "takes longer than 50 ms";
     for body in [
         "while (true);",
@@ -33,7 +33,7 @@ fn what_does_not_end_is_ended() {
 }
 
 #[test]
-fn what_grows_is_stopped() {
+fn growing_code_is_ended() {
     for body in [
         "return 'x'.repeat(1e9);",
         "var s = 'x'; while (true) s += s;",
@@ -69,7 +69,7 @@ fn what_grows_is_stopped() {
 }
 
 #[test]
-fn promises_are_no_answer_and_leave_nothing_behind() {
+fn promises_are_refused_and_leave_nothing() {
     assert_eq!(ends("return Promise.resolve({data: 1});"), "TypeError: the answer is a promise");
     let waiting = with_code("async function decodeUplink() { await null; return {data: 1}; }");
     assert_eq!(outcome(&waiting, "[]")[1], "error f: TypeError: the answer is a promise");
@@ -96,7 +96,7 @@ fn code_cannot_be_made_of_text() {
 }
 
 #[test]
-fn games_with_prototypes_do_not_reach_the_next_run() {
+fn changed_prototypes_do_not_reach_the_next_run() {
     let games = [
         "Object.prototype.toJSON = function () { return 'evil'; };",
         "Object.prototype.then = function () {};",
@@ -127,7 +127,7 @@ fn games_with_prototypes_do_not_reach_the_next_run() {
 }
 
 #[test]
-fn a_top_level_that_does_not_end_is_a_fault() {
+fn endless_top_level_is_a_fault() {
     for code in ["while (true);", "var s = 'x'; while (true) s += s;", "(function f() { f(); })();"] {
         let code = format!("{code} function decodeUplink() {{ return {{data: 1}}; }}");
         let element = serde_json::json!({"f": {"type": "function", "properties": {"code": code}}});
@@ -136,7 +136,7 @@ fn a_top_level_that_does_not_end_is_a_fault() {
 }
 
 #[test]
-fn all_functions_of_a_run_together_are_bounded() {
+fn functions_of_a_run_share_a_time_limit() {
     use super::given::{link, scene, told};
     let links = vec![link("f", "evaluate"); 50];
     let code = "function decodeUplink() { while (true); }";
@@ -147,7 +147,7 @@ fn all_functions_of_a_run_together_are_bounded() {
 }
 
 #[test]
-fn bytes_beyond_their_bound_are_an_error() {
+fn codec_input_beyond_its_limit_is_an_error() {
     let scene = decoding("return {data: 1};");
     let lines = outcome(&scene, &format!("\"{}\"", "AAAA".repeat(21_846)));
     let message = "there are more than 65536 bytes";

@@ -1,5 +1,5 @@
-//! Code that means no good with what one operation does: no look at the clock in it, or none that counts. That it ends at
-//! all is what is shown here, and that it leaves a thread for which others wait before it begins with something large.
+//! Tests hostile code that uses single long operations, in which the engine checks its clock not at all or without
+//! effect: that it ends, and that it leaves a shared thread before it begins a large operation.
 
 use super::code::{decoding, outcome, with_code};
 use super::given::{Scene, told};
@@ -8,7 +8,7 @@ use crate::Outcome;
 const LATE: &str = "takes longer than 50 ms";
 const FULL: &str = "takes more than 8 MiB of memory";
 
-/// The error of a codec with that body, on a thread of its own.
+/// Returns the error of a codec with that body, on a thread of its own.
 fn ends(body: &str) -> String {
     let lines = outcome(&decoding(body), "[]");
     let [_, error] = lines.as_slice() else { panic!("{body}: {lines:?}") };
@@ -19,13 +19,13 @@ fn stored(outcome: &Outcome) -> Vec<String> {
     told(outcome).into_iter().filter(|line| !line.starts_with("store after ")).collect()
 }
 
-/// What comes of `[]` where others wait for the thread; none if the code wants more.
+/// Returns the outcome of `[]` on a shared thread; `None` if the code needs more.
 fn shared(scene: &Scene) -> Option<Vec<String>> {
     scene.post_shared("[]").map(|outcome| stored(&outcome))
 }
 
 #[test]
-fn what_is_huge_ends_after_one_more_operation() {
+fn huge_operation_is_the_last_one() {
     for body in [
         "var a = 2n ** 500000n - 1n; for (;;) { var x = a * a; }",
         "var a = 2n ** 500000n - 1n; for (;;) { try { var x = a * a; } catch (e) {} }",
@@ -45,7 +45,7 @@ fn what_is_huge_ends_after_one_more_operation() {
 }
 
 #[test]
-fn a_structure_that_is_endless_as_json_is_given_up() {
+fn structure_with_endless_json_is_ended() {
     let nested = "var a = {}; for (var i = 0; i < 200; i++) a = {a: a, b: a};";
     for rest in [
         "JSON.stringify(a);",
@@ -64,7 +64,7 @@ fn a_structure_that_is_endless_as_json_is_given_up() {
 }
 
 #[test]
-fn the_engine_does_not_catch_what_code_cannot() {
+fn final_exception_cannot_be_caught_by_the_engine() {
     let iterator =
         "var v = {value: 1}, i = {[Symbol.iterator]() { return i; }, next() { return v; }, return() { for (;;); }};";
     for body in [
@@ -84,7 +84,7 @@ fn the_engine_does_not_catch_what_code_cannot() {
 }
 
 #[test]
-fn code_that_has_filled_its_memory_cannot_go_on_without() {
+fn code_that_filled_its_memory_cannot_continue() {
     for body in [
         "var k = []; try { for (;;) k.push({}); } catch (e) {} for (;;) { try { for (;;); } catch (e) {} }",
         "var k; try { for (;;) k = [k]; } catch (e) {} for (;;) { try { for (;;); } catch (e) {} }",
@@ -92,12 +92,12 @@ fn code_that_has_filled_its_memory_cannot_go_on_without() {
     ] {
         assert_eq!(ends(body), FULL, "{body}");
     }
-    // A text that is made of itself takes no memory until somebody reads it.
+    // A concatenated text takes no memory until it is read.
     assert!(ends("var s = 'x'; for (;;) s += s;").contains("string too long"));
 }
 
 #[test]
-fn after_an_end_the_next_call_has_all_its_bounds_again() {
+fn limits_are_restored_after_code_was_ended() {
     let code = "function decodeUplink(input) { if (input.bytes.length) { for (;;) new Promise(function () { for (;;); }); } \
          function deep(n) { return n ? deep(n - 1) : 'x'.repeat(100000).length; } return {data: deep(200)}; }";
     let scene = with_code(code);
@@ -107,7 +107,7 @@ fn after_an_end_the_next_call_has_all_its_bounds_again() {
 }
 
 #[test]
-fn code_that_wants_much_at_once_leaves_the_thread_that_it_shares() {
+fn code_with_large_blocks_leaves_the_shared_thread() {
     for body in [
         "var x = 1n << 1000000n;",
         "try { 'x'.repeat(40000); } catch (e) {}",
@@ -118,7 +118,7 @@ fn code_that_wants_much_at_once_leaves_the_thread_that_it_shares() {
     ] {
         let scene = decoding(&format!("{body} return {{data: 1}};"));
         assert_eq!(shared(&scene), None, "{body}");
-        // From then on it is not even tried.
+        // From then on it is refused at once.
         assert_eq!(shared(&scene), None, "{body}");
     }
     let sound = decoding("try { 'x'.repeat(40000); } catch (e) { return {data: 0}; } return {data: 1};");
@@ -127,7 +127,7 @@ fn code_that_wants_much_at_once_leaves_the_thread_that_it_shares() {
 }
 
 #[test]
-fn code_that_has_taken_long_leaves_the_thread_that_it_shares() {
+fn slow_code_leaves_the_shared_thread() {
     let ended = decoding("for (;;);");
     assert!(!ended.plan.has_heavy_code());
     let lines = shared(&ended).unwrap();
@@ -137,7 +137,7 @@ fn code_that_has_taken_long_leaves_the_thread_that_it_shares() {
 }
 
 #[test]
-fn code_that_wants_little_stays_on_the_thread_that_it_shares() {
+fn light_code_stays_on_the_shared_thread() {
     let sound = decoding("return {data: input.bytes.length};");
     for _ in 0..3 {
         assert_eq!(shared(&sound).unwrap(), ["store out 0"]);

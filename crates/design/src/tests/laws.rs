@@ -1,4 +1,4 @@
-//! What holds for every specification, expression and payload.
+//! Properties of all specifications, expressions and payloads.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn one_of(words: &'static str) -> impl Strategy<Value = &'static str> + Clone {
     prop::sample::select(words.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Expressions that often compile: pieces of the language put together at random.
+/// Generates expressions that often compile: random combinations of the language.
 fn any_expression() -> impl Strategy<Value = String> {
     one_of(LEAVES).prop_map(str::to_owned).prop_recursive(4, 24, 3, |inner| {
         let two = (inner.clone(), inner.clone());
@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_an_expression_gives_is_json(expression in any_expression(), payload in any_json()) {
+    fn result_of_an_expression_is_json(expression in any_expression(), payload in any_json()) {
         if compile(transforming(&expression)).is_ok() {
             let outcome = Scene::transforming(&expression).with_last("readings", r#"{"a":[1]}"#).post(payload.to_string());
             prop_assert_eq!(outcome.effects.len() + outcome.errors.len(), 1);
@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn rubbish_is_a_fault_and_never_a_panic(expression in "[ -~é\\n]{0,40}") {
+    fn random_expression_is_a_fault_and_never_a_panic(expression in "[ -~é\\n]{0,40}") {
         let _ = compile(transforming(&expression));
     }
 
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_picked_out_untouched_keeps_its_text(digits in "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?(e-?[0-9]{1,2})?") {
+    fn unchanged_number_keeps_its_text(digits in "-?(0|[1-9][0-9]{0,30})(\\.[0-9]{1,30})?(e-?[0-9]{1,2})?") {
         let payload = format!(r#"{{"deep":[{{"v":{digits}}}]}}"#);
         for expression in ["payload.deep[0].v", "[payload.deep[0].v, 1][0]", "payload.deep.map(x, x.v)[0]", "true ? event.payload.deep[0].v : 0", "{'k': payload}.k.deep[0]['v']"] {
             prop_assert_eq!(told(&Scene::transforming(expression).post(&payload)), [format!("store out {digits}")]);
@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_code_answers_is_json_or_an_error(body in any_body(), payload in any_json()) {
+    fn output_of_code_is_json_or_an_error(body in any_body(), payload in any_json()) {
         let code = format!("function decodeUplink(input) {{ {body} }}");
         if let Ok(plan) = compile(json!({
             "in": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "f", "ability": "evaluate"}]}},
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn the_later_elements_take_any_value(value in any_json(), other in any_json()) {
+    fn later_element_types_take_any_value(value in any_json(), other in any_json()) {
         let all = [("w", "push"), ("v", "push"), ("t", "pass"), ("n", "notify"), ("h", "request"), ("f", "evaluate"), ("s", "store")];
         let links: Vec<Value> = all.iter().map(|(element, ability)| json!({"element": element, "ability": ability})).collect();
         let mut scene = Scene::new(json!({

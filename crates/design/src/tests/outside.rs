@@ -1,4 +1,4 @@
-//! What leaves the house, and what sets off a run later.
+//! Tests of notifications and calls, and of what triggers a run later.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn notifying(properties: Value) -> Scene {
 }
 
 #[test]
-fn a_notification_tells_what_its_expressions_give() {
+fn notification_contains_the_results_of_its_expressions() {
     let message =
         "{{ device.name }}: {{payload.temp}} degrees, {{ {'a': {'b': [1, '}}']}} }} {{ payload.name + '!' }}{{null}}";
     let scene = notifying(json!({"message": message, "minimumRole": "manager"}));
@@ -51,7 +51,7 @@ fn calling(properties: Value) -> Scene {
 }
 
 #[test]
-fn a_call_carries_what_its_expressions_give() {
+fn call_sends_the_results_of_its_expressions() {
     let scene = calling(json!({
         "url": "'https://example.org/' + payload.path", "method": "put",
         "headers": {"X-Device": "device.name", "x-n": 5},
@@ -83,7 +83,7 @@ fn a_call_without_a_method_is_a_post_if_it_has_a_body() {
 }
 
 #[test]
-fn what_is_no_sound_request_is_an_error_of_the_element() {
+fn invalid_request_is_an_error_of_its_element() {
     let told = |properties: Value| told(&calling(properties).post(r#"{"a":"x\r\ny","é":"é","l":[1]}"#));
     for (properties, message) in [
         (json!({"url": "'ftp://a'"}), "the url must begin with http:// or https://"),
@@ -109,7 +109,7 @@ fn what_is_no_sound_request_is_an_error_of_the_element() {
 }
 
 #[test]
-fn the_answer_of_a_call_sets_off_a_run_at_its_element() {
+fn answer_of_a_call_triggers_a_run_at_its_element() {
     let scene = calling(json!({"url": "'http://a'"}));
     assert_eq!(told(&scene.answered("h", true, r#"{"status":200}"#)), [r#"store good {"status":200}"#]);
     assert_eq!(told(&scene.answered("h", false, r#"{"message":"m"}"#)), [r#"store bad {"message":"m"}"#]);
@@ -140,7 +140,7 @@ fn an_interval_sets_off_elapsed() {
 }
 
 #[test]
-fn a_plan_tells_what_it_does_besides_answering_events() {
+fn plan_lists_intervals_calls_and_missing_time() {
     let plan = compile(transforming("payload")).unwrap();
     assert!(!plan.runs_code() && !plan.calls_out());
     assert_eq!((plan.intervals().count(), plan.missing_after_minutes()), (0, None));

@@ -1,4 +1,4 @@
-//! What a plan tells of itself.
+//! Tests of what a plan reports about itself.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use super::raw;
 use crate::{InputType, Integration, Plan};
 
 #[test]
-fn an_empty_cloud_plane_stores_every_event_under_its_own_name() {
+fn empty_cloud_plane_stores_events_under_their_own_names() {
     for planes in [r#"{}"#, r#"{"cloud":{}}"#, r#"{"cloud":{"elements":{}}}"#, r#"{"edge":[1],"cloud":{"notes":1}}"#] {
         let plan = Plan::compile(&raw(planes).tree()).unwrap();
         assert!(plan.is_empty() && plan.accepts("anything"));
@@ -19,7 +19,7 @@ fn an_empty_cloud_plane_stores_every_event_under_its_own_name() {
 }
 
 #[test]
-fn with_elements_only_device_events_take_events() {
+fn plane_with_elements_accepts_events_at_device_events_only() {
     let plan = compile(transforming("payload")).unwrap();
     assert!(!plan.is_empty());
     assert!(plan.accepts("in"));
@@ -100,7 +100,7 @@ fn storage_elements_are_listed() {
 }
 
 #[test]
-fn members_that_clients_keep_beside_the_design_are_left_alone() {
+fn members_that_clients_add_to_a_design_are_ignored() {
     let plan = compile(
         json!({"in": {"type": "deviceEvent", "position": {"x": 1}, "notes": "n", "properties": {"colour": 1}}}),
     );

@@ -1,33 +1,33 @@
-//! Whatever is done with a value is paid for by its bytes, keys and messages included.
+//! Tests that every use of a value is charged by its bytes, including keys and messages.
 
 use serde_json::{Value, json};
 
 use super::given::{Scene, link, raw, scene};
 use crate::{LONG_RUN_UNITS, Outcome};
 
-/// Bytes of text that a unit pays for at most.
+/// Most bytes of text for one unit.
 const BYTES_PER_UNIT: u64 = 16;
-/// Bytes of text that a unit pays for at most where every value in them is looked at.
+/// Most bytes of text for one unit where each value in them is examined.
 const READ_BYTES_PER_UNIT: u64 = 4;
 
 fn computed(expression: &str, payload: &Value) -> Outcome {
     Scene::transforming(expression).post(payload.to_string())
 }
 
-/// Texts of the same length that differ only in their last letter.
+/// Returns texts of the same length that differ only in the last letter.
 fn alike(bytes: usize) -> [String; 2] {
     ["1", "2"].map(|last| "k".repeat(bytes - 1) + last)
 }
 
 #[test]
-fn long_keys_are_paid_for_by_their_bytes() {
+fn long_keys_are_charged_by_their_bytes() {
     const KEY: usize = 100_000;
     let [first, second] = alike(KEY);
     let payload = json!({
         "a": {&first: 1, &second: 2}, "b": {&second: 2, &first: 1}, "k": second, "m": {&first: 1, &second: 2},
     });
     for (expression, keys) in [
-        // Both maps are gone through.
+        // Both maps are scanned.
         ("payload.a == payload.m ? 1 : 2", 2),
         ("payload.a[payload.k]", 1),
         ("payload.k in payload.a ? 1 : 2", 1),
@@ -67,7 +67,7 @@ fn messages_show_the_beginning_of_a_long_key() {
 }
 
 #[test]
-fn keys_that_are_written_the_same_are_paid_for_before_they_are_found() {
+fn duplicate_keys_are_charged_before_they_are_found() {
     let payload = json!({"k": "k".repeat(500_000)});
     let outcome = computed("{payload.k: 1, 1: 2, '1': 3}", &payload);
     assert_eq!(outcome.errors[0].message, "two keys of a map are written '1'");
@@ -75,11 +75,11 @@ fn keys_that_are_written_the_same_are_paid_for_before_they_are_found() {
 }
 
 #[test]
-fn functions_are_paid_for_by_what_they_go_through() {
+fn functions_are_charged_by_the_bytes_they_scan() {
     let text = "1h".repeat(5_000);
     for (expression, least) in [
         ("duration(payload)", 10_000),
-        // Every piece that is found costs something, whatever its length.
+        // Every match costs something, whatever its length.
         ("payload.replace('1', '2')", 5_000),
         ("payload.split('h').size()", 20_000),
         ("double('1' + payload.replace('h', '1')) > 1 ? 1 : 2", 2_500),
@@ -88,20 +88,20 @@ fn functions_are_paid_for_by_what_they_go_through() {
         let outcome = computed(expression, &json!(text));
         assert!(outcome.errors.is_empty() && outcome.units >= least, "{expression}: {} units", outcome.units);
     }
-    // Code points of a text with a few more.
+    // Built variables and discarded errors cost units.
     let outcome = computed("device == event || payload || payload || !payload || true", &json!(1));
     assert!(outcome.units >= 50, "what is put together and errors that are swallowed: {} units", outcome.units);
 }
 
 #[test]
-fn a_pattern_costs_as_much_as_it_is_large() {
+fn cost_of_a_pattern_grows_with_its_size() {
     let units = |pattern: &str| computed(&format!("payload.matches('{pattern}')"), &json!("x".repeat(100))).units;
     assert!(units("^x+$") < 5_000, "a small pattern");
     assert!(units("([xy]{0,20}){0,20}z") > 3 * units("^x+$"), "a large pattern");
 }
 
 #[test]
-fn merging_last_values_is_paid_for_as_often_as_it_is_done() {
+fn each_merge_of_last_values_is_charged() {
     let payload = format!("{{\"a\":\"{}\"}}", "x".repeat(40_000));
     let stored = scene(json!([link("out", "store")]), json!({"out": {"type": "storage"}}));
     let least = 2 * payload.len() as u64 / READ_BYTES_PER_UNIT;
@@ -115,7 +115,7 @@ fn merging_last_values_is_paid_for_as_often_as_it_is_done() {
 }
 
 #[test]
-fn a_setting_is_checked_at_the_price_of_the_value_and_not_of_its_properties() {
+fn cost_of_checking_a_setting_depends_on_the_value_only() {
     let properties = json!({"inputType": "number", "inputTypeProperties": {"min": 1, "hint": "x".repeat(40_000)}});
     let limit =
         scene(json!([link("limit", "set")]), json!({"limit": {"type": "deviceSetting", "properties": properties}}));
@@ -131,7 +131,7 @@ fn a_setting_is_checked_at_the_price_of_the_value_and_not_of_its_properties() {
 }
 
 #[test]
-fn a_bound_of_a_setting_is_told_in_a_few_characters_however_long_it_is() {
+fn long_bound_of_a_setting_is_shortened_in_messages() {
     let planes = format!(
         r#"{{"cloud": {{"elements": {{"limit": {{"type": "deviceSetting", "properties": {{"inputType": "number",
             "defaultValue": 2, "inputTypeProperties": {{"min": 1.{}, "max": {}}}}}}}}}}}}}"#,
@@ -146,7 +146,7 @@ fn a_bound_of_a_setting_is_told_in_a_few_characters_however_long_it_is() {
 }
 
 #[test]
-fn small_values_are_paid_for_by_their_number() {
+fn small_values_are_charged_by_their_number() {
     let outcome = computed("[payload]", &json!(vec![1; 10_000]));
     assert!(outcome.units >= 20_000 / BYTES_PER_UNIT + 5_000, "{} units", outcome.units);
 }
@@ -169,7 +169,7 @@ fn a_plan_tells_which_runs_may_take_long() {
 }
 
 #[test]
-fn a_change_of_a_setting_is_estimated_by_what_is_linked_to_it() {
+fn change_of_a_setting_is_estimated_by_its_links() {
     let links = |count: usize| Value::from(vec![link("t", "evaluate"); count]);
     let transform = |expression: &str| json!({"type": "transform", "properties": {"expression": expression}});
     let setting = |links: Value| json!({"type": "deviceSetting", "triggers": {"changed": links}});
@@ -182,7 +182,7 @@ fn a_change_of_a_setting_is_estimated_by_what_is_linked_to_it() {
     assert!(few.change_units("s", 50_000) > LONG_RUN_UNITS && many.change_units("s", 1_000) > LONG_RUN_UNITS);
     let nested = plan(1, "payload.map(x, payload.all(y, x > y))");
     assert!(nested.change_units("s", 1_000) > LONG_RUN_UNITS, "each item with each other one");
-    // What an event may set off is not meant.
+    // Links of events do not count here.
     assert!(many.may_take_long(1_000) && many.change_units("quiet", 1_000) < LONG_RUN_UNITS / 10);
     assert!(many.change_units("quiet", 1 << 20) > LONG_RUN_UNITS, "the value is read");
 }
@@ -195,7 +195,7 @@ fn a_run_that_took_long_is_known_by_its_units() {
 }
 
 #[test]
-fn steps_are_paid_for() {
+fn steps_are_charged() {
     let links = vec![link("pass", "pass"); 1_000];
     let scene = scene(Value::from(links), json!({"pass": {"type": "throttle", "properties": {"minutes": 1}}}));
     assert!(scene.post("1").units >= 5_000);

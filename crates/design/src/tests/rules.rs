@@ -1,4 +1,4 @@
-//! What each element type does.
+//! Tests of each element type.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn storage_keeps_what_its_argument_says_and_passes_it_on() {
 }
 
 #[test]
-fn an_argument_that_is_no_text_is_itself() {
+fn argument_other_than_a_text_is_a_constant() {
     let constant = |value: Value| {
         let links = json!([{"element": "out", "ability": "store", "arguments": {"value": value}}]);
         told(&scene(links, json!({"out": {"type": "storage"}})).post("1"))
@@ -112,12 +112,12 @@ fn a_status_is_set_by_constant_name_or_number() {
 }
 
 #[test]
-fn the_status_that_the_device_has_is_no_change() {
+fn current_status_is_not_a_change() {
     assert_eq!(told(&status_scene("setStatus", json!("good")).post("1")), ["store out 1"]);
 }
 
 #[test]
-fn what_is_no_status_is_refused() {
+fn invalid_status_is_refused() {
     let refusal = "error meta: a status is none, good, info, warning, critical, missing, or its number 0 to 5";
     for argument in [json!("6"), json!("'bad'"), json!(-1), json!("1.5"), json!(true), json!(null)] {
         assert_eq!(told(&status_scene("setStatus", argument).post("1")), [refusal]);
@@ -159,7 +159,7 @@ fn expressions_see_what_the_run_has_changed_so_far() {
 }
 
 #[test]
-fn a_meta_value_that_is_there_already_is_no_change() {
+fn equal_label_value_is_not_a_change() {
     let scene = scene(
         json!([
             {"element": "meta", "ability": "setValue", "arguments": {"tag": "'floor'", "value": 3.0}},
@@ -196,7 +196,7 @@ fn setting_scene(properties: Value, argument: Value) -> Scene {
 }
 
 #[test]
-fn a_setting_that_the_design_changes_sets_off_changed_with_the_new_value() {
+fn setting_changed_by_the_design_triggers_changed() {
     assert_eq!(told(&setting_scene(json!({}), json!("'a'")).post("1")), [r#"set s "a""#, r#"store out "a""#]);
 }
 
@@ -247,7 +247,7 @@ fn a_setting_changed_by_the_api_starts_at_its_changed_links() {
 }
 
 #[test]
-fn changed_tells_a_new_key_from_the_one_before_and_the_first_is_a_change() {
+fn changed_fires_for_a_first_and_for_a_different_key() {
     let mut scene = scene(
         json!([link("c", "evaluate")]),
         json!({
@@ -281,7 +281,7 @@ fn changed_without_an_expression_compares_the_payload() {
 }
 
 #[test]
-fn what_json_cannot_write_is_an_error_of_the_element_that_made_it() {
+fn value_without_json_is_an_error_of_its_element() {
     let scene = |expression: &str| told(&Scene::transforming(expression).post(r#"{"x":1.5}"#));
     assert_eq!(scene("payload.x / 0"), ["error t: the result is infinite, which JSON cannot write"]);
     assert_eq!(scene("payload.x % 0"), ["error t: the result is NaN, which JSON cannot write"]);

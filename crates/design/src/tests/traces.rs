@@ -1,4 +1,4 @@
-//! What a traced run tells.
+//! Tests of traced runs.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Windows and throttles: what values leave for later ones.
+//! Tests of windows and throttles, whose values affect later runs.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ fn window(properties: Value) -> Scene {
     )
 }
 
-/// What the window gives after each value.
+/// Returns the output of the window after each value.
 fn slides(properties: Value, values: &[&str]) -> Vec<String> {
     let mut scene = window(properties);
     values.iter().flat_map(|value| done(&scene.post_and_keep(value))).map(|it| it.replace("store out ", "")).collect()
@@ -34,7 +34,7 @@ fn a_window_by_count_slides_with_every_push() {
 }
 
 #[test]
-fn a_window_by_time_lets_go_what_is_as_old_as_it_is_wide() {
+fn window_by_time_drops_entries_as_old_as_its_width() {
     let mut scene = window(json!({"minutes": 1.5, "aggregate": "sum", "expression": "payload.v"}));
     let mut push = |wait: f64, v: u32| {
         scene.wait_minutes(wait);
@@ -48,7 +48,7 @@ fn a_window_by_time_lets_go_what_is_as_old_as_it_is_wide() {
 }
 
 #[test]
-fn windows_and_throttles_go_by_a_clock_that_was_set_back() {
+fn windows_and_throttles_follow_a_clock_set_back() {
     let mut scene = scene(
         json!([link("w", "push"), link("t", "pass")]),
         json!({
@@ -60,12 +60,12 @@ fn windows_and_throttles_go_by_a_clock_that_was_set_back() {
     );
     scene.wait_minutes(60.0);
     assert_eq!(done(&scene.post_and_keep("1")), ["store out 1", "store passed 1"]);
-    // The clock is right again: events bear the moment of the newest until it has caught up.
+    // The clock is right again: events get the time of the newest until it has caught up.
     scene.newest = Some(scene.now);
     for (wait, outcome) in [
         (-60.0, vec!["store out 2", "store passed 2"]),
         (4.0, vec!["store out 3"]),
-        // What came while the clock was ahead came before the first of these.
+        // Entries from the time when the clock was ahead count as older than the first of these.
         (2.0, vec!["store out 2", "store passed 2"]),
         (5.0, vec!["store out 1", "store passed 2"]),
     ] {
@@ -91,7 +91,7 @@ fn ints_stay_ints_and_sums_do_not_overflow() {
 }
 
 #[test]
-fn what_is_no_number_is_an_error_and_leaves_the_window_as_it_was() {
+fn window_input_that_is_no_number_is_an_error() {
     let results = slides(json!({"size": 3, "aggregate": "mean"}), &["1", "\"x\"", "null", "3"]);
     assert_eq!(results[0], "1.0");
     assert_eq!(results[1], "error w: expected a number, got a value of type string");
@@ -126,7 +126,7 @@ fn a_large_window_keeps_its_state_small() {
 }
 
 #[test]
-fn a_state_of_something_else_is_as_good_as_none() {
+fn window_state_of_another_element_type_is_ignored() {
     for foreign in [b"{\"a\":1}".as_slice(), b"", &[7; 100], &[0; 8], &[0; 17]] {
         for aggregate in ["mean", "count", "first", "sum"] {
             let mut scene = window(json!({"size": 5, "aggregate": aggregate}));
@@ -143,7 +143,7 @@ fn a_state_of_something_else_is_as_good_as_none() {
 }
 
 #[test]
-fn a_push_in_the_same_run_sees_the_one_before() {
+fn push_sees_an_earlier_push_of_the_same_run() {
     let scene = scene(
         json!([link("w", "push"), link("w", "push")]),
         json!({"w": {"type": "window", "properties": {"size": 9, "aggregate": "sum"}, "triggers": {"result": [link("out", "store")]}}, "out": {"type": "storage"}}),
@@ -154,7 +154,7 @@ fn a_push_in_the_same_run_sees_the_one_before() {
 }
 
 #[test]
-fn a_throttle_lets_a_value_through_and_then_none_for_its_minutes() {
+fn throttle_passes_one_value_in_its_minutes() {
     let mut scene = scene(
         json!([link("t", "pass")]),
         json!({

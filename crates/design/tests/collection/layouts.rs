@@ -1,4 +1,4 @@
-//! Where published collections keep their codecs, and the examples of these.
+//! Layouts of published collections: where their codecs and examples are.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,20 +11,20 @@ use super::{trial, yaml};
 /// Largest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
-/// A codec as it is published.
+/// A published codec.
 #[derive(Debug)]
 pub struct Codec {
-    /// Where it is in the collection.
+    /// Path in the collection.
     pub name: String,
-    /// Its code; or why there is none.
+    /// Code, or the reason why there is none.
     pub code: Result<String, String>,
-    /// Its examples, as the element's own tests write them (see `tests/codecs.rs`).
+    /// Examples, in the format of the element's own tests (see `tests/codecs.rs`).
     pub examples: Vec<Value>,
-    /// What of it could not be read.
+    /// Parts that could not be read.
     pub faults: Vec<String>,
 }
 
-/// The codecs of a collection, by the files of their code.
+/// Codecs of a collection, by the files of their code.
 struct Codecs<'a> {
     folder: &'a Path,
     by_file: BTreeMap<PathBuf, Codec>,
@@ -66,7 +66,7 @@ pub fn read(folder: &Path) -> Vec<Codec> {
 }
 
 impl Codecs<'_> {
-    /// The codec whose code is in that file.
+    /// Returns the codec whose code is in that file.
     fn of(&mut self, file: &Path) -> &mut Codec {
         // Two names of one file are one codec.
         let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
@@ -83,7 +83,7 @@ impl Codecs<'_> {
         })
     }
 
-    /// What a file of examples has for a codec.
+    /// Adds the examples of a file to a codec.
     fn add(&mut self, file: &Path, code: &Path, examples: Result<Vec<Value>, String>) {
         let shown = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let codec = self.of(code);
@@ -122,7 +122,7 @@ impl Codecs<'_> {
 
     fn add_list(&mut self, file: &Path, code: &Path) {
         let listed = text_of(file).and_then(|text| list(&text));
-        // Encoders and downlinks are not ours to run.
+        // Encoders and downlinks are not supported.
         let is_uplink = |example: &&Value| example["type"].as_str().is_none_or(|kind| kind.starts_with("uplink"));
         let examples = listed.map(|examples| examples.iter().filter(is_uplink).map(ours).collect());
         self.add(file, code, examples);
@@ -140,7 +140,7 @@ impl Codecs<'_> {
     }
 }
 
-/// All files below a folder, in the order of their names; and what could not be looked at. Links are not followed.
+/// Returns all files below a folder, sorted by name, and what could not be read. Links are not followed.
 fn files(folder: &Path) -> (Vec<PathBuf>, Vec<(PathBuf, String)>) {
     let (mut files, mut unread, mut waiting) = (Vec::new(), Vec::new(), vec![folder.to_owned()]);
     while let Some(folder) = waiting.pop() {
@@ -170,12 +170,12 @@ fn text_of(file: &Path) -> Result<String, String> {
     if size > FILE_BYTES_MAX {
         return Err(format!("has more than {FILE_BYTES_MAX} bytes"));
     }
-    // Comments in other encodings than UTF-8 are no reason to leave a codec out.
+    // Comments in other encodings than UTF-8 must not exclude a codec.
     let bytes = fs::read(file).map_err(|why| why.to_string())?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The code of a package.
+/// Finds the code of a package.
 fn main_of(folder: &Path) -> PathBuf {
     let ours = folder.join("codec.js");
     if ours.is_file() {
@@ -194,14 +194,14 @@ fn list(text: &str) -> Result<Vec<Value>, String> {
     }
 }
 
-/// JSON; or JavaScript that gives it, as with ChirpStack, where examples are part of a script.
+/// Parses JSON, or evaluates JavaScript, because examples of ChirpStack are part of a script.
 fn list_or_value(text: &str) -> Result<Value, String> {
     trial::exact(text).or_else(|fault| {
         trial::evaluated(text).map_err(|why| format!("is neither JSON ({fault}) nor JavaScript ({why})"))
     })
 }
 
-/// An example of others as ours are written. One that is none of theirs stays as it is.
+/// Converts an example of another format to ours. One of an unknown format stays unchanged.
 fn ours(example: &Value) -> Value {
     let Some(input) = example.get("input") else { return example.clone() };
     let described = ["description", "name"].iter().find_map(|member| example[*member].as_str());
@@ -228,7 +228,7 @@ fn ours(example: &Value) -> Value {
     ours
 }
 
-/// Bytes as a list: some write them in hexadecimal.
+/// Converts bytes to a list: some formats have hexadecimal.
 fn bytes(given: &Value) -> Value {
     let digits: Option<Vec<u32>> = given.as_str().and_then(|text| {
         let digits = text.trim_start_matches("0x").chars().filter(|character| !character.is_whitespace());

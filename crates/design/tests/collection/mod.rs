@@ -1,4 +1,4 @@
-//! Codecs that others publish, run through the real `function` element with the examples that they come with.
+//! Runs published codecs through the real `function` element with the examples that they come with.
 
 #![allow(dead_code, reason = "each program uses a part of this")]
 
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use layouts::Codec;
 
-/// What codecs find elsewhere and not here; code cannot do without it where it asks for it.
+/// Globals that codecs find elsewhere and not here; code that needs one cannot run.
 const ELSEWHERE: [&str; 22] = [
     "require",
     "process",
@@ -37,44 +37,44 @@ const ELSEWHERE: [&str; 22] = [
     "WebAssembly",
 ];
 
-/// How a codec came out.
+/// Outcome of a codec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// All examples give what they say.
+    /// All examples return what they promise.
     Same,
-    /// It has none, but is a codec.
+    /// It has no examples, but is a codec.
     WithoutExamples,
-    /// Some examples do not, or it is no codec at all.
+    /// Some examples differ, or it is not a codec.
     Differs,
-    /// It asks for what is not there: that, by name.
+    /// It needs this missing global.
     Needs(String),
     /// Its files cannot be read.
     Unread,
 }
 
-/// A codec that was tried.
+/// A codec that was run.
 #[derive(Debug)]
 pub struct Tried {
-    /// Where it is in the collection.
+    /// Path in the collection.
     pub codec: String,
-    /// How it came out.
+    /// Outcome.
     pub state: State,
-    /// How many examples it has.
+    /// Number of examples.
     pub examples: usize,
-    /// How many of them differ.
+    /// Number of examples that differ.
     pub differing: usize,
-    /// What differs, example by example, or what is wrong with the whole.
+    /// Differences by example, or the fault of the whole.
     pub told: Vec<String>,
 }
 
-/// A collection that was tried.
+/// A collection that was run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Its codecs, in the order of their names.
+    /// Codecs, sorted by name.
     pub codecs: Vec<Tried>,
 }
 
-/// Tries every codec of a folder, and tells of each as it goes. See [`layouts::read`] for where it looks for them.
+/// Runs every codec of a folder, and reports each as it goes. See [`layouts::read`] for where it finds them.
 pub fn try_all(folder: &Path, mut tell: impl FnMut(&Tried)) -> Report {
     let codecs = layouts::read(folder).into_iter().map(|codec| {
         let tried = Tried::of(codec);
@@ -92,7 +92,7 @@ impl Tried {
             Ok(code) if tried.told.is_empty() => code,
             Ok(_) => return Self { state: State::Unread, ..tried },
             Err(why) => {
-                // Where the examples already say what is wrong, there may be no code to look for.
+                // If the examples already show the fault, there may be no code to check.
                 if tried.told.is_empty() {
                     tried.told.push(why);
                 }
@@ -105,7 +105,7 @@ impl Tried {
                 tried.told.push(faults);
             }
             Ok(plan) => {
-                // Twice: the second time in an engine that was used.
+                // Twice: the second time in a used engine.
                 for round in 0..2 {
                     for example in &examples {
                         let Some(difference) = trial::difference(&plan, example) else { continue };
@@ -125,13 +125,13 @@ impl Tried {
         tried
     }
 
-    /// Whether nothing is wrong with it.
+    /// Returns true if nothing is wrong with it.
     pub fn is_sound(&self) -> bool {
         matches!(self.state, State::Same | State::WithoutExamples)
     }
 }
 
-/// What of elsewhere code asks for, as a message or the code itself tells.
+/// Returns the missing global that code needs, by the error message or the code itself.
 fn needed(message: &str, code: &str) -> Option<String> {
     let missing = message.split_once(" is not defined").and_then(|(before, _)| {
         let name = before.rsplit([' ', ':', '\'']).find(|word| !word.is_empty())?;
@@ -163,7 +163,7 @@ impl fmt::Display for Tried {
 }
 
 impl fmt::Display for Report {
-    /// The counts.
+    /// Writes the totals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |is: &dyn Fn(&State) -> bool| self.codecs.iter().filter(|codec| is(&codec.state)).count();
         let sum = |of: fn(&Tried) -> usize| -> usize { self.codecs.iter().map(of).sum() };

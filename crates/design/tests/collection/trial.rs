@@ -1,4 +1,4 @@
-//! One example through the real element, and how what comes of it differs from what the example says.
+//! Runs one example through the real element, and compares the result with what the example promises.
 
 use bytes::Bytes;
 use isobar_design::{Effect, EmptyMemory, EventView, Plan, Trigger, run_traced};
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::stand::{device, event, raw, received_at};
 
-/// Most differences of one example that are told.
+/// Most differences that are shown of one example.
 const TOLD_MAX: usize = 5;
-/// Longest value that is told as it is, in characters.
+/// Longest value that is shown in full, in characters.
 const VALUE_CHARS_MAX: usize = 120;
 
-/// A design with a function of that code; or what is wrong with the code.
+/// Compiles a design with a function of that code; the error says what is wrong with the code.
 pub fn plan(code: &str) -> Result<Plan, String> {
     let planes = json!({"cloud": {"elements": {
         "in": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "codec", "ability": "evaluate"}]}},
@@ -30,14 +30,14 @@ pub fn plan(code: &str) -> Result<Plan, String> {
     })
 }
 
-/// What came of an example.
+/// Result of an example.
 #[derive(Debug)]
 struct Found {
     data: Option<RawJson>,
-    /// What was passed on along `error`.
+    /// Errors passed on along `error`.
     errors: Option<RawJson>,
     warnings: Vec<String>,
-    /// What the event shows of it.
+    /// Errors recorded with the event.
     shown: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ fn decode(plan: &Plan, example: &Value) -> Result<Found, String> {
     let payload = raw(&json!({"fPort": example["fPort"], "bytes": example["bytes"]}).to_string());
     let tree = payload.tree();
     let event = EventView { received_at, ..event("in", &payload, &tree) };
-    // Warnings stand in a trace alone.
+    // Warnings appear only in a trace.
     let (outcome, trace) = run_traced(plan, Trigger::DeviceEvent { element: "in" }, &event, &device(), &EmptyMemory);
     let stored = |wanted: &str| {
         outcome.effects.iter().find_map(|effect| match effect {
@@ -67,7 +67,7 @@ fn decode(plan: &Plan, example: &Value) -> Result<Found, String> {
     })
 }
 
-/// What JavaScript gives, as JSON.
+/// Evaluates JavaScript to JSON.
 pub fn evaluated(expression: &str) -> Result<Value, String> {
     let plan = plan(&format!("function decodeUplink() {{ return {{data: (\n{expression}\n)}}; }}"))?;
     let found = decode(&plan, &json!({"bytes": []}))?;
@@ -75,7 +75,7 @@ pub fn evaluated(expression: &str) -> Result<Value, String> {
     Ok(value_of(&data.tree()))
 }
 
-/// What JSON says, with its numbers as they are: what `serde_json` reads may be the next number to that.
+/// Parses JSON with its exact numbers: `serde_json` may round to a neighbouring one.
 pub fn exact(text: &str) -> Result<Value, String> {
     let raw = RawJson::check(Bytes::copy_from_slice(text.as_bytes())).map_err(|fault| fault.to_string())?;
     Ok(value_of(&raw.tree()))
@@ -95,7 +95,7 @@ fn value_of(json: &Json<'_>) -> Value {
     }
 }
 
-/// What came of an example, if that is not what it says.
+/// Runs an example and returns how its result differs, if it does.
 pub fn difference(plan: &Plan, example: &Value) -> Option<String> {
     let (expected, errors) = (example.get("expected"), example.get("errors"));
     let mut told = Vec::new();
@@ -142,12 +142,12 @@ pub fn difference(plan: &Plan, example: &Value) -> Option<String> {
     Some(format!("{}: {}", described.trim(), told.join("; ")))
 }
 
-/// Tells how what was found differs from what is expected.
+/// Describes how a result differs from what is expected.
 fn explain(found: &Option<RawJson>, expected: &Value, place: &str, told: &mut Vec<String>) {
     let Some(found) = found else {
         return told.push(format!("{place} is missing"));
     };
-    // An example that is no JSON for a device is no reason to leave out the rest of the report.
+    // An example that is not valid JSON must not end the report.
     match RawJson::check(Bytes::from(expected.to_string())) {
         Err(fault) => told.push(format!("{place} of the example is no JSON: {fault}")),
         Ok(expected) if equal(&found.tree(), &expected.tree()) => {}
@@ -162,7 +162,7 @@ fn explain(found: &Option<RawJson>, expected: &Value, place: &str, told: &mut Ve
     }
 }
 
-/// Tells each place where two values differ.
+/// Describes each place where two values differ.
 fn compare(found: &Value, expected: &Value, place: &str, told: &mut Vec<String>) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {

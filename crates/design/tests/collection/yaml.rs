@@ -1,22 +1,22 @@
-//! YAML as JSON, by the core schema of YAML 1.2: `yes` and `12:30` are texts, `0x1f` is a number.
+//! Converts YAML to JSON, by the core schema of YAML 1.2: `yes` and `12:30` are texts, `0x1f` is a number.
 
 use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Number, Value};
 
-/// Deepest nesting that is read.
+/// Deepest supported nesting.
 const DEPTH_MAX: usize = 100;
-/// Most values of a document, those of aliases counted each time.
+/// Most values of a document, counting those of aliases each time.
 const VALUES_MAX: usize = 1_000_000;
 
 /// A value that was read.
 #[derive(Clone)]
 struct Read {
     value: Value,
-    /// How deep lists and maps are nested in it.
+    /// Depth of nested lists and maps.
     depth: usize,
-    /// How many values it is.
+    /// Number of values in it.
     values: usize,
 }
 
@@ -24,7 +24,7 @@ struct Read {
 struct Open {
     anchor: usize,
     read: Read,
-    /// The key whose value comes next.
+    /// Key of the next value.
     key: Option<String>,
 }
 
@@ -34,7 +34,7 @@ impl Open {
     }
 }
 
-/// Reads the first document of a text, or says what is wrong with it and where.
+/// Reads the first document of a text; the error says what is wrong and where.
 pub fn read(text: &str) -> Result<Value, String> {
     let mut open: Vec<Open> = Vec::new();
     let mut anchors: HashMap<usize, Read> = HashMap::new();
@@ -81,7 +81,7 @@ pub fn read(text: &str) -> Result<Value, String> {
     Ok(Value::Null)
 }
 
-/// Puts a value into the list or the map that it stands in.
+/// Adds a value to the list or map that contains it.
 fn put(around: &mut Open, read: Read) {
     let Read { value, depth, values } = read;
     around.read.depth = around.read.depth.max(depth + 1);
@@ -91,7 +91,7 @@ fn put(around: &mut Open, read: Read) {
         Value::Object(members) => match (around.key.take(), value) {
             (None, Value::String(key)) => around.key = Some(key),
             (None, key) => around.key = Some(key.to_string()),
-            // What a merge brings gives way to what is there, and to what comes.
+            // Merged members never replace existing or later ones.
             (Some(key), Value::Object(merged)) if key == "<<" => {
                 for (key, value) in merged {
                     members.entry(key).or_insert(value);
@@ -105,13 +105,13 @@ fn put(around: &mut Open, read: Read) {
     }
 }
 
-/// What a scalar without quotes is.
+/// Resolves an unquoted scalar.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),
         "false" | "False" | "FALSE" => return Value::Bool(false),
-        // JSON has no number for these.
+        // JSON has no such numbers.
         ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "-.inf" | "-.Inf" | "-.INF" => return Value::Null,
         _ => {}
     }
@@ -124,7 +124,7 @@ fn number(text: &str) -> Option<Number> {
             return u64::from_str_radix(digits, radix).ok().map(Number::from);
         }
     }
-    // Rust reads `inf` and `infinity` as well.
+    // Rust also parses `inf` and `infinity`.
     if !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')) {
         return None;
     }

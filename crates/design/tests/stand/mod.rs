@@ -1,4 +1,4 @@
-//! What a design stands on, where only the design matters: a device and an event.
+//! Fixture for tests in which only the design matters: a device and an event.
 
 #![allow(dead_code, clippy::unwrap_used, reason = "each program uses a part of this, and fails where it fails")]
 
@@ -18,18 +18,18 @@ pub fn raw(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// What this thread has taken, whoever else wants a processor.
+/// Returns the processor time of this thread.
 pub fn processor_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// When events were received.
+/// Returns the time of receipt of all events.
 pub fn received_at() -> Timestamp {
     "2026-03-04T05:06:07.089Z".parse().unwrap()
 }
 
-/// A device without metadata and settings.
+/// Returns a device without metadata and settings.
 pub fn device() -> DeviceView {
     DeviceView {
         id: ID.parse::<DeviceId>().unwrap(),
@@ -41,7 +41,7 @@ pub fn device() -> DeviceView {
     }
 }
 
-/// An event at an element.
+/// Makes an event at an element.
 pub fn event<'e>(element: &'e str, payload: &'e RawJson, tree: &'e Json<'e>) -> EventView<'e> {
     let now = received_at();
     EventView { id: ID.parse::<EventId>().unwrap(), element, received_at: now, now, payload, tree }
