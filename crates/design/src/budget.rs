@@ -183,8 +183,8 @@ impl Budget {
         self.spend(name.len() / BYTES_PER_UNIT)
     }
 
-    /// Spends the cost of merging bytes into last values: the store merges them, and the run does first to find those
-    /// that exceed their limit.
+    /// Spends the cost of merging bytes into last values, twice: the store merges them, and the hub does before, to refuse
+    /// values that exceed their limit.
     pub(crate) fn spend_merging(&self, bytes: usize) -> Computed<()> {
         self.spend(2 * (bytes / READ_BYTES_PER_UNIT + 1))
     }

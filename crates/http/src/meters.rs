@@ -168,7 +168,7 @@ impl Meters {
 pub(crate) struct ConnectionMeters {
     /// Open connections.
     pub open: Gauge,
-    /// Limit of connections.
+    /// Most connections.
     pub most: Gauge,
     /// Idle connections that were closed to make room.
     pub ended: Counter,
