@@ -210,7 +210,7 @@ describe('alarms elsewhere', () => {
 
 describe('alarms on a dashboard', () => {
   const path = (): string => `/organizations/${fleet.organizationId}/dashboards`;
-  const widget = (): Locator => visitor.page.getByRole('region', { name: 'Alarms' });
+  const widget = (): Locator => visitor.page.getByRole('region', { name: 'Alarms', exact: true });
   const line = (name: string): Locator =>
     widget()
       .getByRole('listitem')
