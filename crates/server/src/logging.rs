@@ -4,6 +4,9 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
+/// Levels of libraries, unless the setting names them: rustls warns of each odd handshake, which anybody can send by the thousand.
+const LIBRARIES: &str = "rustls=off";
+
 /// The `log` setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogChoice {
@@ -39,9 +42,15 @@ fn check(directive: &str) -> Result<&str, String> {
     }
 }
 
+fn filter(choice: &LogChoice) -> EnvFilter {
+    // A directive replaces an earlier one of the same target.
+    let directives = format!("{LIBRARIES},{}", choice.filter);
+    EnvFilter::try_new(directives).unwrap_or_else(|_| EnvFilter::new("info"))
+}
+
 /// Starts logging, panics included. Must be called once per process.
 pub fn start(choice: &LogChoice) {
-    let filter = EnvFilter::try_new(&choice.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter(choice);
     let is_terminal = std::io::stderr().is_terminal();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if choice.json.unwrap_or(!is_terminal) {
@@ -60,6 +69,8 @@ pub fn start(choice: &LogChoice) {
 
 #[cfg(test)]
 mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
     use super::*;
 
     #[test]
@@ -69,5 +80,17 @@ mod tests {
         assert_eq!(read("json"), Ok(("info".to_owned(), Some(true))));
         assert_eq!(read("warn, isobar_hub=debug, text"), Ok(("warn,isobar_hub=debug".to_owned(), Some(false))));
         assert!(read("loud").is_err() && read("isobar=loud").is_err());
+    }
+
+    #[test]
+    fn handshakes_of_strangers_are_logged_on_request_only() {
+        let is_logged = |text: &str| {
+            let subscriber = tracing_subscriber::registry().with(filter(&LogChoice::read(text).unwrap()));
+            tracing::subscriber::with_default(
+                subscriber,
+                || tracing::enabled!(target: "rustls::msgs::handshake", tracing::Level::WARN),
+            )
+        };
+        assert_eq!(["info", "debug,json", "info,rustls=warn"].map(is_logged), [false, false, true]);
     }
 }
