@@ -143,7 +143,7 @@ const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0
 const STATUSES: [u16; 14] = [200, 201, 204, 302, 400, 401, 403, 404, 405, 408, 413, 429, 500, 503];
 
 /// Returns the builder of a Prometheus recorder with Isobar's buckets. Install the recorder before calling
-/// [`crate::app`], which makes the handles; a recorder that is not installed counts nothing.
+/// [`crate::app()`], which makes the handles; a recorder that is not installed counts nothing.
 ///
 /// # Errors
 /// Fails if the buckets are refused; they are valid constants, so this does not happen.
