@@ -60,6 +60,7 @@ pub use ingest::accepted::Accepted;
 pub use ingest::event_batch::BatchReport;
 pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
+pub use isobar_quota::{TenantShare, TenantShares, WaitPlace, WaitPlaces};
 pub use isobar_store::registry::LetterBounds;
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;
@@ -89,8 +90,6 @@ pub use resources::wall_numbers::{WallKnown, WallPoint, WallReading};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
 pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
-pub use support::tenant_shares::{TenantShare, TenantShares};
-pub use support::wait_places::{WaitPlace, WaitPlaces};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
 use crate::wiring::Rooms;

@@ -27,9 +27,9 @@ use crate::resources::followed_lists::FollowedLists;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
-use crate::support::tenant_shares::TenantShares;
 use crate::webhook::DeliveryMemory;
 use crate::{Hub, Parts, resources};
+use isobar_quota::TenantShares;
 
 /// The owners of the rooms, and the little state of the verbs themselves.
 pub(crate) struct Rooms {

@@ -34,7 +34,6 @@ pub mod role;
 pub mod secret;
 pub mod session;
 pub mod setting;
-pub mod shared_amount;
 pub mod site;
 pub mod status;
 pub mod time;

@@ -18,7 +18,7 @@ use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, EventId, IdMint, Organiz
 use isobar_model::json::RawJson;
 use isobar_model::page::PageRequest;
 use isobar_model::time::{Clock, Timestamp};
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{
     Commit, Filter, FilterField, NewEvent, NewValue, Operand, Operator, Telemetry, ValueQuery, ValueSort,

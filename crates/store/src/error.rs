@@ -1,6 +1,7 @@
 //! Why a store could not do what it was asked, and what a caller hears of it.
 
 use isobar_model::error::{Error, Fault};
+use isobar_quota::Full;
 
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
 
@@ -66,6 +67,12 @@ impl StoreError {
             Self::Busy => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),
         }
+    }
+}
+
+impl From<Full> for StoreError {
+    fn from(_: Full) -> Self {
+        Self::Busy
     }
 }
 

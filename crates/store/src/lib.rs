@@ -5,7 +5,6 @@
 
 pub mod by_use;
 pub mod error;
-pub mod fair_slots;
 pub mod registry;
 pub mod suite;
 pub mod telemetry;

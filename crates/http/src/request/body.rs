@@ -174,7 +174,7 @@ impl BodyBuffer {
         if needed > before {
             // Capped at the expected length: the body keeps its whole capacity.
             let capacity = needed.max((2 * before).min(self.capacity_max));
-            self.share.grow(capacity - before)?;
+            self.share.grow(capacity - before).map_err(isobar_model::error::Error::from)?;
             self.bytes.reserve_exact(capacity - self.bytes.len());
         }
         self.bytes.extend_from_slice(piece);

@@ -101,7 +101,7 @@ impl Call {
     /// Takes a place for a long wait, held until dropped, with a future that completes when another tenant gets the
     /// place. Returns [`Error::Busy`] if the tenant has reached its limit.
     pub fn long_wait(&self) -> Result<(WaitPlace, impl Future<Output = ()> + Send + use<>), Error> {
-        self.state.long_waits.take(self.principal.tenant())
+        Ok(self.state.long_waits.take(self.principal.tenant())?)
     }
 
     /// Returns an empty share of the response memory.

@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_model::shared_amount::SharedAmount;
-use isobar_store::fair_slots::FairSlot;
+use isobar_quota::QueueSlot;
+use isobar_quota::SharedAmount;
 use isobar_traces::Span;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 pub(crate) use project_queue::ProjectQueue;
 use slots::{RunClass, RunSlots};
 
-use crate::support::tenant_shares::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
@@ -151,7 +151,7 @@ impl CodePool {
     /// `Busy`: the runs that wait hold as much as they may, or those of its tenant.
     pub(crate) fn hold(&self, held: HeldByRun) -> Result<TenantShare> {
         let bytes = held.bytes.min(SharedAmount::of(QUEUED_BYTES_MAX).of_one());
-        self.queued_bytes.take(held.tenant, bytes)
+        Ok(self.queued_bytes.take(held.tenant, bytes)?)
     }
 
     /// Runs a design. One without code runs at once; one with code too, on the threads for code, unless it wants more than
@@ -186,7 +186,7 @@ impl CodePool {
         plan: &Plan,
         tenant: OrganizationId,
         is_long: bool,
-    ) -> impl Future<Output = Result<Option<FairSlot>>> + use<'c> {
+    ) -> impl Future<Output = Result<Option<QueueSlot>>> + use<'c> {
         let class = match plan.runs_code() {
             false => is_long.then_some(RunClass::Long),
             true if !IS_FOR_CODE.get() => Some(RunClass::OnRequest),
@@ -211,7 +211,7 @@ impl CodePool {
         &'c self,
         plan: &Plan,
         tenant: OrganizationId,
-    ) -> impl Future<Output = Result<Option<FairSlot>>> + use<'c> {
+    ) -> impl Future<Output = Result<Option<QueueSlot>>> + use<'c> {
         self.slot(plan, tenant, true)
     }
 
@@ -225,7 +225,7 @@ impl CodePool {
     ///
     /// # Errors
     /// As [`CodePool::slot`].
-    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<FairSlot>> {
+    pub(crate) async fn slot_for_trial(&self, plan: &Plan, tenant: OrganizationId) -> Result<Option<QueueSlot>> {
         if !plan.runs_code() {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use crate::supervisor::guarded;
-use crate::support::tenant_shares::TenantShare;
+use isobar_quota::TenantShare;
 
 /// Runs of one project that wait; beyond, callers hear 503.
 const QUEUED_RUNS_MAX: usize = 256;
@@ -122,8 +122,8 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::support::bounded_jobs::NOBODY;
-    use crate::support::tenant_shares::TenantShares;
+    use isobar_quota::NOBODY;
+    use isobar_quota::TenantShares;
 
     /// Queues work that holds nothing.
     fn join<T: Send + 'static>(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use isobar_model::error::Result;
 use isobar_model::ids::OrganizationId;
-use isobar_store::fair_slots::{Bounds, Claim, FairSlot, FairSlots};
+use isobar_quota::{Claim, FairQueue, QueueLimits, QueueSlot};
 
 /// Runs of each class that have a thread of their own; further ones wait, and so do their projects.
 const ASIDE_AT_ONCE: usize = 8;
@@ -31,10 +31,10 @@ pub(super) enum RunClass {
 
 /// The slots of all classes.
 pub(super) struct RunSlots {
-    large: FairSlots,
-    heavy: FairSlots,
-    on_request: FairSlots,
-    long: FairSlots,
+    large: FairQueue,
+    heavy: FairQueue,
+    on_request: FairQueue,
+    long: FairQueue,
 }
 
 impl RunSlots {
@@ -50,7 +50,7 @@ impl RunSlots {
     ///
     /// # Errors
     /// `Busy`: too many wait already.
-    pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<FairSlot> {
+    pub async fn take(&self, class: RunClass, tenant: OrganizationId) -> Result<QueueSlot> {
         Ok(self.of(class).take(Claim::begin(tenant)).await?)
     }
 
@@ -60,7 +60,7 @@ impl RunSlots {
         self.long.taken_and_waiting()
     }
 
-    fn of(&self, class: RunClass) -> &FairSlots {
+    fn of(&self, class: RunClass) -> &FairQueue {
         match class {
             RunClass::Large => &self.large,
             RunClass::Heavy => &self.heavy,
@@ -70,9 +70,9 @@ impl RunSlots {
     }
 }
 
-fn fair_slots(at_once: usize, of_all: usize, of_one: usize) -> FairSlots {
+fn fair_slots(at_once: usize, of_all: usize, of_one: usize) -> FairQueue {
     // A run cannot be left and taken up again.
-    FairSlots::new(Bounds { at_once, of_all, of_one, slice: Duration::MAX })
+    FairQueue::new(QueueLimits { at_once, of_all, of_one, slice: Duration::MAX })
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
 
     /// Slots of the class, all of which the tenant has, and more of its runs that wait. Who gets a slot keeps it until it is
     /// joined.
-    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<FairSlot>, JoinSet<Result<FairSlot>>) {
+    async fn taken(class: RunClass, waiting: usize) -> (Arc<RunSlots>, Vec<QueueSlot>, JoinSet<Result<QueueSlot>>) {
         let slots = Arc::new(RunSlots::new(THREADS));
         let mut held = Vec::new();
         let at_once = if matches!(class, RunClass::Long) { THREADS } else { ASIDE_AT_ONCE };

@@ -324,7 +324,7 @@ mod tests {
     use std::task::Poll;
 
     use isobar_model::device::Device;
-    use isobar_model::shared_amount::SharedAmount;
+    use isobar_quota::SharedAmount;
 
     use super::*;
     use crate::code::{HeldByRun, QUEUED_BYTES_MAX};

@@ -22,9 +22,9 @@ use super::device_event::Incoming;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use crate::error::{is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
-use crate::support::bounded_jobs::NOBODY;
 use crate::support::pace::Slices;
-use crate::support::tenant_shares::TenantShares;
+use isobar_quota::NOBODY;
+use isobar_quota::TenantShares;
 
 /// Devices of a batch whose events run at a time.
 const BATCH_DEVICES_AT_ONCE: usize = 64;
@@ -255,6 +255,8 @@ fn told(fault: &Fault) -> String {
 mod tests {
     use isobar_model::ids::OrganizationId;
 
+    use isobar_quota::Full;
+
     use super::*;
     use crate::stage::Stage;
 
@@ -270,7 +272,7 @@ mod tests {
         let mut held = Vec::new();
         for tenant in 1..=4 {
             held.extend(std::iter::from_fn(|| take(tenant).ok()));
-            assert!(matches!(take(tenant), Err(Error::Busy)));
+            assert!(matches!(take(tenant), Err(Full)));
         }
         let batch = format!(r#"[{{"deviceId":"{}","elementName":"reading","payload":1}}]"#, device.id);
         let caller = Principal::User(Arc::clone(&stage.admin));

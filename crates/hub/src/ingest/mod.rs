@@ -27,7 +27,7 @@ use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
 use crate::support::pace::Pace;
-use crate::support::tenant_shares::TenantShares;
+use isobar_quota::TenantShares;
 
 pub(crate) use self::run_design::Occasion;
 

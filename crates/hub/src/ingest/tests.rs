@@ -6,7 +6,7 @@ use isobar_model::event::{Event, StoredValue};
 use isobar_model::ids::DeviceRef;
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::{FilterField, HistoryQuery, Looked, QueueQuery, ValueQuery, ValueSort};
 
 use crate::stage::Stage;

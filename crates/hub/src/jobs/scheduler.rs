@@ -31,7 +31,7 @@ use crate::ingest::design_runs::RunsEstimate;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::pace::Pace;
 use crate::support::scope_guard::ScopeGuard;
-use crate::support::tenant_shares::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// How often the registry is asked for what is due.
 const TIMER_LOOK_EVERY: Duration = Duration::from_secs(1);

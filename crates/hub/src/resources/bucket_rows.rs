@@ -11,7 +11,7 @@ use isobar_store::telemetry::BucketSeries;
 use parking_lot::Mutex;
 
 use crate::resources::buckets::{BucketFill, BucketRequest, stretch_of};
-use crate::support::tenant_shares::TenantShare;
+use isobar_quota::TenantShare;
 
 /// What series say in buckets. What it takes of memory is charged to its tenant until it is dropped.
 pub struct BucketAnswer {

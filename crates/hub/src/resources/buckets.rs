@@ -11,16 +11,16 @@ use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId};
 use isobar_model::page::{Depth, TimeRange};
 use isobar_model::retention::{Kept, ProjectRetention};
 use isobar_model::time::Timestamp;
+use isobar_quota::Claim;
 use isobar_store::error::StoreError;
-use isobar_store::fair_slots::Claim;
 use isobar_store::telemetry::{BUCKETS_BYTES_MAX, BucketMemory, BucketQuery, Buckets, Filter, PayloadTime};
 use parking_lot::Mutex;
 
 use crate::identity::authentication::Principal;
 use crate::resources::bucket_rows::BucketAnswer;
 use crate::resources::data::ELEMENT;
-use crate::support::tenant_shares::{TenantShare, TenantShares};
 use crate::{Hub, TreeQuery};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// Most devices of which each has a series of its own in one answer.
 pub const DEVICES_APART_MAX: usize = 100;
@@ -338,7 +338,9 @@ fn refused(error: StoreError, width: BucketWidth) -> Error {
 #[cfg(test)]
 mod tests {
     use isobar_model::device::Device;
-    use isobar_model::shared_amount::SharedAmount;
+    use isobar_quota::SharedAmount;
+
+    use isobar_quota::Full;
 
     use super::*;
     use crate::stage::Stage;
@@ -418,7 +420,7 @@ mod tests {
         let mut held = Vec::new();
         for tenant in 1..=4 {
             held.extend(std::iter::from_fn(|| take(tenant).ok()));
-            assert!(matches!(take(tenant), Err(Error::Busy)));
+            assert!(matches!(take(tenant), Err(Full)));
         }
         let caller = Principal::User(Arc::clone(&stage.admin));
         let asked = stage.hub.buckets(&caller, device.id, "reading", request(Functions::default())).await;

@@ -10,7 +10,7 @@ use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::ValueQuery;
 
 use crate::Hub;

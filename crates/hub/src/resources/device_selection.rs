@@ -13,8 +13,8 @@ use isobar_store::registry::{
 };
 
 use crate::support::bounded_jobs::BoundedJobs;
-use crate::support::tenant_shares::TenantShare;
 use crate::{Hub, TreeQuery};
+use isobar_quota::TenantShare;
 
 /// Selections (lists with filters, summaries, CSVs that begin) that are worked out at a time, and those that are or wait, of
 /// all tenants and of one; beyond, 503. Half of the readers that a registry on SQLite has are left to everybody else.

@@ -14,7 +14,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::page::Depth;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::{
     EventWriter, Followed, Following, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
 };
@@ -26,8 +26,8 @@ use crate::identity::authentication::{Credentials, Principal, UserCredential};
 use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
-use crate::support::tenant_shares::{TenantShare, TenantShares};
 use crate::{Hub, TreeQuery};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// What a client names the event by that it had last.
 const LAST_EVENT_ID: &str = "header.Last-Event-ID";
@@ -374,7 +374,7 @@ impl Tail {
         if bytes <= LARGE_BYTES {
             return Ok(None);
         }
-        self.hub.0.stream_bytes.take(caller.lineage.top(), bytes).map(Some)
+        Ok(Some(self.hub.0.stream_bytes.take(caller.lineage.top(), bytes)?))
     }
 
     /// Goes on with what lies behind.

@@ -7,12 +7,12 @@ use isobar_model::access::{Caller, CanRead};
 use isobar_model::error::{Error, Result};
 use isobar_model::event::StoredValue;
 use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId};
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
 
 use crate::Hub;
 use crate::resources::data::ELEMENT;
-use crate::support::tenant_shares::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// Exports that are under way, and those of one tenant, which leaves others something; beyond, 503. Each holds a piece of its series at most.
 const EXPORTS_MAX: usize = 256;

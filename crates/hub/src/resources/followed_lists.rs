@@ -236,9 +236,7 @@ mod tests {
             .map(|_| {
                 let (hub, ended) = (stage.hub.clone(), Arc::clone(&ended));
                 let wait = async move { Ok(ended.lock().recv().is_ok()) };
-                tokio::spawn(async move {
-                    hub.0.followed_lists.jobs.drive(crate::support::bounded_jobs::NOBODY, "test", wait).await
-                })
+                tokio::spawn(async move { hub.0.followed_lists.jobs.drive(isobar_quota::NOBODY, "test", wait).await })
             })
             .collect();
         while lists.jobs.running_and_waiting() != (FOLLOWED_LISTS_AT_ONCE, 0) {

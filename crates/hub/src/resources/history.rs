@@ -7,7 +7,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::Page;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::HistoryQuery;
 
 use crate::Hub;

@@ -17,7 +17,7 @@ use crate::code::HeldByRun;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 use crate::settings::{held_by_changes, no_room};
-use crate::support::tenant_shares::TenantShare;
+use isobar_quota::TenantShare;
 
 /// Devices that are changed at the same time by one bulk operation.
 const BULK_DEVICES_AT_ONCE: usize = 256;

@@ -6,7 +6,7 @@ pub(crate) mod device;
 use isobar_model::error::{Error, Result};
 
 use crate::code::{CodePool, HeldByRun, QUEUED_BYTES_MAX};
-use crate::support::tenant_shares::TenantShare;
+use isobar_quota::TenantShare;
 
 const CHANGES_REFUSED: &str = "isobar_settings_refused_total";
 

@@ -10,8 +10,8 @@ use isobar_model::access;
 use isobar_model::device::Device;
 use isobar_model::json::RawJson;
 use isobar_model::setting::{SETTINGS_BYTES_MAX, SettingItem};
-use isobar_model::shared_amount::SharedAmount;
 use isobar_power::within_patience;
+use isobar_quota::SharedAmount;
 use tokio::sync::oneshot;
 
 use super::device::CHANGES_AT_ONCE;

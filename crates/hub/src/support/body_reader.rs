@@ -8,8 +8,10 @@ use isobar_model::error::Result;
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::{Json, RawJson};
 
-use super::bounded_jobs::{BoundedJobs, NOBODY};
-use super::tenant_shares::TenantShares;
+use isobar_quota::NOBODY;
+
+use super::bounded_jobs::BoundedJobs;
+use isobar_quota::TenantShares;
 
 /// Most bytes of a body that is read on the thread that serves calls. Of names of a few letters, that takes up to a
 /// millisecond.

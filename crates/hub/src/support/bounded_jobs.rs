@@ -3,19 +3,15 @@
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_store::fair_slots::{Bounds, Claim, FairSlots};
+use isobar_quota::{Claim, FairQueue, NOBODY, QueueLimits};
 use isobar_threads::GivingThreads;
 use tokio::runtime::Handle;
-use uuid::Uuid;
 
 use crate::supervisor::guarded;
 
-/// Work that is charged to nobody.
-pub(crate) const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
-
 /// The jobs of one kind.
 pub(crate) struct BoundedJobs {
-    slots: FairSlots,
+    slots: FairQueue,
     /// Threads of their own; none: they run on those of the server that may block.
     threads: Option<GivingThreads>,
 }
@@ -27,7 +23,7 @@ impl BoundedJobs {
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
-        Self { slots: FairSlots::new(Bounds { at_once, of_all: waiting, of_one, slice }), threads: None }
+        Self { slots: FairQueue::new(QueueLimits { at_once, of_all: waiting, of_one, slice }), threads: None }
     }
 
     /// The same, on threads of this name that give way to all others: for work that has a processor for long. Beside that
@@ -115,6 +111,7 @@ mod tests {
     use isobar_model::ids::UserId;
     use isobar_model::role::Role;
     use parking_lot::Mutex;
+    use uuid::Uuid;
 
     use super::*;
 

@@ -5,5 +5,3 @@ pub(crate) mod bounded_jobs;
 pub(crate) mod pace;
 pub(crate) mod scope_guard;
 pub(crate) mod sorting;
-pub(crate) mod tenant_shares;
-pub(crate) mod wait_places;

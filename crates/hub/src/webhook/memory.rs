@@ -6,13 +6,13 @@ use std::sync::Arc;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::RawJson;
-use isobar_model::shared_amount::SharedAmount;
+use isobar_quota::SharedAmount;
 use isobar_store::registry::NewLabels;
 
 use super::EventsAmount;
 use super::task::{Block, Task};
 use super::tasks::Extracted;
-use crate::support::tenant_shares::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares};
 
 /// Bytes that the deliveries of all tenants hold together; beyond, 503. One tenant has at most twice what is left for the
 /// others.

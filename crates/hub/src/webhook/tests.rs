@@ -6,8 +6,8 @@ use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use isobar_model::access::Lineage;
 use isobar_model::device::Device;
-use isobar_model::shared_amount::SharedAmount;
 use isobar_power::within_patience;
+use isobar_quota::SharedAmount;
 use isobar_store::registry::{Tag, TagCase};
 use tokio::sync::oneshot;
 

@@ -3,7 +3,7 @@
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
 use isobar_power::becomes;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use serde_json::json;
 
 use crate::support::socket::Socket;

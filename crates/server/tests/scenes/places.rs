@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
 use isobar_power::{becomes, settled, within_patience};
-use isobar_store::fair_slots::{Claim, FairSlot};
+use isobar_quota::{Claim, QueueSlot};
 use reqwest::Method;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ async fn from<'a>(app: &'a TestApp, name: &str, address: &str) -> Person<'a> {
 }
 
 /// All turns of reads at length, until they are dropped.
-fn turns(app: &TestApp) -> Vec<FairSlot> {
+fn turns(app: &TestApp) -> Vec<QueueSlot> {
     let claim = Claim::go_on(NOBODY.parse::<OrganizationId>().unwrap());
     let turns = std::iter::from_fn(|| app.telemetry().scans().take(claim).now_or_never());
     turns.map(Result::unwrap).collect()

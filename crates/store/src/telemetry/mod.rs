@@ -44,7 +44,7 @@ pub use query::{
 };
 
 use crate::error::{Result, StoreError};
-use crate::fair_slots::Claim;
+use isobar_quota::Claim;
 
 /// What earlier runs left for a device, as a run sees it.
 pub trait Memory {
@@ -219,7 +219,7 @@ pub trait Telemetry: Send + Sync + 'static {
     }
 
     /// A page of stored values; none when the device has no such series. A filter, an order by payload and a page of
-    /// more than a thousand values read at length: they wait for a slot (see [`crate::fair_slots`]), and let others go first
+    /// more than a thousand values read at length: they wait for a slot (see [`isobar_quota`]), and let others go first
     /// when it has lasted.
     ///
     /// # Errors

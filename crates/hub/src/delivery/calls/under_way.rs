@@ -3,13 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use isobar_model::ids::OrganizationId;
-use isobar_model::shared_amount::SharedAmount;
-use isobar_model::site::TenantAmounts;
+use isobar_quota::SharedAmount;
+use isobar_quota::TenantAmounts;
 use tokio::task::{self, JoinSet};
 
 use super::destinations::tenant_of;
 use crate::supervisor::spawn_guarded_in;
-use crate::support::bounded_jobs::NOBODY;
+use isobar_quota::NOBODY;
 
 /// Calls under way at the same time, which tenants share.
 const CALLS_MAX: usize = 128;

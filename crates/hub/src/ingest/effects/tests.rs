@@ -7,7 +7,7 @@ use isobar_model::event::Event;
 use isobar_model::meta::MetaSize;
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::setting::SettingItem;
-use isobar_store::fair_slots::Claim;
+use isobar_quota::Claim;
 use isobar_store::telemetry::HistoryQuery;
 
 use super::*;

@@ -13,11 +13,11 @@ use isobar_model::page::{Page, PageRequest, TimeRange};
 use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
-use crate::fair_slots::Claim;
 use crate::telemetry::{
     Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
     StreamPiece, StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
+use isobar_quota::Claim;
 
 /// When scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;

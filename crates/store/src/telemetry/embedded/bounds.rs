@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::keys::Family;
 use super::{Embedded, Options, engine};
 use crate::error::StoreError;
-use crate::fair_slots::{Bounds, FairSlots};
 use crate::suite::telemetry::given::{self, id};
 use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
+use isobar_quota::{FairQueue, QueueLimits};
 
 /// A device of the tenant with this number, in memory.
 async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
@@ -103,7 +103,7 @@ async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
 async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-    store.scans = FairSlots::new(Bounds { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO });
+    store.scans = FairQueue::new(QueueLimits { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO });
     let (device, claim) = (device_of(&store, 1).await, given::claim());
     let mut ids = Vec::new();
     for n in 0..400 {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isobar_model::ids::OrganizationId;
+use isobar_quota::NOBODY;
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
-use uuid::Uuid;
 
 use super::device::DeviceState;
 use crate::by_use::{Asked, EntriesByUse, TenantWeight};
@@ -21,8 +21,6 @@ use crate::by_use::{Asked, EntriesByUse, TenantWeight};
 const SHARDS: u64 = 64;
 /// Devices that leave each time that one comes or grows, at most.
 const LEAVING_MAX: usize = 256;
-/// Whom a device is charged to as long as only Isobar itself has asked for it.
-const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
 
 /// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
 type Device = AsyncMutex<CachedDevice>;

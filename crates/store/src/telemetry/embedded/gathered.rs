@@ -4,8 +4,8 @@
 use std::ops::Range;
 
 use isobar_model::ids::OrganizationId;
-use isobar_model::shared_amount::SharedAmount;
-use isobar_model::site::TenantAmounts;
+use isobar_quota::SharedAmount;
+use isobar_quota::TenantAmounts;
 use isobar_traces::{GROUP_LINKS_MAX, SpanLink};
 use uuid::Uuid;
 

@@ -74,14 +74,14 @@ use self::slices::scan_threads;
 use self::writer::CommitWriter;
 use super::{Begun, Commit, Examined, Memory};
 use crate::error::{Result, StoreError};
-use crate::fair_slots::{Bounds, FairSlots};
+use isobar_quota::{FairQueue, QueueLimits};
 
 /// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
 /// through at the moment, logs, the manifest, folders.
 pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their slots at the
 /// latest after a slice.
-const SCANS: Bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
+const SCANS: QueueLimits = QueueLimits { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20) };
 
 /// What an operator may set.
 #[derive(Clone, Debug)]
@@ -132,7 +132,7 @@ pub struct Embedded {
     core: Arc<Core>,
     /// Those that hold the database, in the order in which they end; none once the store is closed.
     threads: Mutex<Option<(reclaim::ReclaimWorker, CommitWriter)>>,
-    scans: FairSlots,
+    scans: FairQueue,
     scan_threads: GivingThreads,
 }
 
@@ -175,11 +175,11 @@ impl Embedded {
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
         let threads = Mutex::new(Some((worker, writer)));
-        Ok(Self { core, threads, scans: FairSlots::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
+        Ok(Self { core, threads, scans: FairQueue::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
     /// The slots of reads at length: who holds one keeps others waiting.
-    pub const fn scans(&self) -> &FairSlots {
+    pub const fn scans(&self) -> &FairQueue {
         &self.scans
     }
 

@@ -18,11 +18,11 @@ use super::rows::failed;
 use super::scanning::Scan;
 use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, retention, values};
 use crate::error::{Result, StoreError};
-use crate::fair_slots::Claim;
 use crate::telemetry::{
     Begun, Buckets, Commit, EventWriter, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series,
     StreamCursor, StreamPiece, StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
 };
+use isobar_quota::Claim;
 
 /// A page of more items waits for a slot too.
 const PAGE_AT_ONCE: u32 = 1_000;

@@ -17,8 +17,8 @@ use super::rows::{damaged, json, read_queued, trailing};
 use super::slices::{Sliced, Watch};
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
-use crate::fair_slots::Claim;
 use crate::telemetry::QueueQuery;
+use isobar_quota::Claim;
 
 /// Rows, and bytes of them, that a look goes through without a slot.
 const QUEUE_ROWS_AT_ONCE: usize = 256;

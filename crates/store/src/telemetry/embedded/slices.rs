@@ -1,10 +1,10 @@
-//! What takes long and is done in slices: between two of them others have theirs (see [`crate::fair_slots`]).
+//! What takes long and is done in slices: between two of them others have theirs (see [`isobar_quota`]).
 
 use isobar_threads::GivingThreads;
 
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
-use crate::fair_slots::{FairSlot, Slice};
+use isobar_quota::{QueueSlot, Slice};
 
 /// What the threads of scans are called.
 const SCAN_THREAD: &str = "isobar-scan";
@@ -45,7 +45,7 @@ impl Watch<'_> {
 impl Embedded {
     /// Does work in its slots. When the caller goes, the slot is over as soon as the thread has noticed it, not before: so
     /// there are never more threads at this than slots.
-    pub(super) async fn in_slices<W: Sliced>(&self, mut slot: FairSlot, mut work: W) -> Result<W::Done> {
+    pub(super) async fn in_slices<W: Sliced>(&self, mut slot: QueueSlot, mut work: W) -> Result<W::Done> {
         loop {
             let slice = move |core: &Core, cancel: &Cancel| {
                 cancel.check()?;
@@ -62,7 +62,7 @@ impl Embedded {
     /// Does work within one slot.
     pub(super) async fn in_slot<T: Send + 'static>(
         &self,
-        slot: FairSlot,
+        slot: QueueSlot,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         self.scanning(move |core, cancel| {
@@ -90,11 +90,11 @@ mod tests {
     use super::super::Options;
     use super::*;
     use crate::error::StoreError;
-    use crate::fair_slots::{Bounds, Claim, FairSlots};
     use crate::suite::telemetry::given::{self, id};
     use crate::telemetry::{
         Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
     };
+    use isobar_quota::{Claim, FairQueue, QueueLimits};
 
     fn claim(tenant: u128) -> Claim {
         Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
@@ -104,7 +104,7 @@ mod tests {
     async fn store_with(values: usize) -> (tempfile::TempDir, Embedded, CanWrite<DeviceRef>) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-        store.scans = FairSlots::new(Bounds { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO });
+        store.scans = FairQueue::new(QueueLimits { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO });
         let device = given::device();
         for start in (0..values).step_by(1_000) {
             let payloads: Vec<String> = (start..start + 1_000).map(|n| (n * 7 % values).to_string()).collect();

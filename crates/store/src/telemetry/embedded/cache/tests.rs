@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use uuid::Uuid;
 
 use super::*;
 use crate::by_use::TENANT_BYTES;

@@ -1,19 +1,18 @@
-//! Places of those who wait for long and hold nothing, long polls and streams: a tenant has at most twice what is left, and
-//! where nothing is left, the one that has most gives up its youngest place to who has fewer. That wait is over then, as if
-//! nothing had come, and whoever waits asks again.
+//! Places of calls that wait long and hold nothing else: long polls and streams. A tenant may have at most twice what is
+//! left. When nothing is left, the tenant that has most loses its youngest place to one that has fewer: that wait ends as
+//! if nothing had come, and its client asks again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_model::shared_amount::SharedAmount;
-use isobar_model::site::TenantAmounts;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-use super::bounded_jobs::NOBODY;
+use crate::{Full, NOBODY, SharedAmount, TenantAmounts};
+
+type Result<T> = std::result::Result<T, Full>;
 
 /// The places of all tenants.
 #[derive(Debug)]
@@ -25,13 +24,13 @@ pub struct WaitPlaces {
 #[derive(Debug, Default)]
 struct WaitState {
     held: TenantAmounts,
-    /// Grows with each who comes.
+    /// Increments with each place that is taken.
     number: u64,
-    /// Those who wait, of each tenant in the order in which they came.
+    /// Places of each tenant by their number, oldest first.
     waits: FxHashMap<OrganizationId, BTreeMap<u64, oneshot::Sender<()>>>,
 }
 
-/// A place, until it is dropped.
+/// A place; dropping it returns it.
 #[derive(Debug)]
 pub struct WaitPlace {
     places: Arc<WaitPlaces>,
@@ -40,12 +39,12 @@ pub struct WaitPlace {
 }
 
 impl WaitPlaces {
-    /// Makes so many places.
+    /// Makes `of_all` places.
     pub fn new(of_all: usize) -> Arc<Self> {
         Arc::new(Self { amount: SharedAmount::of(of_all), state: Mutex::default() })
     }
 
-    /// Takes a place for a tenant; the future is done when the place was given to somebody else. [`Error::Busy`]: there is none.
+    /// Takes a place for a tenant; the future ends if the place is given to another. [`Full`] if there is none.
     pub fn take(
         self: &Arc<Self>,
         tenant: Option<OrganizationId>,
@@ -58,7 +57,7 @@ impl WaitPlaces {
         state.held.change(tenant, 0, 1);
         state.waits.entry(tenant).or_default().insert(number, end);
         drop(state);
-        // It hears that it has no place any more.
+        // Its future ends.
         drop(evicted);
         let place = WaitPlace { places: Arc::clone(self), tenant, number };
         Ok((place, async { drop(ended.await) }))
@@ -66,8 +65,8 @@ impl WaitPlaces {
 }
 
 impl WaitState {
-    /// Makes room for one more of a tenant; returns the place that somebody has given up for it. Where there are places left for other sites,
-    /// only who has none takes one of its own site.
+    /// Makes room for one more place of a tenant; returns the place that was evicted for it. While places are left for
+    /// other sites, only a tenant without one may evict another of its own site.
     fn make_room(&mut self, tenant: OrganizationId, amount: SharedAmount) -> Result<Option<oneshot::Sender<()>>> {
         let (own, all) = (self.held.of(tenant), self.held.all() + 1);
         if amount.allows(own.plus(1), all) {
@@ -78,11 +77,11 @@ impl WaitState {
             let is_asked = amount.is_spent(all) || (is_same_site && own.of_tenant == 0);
             (is_asked && theirs.yields_to(own, is_same_site)).then_some((theirs, *id))
         };
-        let (_, heaviest) = self.waits.keys().filter_map(may_yield).max().ok_or(Error::Busy)?;
+        let (_, heaviest) = self.waits.keys().filter_map(may_yield).max().ok_or(Full)?;
         Ok(self.leave(heaviest, None))
     }
 
-    /// Takes away a place of a tenant, or its youngest one.
+    /// Removes a place of a tenant, by default its youngest.
     fn leave(&mut self, tenant: OrganizationId, number: Option<u64>) -> Option<oneshot::Sender<()>> {
         let waits = self.waits.get_mut(&tenant)?;
         let left = match number {
@@ -127,7 +126,7 @@ mod tests {
         Some((place, ended.boxed()))
     }
 
-    /// As many as it may have.
+    /// Takes as many places as the tenant may have.
     fn fill(places: &Arc<WaitPlaces>, tenant: OrganizationId) -> Vec<Wait> {
         std::iter::from_fn(|| take(places, tenant)).take(1_000).collect()
     }
@@ -150,14 +149,14 @@ mod tests {
         assert!(ended(&mut others).is_empty());
         assert_eq!(first.iter_mut().filter_map(|(_, ended)| ended.now_or_never()).count(), 20);
         assert!(first.iter_mut().take(46).all(|(_, ended)| ended.now_or_never().is_none()));
-        // Who was evicted gives nothing back, and comes in only behind who has fewer.
+        // An evicted tenant still has most, and is refused.
         assert!(take(&places, tenant(1)).is_none());
         drop((first, others, victims));
         assert!(places.state.lock().held.is_nothing() && places.state.lock().waits.is_empty());
     }
 
     #[test]
-    fn places_that_are_left_are_nobodys_until_all_are_taken() {
+    fn free_places_are_given_before_any_is_evicted() {
         let places = WaitPlaces::new(100);
         let mut first = fill(&places, tenant(1));
         let second = fill(&places, tenant(2));
@@ -183,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn who_has_none_is_refused_only_where_nobody_has_two(
+        fn tenant_without_a_place_is_refused_only_if_none_has_two(
             steps in prop::collection::vec((0..9_u128, any::<bool>(), 0..20_usize), 0..200),
         ) {
             let (places, mut held) = (WaitPlaces::new(12), Vec::<(OrganizationId, Wait)>::new());

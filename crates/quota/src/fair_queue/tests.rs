@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
+const LIMITS: QueueLimits = QueueLimits { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -23,27 +23,27 @@ impl State {
 }
 
 /// Somebody of the tenant who waits.
-fn waiter(slots: &FairSlots, of: u128) -> BoxFuture<'_, Result<FairSlot>> {
+fn waiter(slots: &FairQueue, of: u128) -> BoxFuture<'_, Result<QueueSlot>> {
     let mut waits = slots.take(Claim::begin(tenant(of))).boxed();
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
 
 /// What somebody of the tenant hears who does not have to wait.
-fn at_once(slots: &FairSlots, of: u128) -> Result<FairSlot> {
+fn at_once(slots: &FairQueue, of: u128) -> Result<QueueSlot> {
     slots.take(Claim::begin(tenant(of))).now_or_never().unwrap()
 }
 
 #[test]
 fn waiting_is_bounded_of_all_and_of_one() {
-    let slots = FairSlots::new(BOUNDS);
+    let slots = FairQueue::new(LIMITS);
     let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 2).unwrap()];
     let waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     let others = [waiter(&slots, 2), waiter(&slots, 3)];
     // Who would have as many as the one that has most.
-    assert!(matches!(at_once(&slots, 2), Err(StoreError::Busy)));
+    assert!(matches!(at_once(&slots, 2), Err(Full)));
     let mut fewer = waiter(&slots, 3);
-    assert!(matches!(at_once(&slots, 3), Err(StoreError::Busy)));
+    assert!(matches!(at_once(&slots, 3), Err(Full)));
     // What was let in is not refused.
     let mut goes_on = slots.take(Claim::go_on(tenant(4))).boxed();
     assert!((&mut goes_on).now_or_never().is_none());
@@ -53,7 +53,7 @@ fn waiting_is_bounded_of_all_and_of_one() {
     assert_eq!(slots.taken_and_waiting(), (2, 2));
     drop(waiter(&slots, 1));
     let _own = [waiter(&slots, 5), waiter(&slots, 5), waiter(&slots, 5)];
-    assert!(matches!(at_once(&slots, 5), Err(StoreError::Busy)));
+    assert!(matches!(at_once(&slots, 5), Err(Full)));
     drop((_own, taken));
     assert!((&mut goes_on).now_or_never().unwrap().is_ok() && (&mut fewer).now_or_never().unwrap().is_ok());
     assert_eq!(slots.taken_and_waiting(), (0, 0));
@@ -61,18 +61,18 @@ fn waiting_is_bounded_of_all_and_of_one() {
 }
 
 #[test]
-fn full_line_gives_a_place_of_the_heaviest_to_a_newcomer() {
-    let slots = FairSlots::new(BOUNDS);
+fn newcomer_evicts_the_heaviest_tenant_when_full() {
+    let slots = FairQueue::new(LIMITS);
     let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
     let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
     let mut others = [waiter(&slots, 2), waiter(&slots, 3)];
     let mut victims = [waiter(&slots, 4)];
-    assert!(matches!((&mut many[1]).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!((&mut many[1]).now_or_never(), Some(Err(Full))));
     assert!((&mut many[0]).now_or_never().is_none());
     let mut next = waiter(&slots, 5);
-    assert!(matches!((&mut many[0]).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!((&mut many[0]).now_or_never(), Some(Err(Full))));
     // Nobody has two that wait, and what has a slot is let be.
-    assert!(matches!(at_once(&slots, 6), Err(StoreError::Busy)));
+    assert!(matches!(at_once(&slots, 6), Err(Full)));
     assert_eq!(slots.taken_and_waiting(), (2, 4));
     let all = others.iter_mut().chain(&mut victims).chain([&mut next]);
     drop(taken);
@@ -82,12 +82,12 @@ fn full_line_gives_a_place_of_the_heaviest_to_a_newcomer() {
 }
 
 #[test]
-fn three_tenants_and_one_site_of_many_leave_room_for_others() {
-    let bounds = Bounds { at_once: 4, of_all: 64, of_one: 24, slice: Duration::ZERO };
+fn three_tenants_and_a_crowded_site_leave_room() {
+    let limits = QueueLimits { at_once: 4, of_all: 64, of_one: 24, slice: Duration::ZERO };
     let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
         [&|number| tenant(1 + number % 3), &|number| tenant_of(number, u32::MAX)];
     for crowd in crowds {
-        let slots = FairSlots::new(bounds);
+        let slots = FairQueue::new(limits);
         let mut all: Vec<_> = (0..200).map(|number| slots.take(Claim::begin(crowd(number))).boxed()).collect();
         let _held: Vec<_> = all.iter_mut().filter_map(|asks| asks.now_or_never()).collect();
         assert_eq!(slots.taken_and_waiting(), (4, 60));
@@ -102,8 +102,8 @@ fn three_tenants_and_one_site_of_many_leave_room_for_others() {
 }
 
 #[test]
-fn tenants_of_one_site_have_one_turn_together() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+fn tenants_of_one_site_share_one_turn() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
     let mut slot = Some(at_once(&slots, 9).unwrap());
     let crowd = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let others = [(2, waiter(&slots, 2)), (2, waiter(&slots, 2))];
@@ -121,8 +121,8 @@ fn tenants_of_one_site_have_one_turn_together() {
 }
 
 #[test]
-fn site_gives_its_own_newcomer_a_place_of_its_tenant_with_most() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 5, of_one: 4, slice: Duration::ZERO });
+fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 5, of_one: 4, slice: Duration::ZERO });
     let _slot = at_once(&slots, 1).unwrap();
     let ask = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let mut many: Vec<_> = [10, 10, 10].into_iter().map(ask).collect();
@@ -130,13 +130,13 @@ fn site_gives_its_own_newcomer_a_place_of_its_tenant_with_most() {
     assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
     let mut few = [ask(11)];
     assert!(few.iter_mut().all(|waits| waits.now_or_never().is_none()));
-    assert!(matches!((&mut many[2]).now_or_never(), Some(Err(StoreError::Busy))));
-    assert!(matches!(ask(11).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!((&mut many[2]).now_or_never(), Some(Err(Full))));
+    assert!(matches!(ask(11).now_or_never(), Some(Err(Full))));
 }
 
 #[test]
-fn slot_that_was_given_is_not_taken_away_by_who_comes_next() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 3, of_one: 3, slice: Duration::ZERO });
+fn granted_slot_is_not_evicted_by_the_next_claim() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 3, of_one: 3, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     // The slot is on its way to the first one, who has not looked yet.
@@ -144,8 +144,8 @@ fn slot_that_was_given_is_not_taken_away_by_who_comes_next() {
     let mut others = vec![waiter(&slots, 2)];
     assert_eq!(slots.taken_and_waiting(), (1, 2));
     others.push(waiter(&slots, 3));
-    assert!(matches!((&mut waiting[1]).now_or_never(), Some(Err(StoreError::Busy))));
-    assert!(matches!(at_once(&slots, 4), Err(StoreError::Busy)));
+    assert!(matches!((&mut waiting[1]).now_or_never(), Some(Err(Full))));
+    assert!(matches!(at_once(&slots, 4), Err(Full)));
     // Who hangs up on it passes it on.
     drop(waiting);
     let next = (&mut others[0]).now_or_never().unwrap().unwrap();
@@ -156,8 +156,8 @@ fn slot_that_was_given_is_not_taken_away_by_who_comes_next() {
 }
 
 #[test]
-fn paused_work_gives_way_and_what_goes_on_does_not() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+fn paused_work_is_evicted_and_continued_work_is_not() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut second = waiter(&slots, 1);
     let mut goes_on = slots.take(Claim::go_on(tenant(1))).boxed();
@@ -167,7 +167,7 @@ fn paused_work_gives_way_and_what_goes_on_does_not() {
     let held = (&mut second).now_or_never().unwrap().unwrap();
     // The second has the slot, so the first is the youngest that waits.
     let mut other = waiter(&slots, 2);
-    assert!(matches!((&mut first).now_or_never(), Some(Err(StoreError::Busy))));
+    assert!(matches!((&mut first).now_or_never(), Some(Err(Full))));
     drop(held);
     drop((&mut other).now_or_never().unwrap().unwrap());
     drop((&mut goes_on).now_or_never().unwrap().unwrap());
@@ -176,8 +176,8 @@ fn paused_work_gives_way_and_what_goes_on_does_not() {
 }
 
 #[test]
-fn what_goes_on_keeps_nobody_out() {
-    let slots = FairSlots::new(BOUNDS);
+fn continued_work_refuses_no_other() {
+    let slots = FairQueue::new(LIMITS);
     let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
     let mut streams: Vec<_> = (0..100).map(|_| slots.take(Claim::go_on(tenant(1))).boxed()).collect();
     assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
@@ -191,8 +191,8 @@ fn what_goes_on_keeps_nobody_out() {
 }
 
 #[test]
-fn who_lets_others_go_first_has_begun_once() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+fn work_that_queues_again_counts_once() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut other = waiter(&slots, 2);
     let mut again = slot.pass_on().boxed();
@@ -204,8 +204,8 @@ fn who_lets_others_go_first_has_begun_once() {
 }
 
 #[test]
-fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
-    let slots = FairSlots::new(BOUNDS);
+fn next_slot_goes_to_the_tenant_with_fewest() {
+    let slots = FairQueue::new(LIMITS);
     let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
     let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
     let mut other = waiter(&slots, 2);
@@ -216,8 +216,8 @@ fn a_tenant_with_many_leaves_the_next_turn_to_one_with_few() {
 }
 
 #[test]
-fn tenants_with_as_many_have_their_turn_one_after_the_other() {
-    let slots = FairSlots::new(Bounds { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+fn equal_tenants_alternate() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
     let mut slot = Some(at_once(&slots, 1).unwrap());
     let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
     let mut order = Vec::new();
@@ -232,8 +232,8 @@ fn tenants_with_as_many_have_their_turn_one_after_the_other() {
 }
 
 #[test]
-fn a_slice_ends_when_somebody_waits() {
-    let slots = FairSlots::new(Bounds { at_once: 1, ..BOUNDS });
+fn slice_ends_when_another_claim_waits() {
+    let slots = FairQueue::new(QueueLimits { at_once: 1, ..LIMITS });
     let slot = at_once(&slots, 1).unwrap();
     assert!(slot.slice().goes_on());
     let mut other = waiter(&slots, 2);
@@ -245,8 +245,8 @@ fn a_slice_ends_when_somebody_waits() {
 }
 
 #[test]
-fn large_rows_and_many_rows_are_a_reason_to_look() {
-    let slots = FairSlots::new(BOUNDS);
+fn large_or_many_rows_are_a_time_to_look() {
+    let slots = FairQueue::new(LIMITS);
     let slot = at_once(&slots, 1).unwrap();
     let mut slice = slot.slice();
     assert!(slice.is_time_to_look(1 << 20));
@@ -257,12 +257,12 @@ fn large_rows_and_many_rows_are_a_reason_to_look() {
 /// What some hold and wait for, as it ought to be.
 #[derive(Default)]
 struct Expected<'s> {
-    taken: Vec<(Claim, FairSlot)>,
-    waiting: Vec<(Claim, BoxFuture<'s, Result<FairSlot>>)>,
+    taken: Vec<(Claim, QueueSlot)>,
+    waiting: Vec<(Claim, BoxFuture<'s, Result<QueueSlot>>)>,
 }
 
 impl<'s> Expected<'s> {
-    fn asks(&mut self, slots: &'s FairSlots, claim: Claim) -> std::result::Result<(), TestCaseError> {
+    fn asks(&mut self, slots: &'s FairQueue, claim: Claim) -> std::result::Result<(), TestCaseError> {
         let own = self.begun(claim.tenant);
         let begun = self.claims().filter(|claim| !claim.goes_on).count();
         let yields = |it: &Claim| self.begun(it.tenant).yields_to(own, it.tenant.site() == claim.tenant.site());
@@ -272,11 +272,11 @@ impl<'s> Expected<'s> {
             Some(Ok(slot)) => self.taken.push((claim, slot)),
             None => self.waiting.push((claim, asks)),
             Some(Err(_)) => {
-                prop_assert!(!claim.goes_on && (own.of_tenant == BOUNDS.of_one || begun == BOUNDS.of_all));
-                prop_assert!(own.of_tenant == BOUNDS.of_one || !can_yield);
+                prop_assert!(!claim.goes_on && (own.of_tenant == LIMITS.of_one || begun == LIMITS.of_all));
+                prop_assert!(own.of_tenant == LIMITS.of_one || !can_yield);
             }
         }
-        self.hear(usize::from(can_yield && begun == BOUNDS.of_all))
+        self.hear(usize::from(can_yield && begun == LIMITS.of_all))
     }
 
     /// Those who have waited have their slots now; so many at most have given up their places.
@@ -312,8 +312,8 @@ proptest! {
     /// Whatever is asked for, given up, hung up on and passed on: no slot is lost, none is given twice, nobody waits for a
     /// free one; and who is refused has as many as those who wait.
     #[test]
-    fn no_turn_is_lost(steps in prop::collection::vec((0_u8..5, 0_usize..8, 0_u128..6), 0..200)) {
-        let slots = FairSlots::new(BOUNDS);
+    fn no_slot_is_lost(steps in prop::collection::vec((0_u8..5, 0_usize..8, 0_u128..6), 0..200)) {
+        let slots = FairQueue::new(LIMITS);
         let mut expected = Expected::default();
         for (step, at, of) in steps {
             match step {
@@ -336,8 +336,8 @@ proptest! {
             expected.hear(0)?;
             let (taken, waiting) = (expected.taken.len(), expected.waiting.len());
             prop_assert_eq!(slots.taken_and_waiting(), (taken, waiting));
-            prop_assert!(taken <= BOUNDS.at_once && (waiting == 0 || taken == BOUNDS.at_once));
-            prop_assert!(expected.claims().filter(|claim| !claim.goes_on).count() <= BOUNDS.of_all);
+            prop_assert!(taken <= LIMITS.at_once && (waiting == 0 || taken == LIMITS.at_once));
+            prop_assert!(expected.claims().filter(|claim| !claim.goes_on).count() <= LIMITS.of_all);
         }
         drop(expected);
         prop_assert!(slots.line.state.lock().is_forgotten());

@@ -2,11 +2,11 @@
 //! everything: a tenant may hold at most twice what is then left for others. A single tenant gets two thirds, the next
 //! two thirds of the rest, and so on, so that something is left for many more.
 //!
-//! Tenants of one site count together against others (see [`crate::site`]): the holdings of a tenant and of its whole
+//! Tenants of one site count together against others (see [`isobar_model::site`]): the holdings of a tenant and of its whole
 //! site together are at most four times what is left. So a site with any number of tenants leaves a fifth to others,
 //! and each of its tenants leaves something to the next.
 
-use crate::site::Holding;
+use crate::Holding;
 
 /// Largest holding of a tenant that is alone in its site, as a multiple of what is left.
 const HELD_PER_LEFT_MAX: usize = 2;

@@ -1,11 +1,11 @@
-//! Slots for what takes long: a few at a time, shared fairly between tenants.
+//! A queue for slots, which are the right to do long work: a few at a time, shared fairly between tenants.
 //!
-//! A slot that is free goes to the site that has the fewest (see [`isobar_model::site`]), and among those to the one that
-//! had its last the longest ago; within a site to its tenants in the same way. Who works longer than a slice of time while
-//! others wait gives its slot back and stands in line again, so that nobody waits for the end of anybody else's work.
+//! A free slot goes to the site that has the fewest (see [`isobar_model::site`]), and among equals to the one that had
+//! its last slot the longest ago; within a site to its tenants by the same rule. Work that lasts longer than a slice of
+//! time while others wait returns its slot and queues again, so that no work waits for the end of another.
 //!
-//! Where as much has begun as there may be, whoever has most of it gives up its youngest that waits, the one that is let go
-//! first or stands in line again: who has fewer, or nothing, comes in.
+//! When the queue is full, the tenant that has begun most loses its youngest waiting work to a tenant that has begun
+//! less ([`Holding::yields_to`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,91 +13,93 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use isobar_model::ids::OrganizationId;
-use isobar_model::site::{Holding, Site};
+use isobar_model::site::Site;
 use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
-use crate::error::{Result, StoreError};
+use crate::{Full, Holding};
 
-/// Rows, or bytes of them, between two looks at the time.
+type Result<T> = std::result::Result<T, Full>;
+
+/// Rows and bytes of rows between two reads of the clock.
 const ROWS_A_LOOK: u32 = 64;
 const BYTES_A_LOOK: usize = 64 << 10;
 
-/// How much of one kind of work there may be.
+/// The limits of one kind of work.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct QueueLimits {
     /// Slots at the same time.
     pub at_once: usize,
-    /// Work that has begun and not ended: beyond, whoever begins more takes the place of somebody who waits and has more, or
-    /// is refused. What goes on with what was let in before is not counted, and keeps its place.
+    /// Work that has begun and not ended, of all tenants. Beyond it, new work takes the place of waiting work of a tenant
+    /// that has more, or is refused. Continued work is not counted and keeps its place.
     pub of_all: usize,
-    /// Work of one tenant that has begun and not ended: beyond, the tenant is refused.
+    /// Work of one tenant that has begun and not ended. Beyond it, new work of the tenant is refused.
     pub of_one: usize,
-    /// After so long a slot is given back if others wait.
+    /// Time after which a slot is returned if others wait.
     pub slice: Duration,
 }
 
-/// Who asks for a slot.
+/// A request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Whom the work is charged to: the organization at the top of the caller's.
+    /// The tenant that the work is charged to: the top-level organization of the caller.
     pub tenant: OrganizationId,
-    /// It goes on with what was let in before: it waits, but is not refused.
+    /// True for the continuation of admitted work, which waits but is never refused.
     pub goes_on: bool,
 }
 
 impl Claim {
-    /// Work of this tenant begins.
+    /// Claims a slot for new work of this tenant.
     pub const fn begin(tenant: OrganizationId) -> Self {
         Self { tenant, goes_on: false }
     }
 
-    /// Work of this tenant that was let in goes on.
+    /// Claims a slot for the continuation of admitted work of this tenant.
     pub const fn go_on(tenant: OrganizationId) -> Self {
         Self { tenant, goes_on: true }
     }
 }
 
-/// The slots of one kind of work.
-pub struct FairSlots {
+/// The slots of one kind of work, and the line of those who wait for one.
+pub struct FairQueue {
     line: Arc<Line>,
 }
 
 /// A slot, until it is dropped.
-pub struct FairSlot {
+pub struct QueueSlot {
     line: Arc<Line>,
     tenant: OrganizationId,
-    /// When the work began that is held to the bounds; none: it only goes on.
+    /// The number of the work's begin; none if the claim was a continuation.
     begun: Option<u64>,
 }
 
 struct Line {
-    bounds: Bounds,
-    /// How many wait, to be looked at without the lock.
+    limits: QueueLimits,
+    /// Length of the line, read without the lock.
     waiting: AtomicUsize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// Of all.
+    /// Sum over all tenants.
     holds: Holds,
-    /// Grows with each slot that is given, each that is waited for, and all work that begins.
+    /// Increments with each slot that is granted, each that is waited for, and all work that begins.
     number: u64,
-    /// Those that have a slot, wait for one or have begun something.
+    /// Tenants that have a slot, wait for one or have begun something.
     tenants: FxHashMap<OrganizationId, TenantSlots>,
     sites: FxHashMap<Site, Holds>,
 }
 
-/// How much a tenant, or a site, has.
+/// Counts of a tenant or a site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Holds {
     taken: usize,
     waiting: usize,
     begun: usize,
-    /// When it had a slot last, or came.
+    /// Number of its last slot, or of its arrival.
     last: u64,
 }
 
@@ -107,29 +109,29 @@ struct TenantSlots {
     line: VecDeque<Waiting>,
 }
 
-/// Names one who waits in the line.
+/// Waiting work in the line of a tenant.
 struct Waiting {
     number: u64,
     begun: Option<u64>,
-    give: oneshot::Sender<FairSlot>,
+    give: oneshot::Sender<QueueSlot>,
 }
 
-impl FairSlots {
-    /// Nobody has one yet.
-    pub fn new(bounds: Bounds) -> Self {
-        Self { line: Arc::new(Line { bounds, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
+impl FairQueue {
+    /// Makes a queue with all slots free.
+    pub fn new(limits: QueueLimits) -> Self {
+        Self { line: Arc::new(Line { limits, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
     }
 
-    /// Waits for a slot. Who no longer waits has no place in the line.
+    /// Waits for a slot. Dropping the future leaves the line.
     ///
     /// # Errors
-    /// [`StoreError::Busy`], unless the claim is one that goes on: at once where too much has begun; later where the place is
-    /// given to somebody who has less.
-    pub async fn take(&self, claim: Claim) -> Result<FairSlot> {
+    /// [`Full`] at once if too much has begun (never for a continuation), or later if the place in the line is given to
+    /// a tenant that has less.
+    pub async fn take(&self, claim: Claim) -> Result<QueueSlot> {
         slot(self.line.enter(claim)?).await
     }
 
-    /// How many have a slot, and how many wait for one.
+    /// Returns the number of slots that are taken, and the length of the line.
     pub fn taken_and_waiting(&self) -> (usize, usize) {
         let state = self.line.state.lock();
         (state.holds.taken, state.holds.waiting)
@@ -137,14 +139,14 @@ impl FairSlots {
 }
 
 impl Line {
-    /// Work of a tenant begins or goes on: a slot for it, or a place in the line, which may be that of somebody else.
+    /// Returns a slot or a place in the line, for which another tenant's work may be evicted.
     fn enter(self: &Arc<Self>, claim: Claim) -> Result<Entered> {
         let (tenant, mut state) = (claim.tenant, self.state.lock());
         let mut evicted = None;
         let begun = match claim.goes_on {
             true => None,
             false => {
-                evicted = state.make_room(tenant, self.bounds)?;
+                evicted = state.make_room(tenant, self.limits)?;
                 state.number += 1;
                 state.change(tenant, |holds| holds.begun += 1);
                 Some(state.number)
@@ -152,20 +154,20 @@ impl Line {
         };
         let entered = self.join(&mut state, tenant, begun);
         drop(state);
-        // It hears that nobody will give it a slot.
+        // Its receiver fails.
         drop(evicted);
         Ok(entered)
     }
 
-    /// A slot for the tenant that was free, or else a place in the line.
+    /// Returns a free slot, or else a place in the line.
     fn join(self: &Arc<Self>, state: &mut State, tenant: OrganizationId, begun: Option<u64>) -> Entered {
         state.number += 1;
         let number = state.number;
         let line = Arc::clone(self);
-        if state.holds.taken < self.bounds.at_once {
-            // While a slot is free nobody waits.
+        if state.holds.taken < self.limits.at_once {
+            // The line is empty while a slot is free.
             state.change(tenant, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
-            return Entered::Slot(FairSlot { line, tenant, begun });
+            return Entered::Slot(QueueSlot { line, tenant, begun });
         }
         let (give, given) = oneshot::channel();
         state.change(tenant, |holds| holds.waiting += 1);
@@ -178,7 +180,7 @@ impl Line {
         self.waiting.store(state.holds.waiting, Ordering::Relaxed);
     }
 
-    /// A slot of the tenant's is over, and work that has begun if it was that: whose it is next.
+    /// Returns a slot of the tenant, and ends its work if `has_ended`; the slot goes to the next in the line.
     fn pass_on(self: &Arc<Self>, tenant: OrganizationId, has_ended: bool) {
         let next = {
             let mut state = self.state.lock();
@@ -190,14 +192,14 @@ impl Line {
             self.next(&mut state)
         };
         if let Some((tenant, Waiting { begun, give, .. })) = next {
-            // Who has gone meanwhile drops it, and so passes it on.
-            drop(give.send(FairSlot { line: Arc::clone(self), tenant, begun }));
+            // A waiter that has gone drops the slot, which passes it on.
+            drop(give.send(QueueSlot { line: Arc::clone(self), tenant, begun }));
         }
     }
 
-    /// Whose slot it is, if anybody waits and a slot is free.
+    /// Takes the next out of the line if a slot is free.
     fn next(&self, state: &mut State) -> Option<(OrganizationId, Waiting)> {
-        if state.holds.taken >= self.bounds.at_once {
+        if state.holds.taken >= self.limits.at_once {
             return None;
         }
         let waiting = state.tenants.iter().filter(|(_, of)| !of.line.is_empty());
@@ -214,7 +216,8 @@ impl Line {
 }
 
 impl State {
-    /// Changes what a tenant, its site and all have. Who just comes has had a slot last now; who has nothing is forgotten.
+    /// Changes the counts of a tenant, its site and all. A tenant that arrives counts as if it had a slot just now; one
+    /// that has nothing is removed.
     fn change(&mut self, tenant: OrganizationId, change: impl Fn(&mut Holds)) {
         let last = self.number;
         let site = self.sites.entry(tenant.site()).or_insert(Holds { last, ..Holds::default() });
@@ -237,27 +240,27 @@ impl State {
         self.sites.get(&tenant.site()).copied().unwrap_or_default()
     }
 
-    /// How much a tenant has begun.
+    /// Returns the work that a tenant and its site have begun.
     fn begun(&self, tenant: OrganizationId) -> Holding {
         let of_tenant = self.tenants.get(&tenant).map_or(0, |of| of.holds.begun);
         Holding { of_site: self.of_site(tenant).begun, of_tenant }
     }
 
-    /// Takes out of the line who waits at that place of it.
+    /// Takes the work at this place of a tenant's line out of it.
     fn leave(&mut self, tenant: OrganizationId, at: usize) -> Option<Waiting> {
         let left = self.tenants.get_mut(&tenant)?.line.remove(at)?;
         self.change(tenant, |holds| holds.waiting -= 1);
         Some(left)
     }
 
-    /// Makes room for one more that begins. Where all is full, whoever has most gives up the youngest of its work that waits, if that
-    /// leaves it no less than this tenant has then.
-    fn make_room(&mut self, tenant: OrganizationId, bounds: Bounds) -> Result<Option<Waiting>> {
+    /// Makes room for new work of a tenant. When all is full, the tenant with most loses its youngest waiting work, if that
+    /// leaves it no less than this tenant then has.
+    fn make_room(&mut self, tenant: OrganizationId, limits: QueueLimits) -> Result<Option<Waiting>> {
         let own = self.begun(tenant);
-        if own.of_tenant >= bounds.of_one {
-            return Err(StoreError::Busy);
+        if own.of_tenant >= limits.of_one {
+            return Err(Full);
         }
-        if self.holds.begun < bounds.of_all {
+        if self.holds.begun < limits.of_all {
             return Ok(None);
         }
         let youngest = |(id, of): (&OrganizationId, &TenantSlots)| {
@@ -268,7 +271,7 @@ impl State {
             let begun = of.line.iter().enumerate().filter_map(|(at, waiting)| Some((waiting.begun?, at)));
             begun.max().map(|(begun, at)| (theirs, begun, *id, at))
         };
-        let (_, _, heaviest, at) = self.tenants.iter().filter_map(youngest).max().ok_or(StoreError::Busy)?;
+        let (_, _, heaviest, at) = self.tenants.iter().filter_map(youngest).max().ok_or(Full)?;
         let evicted = self.leave(heaviest, at);
         self.change(heaviest, |holds| holds.begun -= 1);
         Ok(evicted)
@@ -281,9 +284,9 @@ impl Holds {
     }
 }
 
-/// Holds the slot, or the place in the line, of somebody who asked.
+/// The result of a claim: a slot or a place in the line.
 enum Entered {
-    Slot(FairSlot),
+    Slot(QueueSlot),
     Line(Waiter),
 }
 
@@ -292,14 +295,14 @@ struct Waiter {
     line: Arc<Line>,
     tenant: OrganizationId,
     number: u64,
-    given: oneshot::Receiver<FairSlot>,
+    given: oneshot::Receiver<QueueSlot>,
 }
 
-/// The slot, when it comes. [`StoreError::Busy`]: the place in the line was given to somebody else.
-async fn slot(entered: Entered) -> Result<FairSlot> {
+/// Waits for the slot; [`Full`] if the place in the line was given to another tenant.
+async fn slot(entered: Entered) -> Result<QueueSlot> {
     match entered {
         Entered::Slot(slot) => Ok(slot),
-        Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| StoreError::Busy),
+        Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| Full),
     }
 }
 
@@ -316,46 +319,46 @@ impl Drop for Waiter {
     }
 }
 
-impl FairSlot {
-    /// Whether somebody waits for it.
+impl QueueSlot {
+    /// Returns true if another claim waits for a slot.
     fn is_wanted(&self) -> bool {
         self.line.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Lets others go first, and waits for another one.
+    /// Returns the slot to the line and waits for the next one.
     ///
     /// # Errors
-    /// [`StoreError::Busy`]: the place in the line was given to somebody who has less.
-    pub async fn pass_on(mut self) -> Result<FairSlot> {
-        // What has begun is counted where it waits.
+    /// [`Full`] if the place in the line was given to a tenant that has less.
+    pub async fn pass_on(mut self) -> Result<QueueSlot> {
+        // The work's begin moves to the place in the line.
         let begun = self.begun.take();
         let entered = self.line.join(&mut self.line.state.lock(), self.tenant, begun);
         drop(self);
         slot(entered).await
     }
 
-    /// A slice of work begins.
+    /// Begins a slice of work.
     pub fn slice(&self) -> Slice<'_> {
         Slice { slot: self, begun: Clock::System.instant(), rows: 0, bytes: 0 }
     }
 }
 
-impl Drop for FairSlot {
+impl Drop for QueueSlot {
     fn drop(&mut self) {
         self.line.pass_on(self.tenant, self.begun.is_some());
     }
 }
 
-/// Work within one slot, which ends when it has lasted and others wait.
+/// A slice of work within one slot.
 pub struct Slice<'a> {
-    slot: &'a FairSlot,
+    slot: &'a QueueSlot,
     begun: Instant,
     rows: u32,
     bytes: usize,
 }
 
 impl Slice<'_> {
-    /// A row of so many bytes was worked on; whether it is time to look around.
+    /// Counts a row of `bytes`; returns true if it is time to ask [`Self::goes_on`].
     pub fn is_time_to_look(&mut self, bytes: usize) -> bool {
         self.rows += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -366,9 +369,9 @@ impl Slice<'_> {
         true
     }
 
-    /// Whether the work goes on in this slot.
+    /// Returns true if the work may keep its slot: nothing waits, or the slice is not over.
     pub fn goes_on(&self) -> bool {
-        !self.slot.is_wanted() || Clock::System.elapsed(self.begun) < self.slot.line.bounds.slice
+        !self.slot.is_wanted() || Clock::System.elapsed(self.begun) < self.slot.line.limits.slice
     }
 }
 

@@ -1,28 +1,27 @@
-//! A resource that many hold at the same time, and of which each tenant has a share at most, which is smaller the more it and
-//! others hold (see [`isobar_model::shared_amount`]), and no larger than a fixed size, if there is one. All callers without
-//! credentials are one tenant here.
+//! Counters of a shared resource (bytes, places): a tenant may hold at most twice what is left for others (see
+//! [`crate::SharedAmount`]), and no more than a fixed maximum if there is one. All callers without credentials are one
+//! tenant.
 
 use std::sync::Arc;
 
-use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_model::shared_amount::SharedAmount;
-use isobar_model::site::TenantAmounts;
 use parking_lot::Mutex;
 
-use super::bounded_jobs::NOBODY;
+use crate::{Full, NOBODY, SharedAmount, TenantAmounts};
 
-/// So much of something: places, bytes.
+type Result<T> = std::result::Result<T, Full>;
+
+/// A shared resource and what tenants hold of it.
 #[derive(Debug)]
 pub struct TenantShares {
-    /// What tenants share.
+    /// The total.
     amount: SharedAmount,
-    /// Most of one tenant.
+    /// Fixed maximum of one tenant.
     of_one: usize,
     held: Mutex<TenantAmounts>,
 }
 
-/// A part of it that a tenant holds, until this is dropped.
+/// A tenant's part of a shared resource; dropping it returns the part.
 #[derive(Debug)]
 pub struct TenantShare {
     shares: Arc<TenantShares>,
@@ -31,34 +30,34 @@ pub struct TenantShare {
 }
 
 impl TenantShares {
-    /// So much of it, and so much of one tenant.
-    pub(crate) fn new(of_all: usize, of_one: usize) -> Arc<Self> {
+    /// Makes a resource of `of_all`, of which one tenant may hold `of_one`.
+    pub fn new(of_all: usize, of_one: usize) -> Arc<Self> {
         Arc::new(Self { amount: SharedAmount::of(of_all), of_one, held: Mutex::default() })
     }
 
-    /// So much of it, and of one tenant at most twice what is left for the others then.
+    /// Makes a resource of `of_all` without a fixed maximum for one tenant.
     pub fn fair(of_all: usize) -> Arc<Self> {
         Self::new(of_all, usize::MAX)
     }
 
-    /// How much is held by all.
+    /// Returns the sum over all tenants.
     pub fn held(&self) -> usize {
         self.held.lock().all()
     }
 
-    /// A share of nothing yet.
+    /// Makes an empty share of a tenant.
     pub fn share(self: &Arc<Self>, tenant: Option<OrganizationId>) -> TenantShare {
         TenantShare { shares: Arc::clone(self), tenant: tenant.unwrap_or(NOBODY), amount: 0 }
     }
 
-    /// So much of it for a tenant; [`Error::Busy`] where that is more than is left.
-    pub(crate) fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
+    /// Takes `amount` for a tenant; [`Full`] if it may not hold so much more.
+    pub fn take(self: &Arc<Self>, tenant: OrganizationId, amount: usize) -> Result<TenantShare> {
         let mut share = self.share(Some(tenant));
         share.resize(amount)?;
         Ok(share)
     }
 
-    /// A tenant that held so much holds so much instead, if it may: less it always may.
+    /// Replaces `before` by `after` in the holding of a tenant. A reduction is never refused.
     fn change(&self, tenant: OrganizationId, before: usize, after: usize) -> Result<()> {
         if before == after {
             return Ok(());
@@ -67,7 +66,7 @@ impl TenantShares {
         if after > before {
             let (own, all) = (held.of(tenant).plus(after - before), held.all().saturating_add(after - before));
             if !self.amount.allows(own, all) || own.of_tenant > self.of_one {
-                return Err(Error::Busy);
+                return Err(Full);
             }
         }
         held.change(tenant, before, after);
@@ -76,17 +75,17 @@ impl TenantShares {
 }
 
 impl TenantShare {
-    /// How much it is.
+    /// Returns its size.
     pub fn amount(&self) -> usize {
         self.amount
     }
 
-    /// Is so much more from here on, as [`Self::resize`] says.
+    /// Grows by `more`, see [`Self::resize`].
     pub fn grow(&mut self, more: usize) -> Result<()> {
         self.resize(self.amount.saturating_add(more))
     }
 
-    /// Is so much from here on; [`Error::Busy`] where the tenant may not hold that, and then it is what it was.
+    /// Changes the size to `amount`; [`Full`], without a change, if the tenant may not hold so much.
     pub fn resize(&mut self, amount: usize) -> Result<()> {
         self.shares.change(self.tenant, self.amount, amount)?;
         self.amount = amount;
@@ -96,7 +95,7 @@ impl TenantShare {
 
 impl Drop for TenantShare {
     fn drop(&mut self) {
-        // What is given back is not refused.
+        // A reduction is never refused.
         let _ = self.resize(0);
     }
 }
@@ -110,71 +109,71 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_has_its_share_and_no_more() {
+    fn tenant_cannot_exceed_its_share() {
         let shares = TenantShares::new(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let first = take(1, 4).unwrap();
-        assert!(matches!(take(1, 3), Err(Error::Busy)));
+        assert!(matches!(take(1, 3), Err(Full)));
         let (second, third) = (take(1, 2).unwrap(), take(2, 6).unwrap());
-        assert!(matches!(take(2, 1), Err(Error::Busy)));
-        // Who fills the rest leaves something for who comes then.
+        assert!(matches!(take(2, 1), Err(Full)));
+        // A tenant that fills the rest leaves something for the next.
         let fourth = take(3, 5).unwrap();
-        assert!(matches!(take(3, 1), Err(Error::Busy)) && take(4, 2).is_ok());
+        assert!(matches!(take(3, 1), Err(Full)) && take(4, 2).is_ok());
         drop(first);
         let fifth = take(3, 1).unwrap();
-        assert!(matches!(take(3, 1), Err(Error::Busy)));
+        assert!(matches!(take(3, 1), Err(Full)));
         drop((second, third, fourth, fifth));
         assert!(shares.held.lock().is_nothing());
     }
 
     #[test]
-    fn tenants_of_one_site_have_a_share_together() {
+    fn tenants_of_one_site_share_one_part() {
         let (site, other) = (Site::of_tag(7), OrganizationId(Uuid::from_u128(1)));
         let crowd = |number: u128| site.founds(Uuid::from_u128(number << 32));
         for shares in [TenantShares::fair(100), TenantShares::new(100, 6)] {
             let held: Vec<_> = (1..200).filter_map(|number| shares.take(crowd(number), 1).ok()).collect();
             assert_eq!(held.len(), 79);
             let share = shares.take(other, 6).unwrap();
-            assert!(matches!(shares.take(crowd(200), 1), Err(Error::Busy)));
+            assert!(matches!(shares.take(crowd(200), 1), Err(Full)));
             drop((held, share));
             assert!(shares.held.lock().is_nothing());
         }
     }
 
     #[test]
-    fn a_share_grows_as_far_as_its_tenant_may_hold_more_and_shrinks_at_any_time() {
+    fn share_grows_up_to_its_limit_and_shrinks_always() {
         let shares = TenantShares::new(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let (mut first, second) = (take(1, 3).unwrap(), take(1, 2).unwrap());
-        assert!(matches!(first.resize(5), Err(Error::Busy)));
+        assert!(matches!(first.resize(5), Err(Full)));
         first.resize(4).unwrap();
         assert!(take(1, 1).is_err() && take(2, 7).is_err());
         first.resize(1).unwrap();
         let third = take(2, 6).unwrap();
-        // More than there is: it is not less that is refused.
+        // A reduction is never refused.
         first.resize(0).unwrap();
         drop((first, second, third));
         assert!(shares.held.lock().is_nothing());
     }
 
     #[test]
-    fn a_tenant_has_the_more_the_less_others_hold() {
+    fn share_is_larger_when_others_hold_less() {
         let shares = TenantShares::fair(27);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let first = take(1, 18).unwrap();
-        assert!(matches!(take(1, 1), Err(Error::Busy)));
+        assert!(matches!(take(1, 1), Err(Full)));
         let second = take(2, 6).unwrap();
-        assert!(matches!(take(2, 1), Err(Error::Busy)));
+        assert!(matches!(take(2, 1), Err(Full)));
         drop(first);
         let third = take(2, 12).unwrap();
-        assert!(matches!(take(2, 1), Err(Error::Busy)) && take(1, 6).is_ok());
+        assert!(matches!(take(2, 1), Err(Full)) && take(1, 6).is_ok());
         drop((second, third));
         assert!(shares.held.lock().is_nothing());
     }
 
     proptest! {
         #[test]
-        fn what_is_held_is_never_more_than_there_is(
+        fn sum_of_shares_never_exceeds_the_total(
             takes in prop::collection::vec((0..4_u128, 0..200_usize, any::<bool>()), 0..100),
         ) {
             let (shares, mut held) = (TenantShares::fair(500), Vec::new());

@@ -1,0 +1,40 @@
+//! Everything that waits, shares or is refused because there is too much of it, as instances of four rules.
+//!
+//! - [`SharedAmount`]: a tenant may hold at most twice what is then left for others. [`TenantShares`] counts what is
+//!   held under that rule (bytes, places) and refuses what exceeds it.
+//! - [`FairQueue`]: a few slots, which go to the tenant that has the fewest; the rest wait in line.
+//! - [`WaitPlaces`]: places of calls that wait long and hold nothing else.
+//! - When all is full, the tenant that has most gives up its youngest waiting place to one that has fewer, in queue and
+//!   places alike ([`Holding::yields_to`]).
+//!
+//! Tenants of one site (see [`isobar_model::site`]) count together against others.
+
+mod fair_queue;
+mod holdings;
+mod shared_amount;
+mod tenant_shares;
+mod wait_places;
+
+use isobar_model::error::Error;
+use isobar_model::ids::OrganizationId;
+use uuid::Uuid;
+
+pub use fair_queue::{Claim, FairQueue, QueueLimits, QueueSlot, Slice};
+pub use holdings::{Holding, TenantAmounts};
+pub use shared_amount::SharedAmount;
+pub use tenant_shares::{TenantShare, TenantShares};
+pub use wait_places::{WaitPlace, WaitPlaces};
+
+/// The tenant that is charged for work without one: of callers without credentials, and of the system.
+pub const NOBODY: OrganizationId = OrganizationId(Uuid::nil());
+
+/// A refusal: the limit is reached, and nothing was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit is reached")]
+pub struct Full;
+
+impl From<Full> for Error {
+    fn from(_: Full) -> Self {
+        Self::Busy
+    }
+}
