@@ -1,4 +1,4 @@
-//! The meters of organizations with a data limit, and what a device may still store by those above it.
+//! Counts the bytes stored beneath organizations with a data limit, and tells if a device may still store values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use isobar_model::organization::BYTES_PER_MB;
 use isobar_store::registry::LimitedOrganization;
 use parking_lot::{Mutex, MutexGuard};
 
-/// What the subtree of an organization with a data limit has stored.
+/// Counts the bytes that the devices beneath an organization with a data limit have stored.
 pub(crate) struct Meter {
     used: AtomicU64,
     limit: u64,
@@ -29,7 +29,7 @@ impl Meter {
     }
 }
 
-/// The meters of the organizations above a device; nearly always none.
+/// Holds the meters of the organizations above a device; nearly always there are none.
 pub(crate) struct DataQuota(Box<[Arc<Meter>]>);
 
 impl DataQuota {
@@ -37,36 +37,37 @@ impl DataQuota {
         self.0.iter().any(|meter| meter.over.load(Ordering::Relaxed))
     }
 
-    /// Whether nothing above the device has a data limit.
+    /// Returns true if no organization above the device has a data limit.
     pub fn is_unlimited(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// So many bytes more are stored.
+    /// Adds newly stored bytes to each meter.
     pub fn add(&self, bytes: u64) {
         self.0.iter().for_each(|meter| meter.add(bytes));
     }
 }
 
-/// The meters, by organization with a data limit.
+/// Maps each organization with a data limit to its meter.
 #[derive(Default)]
 pub(crate) struct Meters(Mutex<HashMap<OrganizationId, Arc<Meter>>>);
 
 impl Meters {
-    /// As long as this is held no meter is set.
+    /// Locks the meters: no meter is replaced while the guard lives.
     pub(crate) fn hold(&self) -> MutexGuard<'_, impl Sized> {
         self.0.lock()
     }
 
-    /// The meters of the organizations on a lineage.
+    /// Returns the meters of the organizations on a lineage.
     pub(crate) fn quota_of(&self, lineage: &Lineage) -> DataQuota {
         let meters = self.0.lock();
         DataQuota(lineage.ids().iter().filter_map(|id| meters.get(id).cloned()).collect())
     }
 
-    /// Sets the meters by what the registry knows; `count_unwritten` adds what it does not know yet. Meters whose limit has
-    /// not changed are kept, for entries of devices look at them. Answers where there is another meter than before, or none
-    /// any more.
+    /// Replaces the meters by the registry's figures; `count_unwritten` adds the bytes that the registry does not know
+    /// yet.
+    /// Meters whose limit has not changed stay the same objects, because entries of devices point to them. Returns the
+    /// organizations whose meter was replaced or removed.
     pub(crate) fn set(&self, limited: &[LimitedOrganization], count_unwritten: impl FnOnce()) -> Vec<OrganizationId> {
         let mut meters = self.0.lock();
         let (mut present, mut changed) = (HashMap::with_capacity(limited.len()), Vec::new());

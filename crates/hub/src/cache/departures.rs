@@ -1,15 +1,18 @@
-//! Which tenants' devices have left a place: moved elsewhere, or gone. Whoever has found out what lies beneath an
-//! organization looks here whether that still holds.
+//! Counts, tenant by tenant, how often devices have left a place: moved elsewhere, or deleted. Readers that remember
+//! the
+//! devices beneath an organization compare this count to learn if their list is stale.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_model::ids::OrganizationId;
 
-/// Counters among which tenants are spread. Two that share one find out again now and then what they knew.
+/// Number of counters that all tenants are hashed to. Two tenants that share a counter reload their lists more often
+/// than
+/// necessary.
 const COUNTERS: usize = 1_024;
 
-/// How often devices have left places, tenant by tenant.
+/// Counts how often devices have left places, tenant by tenant.
 pub(crate) struct Departures {
     counters: Vec<AtomicU64>,
     hasher: RandomState,
@@ -24,12 +27,12 @@ impl Departures {
         &self.counters[self.hasher.hash_one(tenant) as usize % COUNTERS]
     }
 
-    /// A device of the tenant has left a place; whoever is asked from here on says so.
+    /// Counts that a device of the tenant has left a place.
     pub(crate) fn note(&self, tenant: OrganizationId) {
         self.counter(tenant).fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Grows whenever a device of the tenant leaves a place.
+    /// Returns the tenant's counter, which grows whenever one of its devices leaves a place.
     pub(crate) fn count(&self, tenant: OrganizationId) -> u64 {
         self.counter(tenant).load(Ordering::SeqCst)
     }

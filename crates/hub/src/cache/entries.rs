@@ -1,4 +1,4 @@
-//! The entries of the caches: devices, plans, accounts and sessions, and whether what they say still holds.
+//! Defines the cached entries of devices, accounts, sessions and API keys, and tells if they are still current.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,52 +20,55 @@ use super::shared_entries::SharedEntry;
 use crate::code::HeldByRun;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
-/// Runs that leave the thread that serves calls after one of the device that was long, the next long one among them: what is lost
-/// on that thread until a run turns out to be long, a millisecond, is a hundredth of that for each run.
+/// Runs of a device that leave the serving thread after a long run of it, the next long one included. A long run that
+/// is
+/// noticed only on the serving thread costs it about a millisecond; spread over this many runs that is a hundredth
+/// each.
 pub(crate) const RUNS_ASIDE: u32 = 100;
 
-/// A device as the main road needs it.
+/// Caches a device with all that a run of its design needs.
 pub(crate) struct DeviceEntry {
     pub device: DeviceRef,
     pub lineage: Lineage,
     pub plan: Arc<PlanEntry>,
-    /// What expressions see of it; a run that changes it puts the changed one here.
+    /// The state of the device that expressions see; a run that changes the state replaces it here.
     held: Held<DeviceView>,
-    /// When its newest event came, in milliseconds; 0: nothing that the registry does not know.
+    /// Time of the newest event, in milliseconds; 0 if the registry already knows the newest one.
     pub active: AtomicI64,
-    /// When the newest event ran by this entry, in milliseconds; 0: none did.
+    /// Time of the newest event that ran by this entry, in milliseconds; 0 if none did.
     pub heard: AtomicI64,
-    /// Runs that still leave the thread that serves calls, for one has taken longer, or left more, than those may who wait for
-    /// that thread: last values, settings or the states of its elements are large.
+    /// Number of coming runs that still leave the serving thread, because a run took longer, or left more to drop, than
+    /// calls
+    /// waiting for that thread may be delayed: last values, settings or the states of the device's elements are large.
     runs_aside: AtomicU32,
-    /// The number of the status that a missing device gets back.
+    /// The number of the status to restore when a missing device reports again.
     pub before_missing: AtomicU8,
-    /// What the organizations above it may still store.
+    /// The data limits of the organizations above the device.
     pub quota: DataQuota,
-    /// Bytes that it has stored since it was loaded, and how many of them the registry knows.
+    /// Bytes that the device has stored since the entry was loaded, and how many of them the registry knows.
     pub stored: AtomicU64,
     pub written: AtomicU64,
-    /// Whether the registry does not know yet what the device has stored.
+    /// True if the registry does not yet know all bytes that the device has stored.
     pub uncounted: AtomicBool,
-    /// Grows when the device's row in the registry changes beneath the entry.
+    /// Version of the device's row in the registry, which grows when the row changes while the entry stays installed.
     pub row: AtomicU64,
 }
 
-/// What an entry said of its device before a run, to be restored if the run is not committed.
+/// Saves the entry's state before a run, so that it can be restored if the run is not committed.
 pub(crate) struct EntryState {
     view: Arc<DeviceView>,
     before_missing: u8,
 }
 
 impl EntryState {
-    /// What the entry said.
+    /// Returns the device's state before the run.
     pub fn view(&self) -> Arc<DeviceView> {
         Arc::clone(&self.view)
     }
 }
 
 impl DeviceEntry {
-    /// An entry of what the registry says of a device. It is not installed yet.
+    /// Makes an entry of a device read from the registry. The entry is not installed yet.
     pub fn new(
         (device, lineage): (DeviceRef, Lineage),
         found: Device,
@@ -99,15 +102,16 @@ impl DeviceEntry {
         })
     }
 
-    /// Its project's design; none: another entry says it.
+    /// Returns the compiled design of the device's project, or `None` if a newer plan entry has replaced it.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.plan.plan()
     }
 
-    /// Whether a run on a payload of so many bytes leaves the thread that serves calls: it runs code, or may take longer than a
+    /// Returns true if a run on a payload of this size must leave the serving thread: it runs code, or may take longer
+    /// than a
     /// millisecond.
     pub fn runs_aside(&self, payload_bytes: usize) -> bool {
-        // Whoever runs it without one finds that it is outdated.
+        // A run without a plan finds that its entry is outdated.
         let Some(plan) = self.plan() else { return false };
         plan.runs_code()
             || payload_bytes > READ_HERE_BYTES_MAX
@@ -115,20 +119,20 @@ impl DeviceEntry {
             || plan.may_take_long(payload_bytes)
     }
 
-    /// What a run on a payload of so many bytes holds while it waits in its project's queue and then runs: what the entry says
-    /// of the device too.
+    /// Returns the memory that a run on a payload of this size occupies while it waits in its project's queue and runs,
+    /// including the device's metadata and settings.
     pub fn held_by_run(&self, payload_bytes: usize) -> HeldByRun {
         let says = self.view().map_or(0, |view| view.meta.bytes().len() + view.settings_bytes());
         let bytes = payload_bytes + says;
         HeldByRun { tenant: self.lineage.top(), bytes }
     }
 
-    /// Whether one of its newest runs took longer, or left more, than it may on a thread that serves calls.
+    /// Returns true if one of the newest runs was too long, or left too much to drop, for a serving thread.
     pub fn has_run_long(&self) -> bool {
         self.runs_aside.load(Ordering::Relaxed) > 0
     }
 
-    /// A run was long, or one was not. Of those that are told at once one may not be counted.
+    /// Records that a run was long or short. Of several runs that report at the same time one may not be counted.
     pub fn note_run(&self, is_long: bool) {
         let still = self.runs_aside.load(Ordering::Relaxed);
         if is_long {
@@ -138,27 +142,29 @@ impl DeviceEntry {
         }
     }
 
-    /// What it says of its device; none: it was retired, and a newer entry says it.
+    /// Returns the device's state, or `None` if this entry was retired and a newer one has the state.
     pub fn view(&self) -> Option<Arc<DeviceView>> {
         self.held.get()
     }
 
-    /// A run of the device begins: what the entry says. None: it was retired. To be asked while the device is locked.
+    /// Begins a run and returns the device's state, or `None` if the entry was retired. The caller holds the device's
+    /// lock.
     pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_, DeviceView>)> {
         self.held.begin_run()
     }
 
-    /// Changes what it says of its device.
+    /// Changes the device's state in this entry.
     pub fn change_view(&self, change: impl FnOnce(&mut DeviceView)) {
         self.held.change(change);
     }
 
-    /// What it says now; `view` is the one that it has. To be asked while the device is locked.
+    /// Saves the present state, for [`DeviceEntry::restore`]; `view` is the entry's view. The caller holds the device's
+    /// lock.
     pub fn state(&self, view: Arc<DeviceView>) -> EntryState {
         EntryState { view, before_missing: self.before_missing.load(Ordering::Relaxed) }
     }
 
-    /// The run is not committed: the entry says again what it said before.
+    /// Restores the state from before a run that is not committed.
     pub fn restore(&self, before: EntryState) {
         self.held.restore(before.view);
         self.before_missing.store(before.before_missing, Ordering::Relaxed);
@@ -166,7 +172,7 @@ impl DeviceEntry {
 }
 
 impl Weighed for DeviceView {
-    /// With the entry's token.
+    /// Includes the cache entry of the device's token.
     const ENTRY_BYTES: usize = 768;
 
     fn weight(&self) -> usize {
@@ -194,15 +200,15 @@ impl SharedEntry for DeviceEntry {
         &self.held
     }
 
-    /// Whether it is the installed one of its device, and its project has no newer design.
+    /// Returns true if this entry is the installed one of its device and its project has no newer design.
     fn is_current(&self) -> bool {
         self.held.is_installed() && self.plan.is_current()
     }
 }
 
-/// A user as authentication needs it.
+/// Caches a user for authentication.
 pub(crate) struct AccountEntry {
-    /// As a caller, without a session.
+    /// The user as a caller, without a session.
     pub caller: Arc<Caller>,
     pub disabled: bool,
     outdated: AtomicBool,
@@ -213,27 +219,27 @@ impl AccountEntry {
         Self { caller: Arc::new(caller), disabled, outdated: AtomicBool::new(false) }
     }
 
-    /// Whether what it says still holds.
+    /// Returns true if the user has not changed since the entry was loaded.
     pub fn is_current(&self) -> bool {
         !self.outdated.load(Ordering::Acquire)
     }
 
-    /// Whether what it says still holds, and its user may call.
+    /// Returns true if the entry is current and its user is not disabled.
     pub fn stands(&self) -> bool {
         !self.disabled && self.is_current()
     }
 }
 
-/// A session as authentication needs it.
+/// Caches a session for authentication.
 pub(crate) struct SessionEntry {
     pub caller: Arc<Caller>,
     pub account: Arc<AccountEntry>,
 }
 
-/// An API key as authentication needs it.
+/// Caches an API key for authentication.
 pub(crate) struct ApiKeyEntry {
     pub id: ApiKeyId,
-    /// Its user, with the lower of the two roles.
+    /// The key's user, with the lower of the user's role and the key's role.
     pub caller: Arc<Caller>,
     pub account: Arc<AccountEntry>,
     expires_at: Option<Timestamp>,
@@ -253,7 +259,7 @@ impl ApiKeyEntry {
         Self { id, caller, account, expires_at }
     }
 
-    /// Whether its time is over.
+    /// Returns true if the key has expired.
     pub fn has_ended(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -265,7 +271,7 @@ impl CacheValue for Arc<AccountEntry> {
     }
 }
 
-// These show by themselves whether they are current, or nobody holds them for long.
+// These values are found outdated by checks of their own, or nobody keeps them for long.
 impl CacheValue for Arc<DeviceEntry> {}
 impl CacheValue for Arc<SessionEntry> {}
 impl CacheValue for Arc<ApiKeyEntry> {}

@@ -1,7 +1,8 @@
-//! A bounded cache that never serves what was changed before the question was asked.
+//! A bounded cache that never serves a value changed before the read began.
 //!
-//! Of each key there is one load at a time: whoever asks meanwhile gets what it finds. A load that was under way when its
-//! key was invalidated is handed to whoever asked for it, but not kept.
+//! Each key has one load at a time, and concurrent readers share its result. A load whose key was invalidated meanwhile
+//! is
+//! returned to its readers, but not cached.
 
 use std::future::Future;
 use std::hash::Hash;
@@ -12,13 +13,13 @@ use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
 
 use super::single_flight::SingleFlight;
 
-/// A value of the cache. Others may hold it for longer, and must learn that no change reaches it any more.
+/// A value of the cache. Holders of a clone must learn that later changes no longer reach it.
 pub(crate) trait CacheValue: Clone {
-    /// The cache has it no longer, or never had: it was invalidated or pushed out, or was invalidated while it was loaded.
+    /// Called when the cache drops the value: it was invalidated, evicted, or invalidated during its load.
     fn evicted(&self) {}
 }
 
-/// Tells values that the cache pushes out.
+/// Notifies values that the cache evicts.
 #[derive(Clone)]
 struct TellEvicted;
 
@@ -30,11 +31,11 @@ impl<K, V: CacheValue> Lifecycle<K, V> for TellEvicted {
     }
 }
 
-/// A cache of `capacity` entries.
+/// A cache of at most `capacity` entries that loads missing values once for all readers.
 pub(crate) struct LoadingCache<K: Hash + Eq, V> {
     cache: Cache<K, V, UnitWeighter, DefaultHashBuilder, TellEvicted>,
     loads: SingleFlight<K>,
-    /// Grows with every change that may concern any key.
+    /// Version of the whole cache: grows with every change that may concern any key.
     epoch: AtomicU64,
 }
 
@@ -44,12 +45,12 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
         Self { cache, loads: SingleFlight::new(), epoch: AtomicU64::new(0) }
     }
 
-    /// What is cached.
+    /// Returns the cached value.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         self.cache.get(key)
     }
 
-    /// What is cached, or else what `load` finds. What is not found is not remembered.
+    /// Returns the cached value, or else the result of `load`. A missing value is not cached.
     pub(crate) async fn get_or_load<E, F>(&self, key: &K, load: impl FnOnce() -> F) -> Result<Option<V>, E>
     where
         F: Future<Output = Result<Option<V>, E>>,
@@ -57,7 +58,7 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
         if let Some(value) = self.cache.get(key) {
             return Ok(Some(value));
         }
-        // Boxed, because it is rare and large: every call would set room for it aside, and move that about.
+        // Boxed, because a load is rare and its future large: every call would reserve and move its space.
         Box::pin(self.load(key, load)).await
     }
 
@@ -90,18 +91,18 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
         }
     }
 
-    /// Forgets a key, and keeps nothing of its load under way.
+    /// Removes a key, and discards the result of its running load.
     pub(crate) fn invalidate(&self, key: &K) {
         self.loads.invalidate(key);
         self.forget(key);
     }
 
-    /// Keeps nothing of the loads under way; what is cached stays, and must show by itself whether it is outdated.
+    /// Discards the results of running loads; cached values stay, and callers must check that they are current.
     pub(crate) fn discard_loads(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Forgets the values for which `chosen` is true, and keeps nothing of the loads under way.
+    /// Removes the values for which `chosen` returns true, and discards the results of running loads.
     pub(crate) fn forget_if(&self, chosen: impl Fn(&V) -> bool) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.cache.retain(|_, value| {
@@ -113,7 +114,7 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
         });
     }
 
-    /// Forgets everything.
+    /// Removes every value.
     pub(crate) fn clear(&self) {
         self.forget_if(|_| true);
     }
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_load_overtaken_by_a_change_is_not_kept() {
+    async fn load_invalidated_meanwhile_is_not_cached() {
         let cache: LoadingCache<u32, &'static str> = LoadingCache::new(8);
         type Change = fn(&LoadingCache<u32, &'static str>);
         for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.discard_loads(), |cache| cache.clear()] {
@@ -151,7 +152,7 @@ mod tests {
             assert_eq!(loaded, Ok(Some("old")));
             assert_eq!(cache.get(&1), None);
         }
-        // A change of another key is none of its business.
+        // A change of another key has no effect.
         let loaded = cache
             .get_or_load(&1, || async {
                 cache.invalidate(&2);
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_loaded_is_kept_until_it_is_invalidated() {
+    async fn loaded_value_stays_until_it_is_invalidated() {
         let cache: LoadingCache<u32, &str> = LoadingCache::new(8);
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("a")) }).await, Ok(Some("a")));
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("a")));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_at_the_same_time_share_one_load() {
+    async fn concurrent_readers_share_one_load() {
         let (cache, loads) = (LoadingCache::<u32, Evicted>::new(8), AtomicU64::new(0));
         let ask = || async {
             let load = || async {
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_holds_what_the_cache_let_go_can_tell() {
+    async fn dropped_value_is_notified() {
         let cache: LoadingCache<u32, Evicted> = LoadingCache::new(2);
         let load = async |key: u32| {
             let load = || async { Ok::<_, ()>(Some(Evicted::default())) };

@@ -1,5 +1,6 @@
-//! What the rooms above need of the registry again and again, in bounded caches. A change is felt by the next request:
-//! whoever changes a thing marks its entries as outdated and removes them.
+//! Caches the rows of the registry that calls need again and again, bounded in number and bytes. The next request sees
+//! each
+//! change, because the code that changes a row marks its entries as outdated and removes them.
 
 pub(crate) mod data_quota;
 mod departures;
@@ -37,29 +38,32 @@ use crate::env::Env;
 use crate::outbox::Outbox;
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Devices whose entries are kept.
+/// Cached devices, at most.
 const DEVICES_MAX: usize = 200_000;
-/// Bytes that these weigh, with the metadata and the settings of their devices; and how both are shown.
+/// Bytes that cached devices may weigh, including their metadata and settings, and the gauges of both figures.
 const DEVICES_BYTES_MAX: usize = 256 << 20;
 const DEVICES_BYTES_GAUGES: [&str; 2] = ["isobar_device_cache_bytes", "isobar_device_cache_bytes_max"];
-/// Bytes of metadata and settings of devices that are loaded together.
+/// Bytes of metadata and settings of devices that one batch loads.
 const LOADED_BYTES_AT_ONCE: usize = 8 << 20;
-/// Compiled plans kept.
+/// Cached compiled plans, at most.
 const PLANS_MAX: usize = 4_096;
-/// Bytes that these weigh, with what is kept of the values of their projects' devices; and how both are shown.
+/// Bytes that cached plans may weigh, including the retention of their projects, and the gauges of both figures.
 const PLANS_BYTES_MAX: usize = 256 << 20;
 const PLANS_BYTES_GAUGES: [&str; 2] = ["isobar_plan_cache_bytes", "isobar_plan_cache_bytes_max"];
-/// What the threads are called that compile designs for somebody.
+/// Name of the threads that compile the designs clients send.
 const COMPILING_THREAD: &str = "isobar-compile";
-/// Designs that are compiled for somebody at the same time, and those that are under way or wait, of all tenants and of
-/// one; beyond, 503.
+/// Limits on compiling designs that clients send: compilations at the same time, and running or queued ones of all
+/// tenants
+/// and of one tenant. Beyond the limits the call is refused with 503.
 const COMPILING_AT_ONCE: usize = 2;
 const COMPILING_MAX: usize = 64;
 const COMPILING_OF_ONE_MAX: usize = 32;
-/// Accounts, sessions and API keys kept, each.
+/// Cached accounts, sessions and API keys, at most, each.
 const ACCOUNTS_MAX: usize = 16_384;
 
-/// The caches. They load what is missing, together with what the outbox still holds of it.
+/// Caches devices, plans, accounts, sessions, API keys and lineages. A load joins the registry's row with the changes
+/// that
+/// wait in the outbox.
 pub(crate) struct Caches {
     env: Arc<Env>,
     outbox: Arc<Outbox>,
@@ -77,8 +81,10 @@ pub(crate) struct Caches {
 }
 
 impl Caches {
+    /// Makes the caches and starts the compiling threads.
+    ///
     /// # Errors
-    /// The system gives no more resources.
+    /// Returns an error if the system gives no more threads.
     pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Result<Self> {
         let compile_jobs =
             BoundedJobs::giving_way(COMPILING_THREAD, COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX)?;
@@ -99,12 +105,12 @@ impl Caches {
         })
     }
 
-    /// Counts the devices of tenants that leave their place.
+    /// Returns the counters of devices that have left a place.
     pub(crate) fn departures(&self) -> &Departures {
         &self.departures
     }
 
-    /// The device that a token belongs to.
+    /// Returns the device that a token belongs to.
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
         if let Some(entry) = self.device_tokens.get(token) {
             if entry.is_current() {
@@ -118,32 +124,37 @@ impl Caches {
             self.device_entry(id).await
         };
         let entry = self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)?;
-        // One that was not installed says nothing: whoever asked looks for a newer one.
+        // An entry that was not installed has no state: the caller looks for a newer one.
         if !entry.is_current() {
             self.device_tokens.invalidate(token);
         }
         Ok(entry)
     }
 
-    /// Whether a token is known to be this device's still. No: it has ended, or something else has changed.
+    /// Returns true if the cache knows that the token still belongs to this device. False means that it ended, or that
+    /// something else has changed.
     pub(crate) fn token_stands(&self, token: &Digest, entry: &Arc<DeviceEntry>) -> bool {
         let known = self.device_tokens.get(token);
         known.is_some_and(|known| Arc::ptr_eq(&known, entry) && known.is_current())
     }
 
-    /// Whether a session is known to be this caller's still. No: it has ended, or something else has changed.
+    /// Returns true if the cache knows that the session still belongs to this caller. False means that it ended, or
+    /// that
+    /// something else has changed.
     pub(crate) fn session_stands(&self, session: SessionId, caller: &Arc<Caller>) -> bool {
         let known = self.sessions.get(&session);
         known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
     }
 
-    /// Whether an API key is known to be this caller's still. No: it has ended, or something else has changed.
+    /// Returns true if the cache knows that the API key still belongs to this caller. False means that it ended, or
+    /// that
+    /// something else has changed.
     pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>, now: Timestamp) -> bool {
         let known = self.api_keys.get(key);
         known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && !known.has_ended(now) && known.account.stands())
     }
 
-    /// The entry of a device; none when there is no such device.
+    /// Returns the entry of a device, or `None` if there is no such device.
     pub(crate) async fn device_entry(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         if let Some(entry) = self.devices.get(id) {
             return Ok(Some(entry));
@@ -152,8 +163,9 @@ impl Caches {
         Ok(Box::pin(self.load_device(id)).await?.map(|entry| self.devices.install(entry, &load)))
     }
 
-    /// What is known of a device: by this entry, or by a newer one where this one has been retired. Where that one was too, or the
-    /// device changed while it was loaded, what a look at the registry finds.
+    /// Returns a device's state: from this entry, or from a newer one if this one was retired. If that one was retired
+    /// too, or
+    /// the device changed during the load, the state is read from the registry.
     pub(crate) async fn device_view(&self, entry: &Arc<DeviceEntry>) -> Result<Arc<DeviceView>> {
         if let Some(view) = entry.view() {
             return Ok(view);
@@ -163,16 +175,17 @@ impl Caches {
         if let Some(view) = newest.view() {
             return Ok(view);
         }
-        // One that is not installed says what it found until this lets it go.
+        // An entry that is not installed keeps its state until this reference is dropped.
         self.load_device(id).await?.and_then(|found| found.view()).ok_or(missing)
     }
 
-    /// What a run has changed of a device stands in its entry: others make room for it where it has grown.
+    /// Notes that a run has changed a device's state in its entry: other entries are evicted if the cache has grown too
+    /// large.
     pub(crate) fn view_changed(&self, entry: &DeviceEntry) {
         self.devices.changed(entry);
     }
 
-    /// Shows how much entries of devices weigh, and compiled designs.
+    /// Publishes the weights of cached devices and compiled designs as gauges.
     pub(crate) fn measure(&self) {
         let devices = DEVICES_BYTES_GAUGES.into_iter().zip([self.devices.weight(), DEVICES_BYTES_MAX]);
         let plans = PLANS_BYTES_GAUGES.into_iter().zip([self.plans.weight(), PLANS_BYTES_MAX]);
@@ -181,11 +194,11 @@ impl Caches {
         }
     }
 
-    /// An entry of what the registry says of a device and what its runs have found out since; it is not installed.
+    /// Loads an entry from the registry and the pending changes of the device's runs, without installing it.
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = self.env.registry();
         let Some((device, lineage)) = registry.device_placement(id).await? else { return Ok(None) };
-        // Before the registry is asked: what its design found out earlier may come to be there in between.
+        // Read before the registry: a pending change may move into the registry between the two reads.
         let pending = self.outbox.pending_committed(device.key).await?;
         let permit = access::system(device, "the main road runs the device's design").reading();
         let Some(mut found) = registry.device_fetch(&permit).await? else { return Ok(None) };
@@ -197,8 +210,9 @@ impl Caches {
         Ok(Some(DeviceEntry::new((device, lineage), found, settings, plan, quota)))
     }
 
-    /// The entries of many devices, with one question of each kind for as many of them as may lie in memory together. `permit`
-    /// says which of them the caller may see; the others are left out.
+    /// Returns the entries of many devices, with one query of each kind for each batch that fits in memory. `permit`
+    /// decides
+    /// which devices the caller may see; the others are left out.
     pub(crate) async fn device_entries(
         &self,
         ids: &[DeviceId],
@@ -221,7 +235,7 @@ impl Caches {
         Ok(entries)
     }
 
-    /// Loads the entries of some devices; `loads` began before anything of them was read.
+    /// Loads the entries of some devices; each of `loads` began before any row was read.
     async fn load_piece(
         &self,
         placed: &[(CanRead<DeviceRef>, Lineage)],
@@ -255,7 +269,7 @@ impl Caches {
         Ok(())
     }
 
-    /// The account of a user; none when there is no such user.
+    /// Returns the account of a user, or `None` if there is no such user.
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
         let load = || async {
             let Some(account) = self.env.registry().account(user).await? else { return Ok(None) };
@@ -265,7 +279,7 @@ impl Caches {
         self.accounts.get_or_load(&user, load).await
     }
 
-    /// The session of a jwt, if it is still open.
+    /// Returns the session of a JWT, if it is still open.
     pub(crate) async fn session_entry(&self, session: SessionId, user: UserId) -> Result<Arc<SessionEntry>> {
         let sessions = &self.sessions;
         if let Some(entry) = sessions.get(&session) {
@@ -286,7 +300,7 @@ impl Caches {
         sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
     }
 
-    /// An API key by its digest, also one that has ended.
+    /// Returns an API key by its digest, even if it has expired.
     pub(crate) async fn api_key_entry(&self, key: &Digest) -> Result<Arc<ApiKeyEntry>> {
         let api_keys = &self.api_keys;
         if let Some(entry) = api_keys.get(key) {
@@ -305,40 +319,40 @@ impl Caches {
         api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
     }
 
-    /// The lineage of an organization; none when there is no such organization.
+    /// Returns the lineage of an organization, or `None` if there is no such organization.
     pub(crate) async fn lineage_of(&self, organization: OrganizationId) -> Result<Option<Lineage>> {
         let load = || async { Ok(self.env.registry().organization_lineage(organization).await?) };
         self.lineages.get_or_load(&organization, load).await
     }
 
-    /// The device changed: its next event sees the change.
+    /// Retires a changed device's entry, so that its next event sees the change.
     pub(crate) fn device_changed(&self, id: DeviceId) {
         self.device_tokens.discard_loads();
         self.devices.retire(id);
     }
 
-    /// The project's design changed: the next event of each of its devices runs the new one.
+    /// Retires a project's changed design, so that the next event of each of its devices runs the new one.
     pub(crate) fn design_changed(&self, project: ProjectId) {
         self.device_tokens.discard_loads();
         self.devices.discard_loads();
         self.plans.retire(project);
     }
 
-    /// The user changed, or its sessions did: its next call sees it, whatever credentials it comes with.
+    /// Removes a changed user's account, so that its next call sees the change, whatever credentials it uses.
     pub(crate) fn account_changed(&self, user: UserId) {
-        // A load of a session or a key may have seen the user as it was.
+        // A load of a session or a key may have read the user before the change.
         self.sessions.discard_loads();
         self.api_keys.discard_loads();
         self.accounts.invalidate(&user);
     }
 
-    /// An API key was deleted. Keys are cached by digest, which nobody knows any more: all are forgotten.
+    /// Removes all API keys after one was deleted: keys are cached by digest, and the caller does not know the digest.
     pub(crate) fn api_keys_changed(&self) {
         self.api_keys.clear();
     }
 
-    /// An organization was moved or removed, or its limits were changed: whatever is cached of it and of what lies
-    /// beneath it is found out again.
+    /// Removes the entries of an organization and of everything beneath it, after it was moved or removed or its limits
+    /// changed.
     pub(crate) fn organization_changed(&self, id: OrganizationId) {
         self.lineages.clear();
         self.sessions.discard_loads();
@@ -348,7 +362,7 @@ impl Caches {
         self.devices.retire_if(|entry| entry.lineage.contains(id));
     }
 
-    /// The entry of a device, if it is cached.
+    /// Returns the entry of a device, if it is cached.
     pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
         self.devices.get(id)
     }

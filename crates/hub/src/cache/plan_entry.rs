@@ -1,5 +1,5 @@
-//! The entries of compiled designs. A design that leaves the cache is let go, however many devices' entries hold the one of their
-//! project: only runs under way keep it until their end.
+//! Caches compiled designs. An evicted design is freed although many devices' entries still point to their project's
+//! plan entry: only running runs keep the design until they end.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::held::{Held, Weighed};
 use super::shared_entries::SharedEntry;
 use crate::code::ProjectQueue;
 
-/// A project's compiled design.
+/// Caches a project's compiled design.
 pub(crate) struct PlanEntry {
     project: ProjectId,
-    /// Whose project it was when the design was loaded.
+    /// The tenant that owned the project when the design was loaded.
     tenant: OrganizationId,
     held: Held<DesignInForce>,
-    /// The queue of its runs with code.
+    /// The queue of the project's runs with code.
     pub queue: ProjectQueue,
 }
 
-/// A compiled design, and what it takes in memory.
+/// A compiled design with its size in memory.
 #[derive(Clone)]
 pub(crate) struct WeighedPlan {
     plan: Arc<Plan>,
@@ -30,23 +30,23 @@ pub(crate) struct WeighedPlan {
 }
 
 impl From<Plan> for WeighedPlan {
-    /// Goes through all of the plan, which takes a while of a large one.
+    /// Measures the whole plan, which takes a while for a large one.
     fn from(plan: Plan) -> Self {
         let bytes = plan.held_bytes();
         Self { plan: Arc::new(plan), bytes }
     }
 }
 
-/// What an entry says of its project.
+/// The part of a plan entry that is dropped when the entry is retired: the design and its retention.
 #[derive(Clone)]
 pub(crate) struct DesignInForce {
     plan: WeighedPlan,
-    /// What is kept of the values of its devices.
+    /// The retention of the values that the project's devices store.
     retention: Arc<ProjectRetention>,
 }
 
 impl PlanEntry {
-    /// An entry of a project of this tenant. It is not installed yet.
+    /// Makes an entry of a project of this tenant. The entry is not installed yet.
     pub fn new(
         project: ProjectId,
         tenant: OrganizationId,
@@ -57,18 +57,18 @@ impl PlanEntry {
         Arc::new(Self { project, tenant, held: Held::new(design), queue: ProjectQueue::default() })
     }
 
-    /// The design; none: a newer entry says it.
+    /// Returns the design and counts a use, or returns `None` if a newer entry has the design.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.held.note_use();
         self.held.get().map(|design| Arc::clone(&design.plan.plan))
     }
 
-    /// What is kept of the values of the project's devices; none: a newer entry says it.
+    /// Returns the retention of the project's values, or `None` if a newer entry has it.
     pub fn retention(&self) -> Option<Arc<ProjectRetention>> {
         self.held.get().map(|design| Arc::clone(&design.retention))
     }
 
-    /// What former designs had hidden is dropped: from here on this is kept.
+    /// Replaces the retention once the values that former designs had hidden are deleted.
     pub fn settle_retention(&self, settled: &Arc<ProjectRetention>) {
         self.held.change(|design| design.retention = Arc::clone(settled));
     }

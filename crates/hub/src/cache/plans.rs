@@ -1,5 +1,6 @@
-//! Compiled designs: those that are brought are compiled a few at a time, those that are stored when a device wants them, and
-//! these are kept.
+//! Compiles designs: those that clients send a few at a time, and stored ones when a device needs them. Stored designs
+//! stay
+//! in the cache.
 
 #[cfg(test)]
 mod tests;
@@ -22,15 +23,16 @@ use super::entries::DeviceEntry;
 use super::plan_entry::{PlanEntry, WeighedPlan};
 use super::shared_entries::SharedEntry as _;
 
-/// Compiles a stored design, and weighs it. Events wait for it, so it does not queue with those that are brought.
+/// Compiles and weighs a stored design. Events wait for it, so it does not queue behind the designs that clients send.
 async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedPlan, Vec<Fault>>> {
     let compile = move || Plan::compile_stored(&planes.tree()).map(WeighedPlan::from);
     tokio::task::spawn_blocking(compile).await.map_err(Error::internal)
 }
 
 impl Caches {
-    /// Compiles a design that somebody brings, on a thread that gives way: a large one takes longer than other calls should
-    /// wait. Only a few at a time, for its code takes what time it may.
+    /// Compiles a design that a client sends, on a low-priority thread, because a large one takes longer than other
+    /// calls should
+    /// wait. Only a few compile at a time.
     pub(crate) async fn compiled(
         &self,
         caller: &Caller,
@@ -39,8 +41,8 @@ impl Caches {
         self.compile_jobs.run_for(caller, move || Plan::compile(&planes.tree())).await
     }
 
-    /// Compiles a specification that somebody brings, in the same turn as all that are compiled, and makes it ready to be
-    /// written.
+    /// Compiles a specification that a client sends, in the same queue as [`Caches::compiled`], and prepares it for
+    /// writing.
     pub(crate) async fn compiled_to_keep(
         &self,
         caller: &Caller,
@@ -55,18 +57,19 @@ impl Caches {
         self.compile_jobs.run_for(caller, compile).await
     }
 
-    /// The compiled design of a project. A stored specification was checked when it was written; one that no longer
-    /// compiles (an older release wrote it) runs nothing, and says so in the log.
+    /// Returns the compiled design of a project. A stored specification was checked when it was written; one that no
+    /// longer
+    /// compiles because an older release wrote it is an internal error, which the log names.
     pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
         match self.plans.get(project) {
             Some(entry) => Ok(entry),
-            // Boxed, because it is rare and large.
+            // Boxed, because a load is rare and its future large.
             None => Box::pin(self.plan_loaded(project)).await,
         }
     }
 
     async fn plan_loaded(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
-        // Many devices of a project come at once after a start: its design is compiled for all of them together.
+        // Many devices of a project report at once after a start: one compilation serves them all.
         let load = self.plans.begin_alone(&project).await;
         if let Some(entry) = self.plans.get(project) {
             return Ok(entry);
@@ -88,8 +91,8 @@ impl Caches {
         Ok(PlanEntry::new(project, lineage.top(), plan, retention))
     }
 
-    /// The compiled design of a project, to be held as long as it takes to use it. Where it was let go or replaced at once, it is
-    /// compiled for whoever asks alone.
+    /// Returns the compiled design of a project. If it was evicted or replaced at once, it is compiled for this caller
+    /// alone.
     pub(crate) async fn plan_of_project(&self, project: ProjectId) -> Result<Arc<Plan>> {
         if let Some(plan) = self.plan_entry(project).await?.plan() {
             return Ok(plan);
@@ -97,11 +100,11 @@ impl Caches {
         Box::pin(self.plan_found(project)).await?.plan().ok_or(Error::Busy)
     }
 
-    /// The compiled design that a device runs: by this entry, or by a newer one where this one's was let go.
+    /// Returns the compiled design that a device runs: from this entry, or from a newer one if its design was evicted.
     pub(crate) async fn plan_of_device(&self, entry: &DeviceEntry) -> Result<Arc<Plan>> {
         match entry.plan() {
             Some(plan) => Ok(plan),
-            // Boxed, because it is rare and large.
+            // Boxed, because a load is rare and its future large.
             None => Box::pin(async { self.plan_of_project(self.project_of(entry).await?).await }).await,
         }
     }
@@ -111,8 +114,8 @@ impl Caches {
         Ok(newest.plan.key())
     }
 
-    /// What is kept of the values of a device's storage elements: by this entry, or by a newer one where this one's design was let
-    /// go.
+    /// Returns the retention of a device's storage elements: from this entry, or from a newer one if its design was
+    /// evicted.
     pub(crate) async fn retention_of_device(&self, entry: &DeviceEntry) -> Result<Arc<ProjectRetention>> {
         match entry.plan.retention() {
             Some(kept) => Ok(kept),
@@ -120,9 +123,10 @@ impl Caches {
         }
     }
 
-    /// What is kept of the values of many devices: by what is cached of them, or else by what the registry says. Nothing is
-    /// installed: entries of devices that are only looked at would push out those of devices that talk. A device that is gone is
-    /// left out.
+    /// Returns the retention of many devices' values: from the cache, or else from the registry. Nothing is installed,
+    /// because
+    /// entries of devices that are only read would evict those of devices that send events. Deleted devices are left
+    /// out.
     pub(crate) async fn retention_of_many(
         &self,
         devices: &[CanRead<DeviceRef>],
@@ -149,7 +153,7 @@ impl Caches {
         Ok(retention)
     }
 
-    /// What is kept of the values of a project's devices; its design is not compiled for it.
+    /// Returns the retention of a project's values without compiling its design.
     async fn retention_of(&self, project: ProjectId) -> Result<Arc<ProjectRetention>> {
         if let Some(kept) = self.plans.peek(project).and_then(|entry| entry.retention()) {
             return Ok(kept);
@@ -158,7 +162,9 @@ impl Caches {
         Ok(Arc::new(self.env.registry().retention_fetch(&permit).await?))
     }
 
-    /// What former designs of a project had hidden is dropped of all its devices: readers need not leave it out any more.
+    /// Replaces a project's retention once the values that former designs had hidden are deleted for all its devices:
+    /// readers
+    /// need not filter them any more.
     pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
         self.plans.discard_loads();
         if let Some(entry) = self.plans.peek(project) {

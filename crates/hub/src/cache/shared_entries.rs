@@ -1,14 +1,19 @@
-//! A cache of entries that all tenants share: of each key at most one is installed, and runs go by that one alone. Devices have
-//! one, and compiled designs.
+//! A cache of entries that all tenants share, used for devices and for compiled designs: each key has at most one
+//! installed
+//! entry, and runs use only that one.
 //!
-//! A run changes what its entry says of the device (status, meta, settings), so two entries of one device would each
-//! miss what the other learns. An entry that leaves the cache is retired where it is, and lets go of what it says: whoever
-//! still holds it, a long poll for instance, keeps next to nothing in memory. So does one that was loaded and is not installed:
-//! what entries hold is what is counted, and nothing beside it.
+//! A run changes the state in its entry (status, meta, settings), so two entries of one device would each miss the
+//! other's
+//! changes. An entry that leaves the cache is retired in place and drops its state: a holder of the entry, a long poll
+//! for
+//! instance, then keeps next to nothing in memory. An entry that was loaded but not installed is retired too, so that
+//! the
+//! counted weight covers all state in memory.
 //!
-//! Entries are bounded in number and in bytes, and all tenants share both. Where there is no room for one more, or one has
-//! grown, the tenant whose entries weigh most loses the one that it has not used for the longest, but none that a run goes
-//! by: nobody pushes out what another tenant has of its equal part.
+//! Entries are bounded in number and in bytes, shared by all tenants. When there is no room for a new or grown entry,
+//! the
+//! tenant whose entries weigh most loses its least recently used one, except those in use by a run. No tenant can evict
+//! entries of another one's equal share.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -24,61 +29,61 @@ use uuid::Uuid;
 use super::held::{Held, Weighed};
 use super::single_flight::{self, SingleFlight};
 
-/// Parts of a cache that are locked each for itself.
+/// Number of parts of the cache, each with its own lock.
 const PARTS: u128 = 64;
 
-/// An entry of such a cache.
+/// An entry of a [`SharedEntries`] cache.
 pub(crate) trait SharedEntry {
-    /// By what it is found.
+    /// The key that finds the entry.
     type Key: Copy + Eq + Hash;
-    /// What it says until it is retired.
+    /// The state that the entry has until it is retired.
     type Says: Weighed;
 
-    /// Its key.
+    /// Returns the entry's key.
     fn key(&self) -> Self::Key;
 
-    /// The key as it was minted.
+    /// Returns the key's identifier as it was minted.
     fn minted(key: Self::Key) -> Uuid;
 
-    /// Whose part of the cache it takes.
+    /// Returns the tenant whose share of the cache the entry occupies.
     fn tenant(&self) -> OrganizationId;
 
-    /// What it says.
+    /// Returns the cell with the entry's state.
     fn held(&self) -> &Held<Self::Says>;
 
-    /// Whether runs may go by it.
+    /// Returns true if runs may use this entry.
     fn is_current(&self) -> bool {
         self.held().is_installed()
     }
 }
 
-/// Installed entries by key. Clients choose what is looked for: keys are hashed with a random one.
+/// Installed entries by key. Clients choose the keys that are looked for, so the hash function has a random seed.
 type EntryPart<E> = HashMap<<E as SharedEntry>::Key, Arc<E>, DefaultHashBuilder>;
 
-/// How many entries there may be, and how many bytes they may weigh.
+/// Limits on the number of entries and on the bytes that they weigh.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryBounds {
     pub entries: usize,
     pub bytes: usize,
 }
 
-/// The entries of a cache.
+/// A bounded cache of entries that all tenants share.
 pub(crate) struct SharedEntries<E: SharedEntry> {
     bounds: EntryBounds,
     parts: Box<[RwLock<EntryPart<E>>]>,
     loads: SingleFlight<E::Key>,
-    /// Grows with every change that may concern any key: what was loaded before it is not installed.
+    /// Grows with every change that may concern any key: entries loaded before the change are not installed.
     epoch: AtomicU64,
-    /// What all installed entries weigh.
+    /// The weight of all installed entries, in bytes.
     weight: Arc<AtomicUsize>,
-    /// Held by whoever installs or retires entries.
+    /// Entries in order of use; locked while entries are installed or retired.
     by_use: Mutex<EntriesByUse<Arc<E>>>,
 }
 
-/// A load of an entry. There may be several of a key at a time.
+/// A running load of an entry. A key may have several at a time.
 pub(crate) struct EntryLoad<'a, K: Hash + Eq> {
     load: single_flight::Load<'a, K>,
-    /// What had changed when it began: of all keys, and of this one.
+    /// The versions of the whole cache and of this key when the load began.
     begun: (u64, u64),
 }
 
@@ -99,22 +104,24 @@ impl<E: SharedEntry> SharedEntries<E> {
         &self.parts[(E::minted(key).as_u128() % PARTS) as usize]
     }
 
-    /// The installed entry.
+    /// Returns the installed entry and counts a use.
     pub(crate) fn get(&self, key: E::Key) -> Option<Arc<E>> {
         self.peek(key).inspect(|entry| entry.held().note_use())
     }
 
-    /// The installed entry, for whoever is no reason to keep it.
+    /// Returns the installed entry without counting a use, so that the read does not delay its eviction.
     pub(crate) fn peek(&self, key: E::Key) -> Option<Arc<E>> {
         self.part(key).read().get(&key).filter(|entry| entry.is_current()).cloned()
     }
 
-    /// A load begins: nothing has been read for it yet.
+    /// Begins a load; the caller has read nothing for it yet.
     pub(crate) fn begin<'a>(&'a self, key: &'a E::Key) -> EntryLoad<'a, E::Key> {
         self.begun(self.loads.concurrent(key))
     }
 
-    /// The same when nobody else loads the key alone: whoever has waited looks first whether the entry is there.
+    /// Begins a load once no other exclusive load of the key is running. A caller that has waited looks first if the
+    /// entry is
+    /// installed by now.
     pub(crate) async fn begin_alone<'a>(&'a self, key: &'a E::Key) -> EntryLoad<'a, E::Key> {
         self.begun(self.loads.alone(key).await)
     }
@@ -124,9 +131,11 @@ impl<E: SharedEntry> SharedEntries<E> {
         EntryLoad { load, begun }
     }
 
-    /// Installs an entry that `load` has found, unless another load was faster: then that one's is answered. One that was
-    /// loaded while what it says changed is not installed, but retired: its asker asks anew. So is one that was loaded while
-    /// another one was there that is gone again: the runs in between have changed what that one said, and not this.
+    /// Installs a loaded entry, or returns the entry that a faster load has installed. An entry whose row changed
+    /// during the load
+    /// is retired instead, and its caller loads again. So is one whose load overlaps with another entry that has been
+    /// installed
+    /// and evicted since: runs in between have changed that entry's state, which this one does not know.
     pub(crate) fn install(&self, loaded: Arc<E>, load: &EntryLoad<'_, E::Key>) -> Arc<E> {
         let mut by_use = self.by_use.lock();
         let key = loaded.key();
@@ -159,14 +168,14 @@ impl<E: SharedEntry> SharedEntries<E> {
         }
     }
 
-    /// What the entry of this key says has changed.
+    /// Retires the entry of this key, because its row has changed.
     pub(crate) fn retire(&self, key: E::Key) {
         let mut by_use = self.by_use.lock();
         self.loads.invalidate(&key);
         self.take_out(&mut by_use, key);
     }
 
-    /// Something changed that all entries have in common for which `chosen` is true.
+    /// Retires the entries for which `chosen` returns true, because something that they have in common has changed.
     pub(crate) fn retire_if(&self, chosen: impl Fn(&E) -> bool) {
         let mut by_use = self.by_use.lock();
         self.epoch.fetch_add(1, Ordering::SeqCst);
@@ -181,17 +190,17 @@ impl<E: SharedEntry> SharedEntries<E> {
         }
     }
 
-    /// Something changed that loads under way may have read before.
+    /// Prevents the entries of running loads from being installed, because their rows may have changed.
     pub(crate) fn discard_loads(&self) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What all installed entries weigh, in bytes.
+    /// Returns the weight of all installed entries, in bytes.
     pub(crate) fn weight(&self) -> usize {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// What this entry says has changed: where it has grown, others may have to leave.
+    /// Notes that this entry's state has changed: others may have to leave if it has grown.
     pub(crate) fn changed(&self, entry: &E) {
         if self.weight() > self.bounds.bytes || entry.held().is_to_note() {
             let mut by_use = self.by_use.lock();
@@ -200,8 +209,9 @@ impl<E: SharedEntry> SharedEntries<E> {
         }
     }
 
-    /// Has entries leave until there is room for so many more, of so many bytes. As many as runs go by at the moment may stay
-    /// beyond that.
+    /// Evicts entries until there is room for this many more of this many bytes. Entries in use by running runs may
+    /// stay beyond
+    /// the limits.
     fn make_room_for(
         &self,
         by_use: &mut EntriesByUse<Arc<E>>,
@@ -212,14 +222,14 @@ impl<E: SharedEntry> SharedEntries<E> {
         while by_use.count().saturating_add(entries) > entries_max || self.weight() + bytes(by_use) > bytes_max {
             let Some(entry) = by_use.retire_next(0, |entry, asked| entry.held().leaves(asked)) else { return };
             let key = entry.key();
-            // Loads under way may have read what runs by this entry have changed since.
+            // Running loads may have read the row before runs by this entry changed it.
             self.loads.invalidate(&key);
             self.part(key).write().remove(&key);
         }
     }
 }
 
-/// An installed entry leaves.
+/// Retires an installed entry and removes it from the order of use.
 fn retire<E: SharedEntry>(by_use: &mut EntriesByUse<Arc<E>>, entry: &E) {
     by_use.remove(entry.tenant(), entry.held().place());
     entry.held().retire();
@@ -228,17 +238,19 @@ fn retire<E: SharedEntry>(by_use: &mut EntriesByUse<Arc<E>>, entry: &E) {
 
 #[cfg(test)]
 impl<E: SharedEntry> SharedEntries<E> {
-    /// All entries leave that no run goes by.
+    /// Evicts all entries that no run uses.
     pub(crate) fn push_all_out(&self) {
         self.make_room_for(&mut self.by_use.lock(), usize::MAX, |_| 0);
     }
 
-    /// Whether nobody loads anything.
+    /// Returns true if no load is running.
     pub(crate) fn nobody_loads(&self) -> bool {
         self.loads.is_empty()
     }
 
-    /// All installed entries, which weigh together what is counted; nobody may change one meanwhile.
+    /// Returns all installed entries after checking that their weights add up to the counted weight; nobody may change
+    /// an entry
+    /// meanwhile.
     pub(crate) fn books_are_right(&self) -> Vec<Arc<E>> {
         let (all, tenants) = (self.all(), self.by_use.lock().tenants());
         let weights = all.iter().map(|entry| entry.held().weight());
@@ -246,7 +258,7 @@ impl<E: SharedEntry> SharedEntries<E> {
         all
     }
 
-    /// All installed entries.
+    /// Returns all installed entries.
     pub(crate) fn all(&self) -> Vec<Arc<E>> {
         let all: Vec<_> =
             self.parts.iter().flat_map(|part| part.read().values().cloned().collect::<Vec<_>>()).collect();

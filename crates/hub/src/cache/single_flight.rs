@@ -1,4 +1,4 @@
-//! Loads under way, by key: one at a time, however many wait for it, or several side by side.
+//! Tracks running loads by key: one at a time with any number of waiters, or several concurrent ones.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,21 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The keys that somebody loads or waits for. Clients may choose what is looked for: they are hashed with a random key.
+/// The keys that are being loaded or waited for. Clients may choose the keys, so the hash function has a random seed.
 pub(crate) struct SingleFlight<K: Hash + Eq>(Mutex<HashMap<K, Arc<KeyLoads>>>);
 
 struct KeyLoads {
     turn: Arc<Semaphore>,
-    /// How often the key has changed meanwhile.
+    /// Number of invalidations of the key during its loads.
     invalidations: AtomicU64,
 }
 
-/// A load of one key: as long as it is held, no other begins that asked to be alone.
+/// A load of one key: no other exclusive load begins while this one lives.
 pub(crate) struct Load<'a, K: Hash + Eq> {
     flights: &'a SingleFlight<K>,
     key: &'a K,
     loads: Arc<KeyLoads>,
-    /// None while it waits, and of a load that goes side by side with others.
+    /// The key's turn; `None` while the load waits for it, and for concurrent loads.
     turn: Option<OwnedSemaphorePermit>,
 }
 
@@ -31,28 +31,28 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         Self(Mutex::default())
     }
 
-    /// Begins a load that may go side by side with others of the key.
+    /// Begins a load that may run at the same time as others of the key.
     pub(crate) fn concurrent<'a>(&'a self, key: &'a K) -> Load<'a, K> {
         let first = || Arc::new(KeyLoads { turn: Arc::new(Semaphore::new(1)), invalidations: AtomicU64::new(0) });
         let loads = Arc::clone(self.0.lock().entry(key.clone()).or_insert_with(first));
         Load { flights: self, key, loads, turn: None }
     }
 
-    /// Begins a load when nobody else loads the key alone.
+    /// Begins a load once no other exclusive load of the key is running.
     pub(crate) async fn alone<'a>(&'a self, key: &'a K) -> Load<'a, K> {
         let mut load = self.concurrent(key);
-        // Nobody closes it; whoever went without would only load twice.
+        // The semaphore is never closed; a load without a turn would only load twice.
         load.turn = Arc::clone(&load.loads.turn).acquire_owned().await.ok();
         load
     }
 
-    /// Whether nobody loads anything.
+    /// Returns true if no load is running.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.lock().is_empty()
     }
 
-    /// The key has changed.
+    /// Notes that the key has changed.
     pub(crate) fn invalidate(&self, key: &K) {
         if let Some(loads) = self.0.lock().get(key) {
             loads.invalidations.fetch_add(1, Ordering::SeqCst);
@@ -61,7 +61,7 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
 }
 
 impl<K: Hash + Eq> Load<'_, K> {
-    /// How often the key has changed while somebody loaded it or waited.
+    /// Returns how often the key has changed since the earliest of its overlapping loads began.
     pub(crate) fn invalidations(&self) -> u64 {
         self.loads.invalidations.load(Ordering::SeqCst)
     }
@@ -71,7 +71,7 @@ impl<K: Hash + Eq> Drop for Load<'_, K> {
     fn drop(&mut self) {
         let mut flights = self.flights.0.lock();
         drop(self.turn.take());
-        // The map's and this one; others are made under the lock.
+        // Two references are left: the map's and this one. Others are made under the lock.
         if Arc::strong_count(&self.loads) == 2 {
             flights.remove(self.key);
         }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn loads_of_one_key_take_turns_and_leave_nothing_behind() {
+    async fn loads_of_one_key_take_turns_and_leave_no_entry() {
         let flights = SingleFlight::new();
         let first = flights.alone(&1).await;
         let other = flights.alone(&2).await;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_gives_up_leaves_too() {
+    async fn cancelled_load_leaves_no_entry() {
         let flights = SingleFlight::new();
         let first = flights.alone(&1).await;
         let mut second = Box::pin(flights.alone(&1));

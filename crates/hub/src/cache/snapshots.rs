@@ -1,7 +1,8 @@
-//! Devices as the registry has them, kept for whoever asks again: reading one device is the commonest read.
+//! Caches devices as the registry has them, because reading one device is the commonest read.
 //!
-//! A snapshot holds only together with the installed entry that it was loaded beside, and as long as that entry was not
-//! told that the row has changed. So whatever retires an entry ends its snapshot too.
+//! A snapshot is valid only with the installed entry that it was loaded with, and only until that entry learns that the
+//! row
+//! has changed. Retiring an entry therefore invalidates its snapshot too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,23 +17,23 @@ use super::Caches;
 use super::entries::DeviceEntry;
 use super::shared_entries::SharedEntry as _;
 
-/// Devices that are kept.
+/// Cached devices, at most.
 const SNAPSHOTS_MAX: usize = 16_384;
-/// Looks at a device whose row changes again and again.
+/// Attempts to read a device whose row keeps changing.
 const SNAPSHOT_LOOKS_MAX: usize = 3;
-/// Bytes of metadata of a device that is kept: with the number of devices it bounds the memory.
+/// Bytes of metadata of a cached device, at most: with the number of devices this bounds the memory.
 const SNAPSHOT_META_BYTES_MAX: usize = 4_096;
 
-/// A device, and when that was so.
+/// A device as it was read, with the entry and the row version that make it valid.
 #[derive(Clone)]
 struct Snapshot {
     device: Arc<Device>,
     entry: Arc<DeviceEntry>,
-    /// The state of the row that was read.
+    /// The version of the row that was read.
     row: u64,
 }
 
-/// The snapshots that are kept.
+/// Caches snapshots of devices.
 pub(crate) struct DeviceSnapshots(Cache<DeviceId, Snapshot>);
 
 impl DeviceSnapshots {
@@ -50,7 +51,7 @@ impl DeviceSnapshots {
 }
 
 impl Caches {
-    /// The device as the registry has it, without asking it when it is known.
+    /// Returns the device as the registry has it, from the cache if its snapshot is valid.
     pub(crate) async fn device_snapshot(
         &self,
         permit: &CanRead<DeviceRef>,
@@ -59,7 +60,7 @@ impl Caches {
         if let Some(device) = self.snapshots.get(entry) {
             return Ok(device);
         }
-        // Before the row is read: a change in between makes what was read old.
+        // Read before the row: a change in between makes the snapshot stale.
         let row = entry.row.load(Ordering::Acquire);
         let found = self.env.registry().device_fetch(permit).await?.ok_or(Error::Missing("device"))?;
         let device = Arc::new(found);
@@ -70,16 +71,16 @@ impl Caches {
         Ok(device)
     }
 
-    /// The device as it is: the registry's row, and over it what runs have found out that is not written there yet.
+    /// Returns the device with the pending changes of its runs applied over the registry's row.
     pub(crate) async fn device_now(&self, permit: &CanRead<DeviceRef>, entry: &Arc<DeviceEntry>) -> Result<Device> {
         let mut looks = 0;
         loop {
             let row = entry.row.load(Ordering::Acquire);
-            // Before the row is read: what is not pending any more stands in the row then.
+            // Read before the row: a change that is not pending any more is in the row by then.
             let pending = self.outbox.pending(entry.device.key);
             let snapshot = self.device_snapshot(permit, entry).await?;
             looks += 1;
-            // A row that changed in between is looked at again, so that nothing is seen that never was together.
+            // A row that changed in between is read again, so that no mix of two versions is returned.
             if row == entry.row.load(Ordering::Acquire) || looks >= SNAPSHOT_LOOKS_MAX {
                 let mut device = (*snapshot).clone();
                 pending.inspect(|pending| pending.apply_to(&mut device));
@@ -88,7 +89,8 @@ impl Caches {
         }
     }
 
-    /// The row of a device changed while its entry stays installed. To be called before anybody hears of the change.
+    /// Notes that a device's row has changed while its entry stays installed. To be called before anyone learns of the
+    /// change.
     pub(crate) fn device_row_changed(&self, id: DeviceId) {
         if let Some(entry) = self.cached_device(id) {
             entry.row.fetch_add(1, Ordering::AcqRel);

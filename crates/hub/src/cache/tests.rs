@@ -1,4 +1,4 @@
-//! Entries of devices share the cache's memory, and nothing that runs have changed is lost when they leave it.
+//! Tests that entries of devices share the cache's memory, and that eviction loses no change of a run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ mod overtaken;
 
 type DeviceEntries = SharedEntries<DeviceEntry>;
 
-/// What an entry takes beside what it says.
+/// Fixed weight of an entry, without its state.
 const ENTRY_BYTES: usize = DeviceView::ENTRY_BYTES;
 const PLAIN: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
 const KIB: usize = 1 << 10;
@@ -42,7 +42,7 @@ fn text(bytes: usize) -> RawJson {
     RawJson::trusted(format!("\"{}\"", "x".repeat(bytes.saturating_sub(2))).into())
 }
 
-/// An entry of a device of this tenant with so many bytes of metadata.
+/// Makes an entry of a device of this tenant with this many bytes of metadata.
 fn entry(of: usize, number: usize, meta: usize) -> Arc<DeviceEntry> {
     with_settings(of, number, meta, Vec::new())
 }
@@ -70,7 +70,7 @@ fn put(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) -> Arc<DeviceEntry> {
     entries.install(Arc::clone(entry), &load)
 }
 
-/// Loads an entry while its device changes.
+/// Loads an entry whose device changes during the load.
 fn put_too_late(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) -> Arc<DeviceEntry> {
     let id = entry.device.id;
     let load = entries.begin(&id);
@@ -78,7 +78,7 @@ fn put_too_late(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) -> Arc<Device
     entries.install(Arc::clone(entry), &load)
 }
 
-/// The devices of which an entry is installed.
+/// Returns the numbers of the devices whose entry is installed.
 fn installed(entries: &DeviceEntries) -> Vec<usize> {
     let mut numbers: Vec<_> = entries.all().iter().map(|entry| entry.device.key.0 as usize).collect();
     numbers.sort_unstable();
@@ -86,7 +86,7 @@ fn installed(entries: &DeviceEntries) -> Vec<usize> {
 }
 
 #[test]
-fn entries_leave_where_there_is_no_room_and_those_in_use_stay() {
+fn least_recently_used_entries_are_evicted() {
     const META: usize = 4 * KIB;
     let entries = bounded(100, TENANT_BYTES + 10 * (ENTRY_BYTES + META));
     for number in 0..10 {
@@ -95,25 +95,25 @@ fn entries_leave_where_there_is_no_room_and_those_in_use_stay() {
     assert_eq!((installed(&entries).len(), entries.weight()), (10, TENANT_BYTES + 10 * (ENTRY_BYTES + META)));
     for number in [0, 2, 4] {
         entries.get(device(number).id).unwrap();
-        // Whoever only looks is no reason to keep it.
+        // A peek does not count as a use.
         entries.peek(device(number + 1).id).unwrap();
     }
     for number in 10..15 {
         put(&entries, &entry(0, number, META));
     }
     assert_eq!(installed(&entries), [0, 2, 4, 8, 9, 10, 11, 12, 13, 14]);
-    // One that is as large as many.
+    // An entry as large as several others.
     put(&entries, &entry(0, 99, 6 * META));
     assert_eq!(installed(&entries), [4, 12, 13, 14, 99]);
     assert!(entries.weight() <= TENANT_BYTES + 10 * (ENTRY_BYTES + META));
-    // And by number.
+    // The number of entries is bounded too.
     let few = bounded(3, usize::MAX);
     (0..50).for_each(|number| drop(put(&few, &entry(number % 2, number, 2))));
     assert_eq!(installed(&few).len(), 3);
 }
 
 #[test]
-fn an_entry_that_grows_makes_others_leave_and_stays() {
+fn growing_entry_evicts_others_and_stays() {
     const MAX: usize = 64 * KIB;
     let entries = bounded(100, MAX);
     let grown: Vec<_> = (0..8).map(|number| entry(number % 2, number, 4 * KIB)).collect();
@@ -125,7 +125,7 @@ fn an_entry_that_grows_makes_others_leave_and_stays() {
         assert!(grown[0].is_current() && entries.weight() <= MAX, "{} bytes", entries.weight());
     }
     assert_eq!(installed(&entries), [0]);
-    // The run comes to nothing: what is weighed is what it was.
+    // The run is not committed: the weight is that of the restored state.
     grown[0].restore(grown[0].state(text_view(&grown[0], 4 * KIB)));
     assert_eq!(entries.weight(), TENANT_BYTES + ENTRY_BYTES + 4 * KIB);
     drop(run);
@@ -133,7 +133,7 @@ fn an_entry_that_grows_makes_others_leave_and_stays() {
     assert_eq!((entries.weight(), installed(&entries).len()), (0, 0));
 }
 
-/// What an entry says, with so many bytes of metadata.
+/// Returns the entry's state with this many bytes of metadata.
 fn text_view(entry: &DeviceEntry, meta: usize) -> Arc<DeviceView> {
     let mut view = entry.view().unwrap();
     Arc::make_mut(&mut view).meta = text(meta);
@@ -141,10 +141,10 @@ fn text_view(entry: &DeviceEntry, meta: usize) -> Arc<DeviceView> {
 }
 
 #[test]
-fn a_tenant_with_heavy_devices_pushes_out_its_own() {
+fn tenant_with_heavy_devices_evicts_its_own() {
     const MAX: usize = 1 << 20;
     let entries = bounded(1_000, MAX);
-    // Forty tenants have a fortieth of a half together, and use nothing of it.
+    // Forty tenants use a half together, each a fortieth of it.
     for number in 0..200 {
         put(&entries, &entry(number % 40, number, KIB));
     }
@@ -159,7 +159,7 @@ fn a_tenant_with_heavy_devices_pushes_out_its_own() {
         assert_eq!(stay.iter().filter(|number| **number < 1_000).count(), quiet.len());
         assert!(stay.len() > quiet.len() + 5, "the heavy one has what is left: {}", stay.len());
     }
-    // One that has more than anybody else makes room even where it is quiet.
+    // A tenant that has more than any other makes room even if it is idle.
     let entries = bounded(1_000, MAX);
     (0..16).for_each(|number| drop(put(&entries, &entry(0, number, 62 * KIB))));
     (100..108).for_each(|number| drop(put(&entries, &entry(1, number, 62 * KIB))));
@@ -171,7 +171,7 @@ fn a_tenant_with_heavy_devices_pushes_out_its_own() {
 }
 
 #[test]
-fn the_memory_of_devices_with_full_settings_is_bounded_whoever_holds_their_entries() {
+fn device_memory_is_bounded_while_entries_are_referenced() {
     const MAX: usize = 16 << 20;
     const SETTINGS: usize = 16;
     let entries = bounded(10_000, MAX);
@@ -190,7 +190,7 @@ fn the_memory_of_devices_with_full_settings_is_bounded_whoever_holds_their_entri
         let entry = with_settings(number % 3, number, 64 * KIB, (0..SETTINGS).map(record).collect());
         views.push(Arc::downgrade(&entry.view().unwrap()));
         put(&entries, &entry);
-        // Its token, a long poll, what is counted of it.
+        // The device's token, a long poll and the byte counts keep a reference.
         held.push(entry);
         let kept: Vec<_> = views.iter().filter_map(Weak::upgrade).collect();
         let bytes: usize = kept.iter().map(|view| view.settings_bytes() + view.meta.bytes().len()).sum();
@@ -201,7 +201,7 @@ fn the_memory_of_devices_with_full_settings_is_bounded_whoever_holds_their_entri
 }
 
 #[test]
-fn what_was_loaded_and_is_not_installed_says_nothing_however_many_hold_it() {
+fn entry_that_is_not_installed_has_no_state() {
     let entries = bounded(10_000, 1 << 20);
     let changes: [fn(&DeviceEntries, DeviceId); 4] = [
         |entries, id| entries.retire(id),
@@ -226,7 +226,7 @@ fn what_was_loaded_and_is_not_installed_says_nothing_however_many_hold_it() {
 }
 
 #[test]
-fn a_run_keeps_what_its_entry_says_until_it_ends() {
+fn run_keeps_its_entrys_state_until_it_ends() {
     let entries = bounded(10, usize::MAX);
     for retires in
         [|entries: &DeviceEntries| entries.push_all_out(), |entries: &DeviceEntries| entries.retire(device(1).id)]
@@ -238,16 +238,16 @@ fn a_run_keeps_what_its_entry_says_until_it_ends() {
         entry.change_view(|view| view.name = "changed".to_owned());
         assert_eq!(entry.view().unwrap().name, "changed");
         drop(run);
-        // The one that was pushed out meanwhile stayed, and leaves after the run.
+        // The entry that was in use during the eviction stayed; it is evicted after the run.
         entries.push_all_out();
         assert!(!entry.is_current() && entry.view().is_none() && entry.begin_run().is_none());
-        // It says nothing of what it said before, nor does it weigh anything.
+        // A retired entry has no state and no weight.
         entry.change_view(|view| view.name = "again".to_owned());
         assert!(entry.view().is_none() && entries.weight() == 0);
     }
 }
 
-/// What may happen to an entry.
+/// Changes that may happen to an entry.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Comes { number: usize, meta: usize },
@@ -276,7 +276,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_books_are_right_and_the_bounds_hold(steps in prop::collection::vec(step(), 1..200)) {
+    fn weights_add_up_and_bounds_hold(steps in prop::collection::vec(step(), 1..200)) {
         const ENTRIES: usize = 12;
         const BYTES: usize = 40 * KIB;
         let entries = bounded(ENTRIES, BYTES);
@@ -323,7 +323,7 @@ proptest! {
             for (entry, _) in runs.values() {
                 prop_assert!(entry.view().is_some());
             }
-            // What has left says nothing, but where a run goes by it; nor does what was overtaken while it was loaded.
+            // An evicted entry has no state unless a run uses it; nor has one that was outdated during its load.
             for entry in made.iter().filter(|entry| !entry.is_current()) {
                 let runs = runs.values().any(|(of_run, _)| Arc::ptr_eq(of_run, entry));
                 prop_assert!(runs || entry.view().is_none());
@@ -332,35 +332,35 @@ proptest! {
     }
 }
 
-/// What others do may come in between here: they run, change and push out entries meanwhile.
-fn others_go_on() {
+/// Yields, so that other threads run, change and evict entries at this point.
+fn yield_to_others() {
     (0..8).for_each(|_| std::thread::yield_now());
 }
 
-/// Devices whose entries are loaded, changed by runs and pushed out at the same time.
+/// Devices whose entries are loaded, changed by runs and evicted at the same time.
 struct Crowd {
     entries: DeviceEntries,
-    /// What is committed of each device.
+    /// The number of committed runs of each device.
     committed: Vec<Mutex<u64>>,
-    /// Its runs happen one after the other.
+    /// Each device's lock: its runs take turns.
     turns: Vec<Mutex<()>>,
 }
 
 impl Crowd {
     fn load(&self, number: usize, load: &EntryLoad<'_, DeviceId>) -> Arc<DeviceEntry> {
         let runs = *self.committed[number].lock();
-        others_go_on();
+        yield_to_others();
         let loaded = entry(number % 3, number, KIB);
         loaded.change_view(|view| view.name = runs.to_string());
         self.entries.install(loaded, load)
     }
 
-    /// A run counts on from what the entry says, as far as the entry is current when it is committed.
+    /// Runs once: counts on from the entry's state, and commits if the entry is still current.
     fn run(&self, number: usize, grows: usize) {
         let id = device(number).id;
         let found = self.entries.get(id);
         let entry = found.unwrap_or_else(|| {
-            others_go_on();
+            yield_to_others();
             self.load(number, &self.entries.begin(&id))
         });
         let _turn = self.turns[number].lock();
@@ -368,7 +368,7 @@ impl Crowd {
             return;
         }
         let Some((view, run)) = entry.begin_run() else { return };
-        others_go_on();
+        yield_to_others();
         let known = *self.committed[number].lock();
         let is_current = entry.is_current();
         assert!(!is_current || view.name == known.to_string(), "{} runs were seen of {known}", view.name);
@@ -387,7 +387,7 @@ impl Crowd {
 }
 
 #[test]
-fn loads_runs_that_grow_and_entries_that_leave_lose_nothing() {
+fn concurrent_loads_runs_and_evictions_lose_no_run() {
     const DEVICES: usize = 12;
     const MAX: usize = 24 * KIB;
     let crowd = Crowd {
@@ -417,7 +417,7 @@ fn loads_runs_that_grow_and_entries_that_leave_lose_nothing() {
     assert!(crowd.committed.iter().all(|runs| *runs.lock() > 100));
 }
 
-/// Every event counts a label on.
+/// Counts each event in a label of the device.
 const COUNTS: &str = r#"{
     "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
         {"element": "label", "ability": "setValue", "arguments": {"tag": "'runs'", "value": "device.meta.runs + 1"}}
@@ -427,7 +427,7 @@ const COUNTS: &str = r#"{
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::disallowed_methods, reason = "the test hears of its panics")]
-async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
+async fn evicted_entries_lose_no_change_of_a_design() {
     const RUNS: u32 = 40;
     let stage = Stage::set().await;
     let first = stage.device(COUNTS).await;
@@ -441,7 +441,7 @@ async fn what_designs_find_out_is_not_lost_while_entries_are_pushed_out() {
     let pushing = tokio::task::spawn_blocking(move || {
         while !ended.load(Ordering::SeqCst) {
             caches.devices.push_all_out();
-            // A run that finds its device gone each time it tries gives up: some come through in between.
+            // A run that finds its entry evicted at each attempt gives up: the pause lets some succeed.
             #[expect(clippy::disallowed_methods, reason = "lets runs come through, by a thread of its own")]
             std::thread::sleep(Duration::from_micros(300));
         }

@@ -1,4 +1,4 @@
-//! Alarms as they change, for streams. Nothing is kept for those who do not follow: alarms are listed.
+//! Broadcasts changed alarms to streams. Nothing is stored for absent followers: a new follower lists the alarms.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use tokio::sync::broadcast;
 /// Changes of alarms that a stream may leave unread before it ends.
 const ALARM_CHANGES_MAX: usize = 2_048;
 
-/// An alarm as it is in the registry, and where its device belongs.
+/// An alarm as it is in the registry, and the lineage of its device.
 #[derive(Debug)]
 pub(crate) struct ChangedAlarm {
     pub alarm: Alarm,
     pub lineage: Lineage,
 }
 
-/// Tells streams which alarms have changed.
+/// Broadcasts changed alarms to the streams that follow them.
 pub(crate) struct AlarmChanges(broadcast::Sender<Arc<ChangedAlarm>>);
 
 impl AlarmChanges {
@@ -24,20 +24,20 @@ impl AlarmChanges {
         Self(broadcast::Sender::new(ALARM_CHANGES_MAX))
     }
 
-    /// Returns true if somebody follows: only then is an alarm worth reading that is to be told.
+    /// Returns true if a stream follows: only then is a changed alarm worth reading.
     pub(crate) fn is_followed(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
-    /// Tells of an alarm that has changed, if somebody follows.
+    /// Broadcasts a changed alarm, if a stream follows.
     pub(crate) fn tell(&self, changed: impl FnOnce() -> ChangedAlarm) {
         if self.is_followed() {
-            // The last follower may have gone by now.
+            // The last follower may have left by now.
             let _ = self.0.send(Arc::new(changed()));
         }
     }
 
-    /// Follows what changes from here on.
+    /// Follows the changes from now on.
     pub(crate) fn follow(&self) -> broadcast::Receiver<Arc<ChangedAlarm>> {
         self.0.subscribe()
     }

@@ -1,4 +1,5 @@
-//! What designs have to say to people. A notice waits in the registry until it was given out, and is given out once.
+//! Delivers the notices that designs send to people. A notice waits in the registry until it is delivered, exactly
+//! once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,18 +20,18 @@ use super::{Delivery, is_too_old};
 use crate::outbox::work::NoticeWork;
 use crate::supervisor::{Shift, guarded};
 
-/// How often the registry is asked for notices that could not be given out.
+/// Interval at which the registry is asked for notices that could not be delivered.
 const NOTICE_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Notices taken at a time, and those given out at the same time.
+/// Notices taken in one batch, and notices delivered at the same time.
 const NOTICES_BATCH: usize = 64;
 const NOTICES_AT_ONCE: usize = 4;
-/// Notices of one device that wait; beyond, the newest are dropped, and counted in /metrics.
+/// Pending notices of one device; beyond this the newest are dropped, and counted in /metrics.
 const NOTICES_OF_A_DEVICE_MAX: usize = 100;
-/// A notice that could not be given out is tried again after so many seconds.
+/// Delay in seconds before a failed notice is retried.
 const RETRY_SECONDS: i64 = 5;
 const NOTICES_DROPPED: &str = "isobar_device_notices_dropped_total";
 
-/// What the worker is told, and whose turn it is.
+/// The worker's wake-up signal, and the turns of the tenants.
 pub(super) struct DeviceNotices {
     wake: Notify,
     turns: Turns,
@@ -42,7 +43,7 @@ impl Default for DeviceNotices {
     }
 }
 
-/// A notice that waits.
+/// A pending notice as it is stored in the registry.
 #[derive(Serialize, Deserialize)]
 struct QueuedNotice {
     id: NotificationId,
@@ -50,7 +51,7 @@ struct QueuedNotice {
     notice: NoticeWork,
 }
 
-/// The delivery that a notice becomes, by its place among those of its run.
+/// Returns the delivery of a notice; `ordinal` is its place among the notices of its run.
 pub(super) fn delivery_of(
     notice: &NoticeWork,
     device: DeviceRef,
@@ -68,7 +69,8 @@ pub(super) fn delivery_of(
 }
 
 impl Delivery {
-    /// Notices wait in the registry, but for those that were dropped because too many of their device wait.
+    /// Wakes the worker after notices were put into the registry, and counts those dropped because their device has too
+    /// many.
     pub(super) fn notices_were_put(&self, dropped: usize) {
         if dropped > 0 {
             metrics::counter!(NOTICES_DROPPED).increment(dropped as u64);
@@ -77,7 +79,7 @@ impl Delivery {
         self.device_notices.wake.notify_one();
     }
 
-    /// Gives notices out as they come.
+    /// Delivers notices as they become due, until the hub stops.
     pub(crate) async fn run_device_notices(self: Arc<Self>, mut shift: Shift) {
         loop {
             self.env.reaches("device_notices");
@@ -97,7 +99,7 @@ impl Delivery {
         }
     }
 
-    /// Gives out what is due; whether there may be more.
+    /// Delivers the notices that are due, and returns true if there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
         let (registry, now) = (self.env.registry(), self.env.now());
         let due = self.device_notices.turns.take(registry, now, NOTICES_BATCH, &HashSet::new()).await?;
@@ -115,7 +117,7 @@ impl Delivery {
         Ok(more)
     }
 
-    /// It is tried again, later each time, and given up when it has become too old.
+    /// Retries a notice whose delivery panicked, later each time, and drops it once it is too old.
     async fn notice_panicked(&self, delivery: &QueuedDelivery) -> std::result::Result<(), StoreError> {
         let (registry, now) = (self.env.registry(), self.env.now());
         if is_too_old(delivery, now) {
@@ -136,12 +138,12 @@ impl Delivery {
         let to = Audience::Organization { id: notice.organization, minimum_role: notice.minimum_role };
         let (kind, at) = (NotificationKind::Device, notice.event.minted_at());
         let alarm = match &notice.alarm {
-            // What raised it is written before what tells of it, or with it.
+            // The alarm is written before the notice about it, or in the same transaction.
             Some(key) => registry.alarm_of_notice(device, (&notice.element, key)).await?,
             None => None,
         };
         match self.notify(Notice { id, kind, to, message: notice.message, device: Some(device), alarm, at }).await {
-            // An organization that is gone has nobody who could be told.
+            // A deleted organization has no members to notify.
             Ok(()) | Err(isobar_model::error::Error::Missing(_)) => Ok(registry.delivery_done(&delivery.id).await?),
             Err(error) => {
                 tracing::warn!(%error, %device, "a notice of a device is given out later");

@@ -1,5 +1,6 @@
-//! E-mails to people. An e-mail waits as what it is about and is written when it is sent, so that the secret of a link is
-//! never kept but as a digest.
+//! Writes e-mails to people. A queued e-mail states its purpose and is rendered when it is sent, so that the secret of
+//! a link
+//! is stored only as a digest.
 
 use isobar_model::access;
 use isobar_model::error::{Error, Result};
@@ -14,54 +15,54 @@ use serde::{Deserialize, Serialize};
 use super::Delivery;
 use super::mail_queue::Undelivered;
 
-/// How long a verification link holds, in seconds: 7 days (contract: Authentication).
+/// Lifetime of a verification link, in seconds: 7 days (contract: Authentication).
 const VERIFY_SECONDS: i64 = 7 * 24 * 3600;
-/// How long a reset link holds, in seconds: one hour (contract: Authentication).
+/// Lifetime of a reset link, in seconds: one hour (contract: Authentication).
 const RESET_SECONDS: i64 = 3600;
-/// Longest name of a thing that stands in a subject, in characters.
+/// Longest name in a subject, in characters.
 const SUBJECT_NAME_MAX: usize = 80;
 
-/// What a user is told when there is no room for more.
+/// Text of the last e-mail of an hour, sent when a user has reached the limit.
 const NO_MORE_NOTICES: &str = "There is more to tell you than is sent by e-mail within an hour. What else comes in this hour \
     stands in the application only, among your notifications.";
 
-/// An e-mail to one person. What waits in the registry calls it a letter.
+/// An e-mail to one person, called a letter in the registry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "letter", rename_all = "camelCase")]
 pub(crate) enum Email {
     /// Asks a user to verify its e-mail address.
     Verification {
-        /// Whose address it is.
+        /// The user whose address it is.
         user: UserId,
     },
     /// Lets a user set a new password.
     Reset {
-        /// Whose password.
+        /// The user whose password it is.
         user: UserId,
     },
     /// Tells a user what happened to its account.
     AccountNotice {
-        /// In words.
+        /// The text.
         message: String,
     },
-    /// Tells a user what a device's design has to say.
+    /// Tells a user the notice of a device's design.
     DeviceNotice {
-        /// The device's name, where it is known.
+        /// The device's name, if it is known.
         device: Option<String>,
-        /// In words.
+        /// The text.
         message: String,
     },
-    /// Tells a user what the system has to say.
+    /// Tells a user a notice of the system.
     SystemNotice {
-        /// In words.
+        /// The text.
         message: String,
     },
-    /// Tells a user that what else comes within the hour stands in the application only.
+    /// Tells a user that further notices within the hour are shown in the application only.
     NoMoreNotices,
 }
 
 impl Email {
-    /// The e-mail that tells a notice; `device` is the name of the device that it is about.
+    /// Returns the e-mail for a notice; `device` is the name of the device concerned.
     pub(crate) fn of_notice(kind: NotificationKind, message: String, device: Option<String>) -> Self {
         match kind {
             NotificationKind::Device => Self::DeviceNotice { device, message },
@@ -71,7 +72,7 @@ impl Email {
     }
 }
 
-/// An e-mail that waits.
+/// A queued e-mail.
 #[derive(Serialize, Deserialize)]
 struct QueuedEmail {
     to: String,
@@ -79,12 +80,12 @@ struct QueuedEmail {
     email: Email,
 }
 
-/// An e-mail as it waits in the registry. Texts and identifiers always serialise.
+/// Serializes a queued e-mail. Texts and identifiers always serialize.
 fn waiting(to: &str, email: Email) -> String {
     serde_json::to_string(&QueuedEmail { to: to.to_owned(), email }).unwrap_or_default()
 }
 
-/// The templates, compiled once.
+/// Holds the e-mail templates, compiled once.
 pub(crate) struct Templates(Environment<'static>);
 
 const TEMPLATES: &[(&str, &str)] = &[
@@ -108,7 +109,7 @@ impl Templates {
         Ok(Self(environment))
     }
 
-    /// Writes an e-mail. Texts ending in `.html` are escaped by themselves.
+    /// Renders an e-mail. Templates whose name ends in `.html` escape their values.
     fn write(&self, to: &str, subject: String, template: &str, told: minijinja::Value) -> Result<Mail> {
         let render = |form: &str| {
             let name = format!("{template}.{form}");
@@ -120,8 +121,8 @@ impl Templates {
 }
 
 impl Delivery {
-    /// Returns the letter that brings a user a link, to be kept in the transaction of what causes it; then
-    /// [`Delivery::wake_mail`] has it sent. The same identifier again is the same letter.
+    /// Returns the letter that brings a user a link, to be stored in the transaction that causes it; then
+    /// [`Delivery::wake_mail`] sends it. A letter with the same identifier is the same letter.
     pub(crate) fn link_letter(&self, id: String, user: UserId, to: &str, purpose: Purpose) -> NewLetter {
         let email = match purpose {
             Purpose::Verify => Email::Verification { user },
@@ -130,7 +131,7 @@ impl Delivery {
         self.letter(id, user, waiting(to, email), LetterKind::Link)
     }
 
-    /// Returns the letter that tells a user a notice, as [`Delivery::link_letter`] does.
+    /// Returns the letter that brings a user a notice, to be stored as [`Delivery::link_letter`] says.
     pub(crate) fn notice_letter(&self, id: String, user: UserId, to: &str, email: Email) -> NewLetter {
         let instead = waiting(to, Email::NoMoreNotices);
         self.letter(id, user, waiting(to, email), LetterKind::Notice { instead })
@@ -140,7 +141,7 @@ impl Delivery {
         NewLetter { user, id, body, kind, bounds: self.env.config().letters }
     }
 
-    /// Writes an e-mail that is due, and hands it to the mailer.
+    /// Renders an e-mail that is due, and hands it to the mailer.
     pub(super) async fn send_email(&self, delivery: &QueuedDelivery) -> std::result::Result<(), Undelivered> {
         let waiting: QueuedEmail = serde_json::from_str(&delivery.body)
             .map_err(|error| Undelivered::Never(format!("an e-mail cannot be read: {error}")))?;
@@ -180,7 +181,7 @@ impl Delivery {
         }
     }
 
-    /// A nonce for a link that is about to be sent; an earlier one of that purpose ends.
+    /// Makes a nonce for a link that is about to be sent; an earlier one for the same purpose ends.
     async fn new_nonce(&self, user: UserId, purpose: Purpose, seconds: i64) -> Result<Secret> {
         let nonce = Secret::new(self.env.chance());
         let permit = access::system(user, "an e-mail to the user carries a link");
@@ -190,7 +191,7 @@ impl Delivery {
     }
 }
 
-/// A name as part of a subject.
+/// Returns a name that fits into a subject: shortened, without control characters.
 fn in_one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SUBJECT_NAME_MAX).collect()
 }
@@ -200,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_wrote_is_no_html() {
+    fn user_text_is_escaped_in_html() {
         let templates = Templates::new().unwrap();
         let told = context! { site => "https://iot.example", message => "<script>alert(1)</script> & more" };
         let mail = templates.write("ana@example.com", "A <b>".to_owned(), "notice", told).unwrap();
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn every_email_is_written_in_both_forms() {
+    fn every_email_has_text_and_html() {
         let templates = Templates::new().unwrap();
         for template in ["verification", "reset"] {
             let told = context! { site => "https://iot.example", link => "https://iot.example/?a=b" };
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn an_email_waits_without_its_secret() {
+    fn queued_email_has_no_secret() {
         let email = Email::Reset { user: UserId(uuid::Uuid::nil()) };
         let waiting = QueuedEmail { to: "ana@example.com".to_owned(), email: email.clone() };
         let text = serde_json::to_string(&waiting).unwrap();

@@ -1,5 +1,6 @@
-//! E-mails on their way out, each at least once. Each is kept in the registry before the call that caused it is answered, and
-//! stays there until it was sent or has become too old (contract: The project design).
+//! Sends e-mails, each at least once. Each is stored in the registry before the call that caused it is answered, and
+//! stays
+//! there until it was sent or has become too old (contract: The project design).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use super::{Delivery, is_too_old};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::scope_guard::ScopeGuard;
 
-/// E-mails that are sent at the same time, and how many of them may tell notices: one that brings a link finds room.
+/// E-mails sent at the same time, and how many of them may be notices, so that an e-mail with a link finds room.
 const MAILS_AT_ONCE: usize = 8;
 const NOTICE_MAILS_AT_ONCE: usize = 6;
-/// How often the registry is asked for what is due, while something waits.
+/// Interval at which the registry is asked for due e-mails while some are pending.
 const MAIL_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Longest pause after a failure of the registry.
 const REGISTRY_PAUSE: Duration = Duration::from_secs(5);
 
 const OUTCOMES: &str = "isobar_deliveries_total";
 
-/// How a try ended that did not succeed.
+/// The failure of an attempt.
 #[derive(Debug)]
 pub(super) enum Undelivered {
-    /// It may succeed another time.
+    /// A retry may succeed.
     NotNow(String),
-    /// It never will.
+    /// No retry can succeed.
     Never(String),
 }
 
@@ -45,12 +46,12 @@ impl From<StoreError> for Undelivered {
     }
 }
 
-/// What the worker is told, and what it has begun.
+/// The worker's wake-up signal, and the attempts that are running.
 pub(super) struct MailQueue {
     pub wake: Notify,
-    /// The turns of tenants, and how many e-mails may be under way then: those with links come first.
+    /// The turns of tenants by kind, each with its limit on concurrent e-mails: links come first.
     turns: [(Turns, usize); 2],
-    /// Those that are being tried: they are still in the registry.
+    /// E-mails of running attempts, which are still in the registry.
     under_way: Mutex<HashSet<String>>,
 }
 
@@ -63,7 +64,7 @@ impl Default for MailQueue {
 }
 
 impl Delivery {
-    /// Sends e-mails as they come due, until the hub stops.
+    /// Sends e-mails as they become due, until the hub stops.
     pub(crate) async fn run_mail(self: Arc<Self>, mut shift: Shift) {
         let mut tries = JoinSet::new();
         loop {
@@ -86,11 +87,11 @@ impl Delivery {
                 () = shift.end() => break,
             }
         }
-        // What is under way is tried again at the next start, should it not end now.
+        // An attempt that does not end now is repeated at the next start.
         tries.shutdown().await;
     }
 
-    /// Begins to send what is due, as far as there is room; true: nothing waits that is not under way.
+    /// Starts sending due e-mails while there is room; returns true if nothing is pending that is not being sent.
     async fn begin_tries(self: &Arc<Self>, tries: &mut JoinSet<()>) -> std::result::Result<bool, StoreError> {
         while tries.try_join_next().is_some() {}
         let registry = self.env.registry();
@@ -101,7 +102,7 @@ impl Delivery {
             for queued in turns.take(registry, self.env.now(), room, &under_way).await? {
                 self.begin_try(turns.kind(), queued, tries);
             }
-            // What is being tried is still in the registry: as long as it is, the worker looks again.
+            // A running attempt is still in the registry: until it is removed, the worker looks again.
             is_idle = is_idle && registry.deliveries_next(turns.kind()).await?.is_none();
         }
         Ok(is_idle || tries.len() >= MAILS_AT_ONCE)
@@ -114,19 +115,19 @@ impl Delivery {
         let delivery = Arc::clone(self);
         let try_it = async move {
             let (owner, id, clock) = (Arc::clone(&delivery), queued.id.clone(), delivery.env.clock().clone());
-            // However the try ends, by a panic or because the worker ends: the next one may begin.
+            // Allows the next attempt however this one ends, by a panic or because the worker stops.
             let _under_way = ScopeGuard::new(move || {
                 owner.mail_queue.under_way.lock().remove(&id);
             });
             if guarded("delivery", delivery.deliver_now(kind, queued)).await.is_none() {
-                // It was the noting that failed: the delivery is due again at once.
+                // Recording the outcome failed: the delivery is due again at once.
                 clock.sleep(REGISTRY_PAUSE).await;
             }
         };
         spawn_guarded_in(tries, "delivery", try_it);
     }
 
-    /// Sends one e-mail and notes how it went.
+    /// Sends one e-mail and records the outcome.
     async fn deliver_now(&self, kind: DeliveryKind, queued: QueuedDelivery) {
         let deliver = async {
             self.env.reaches("delivery");

@@ -1,6 +1,7 @@
-//! What happens after a commit: what designs found out goes into the registry, people are told, servers are called.
+//! Delivers the effects of a commit: changes found by designs go into the registry, people are notified, servers are
+//! called.
 //!
-//! What is to be delivered waits in the registry, so that it is made at least once, whatever crashes when.
+//! Deliveries wait in the registry, so that each is made at least once, even after a crash.
 
 pub(crate) mod alarm_changes;
 pub(crate) mod calls;
@@ -29,10 +30,10 @@ use crate::cache::Caches;
 use crate::env::Env;
 use crate::outbox::Outbox;
 
-/// After this many seconds a delivery that still fails is given up: three days.
+/// Age in seconds at which a failing delivery is dropped: three days.
 const GIVE_UP_SECONDS: i64 = 3 * 24 * 3600;
 
-/// Delivers what calls and designs have caused. Its workers are the supervisor's to run.
+/// Delivers the effects of calls and designs. The supervisor runs its workers.
 pub(crate) struct Delivery {
     env: Arc<Env>,
     outbox: Arc<Outbox>,
@@ -45,11 +46,11 @@ pub(crate) struct Delivery {
     alarm_changes: AlarmChanges,
     /// Makes HTTP calls.
     calls: Calls,
-    /// Tells the worker that calls were put into the registry.
+    /// Wakes the worker after calls were put into the registry.
     calls_wake: Notify,
-    /// Only one task at a time writes what the outbox holds.
+    /// Ensures that only one task at a time writes the outbox into the registry.
     registry_writing: tokio::sync::Mutex<()>,
-    /// Held while entries of the outbox are on their way out of the store.
+    /// Locked while entries of the outbox are being removed from the store.
     removing: tokio::sync::Mutex<()>,
 }
 
@@ -73,23 +74,23 @@ impl Delivery {
         })
     }
 
-    /// Alarms as they change.
+    /// Returns the broadcast of changed alarms.
     pub(crate) fn alarm_changes(&self) -> &AlarmChanges {
         &self.alarm_changes
     }
 
-    /// Returns true if the operator has set a server that e-mails go out by.
+    /// Returns true if the operator has configured a server for outgoing e-mails.
     pub(crate) fn sends_email(&self) -> bool {
         self.mailer.reaches_people()
     }
 
-    /// E-mails were put into the registry: the worker looks for them now.
+    /// Wakes the worker after e-mails were put into the registry.
     pub(crate) fn wake_mail(&self) {
         self.mail_queue.wake.notify_one();
     }
 }
 
-/// Whether a delivery that still fails is given up.
+/// Returns true if a failing delivery is too old to be retried.
 fn is_too_old(delivery: &QueuedDelivery, now: Timestamp) -> bool {
     now >= delivery.created_at.plus_seconds(GIVE_UP_SECONDS)
 }

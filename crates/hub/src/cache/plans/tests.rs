@@ -1,4 +1,5 @@
-//! Compiled designs share the cache's memory, and those that leave it leave memory, whoever holds their entries.
+//! Tests that compiled designs share the cache's memory, and that an evicted design is freed although entries point to
+//! it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -30,7 +31,7 @@ fn tenant(number: usize) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number as u128 + 1))
 }
 
-/// A design of a project of this tenant that takes so many bytes, and some more.
+/// Makes a plan entry of a project of this tenant whose design weighs about this many bytes.
 fn design(of: usize, number: usize, bytes: usize) -> Arc<PlanEntry> {
     let text = "x".repeat(bytes / 4);
     let elements = format!(r#"{{"s":{{"type":"deviceSetting","properties":{{"defaultValue":"{text}"}}}}}}"#);
@@ -52,7 +53,7 @@ fn put(plans: &SharedEntries<PlanEntry>, entry: Arc<PlanEntry>) -> Arc<PlanEntry
 }
 
 #[test]
-fn the_memory_of_designs_is_bounded_whoever_holds_their_entries() {
+fn design_memory_is_bounded_while_entries_are_referenced() {
     const MAX: usize = 1 << 20;
     let plans = bounded(MAX);
     let (mut held, mut made) = (Vec::new(), Vec::<(Weak<Plan>, usize)>::new());
@@ -61,7 +62,7 @@ fn the_memory_of_designs_is_bounded_whoever_holds_their_entries() {
         let plan = entry.plan().unwrap();
         made.push((Arc::downgrade(&plan), plan.held_bytes()));
         drop(plan);
-        // The entries of its project's devices hold it.
+        // The entries of the project's devices keep a reference.
         held.push(entry);
         let alive = made.iter().filter(|(plan, _)| plan.strong_count() > 0);
         let bytes: usize = alive.map(|(_, bytes)| bytes).sum();
@@ -72,7 +73,7 @@ fn the_memory_of_designs_is_bounded_whoever_holds_their_entries() {
 }
 
 #[test]
-fn a_tenant_with_large_designs_pushes_out_its_own() {
+fn tenant_with_large_designs_evicts_its_own() {
     let plans = bounded(1 << 20);
     for number in 0..40 {
         put(&plans, design(number, number, 4 * KIB));
@@ -85,7 +86,7 @@ fn a_tenant_with_large_designs_pushes_out_its_own() {
 }
 
 #[test]
-fn a_run_keeps_its_design_and_a_change_of_what_it_weighs_is_counted() {
+fn run_keeps_its_design_and_a_new_weight_is_counted() {
     let plans = bounded(usize::MAX);
     let entry = put(&plans, design(0, 0, KIB));
     let (plan, before) = (entry.plan().unwrap(), plans.weight());
@@ -100,7 +101,7 @@ fn a_run_keeps_its_design_and_a_change_of_what_it_weighs_is_counted() {
 }
 
 #[test]
-fn a_design_that_changed_while_it_was_compiled_is_not_kept() {
+fn design_changed_during_compilation_is_not_cached() {
     let plans = bounded(usize::MAX);
     let changes: [fn(&SharedEntries<PlanEntry>); 2] = [|plans| plans.retire(project(0)), |plans| plans.discard_loads()];
     for change in changes {
@@ -110,7 +111,7 @@ fn a_design_that_changed_while_it_was_compiled_is_not_kept() {
         let old = plans.install(design(0, 0, KIB), &load);
         assert!(!old.is_current() && old.plan().is_none() && plans.get(key).is_none());
     }
-    // A change of another project is none of its business.
+    // A change of another project has no effect.
     let key = project(0);
     let load = plans.begin(&key);
     plans.retire(project(1));
@@ -118,7 +119,7 @@ fn a_design_that_changed_while_it_was_compiled_is_not_kept() {
 }
 
 #[tokio::test]
-async fn whoever_holds_an_entry_whose_design_was_let_go_goes_on_by_another() {
+async fn device_with_evicted_design_uses_a_newer_entry() {
     let stage = Stage::set().await;
     let device = stage.device(STORES).await;
     let (entry, caches) = (stage.entry(&device).await, &stage.hub.0.caches);
@@ -135,7 +136,7 @@ async fn whoever_holds_an_entry_whose_design_was_let_go_goes_on_by_another() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::disallowed_methods, reason = "the test hears of its panics")]
-async fn designs_that_leave_while_their_devices_run_lose_no_event() {
+async fn evicted_designs_lose_no_event_of_running_devices() {
     const ROUNDS: usize = 60;
     let stage = Stage::set().await;
     let mut devices = Vec::new();
@@ -149,7 +150,7 @@ async fn designs_that_leave_while_their_devices_run_lose_no_event() {
         while !ended.load(Ordering::SeqCst) {
             *counted.lock() += usize::from(caches.plans.weight() > 0);
             caches.plans.push_all_out();
-            // A design that leaves makes room for one that took longer than this to be compiled.
+            // An evicted design makes room for one that took longer than this to compile.
             #[expect(clippy::disallowed_methods, reason = "lets runs come through, by a thread of its own")]
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -1,19 +1,19 @@
-//! What was loaded before runs changed what it says is not installed.
+//! Tests that an entry loaded before runs changed the device is not installed.
 
 use super::*;
 
 #[tokio::test]
-async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
+async fn older_load_is_not_installed_after_newer_was_evicted() {
     let stage = Stage::set().await;
     let first = stage.device(PLAIN).await;
     let load = async || Arc::clone(&stage.hub.0.caches.load_device(first.id).await.unwrap().unwrap());
     let entries = bounded(2, usize::MAX);
-    // One load has read the device and waits for something: its plan, say. Another one is quicker.
+    // One load has read the device and is slow, waiting for its plan for instance. Another one is quicker.
     let slow = entries.begin(&first.id);
     let (old, new) = (load().await, load().await);
     let quick = entries.begin(&first.id);
     assert!(Arc::ptr_eq(&entries.install(Arc::clone(&new), &quick), &new) && new.is_current());
-    // Runs by its entry change what the device is; then others push it out.
+    // Runs change the device's state through the new entry; then other devices evict it.
     let body = format!(r#"{{"name":"e","projectUuid":"{}"}}"#, first.project);
     let mut others = Vec::new();
     for _ in 0..4 {
@@ -27,7 +27,7 @@ async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
     assert!(!new.is_current());
     let shown = entries.install(old, &slow);
     assert!(!shown.is_current() && entries.get(first.id).is_none());
-    // One that begins from here on is installed.
+    // A load that begins now is installed.
     let begun = entries.begin(&first.id);
     assert!(entries.install(load().await, &begun).is_current());
     drop((slow, quick, begun));
@@ -36,29 +36,30 @@ async fn an_older_load_is_not_installed_after_a_newer_one_was_pushed_out() {
 }
 
 #[test]
-fn a_load_is_not_installed_that_began_before_an_entry_was_pushed_out() {
+fn load_begun_before_an_eviction_is_not_installed() {
     let (entries, id) = (bounded(9, usize::MAX), device(1).id);
-    // Somebody who found no entry is slow to begin, and meanwhile another one has installed one.
+    // A reader that found no entry is slow to begin its load, and meanwhile another one installs an entry.
     put(&entries, &entry(0, 1, 2));
     let load = entries.begin(&id);
     let old = entry(0, 1, 2);
-    // A run by the installed one changes it, and it leaves.
+    // A run changes the state of the installed entry, and the entry is evicted.
     entries.push_all_out();
     assert!(!entries.install(old, &load).is_current() && entries.get(id).is_none());
 }
 
 #[test]
-fn a_load_is_not_installed_that_began_before_another_whose_design_has_left_since() {
+fn load_begun_before_entry_lost_its_design_is_not_installed() {
     let (entries, id) = (bounded(9, usize::MAX), device(1).id);
-    // Two have read the device; one is quicker.
+    // Two loads have read the device; one is quicker.
     let (slow, old, new) = (entries.begin(&id), entry(0, 1, 2), entry(0, 1, 2));
     assert!(put(&entries, &new).is_current());
-    // A run by its entry changes what the device is. Then its project's design makes room for others: no run goes by the
-    // entry any more, and nobody has taken it out.
+    // A run changes the state of the new entry. Then its project's design is evicted: no run uses the entry any more,
+    // and
+    // nobody has removed it.
     new.plan.held().retire();
     assert!(!new.is_current() && new.held().is_installed());
     assert!(!entries.install(old, &slow).is_current() && entries.get(id).is_none());
-    // One that begins from here on is installed.
+    // A load that begins now is installed.
     assert!(put(&entries, &entry(0, 1, 2)).is_current());
     drop(slow);
     assert!(entries.nobody_loads());
