@@ -1,6 +1,8 @@
-//! Notifications. A notice is kept first, durably and once; then it is spread to those whom it is for, a part at a time,
-//! so that one for ten thousand users holds the registry's writer from nobody. What a crash leaves half-spread is
-//! finished at the next start.
+//! Delivers notifications. A notice is first stored durably, once; then it is spread to its recipients in parts, so
+//! that one
+//! for ten thousand users does not block other writers of the registry. A notice left half-spread by a crash is
+//! finished at
+//! the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +23,18 @@ use super::Delivery;
 use super::emails::Email;
 use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
-/// Recipients that a notice is spread to at a time.
+/// Recipients that one step spreads a notice to.
 const SPREAD_AT_ONCE: u32 = 500;
 /// Pause after a failure of the registry.
 const RETRY: Duration = Duration::from_secs(1);
-/// Notices removed at a time: more would hold the registry's writer from others.
+/// Notices removed at a time: more would block other writers of the registry.
 const SWEPT_AT_ONCE: u32 = 50;
-/// Most notices of its own that a user keeps; beyond, the oldest go.
+/// Notices of its own that a user keeps, at most; beyond this the oldest are removed.
 const KEPT_MAX: u64 = 100_000;
 /// Notices of one user removed at a time.
 const TRIMMED_AT_ONCE: u32 = 5_000;
 
-/// What the worker is told, and what it has tried.
+/// The worker's wake-up signal, its attempts, and a counter for each kind of notice.
 pub(super) struct Notices {
     wake: Notify,
     tries: Tries<NotificationId>,
@@ -52,8 +54,8 @@ impl Notices {
 }
 
 impl Delivery {
-    /// Tells users something, durably. Whom it is for, and by what their preferences let it come, is settled now.
-    /// The same identifier again changes nothing, but finishes what was begun.
+    /// Notifies users durably. The recipients and the channels that they prefer are settled now. A notice with the same
+    /// identifier again creates nothing, but finishes spreading the first one.
     pub(crate) async fn notify(&self, mut notice: Notice) -> Result<()> {
         if let Some((end, _)) = notice.message.char_indices().nth(MESSAGE_MAX) {
             notice.message.truncate(end);
@@ -64,7 +66,7 @@ impl Delivery {
             self.notices.count(kind);
         }
         if to == Audience::Everybody {
-            // It appears at once, to all; the walk through those who want an e-mail may take its time.
+            // The notice appears to all users at once; the loop over those who want an e-mail may take its time.
             self.notices.wake.notify_one();
             return Ok(());
         }
@@ -75,7 +77,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Spreads notices that are for everybody, and what an earlier process left.
+    /// Spreads notices for all users, and those that an earlier process left unfinished.
     pub(crate) async fn run_notices(self: Arc<Self>, mut shift: Shift) {
         loop {
             self.env.reaches("notices");
@@ -98,7 +100,7 @@ impl Delivery {
         }
     }
 
-    /// Spreads the next part of a notice; false: there is none.
+    /// Spreads the next part of a notice; returns false if there is none.
     pub(crate) async fn spread_next(&self) -> std::result::Result<bool, StoreError> {
         let (registry, tries) = (self.env.registry(), &self.notices.tries);
         let Some(part) = registry.notice_to_spread().await? else { return Ok(false) };
@@ -107,7 +109,7 @@ impl Delivery {
             self.env.reaches("notice");
             self.spread(part).await
         } else {
-            // The others wait behind it.
+            // Later notices wait for this one.
             tracing::error!(%id, "a notice panics whenever it is spread, and is spread no further");
             registry.notice_spread(part, &SpreadStep::default(), self.env.now()).await
         };
@@ -115,8 +117,9 @@ impl Delivery {
         spread.map(|_| true)
     }
 
-    /// Spreads a notice to its next recipients: a row for each of them, and e-mails for those who want one, all or none.
-    /// What is left of it then.
+    /// Spreads a notice to its next recipients: a row for each, and e-mails for those who want one, all in one
+    /// transaction.
+    /// Returns the rest of the notice.
     async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
         let recipients = self.env.registry().notice_recipients(&part, SPREAD_AT_ONCE).await?;
         let whole = recipients.len() >= SPREAD_AT_ONCE as usize;
@@ -125,11 +128,11 @@ impl Delivery {
         let (notice, device) = (&part.notice, self.device_name(part.notice.device).await);
         for recipient in &recipients {
             let preferences = Preferences::of(recipient.preferences.as_ref());
-            // Everybody has it already, without a row for each.
+            // A notice for all users is visible without a row for each.
             if notice.to != Audience::Everybody && preferences.in_app(notice.kind) {
                 step.in_app.push(recipient.id);
             }
-            // To an address that nobody has verified goes nothing that others have written: it may be a stranger's.
+            // An unverified address may be a stranger's: text that others wrote is not sent to it.
             if preferences.channels(notice.kind).email && recipient.verified && !recipient.disabled {
                 let email = Email::of_notice(notice.kind, notice.message.clone(), device.clone());
                 let id = email_id(notice.id, recipient.id);
@@ -143,13 +146,13 @@ impl Delivery {
         Ok(left)
     }
 
-    /// The name of the device that a notice is about, as long as there is one.
+    /// Returns the name of the device that a notice concerns, if it still exists.
     async fn device_name(&self, device: Option<DeviceId>) -> Option<String> {
         let entry = self.caches.device_entry(device?).await.ok().flatten()?;
         Some(self.caches.device_view(&entry).await.ok()?.name.clone())
     }
 
-    /// Removes notifications of before history begins, and a user's oldest beyond what it may keep.
+    /// Removes notifications older than the retained history, and a user's oldest beyond the maximum.
     pub(crate) async fn sweep_notices(&self, begins: Timestamp) -> std::result::Result<(), StoreError> {
         let registry = self.env.registry();
         while registry.notices_sweep(begins, SWEPT_AT_ONCE).await? >= u64::from(SWEPT_AT_ONCE) {}
@@ -161,7 +164,7 @@ impl Delivery {
     }
 }
 
-/// The delivery of a notice to a user by e-mail: the same one again is known.
+/// Returns the delivery identifier of a notice's e-mail to a user, which detects a repeated delivery.
 fn email_id(notice: NotificationId, user: UserId) -> String {
     format!("notice-{notice}-{user}")
 }

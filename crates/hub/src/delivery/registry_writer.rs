@@ -1,4 +1,4 @@
-//! Writes what waits in the outbox into the registry.
+//! Writes the outbox's pending entries into the registry.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,23 +19,25 @@ use crate::outbox::work::{OutgoingWork, SettingWork};
 use crate::outbox::{OutboxBatch, SharedPiece};
 use crate::supervisor::{Shift, guarded};
 
-/// Entries taken up from the store at a time, at a start.
+/// Entries read from the store at a time at a start.
 const LEFT_AT_ONCE: usize = 1_000;
 /// First pause after a store has failed; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause after a store has failed.
 const RETRY_MAX: Duration = Duration::from_secs(5);
-/// After a round the worker rests for so many times as long as the round took, so that the newest state of a device takes the
-/// place of older ones, and the registry is there for others; but not for longer than [`REST_MAX`], nor while somebody waits
-/// or much does.
+/// Rest of the worker after a round, as a multiple of the round's duration, so that newer states of a device replace
+/// older
+/// ones before they are written, and the registry is free for others. The rest ends after [`REST_MAX`], and at once if
+/// a
+/// caller waits for the outbox or many entries are pending.
 const REST_TIMES: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(1);
-/// At a stop it is written what can be in this time. The rest is durable, and goes on at the next start.
+/// Time for writing entries at a stop. The remaining ones are durable, and are written after the next start.
 const FINAL_WRITES_TIME: Duration = Duration::from_secs(2);
 
 const PARKED_TOTAL: &str = "isobar_outbox_parked_total";
 
-/// What was written, as others must hear of it.
+/// Counts the notices and calls that were written and dropped, for the workers that deliver them.
 #[derive(Default)]
 struct WrittenCounts {
     notices: usize,
@@ -44,11 +46,11 @@ struct WrittenCounts {
     calls_dropped: usize,
 }
 
-/// Why pieces were not written.
+/// Explains why pieces were not written.
 enum WriteFailure {
-    /// For their own sake, or for that of one of them.
+    /// The registry refuses one of them, or all.
     Refused(String),
-    /// A store does not work: it is nobody's fault.
+    /// A store has failed, whatever the pieces are.
     Store(StoreError),
 }
 
@@ -59,7 +61,7 @@ impl From<StoreError> for WriteFailure {
 }
 
 impl Delivery {
-    /// Takes up what an earlier process left: whoever asks for a device is shown it from here on.
+    /// Loads the entries that an earlier process left in the outbox: reads of a device include them from now on.
     pub(crate) async fn take_up_left_work(&self) -> Result<()> {
         let (mut after, mut count) = (0, 0_u64);
         loop {
@@ -77,11 +79,12 @@ impl Delivery {
         Ok(())
     }
 
-    /// Waits until the registry knows everything that devices have found out so far, and no crash can make it learn any of
-    /// it again: whoever writes over it from here on has the last word.
+    /// Waits until the registry knows all changes that designs have made so far, and no crash can apply any of them
+    /// again: a
+    /// later write by the caller is final.
     ///
     /// # Errors
-    /// [`Error::Busy`]: it takes too long.
+    /// Returns [`Error::Busy`] if it takes too long.
     pub(crate) async fn settle_findings(&self, devices: impl Iterator<Item = DeviceKey>) -> Result<()> {
         for device in devices {
             if !self.outbox.written(device).await {
@@ -92,7 +95,8 @@ impl Delivery {
         Ok(self.env.telemetry().sync().await?)
     }
 
-    /// Drops parked labels of a device that `is_dropped` names, for somebody has written others. Durable when this returns.
+    /// Drops a device's parked labels that `is_dropped` selects, because a caller has written others. Durable on
+    /// return.
     pub(crate) async fn drop_parked_labels(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -120,7 +124,7 @@ impl Delivery {
         Ok(self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await?)
     }
 
-    /// Writes what the outbox holds, as it comes, until the hub stops; then once more what can be written soon.
+    /// Writes the outbox as entries arrive, until the hub stops; then writes for a short last time.
     pub(crate) async fn run_outbox(self: Arc<Self>, mut shift: Shift) {
         let mut retry = RETRY_FIRST;
         loop {
@@ -142,7 +146,7 @@ impl Delivery {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the outbox waits for a store");
-                    // Whatever waits is durable.
+                    // Pending entries are durable.
                     if shift.pause(retry).await {
                         return;
                     }
@@ -152,7 +156,7 @@ impl Delivery {
         }
     }
 
-    /// Writes what can be written soon.
+    /// Writes pending entries until [`FINAL_WRITES_TIME`] has passed.
     async fn last_work(self: &Arc<Self>) {
         let clock = self.env.clock();
         let end = clock.instant() + FINAL_WRITES_TIME;
@@ -165,7 +169,7 @@ impl Delivery {
         }
     }
 
-    /// Writes everything that waits now, in as many transactions as it takes, unless it is told to stop in between.
+    /// Writes everything that is pending now, in as many transactions as needed, unless `is_over` stops it in between.
     async fn write_what_waits(
         self: &Arc<Self>,
         now: Instant,
@@ -177,7 +181,7 @@ impl Delivery {
         self.look_up_tenants().await?;
         while !is_over() {
             let Some(mut batch) = self.outbox.take(until, now) else { return Ok(()) };
-            // What is done for a run that a crash took back would be done for nothing.
+            // Effects of a run that a crash may undo must not be delivered.
             self.env.telemetry().sync().await?;
             self.write_batch(&mut batch).await?;
             drop(batch);
@@ -186,7 +190,7 @@ impl Delivery {
         Ok(())
     }
 
-    /// Finds out which tenants the devices belong to that an earlier process has left something of.
+    /// Looks up the tenants of the devices with entries from an earlier process.
     async fn look_up_tenants(&self) -> std::result::Result<(), StoreError> {
         loop {
             let strangers = self.outbox.strangers();
@@ -200,8 +204,9 @@ impl Delivery {
         }
     }
 
-    /// Writes a batch: together what was never refused, and each of the others by itself. Where pieces are refused
-    /// together they are written by halves, until it is known which of them it is.
+    /// Writes a batch: pieces that were never refused together, and each of the others by itself. Pieces that are
+    /// refused together
+    /// are split in halves until the refused one is found.
     async fn write_batch(self: &Arc<Self>, batch: &mut OutboxBatch) -> std::result::Result<(), StoreError> {
         let mut ranges = batch.ranges();
         while let Some(range) = ranges.pop() {
@@ -212,7 +217,7 @@ impl Delivery {
             let reports = pieces.iter().filter(|(_, piece)| matches!(piece, SharedPiece::Report(_)));
             let reported: Vec<DeviceId> = reports.map(|(device, _)| device.id).collect();
             let kept = self.write_pieces(pieces).await;
-            // Even if it failed: it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             reported.into_iter().for_each(|device| self.caches.device_row_changed(device));
             match kept {
                 Ok(written) => {
@@ -254,7 +259,7 @@ impl Delivery {
         }
     }
 
-    /// Removes entries of the store whose work is done; of those that others remove, it waits until they are on their way.
+    /// Removes completed entries from the store; waits for entries that another task is removing.
     async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
         let _removing = self.removing.lock().await;
         let needless = self.outbox.take_needless();
@@ -265,7 +270,7 @@ impl Delivery {
         removed
     }
 
-    /// Writes pieces in one transaction, on a thread that may block: the others serve calls.
+    /// Writes pieces in one transaction, on a thread that may block, because the other threads serve calls.
     async fn write_pieces(
         self: &Arc<Self>,
         pieces: Vec<(DeviceRef, SharedPiece)>,
@@ -280,7 +285,7 @@ impl Delivery {
             Some(Err(error)) => return Err(WriteFailure::Store(error)),
             None => "its work panics".to_owned(),
         };
-        // A registry that keeps nothing of anybody's is not to be blamed on what it was given.
+        // A registry that accepts no writes at all is unhealthy; the pieces are not at fault.
         self.env.registry().healthy().await?;
         Err(WriteFailure::Refused(failed))
     }
@@ -338,7 +343,7 @@ impl Delivery {
 }
 
 impl Delivery {
-    /// Tells streams of alarms that were written, if there are any: how they stand now.
+    /// Broadcasts the present state of alarms that were written, if a stream follows.
     async fn tell_of_alarms(&self, pieces: &[(DeviceRef, SharedPiece)]) {
         if !self.alarm_changes().is_followed() {
             return;
@@ -358,14 +363,14 @@ impl Delivery {
                     self.alarm_changes().tell(|| ChangedAlarm { alarm, lineage });
                 }
             }
-            // Whoever follows lists alarms anew from time to time.
+            // Followers list the alarms again from time to time.
             Err(error) => tracing::warn!(%error, "streams are not told of alarms that have changed"),
         }
     }
 }
 
 impl WrittenCounts {
-    /// Of calls, or of notices: how many there were, and how many of them were dropped.
+    /// Returns the counters of calls or of notices: written ones and dropped ones.
     fn of(&mut self, calls: bool) -> (&mut usize, &mut usize) {
         match calls {
             true => (&mut self.calls, &mut self.calls_dropped),
@@ -383,7 +388,7 @@ fn setting_write(device: DeviceRef, setting: &SettingWork) -> (CanWrite<DeviceRe
     (permit, SettingWrite { id: setting.id, name: setting.name.clone(), value, at: setting.id.minted_at() })
 }
 
-/// Why something was refused, with the cause.
+/// Returns the reason for a refusal, with its cause.
 fn why(error: &StoreError) -> String {
     match std::error::Error::source(error) {
         Some(cause) => cause.to_string(),
@@ -393,7 +398,7 @@ fn why(error: &StoreError) -> String {
 
 #[cfg(test)]
 impl Delivery {
-    /// What the worker does when everything is due; what it removes is gone when this returns.
+    /// Runs the worker as if every entry were due, and waits until completed entries are removed.
     pub(crate) async fn work_off_now(self: &Arc<Self>) -> std::result::Result<(), StoreError> {
         static CALLS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(1);
         let calls = CALLS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -410,7 +415,7 @@ mod tests {
     use super::*;
     use crate::stage::Stage;
 
-    /// Every event becomes a label.
+    /// Stores each event in a label.
     const LABELS: &str = r#"{
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
             {"element": "state", "ability": "setValue", "arguments": {"tag": "'n'", "value": "payload"}}]}},
@@ -418,7 +423,7 @@ mod tests {
     }"#;
 
     #[tokio::test]
-    async fn at_a_stop_no_more_is_written_than_there_is_time_for_and_the_rest_at_the_next_start() {
+    async fn stopped_writer_leaves_late_entries_to_the_next_start() {
         let stage = Stage::set().await;
         let device = stage.device(LABELS).await;
         stage.posts(&device, "1").await;
@@ -428,7 +433,7 @@ mod tests {
         };
         {
             let delivery = &stage.hub.0.delivery;
-            // Another one writes into the registry, as long as the last work may take.
+            // Another task writes into the registry for as long as the last work may take.
             let writing = delivery.registry_writing.lock().await;
             let mut last_work = Box::pin(delivery.last_work());
             assert!(poll!(&mut last_work).is_pending());

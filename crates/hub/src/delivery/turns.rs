@@ -1,5 +1,4 @@
-//! Whose turn it is: of what waits in the registry, each tenant has one delivery made after the other's, however much waits of
-//! one of them.
+//! Takes turns among tenants: pending deliveries are taken one by one of each tenant, however many one of them has.
 
 use std::collections::HashSet;
 
@@ -8,14 +7,14 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{DeliveryKind, QueuedDelivery, Registry};
 use parking_lot::Mutex;
 
-/// Tenants that are looked at together, and those after which a look ends; the next one goes on there.
+/// Tenants read in one query, and tenants after which a search ends; the next search continues there.
 const TENANTS_AT_ONCE: usize = 256;
 const TENANTS_OF_A_LOOK: usize = 2_048;
 
-/// The turns of a kind of deliveries whose destinations are tenants.
+/// The turns of deliveries of one kind, whose destinations are tenants.
 pub(super) struct Turns {
     kind: DeliveryKind,
-    /// The tenant whose turn it is, or that comes before it.
+    /// The position of the next turn: this tenant, or the first after it.
     next: Mutex<String>,
 }
 
@@ -28,8 +27,8 @@ impl Turns {
         self.kind
     }
 
-    /// Returns at most so many deliveries that are due: one of each tenant, then the next of each. Those under way are passed
-    /// over.
+    /// Returns at most `most` due deliveries: one of each tenant, then the next of each. Those in `under_way` are
+    /// skipped.
     pub async fn take(
         &self,
         registry: &Registry,
@@ -65,7 +64,7 @@ impl Turns {
         Ok(taken)
     }
 
-    /// Returns the next tenants of which something is due, at most so many, in the order of their turns.
+    /// Returns the next tenants with due deliveries, at most `most`, in the order of their turns.
     async fn due_tenants(&self, registry: &Registry, now: Timestamp, most: usize) -> Result<Vec<String>, StoreError> {
         let begins_at = self.next.lock().clone();
         let (mut from, mut is_second_round, mut looked_at) = (begins_at.clone(), begins_at.is_empty(), 0);
@@ -90,7 +89,7 @@ impl Turns {
                 (false, _) => {}
             }
         }
-        // None of so many may have anything due: the next look begins behind them.
+        // If none of these tenants has a due delivery, the next search begins after them.
         if due.is_empty() {
             *self.next.lock() = from;
         }
@@ -98,7 +97,7 @@ impl Turns {
     }
 }
 
-/// What comes behind a tenant, and before any other.
+/// Returns a position after this tenant and before any other.
 fn behind(tenant: &str) -> String {
     format!("{tenant}\u{1}")
 }

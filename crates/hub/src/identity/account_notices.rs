@@ -1,4 +1,4 @@
-//! What a user is told of its own account (contract: Resources, accountNotification).
+//! Notifies users of events on their own account (contract: Resources, accountNotification).
 
 use std::net::IpAddr;
 
@@ -11,19 +11,19 @@ use super::Identity;
 use super::rate_limit::counted;
 use crate::delivery::notifications::{Audience, Notice};
 
-/// Something that happened to an account.
+/// Events on an account.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccountNotice {
-    /// Somebody signed in from an address that the user had never signed in from.
+    /// A sign-in from an address that the user had never signed in from.
     SignInFromNewAddress {
         /// The address.
         address: IpAddr,
     },
-    /// It has a new password.
+    /// A new password.
     PasswordChanged,
-    /// It has another role.
+    /// A new role.
     RoleChanged {
-        /// The new one.
+        /// The new role.
         role: Role,
     },
 }
@@ -45,8 +45,9 @@ impl AccountNotice {
 }
 
 impl Identity {
-    /// Tells a user, in the application and by e-mail as it prefers. What happened has happened: that it could not be told
-    /// is no failure of the call.
+    /// Notifies a user, in the application and by e-mail as it prefers. A notice that fails does not fail the call,
+    /// because the
+    /// event itself has happened.
     pub(crate) async fn account_notice(&self, user: UserId, what: AccountNotice) {
         let id = self.env.new_id();
         let notice = Notice {
@@ -63,8 +64,9 @@ impl Identity {
         }
     }
 
-    /// Notes where a user has signed in from, and tells it when it never had from there. The first time is no news; nor is
-    /// another address of the same site.
+    /// Records the site that a user has signed in from, and notifies it if the site is new. The first sign-in and other
+    /// addresses
+    /// of the same site cause no notice.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
         let (address, site) = (address.to_canonical(), counted(address).to_string());
         match self.env.registry().sign_in_note(user, &site, self.env.now()).await.map_err(Error::from) {

@@ -1,4 +1,4 @@
-//! Authentication: which user or device the credentials of a call belong to, and whether they still do.
+//! Authenticates calls: finds the user or device that the credentials belong to, and checks if they are still valid.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::board_links::LinkSession;
 use super::tokens::Claims;
 use crate::cache::entries::DeviceEntry;
 
-/// The credentials that a call carries, as they stand in its headers.
+/// The credentials of a call, as they are in its headers.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials<'a> {
     /// Header `cloud`: a device token.
@@ -21,18 +21,18 @@ pub struct Credentials<'a> {
     pub authorization: Option<&'a [u8]>,
     /// Header `api_auth_token`: an API key.
     pub api_auth_token: Option<&'a [u8]>,
-    /// Cookies `refreshToken`, in their order: an older one, or one of another path, may come beside the good one.
+    /// Cookies `refreshToken`, in order: an outdated one, or one of another path, may precede the valid one.
     pub refresh_cookies: Vec<&'a [u8]>,
 }
 
-/// Which credentials an operation accepts (specification: Authentication; contract: Authentication).
+/// The credentials that an operation accepts (specification: Authentication; contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accepts {
-    /// None are needed, and those that come are not looked at.
+    /// No credentials are needed, and any that are sent are ignored.
     Nobody,
     /// jwt, apiKey and apiKeyAlt.
     User,
-    /// Those of a user, or a device token for its own device.
+    /// Credentials of a user, or a device token for its own device.
     UserOrDevice,
     /// apiKey and apiKeyAlt.
     ApiKey,
@@ -40,10 +40,10 @@ pub enum Accepts {
     Link,
 }
 
-/// Who calls.
+/// The authenticated caller.
 #[derive(Clone)]
 pub enum Principal {
-    /// Nobody that is known.
+    /// An anonymous caller.
     Nobody,
     /// A user.
     User(Arc<Caller>),
@@ -53,24 +53,24 @@ pub enum Principal {
     Link(Arc<LinkSession>),
 }
 
-/// A device that has shown its token.
+/// A device authenticated by its token.
 #[derive(Clone)]
 pub struct DeviceSession(pub(crate) Arc<DeviceEntry>);
 
 impl DeviceSession {
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> DeviceRef {
         self.0.device
     }
 
-    /// The permit to see and write its own things.
+    /// Returns the device's permit to read and write its own data.
     pub(crate) fn permit(&self) -> (CanWrite<DeviceRef>, Arc<DeviceEntry>) {
         (access::device(self.0.device).charged_to(&self.0.lineage), Arc::clone(&self.0))
     }
 }
 
 impl Principal {
-    /// The user, where an operation is a user's alone.
+    /// Returns the user, for operations that only users may call.
     pub fn user(&self) -> Result<&Caller> {
         match self {
             Principal::User(caller) => Ok(caller),
@@ -78,7 +78,7 @@ impl Principal {
         }
     }
 
-    /// The link, where an operation is a link's alone.
+    /// Returns the link, for operations that only links may call.
     pub fn link(&self) -> Result<&LinkSession> {
         match self {
             Principal::Link(session) => Ok(session),
@@ -86,7 +86,7 @@ impl Principal {
         }
     }
 
-    /// The tenant that it belongs to: the organization at the top of its tree. None: nobody is known.
+    /// Returns the caller's tenant, the organization at the top of its tree; `None` for an anonymous caller.
     pub fn tenant(&self) -> Option<OrganizationId> {
         match self {
             Principal::Nobody => None,
@@ -97,7 +97,7 @@ impl Principal {
     }
 }
 
-/// One of the credentials, in the order in which they are looked at.
+/// The credential that decides, in the order of precedence.
 pub(crate) enum Credential<'a> {
     DeviceToken(&'a [u8]),
     Jwt(&'a str),
@@ -108,7 +108,7 @@ pub(crate) enum Credential<'a> {
 }
 
 impl<'a> Credentials<'a> {
-    /// The first present one decides (contract: Authentication).
+    /// Returns the first credential that is present, which decides (contract: Authentication).
     pub(crate) fn first(&self) -> Credential<'a> {
         if let Some(token) = self.cloud {
             return Credential::DeviceToken(token);
@@ -130,14 +130,14 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// A credential by which a user was let in, kept to be held against what is known later too.
+/// The credential of an authenticated user, stored to be checked again during a long call.
 #[derive(Clone)]
 pub(crate) enum UserCredential {
     Jwt(Claims),
     ApiKey(Digest),
 }
 
-/// A credential by which a user or a device was let in, kept to be held against what is known later too.
+/// The credential of an authenticated user or device, stored to be checked again during a long call.
 #[derive(Clone)]
 pub(crate) enum HeldCredential {
     Device(Digest),
@@ -145,10 +145,10 @@ pub(crate) enum HeldCredential {
 }
 
 impl Identity {
-    /// Finds out who calls. A credential that the operation does not accept is as good as none.
+    /// Finds the caller. A credential that the operation does not accept counts as none.
     ///
     /// # Errors
-    /// [`Error::Unauthenticated`] where there is no good credential of a kind that `accepts` names.
+    /// Returns [`Error::Unauthenticated`] if there is no valid credential of a kind that `accepts` names.
     pub(crate) async fn authenticate(&self, credentials: &Credentials<'_>, accepts: Accepts) -> Result<Principal> {
         let (devices, jwts) = match accepts {
             Accepts::Nobody => return Ok(Principal::Nobody),
@@ -174,7 +174,7 @@ impl Identity {
         }
     }
 
-    /// The credential of a user. A device token is none.
+    /// Returns the credential of a user; a device token is refused.
     pub(crate) fn user_credential(&self, credentials: &Credentials<'_>) -> Result<UserCredential> {
         match credentials.first() {
             Credential::Jwt(jwt) => Ok(UserCredential::Jwt(self.tokens.read(jwt)?)),
@@ -185,12 +185,12 @@ impl Identity {
         }
     }
 
-    /// Whose credential this is, if it is good at this moment; and which API key it is.
+    /// Returns the user of a credential that is valid now, and the API key if it is one.
     pub(crate) async fn bearer(&self, credential: &UserCredential) -> Result<(Arc<Caller>, Option<ApiKeyId>)> {
         let (caller, disabled, key) = match credential {
             UserCredential::Jwt(claims) => {
                 self.tokens.check(claims, self.env.now())?;
-                // It is none any more when its session was ended by a new password.
+                // A new password ends the user's sessions, and with them this token.
                 let session = self.caches.session_entry(claims.sid, claims.sub).await?;
                 (Arc::clone(&session.caller), session.account.disabled, None)
             }
@@ -205,7 +205,7 @@ impl Identity {
         if disabled { Err(Error::Unauthenticated) } else { Ok((caller, key)) }
     }
 
-    /// The credential by which a caller was let in that may wait for long.
+    /// Returns the credential of a caller whose call may wait for a long time.
     pub(crate) fn held(&self, credentials: &Credentials<'_>) -> Result<HeldCredential> {
         match credentials.first() {
             Credential::DeviceToken(token) => Ok(HeldCredential::Device(Digest::of(token))),
@@ -213,7 +213,7 @@ impl Identity {
         }
     }
 
-    /// Who calls with it, if it is good at this moment.
+    /// Returns the caller of a stored credential, if it is valid now.
     pub(crate) async fn holder(&self, held: &HeldCredential) -> Result<Principal> {
         match held {
             HeldCredential::Device(token) => {
@@ -223,8 +223,9 @@ impl Identity {
         }
     }
 
-    /// Whether it is certain that the credential is still that of the principal. No: something has changed, and whoever calls
-    /// must be authenticated again. A change that was acknowledged is known here.
+    /// Returns true if the credential certainly still belongs to the principal. False means that something has changed
+    /// and the
+    /// caller must be authenticated again. A change that was acknowledged is visible here.
     pub(crate) fn stands(&self, held: &HeldCredential, principal: &Principal) -> bool {
         match (held, principal) {
             (HeldCredential::Device(token), Principal::Device(session)) => self.caches.token_stands(token, &session.0),
@@ -244,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_credential_decides() {
+    fn first_credential_decides() {
         let all = Credentials {
             cloud: Some(b"device"),
             authorization: Some(b"Bearer jwt"),

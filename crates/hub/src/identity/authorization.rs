@@ -1,4 +1,4 @@
-//! Authorization: what a caller may do. Permits come from `access`, asked here with the lineage of the thing.
+//! Authorizes callers: obtains permits from `access` for a resource and its lineage.
 
 use std::sync::Arc;
 
@@ -11,28 +11,29 @@ use super::Identity;
 use super::authentication::Principal;
 use crate::cache::entries::DeviceEntry;
 
-/// Which part of the organization tree a list looks at.
+/// Selects the part of the organization tree that a list covers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TreeQuery {
-    /// The organization at its top; none: the caller's.
+    /// The organization at its top; the caller's own if `None`.
     pub organization: Option<OrganizationId>,
-    /// How far down.
+    /// The number of levels below it.
     pub depth: Depth,
 }
 
-/// Refuses a caller that comes with an API key that is less than its user what such a key may not do to an account.
+/// Refuses account changes that a restricted API key must not make.
 pub(crate) fn change_account(caller: &Caller, user: UserId, change: AccountChange) -> Result<()> {
     access::change_account(caller, user, change).map_err(|refusal| refusal.into_error("user"))
 }
 
 impl Identity {
-    /// Whether the caller's role is high enough for an action that names no thing yet.
+    /// Checks that the caller's role is high enough for an action, before the resource is known.
     pub(crate) async fn allow(&self, caller: &Caller, action: Action) -> Result<()> {
         access::read(caller, action, (), &caller.lineage).map(|_| ()).map_err(|refusal| refusal.into_error("resource"))
     }
 
-    /// The permit of a user or a device to do something with a device. A device token opens its own device alone; any other
-    /// is hidden from it.
+    /// Returns the permit of a user or a device for an action on a device. A device token opens its own device only;
+    /// any other
+    /// device is reported as missing.
     pub(crate) async fn device_write(
         &self,
         principal: &Principal,
@@ -47,7 +48,7 @@ impl Identity {
         }
     }
 
-    /// The permit of a user to do something with a device.
+    /// Returns the permit of a user for an action on a device.
     pub(crate) async fn user_device_write(
         &self,
         caller: &Caller,
@@ -59,7 +60,7 @@ impl Identity {
         Ok((permit.map_err(|refusal| refusal.into_error("device"))?, entry))
     }
 
-    /// The permit of a user to see a device.
+    /// Returns the permit of a user to read a device.
     pub(crate) async fn user_device_read(
         &self,
         caller: &Caller,
@@ -69,7 +70,7 @@ impl Identity {
         Ok((permit.reading(), entry))
     }
 
-    /// The permit of a user or a device to see a device.
+    /// Returns the permit of a user or a device to read a device.
     pub(crate) async fn device_read(
         &self,
         principal: &Principal,
@@ -79,13 +80,13 @@ impl Identity {
         Ok((permit.reading(), entry))
     }
 
-    /// The permit to see a project.
+    /// Returns the permit to read a project.
     pub(crate) async fn project_read(&self, caller: &Caller, id: ProjectId) -> Result<CanRead<ProjectId>> {
         let lineage = self.env.registry().project_placement(id).await?.ok_or(Error::Missing("project"))?;
         access::read_shared(caller, Action::ProjectRead, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
-    /// The permit to change a project.
+    /// Returns the permit to change a project.
     pub(crate) async fn project_write(
         &self,
         caller: &Caller,
@@ -96,7 +97,7 @@ impl Identity {
         access::write_shared(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("project"))
     }
 
-    /// The permit to do something with an organization.
+    /// Returns the permit for an action on an organization.
     pub(crate) async fn organization_write(
         &self,
         caller: &Caller,
@@ -107,15 +108,15 @@ impl Identity {
         access::write(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("organization"))
     }
 
-    /// The permit to put something into the organization that a body names, or into the caller's own.
-    /// One that is out of reach does not exist: a fault of the body.
+    /// Returns the permit to create something in the organization that a body names, or in the caller's own.
+    /// An organization out of reach is reported as an invalid field of the body.
     pub(crate) async fn owner_permit(
         &self,
         caller: &Caller,
         named: Option<OrganizationId>,
         action: Action,
     ) -> Result<(CanWrite<OrganizationId>, Lineage)> {
-        // The role comes before the body.
+        // The role is checked before the body.
         self.allow(caller, action).await?;
         let lineage = match named {
             None => Some(caller.lineage.clone()),
@@ -127,7 +128,8 @@ impl Identity {
         Ok((permit.map_err(|refusal| refusal.into_error("organization"))?, lineage))
     }
 
-    /// The permit to do something with a user. Nobody changes a user of a higher rank; everybody may change itself.
+    /// Returns the permit for an action on a user. A user of a higher rank cannot be changed; each user may change
+    /// itself.
     pub(crate) async fn user_write(&self, caller: &Caller, id: UserId, action: Action) -> Result<CanWrite<UserId>> {
         if id == caller.user && matches!(action, Action::UserRead | Action::UserUpdate | Action::ApiKeyManage) {
             return Ok(access::own(caller));
@@ -140,20 +142,21 @@ impl Identity {
         Ok(permit)
     }
 
-    /// The permit to list part of the tree; a base that is out of reach is 404, for it does not exist.
+    /// Returns the permit to list part of the tree; a base organization out of reach is 404.
     pub(crate) async fn list_permit(&self, caller: &Caller, tree: TreeQuery, action: Action) -> Result<CanList> {
         let base = self.tree_base(caller, tree.organization).await?;
         access::list(caller, action, &base, tree.depth.levels()).map_err(|refusal| refusal.into_error("organization"))
     }
 
-    /// The permit to list part of the tree with what organizations above it share; a base that is out of reach is 404.
+    /// Returns the permit to list part of the tree and what organizations above share; a base organization out of reach
+    /// is 404.
     pub(crate) async fn shared_list_permit(&self, caller: &Caller, tree: TreeQuery, action: Action) -> Result<CanList> {
         let base = self.tree_base(caller, tree.organization).await?;
         let permit = access::list_shared(caller, action, &base, tree.depth.levels());
         permit.map_err(|refusal| refusal.into_error("organization"))
     }
 
-    /// The lineage of the organization that a list begins at.
+    /// Returns the lineage of the organization at which a list begins.
     pub(crate) async fn tree_base(&self, caller: &Caller, named: Option<OrganizationId>) -> Result<Lineage> {
         match named {
             None => Ok(caller.lineage.clone()),

@@ -1,5 +1,6 @@
-//! Links of dashboards: who shows the secret of one reads its dashboard by the rights of whoever made it (contract: Beyond the
-//! specification).
+//! Authenticates links of dashboards: a caller that presents a link's secret reads its dashboard with the rights of the
+//! user
+//! who made the link (contract: Beyond the specification).
 
 use std::sync::Arc;
 
@@ -12,15 +13,15 @@ use isobar_model::secret::Digest;
 use super::Identity;
 use super::authentication::{Credential, Credentials};
 
-/// A link that has shown its secret. It is no user: it opens its own dashboard, and nothing else.
+/// A link that has presented its secret. It is not a user: it opens its own dashboard, and nothing else.
 pub struct LinkSession {
     pub(crate) link: BoardLink,
-    /// Who made it, as that user is now.
+    /// The user who made the link, as that user is now.
     pub(crate) maker: Arc<Caller>,
 }
 
 impl Identity {
-    /// Finds out which link calls. Nothing of it is cached: one that was deleted is refused at once.
+    /// Finds the link that calls. Links are not cached: a deleted one is refused at once.
     pub(super) async fn link_session(&self, credentials: &Credentials<'_>) -> Result<Arc<LinkSession>> {
         let Credential::Link(shown) = credentials.first() else { return Err(Error::Unauthenticated) };
         let (id, secret) = parts_of(shown).ok_or(Error::Unauthenticated)?;
@@ -33,10 +34,12 @@ impl Identity {
         Ok(Arc::new(LinkSession { link, maker }))
     }
 
-    /// The permit to read the organization whose dashboard a link shows: whoever made it may still change that dashboard.
+    /// Returns the permit to read the organization whose dashboard a link shows, if the link's maker may still change
+    /// that
+    /// dashboard.
     ///
     /// # Errors
-    /// `Forbidden`: it may not any more.
+    /// Returns `Forbidden` if the maker may not change it any more.
     pub(crate) async fn link_permit(&self, session: &LinkSession) -> Result<CanRead<OrganizationId>> {
         let LinkSession { link, maker } = session;
         match self.organization_write(maker, link.organization, Action::OrganizationUpdate).await {
@@ -49,7 +52,7 @@ impl Identity {
     }
 }
 
-/// The identifier and the secret of `<id>.<secret>`.
+/// Splits `<id>.<secret>`.
 fn parts_of(shown: &[u8]) -> Option<(BoardLinkId, &[u8])> {
     let (id, secret) = shown.split_at_checked(shown.iter().position(|byte| *byte == b'.')?)?;
     Some((std::str::from_utf8(id).ok()?.parse().ok()?, &secret[1..]))

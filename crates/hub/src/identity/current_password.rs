@@ -1,4 +1,4 @@
-//! The password of today, beside which somebody sets a new one of its own (contract: Authentication).
+//! Checks the current password of a user who sets a new one (contract: Authentication).
 
 use std::net::IpAddr;
 
@@ -8,11 +8,11 @@ use isobar_model::user::User;
 use super::Identity;
 use super::hash_line::HashedFor;
 
-/// The member of a body that carries it.
+/// The member of the body with the current password.
 const CURRENT_PASSWORD: &str = "currentPassword";
 
 impl Identity {
-    /// Refuses what is not the user's password, as slowly and as seldom as a login does. Failures count for logins too.
+    /// Refuses a wrong password, with the delays and limits of a login. Failures count for logins too.
     pub(crate) async fn check_current_password(
         &self,
         user: &User,
@@ -24,7 +24,7 @@ impl Identity {
         let record = self.env.registry().login_by_name(&user.username).await?;
         let hash = record.filter(|record| record.user == user.id).and_then(|record| record.password_hash);
         let is_right = self.passwords.verify(password, hash, who).await?;
-        // Others may have failed while this one waited for a slot: whoever guesses many at once learns no more.
+        // Other attempts may have failed while this one waited for a slot: many concurrent guesses are limited too.
         let now = self.env.now();
         self.throttle.check_account(user.id, address, now)?;
         if is_right {

@@ -1,4 +1,4 @@
-//! Links in e-mails: they verify an address, and let a user set a new password (contract: Authentication).
+//! Handles links in e-mails: they verify an address, and let a user set a new password (contract: Authentication).
 
 use std::net::IpAddr;
 
@@ -15,21 +15,21 @@ use super::hash_line::HashedFor;
 const VERIFICATION: &str = "verification link";
 
 impl Identity {
-    /// Verifies the e-mail address that a link was sent to; where its reader goes from here.
+    /// Verifies the e-mail address that a link was sent to, and returns the page to redirect to.
     pub(crate) async fn user_verify(&self, nonce: &str) -> Result<String> {
         let verified = self.env.registry().account_verify(&Digest::of(nonce.as_bytes()), self.env.now()).await?;
         verified.ok_or(Error::Missing(VERIFICATION))?;
         Ok(self.verified_place())
     }
 
-    /// Where such a link leads, for one who looks and does not follow it: that is no use of it.
+    /// Returns the page that a verification link redirects to without using the link up, for HEAD requests.
     pub(crate) async fn verification_look(&self, nonce: &str) -> Result<String> {
         let digest = Digest::of(nonce.as_bytes());
         let is_open = self.env.registry().nonce_is_open(Purpose::Verify, &digest, self.env.now()).await?;
         if is_open { Ok(self.verified_place()) } else { Err(Error::Missing(VERIFICATION)) }
     }
 
-    /// Returns where somebody is led whose link holds no more.
+    /// Returns the page to redirect to if a link is not valid any more.
     pub(crate) fn unverified_place(&self) -> String {
         format!("{}/?verified=0", self.env.config().public_url)
     }
@@ -38,7 +38,7 @@ impl Identity {
         format!("{}/?verified=1", self.env.config().public_url)
     }
 
-    /// Sends another link to verify an account's address; the older one ends. There is nothing to do where it is verified.
+    /// Sends another link to verify an account's address; the older one ends. A verified address gets no link.
     pub(crate) async fn verification_send(&self, name: &str) -> Result<()> {
         let account = self.account_named(name).await?;
         if account.verified {
@@ -53,11 +53,12 @@ impl Identity {
         self.send_link(account, Purpose::Reset).await
     }
 
-    /// Sets a new password by what a link carried. Every session of the user ends, and every API key if that is asked for.
+    /// Sets a new password with a link's token. All sessions of the user end, and its API keys too if the input asks
+    /// for it.
     pub(crate) async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
         let (registry, digest) = (self.env.registry(), Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
-        // Looked at first: whoever makes tokens up costs no hash.
+        // Checked first, so that a made-up token costs no password hash.
         if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.now()).await? {
             return Err(bad());
         }
@@ -78,7 +79,7 @@ impl Identity {
 
     async fn send_link(&self, account: LoginRecord, purpose: Purpose) -> Result<()> {
         let (user, now) = (account.user, self.env.now());
-        // Who asks too often hears the same and gets no e-mail: the link of the last one is still good.
+        // A caller beyond the limit gets the same answer and no e-mail: the last link is still valid.
         if account.disabled || !self.link_allowance.spend((user, purpose), now) {
             tracing::info!(%user, ?purpose, "no link is sent: the account is disabled, or was sent several just now");
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who calls, how often, and what it may do: credentials, sessions, passwords, rate limits, permits.
+//! Identifies callers, limits their rate, and decides what they may do: credentials, sessions, passwords, permits.
 
 pub(crate) mod account_notices;
 pub(crate) mod authentication;
@@ -35,10 +35,10 @@ use crate::delivery::Delivery;
 use crate::env::Env;
 use crate::metering::activity::Activity;
 
-/// Links of one purpose that are sent to one account in 15 minutes.
+/// Links of one purpose sent to one account within 15 minutes, at most.
 const LINKS_MAX: u32 = 5;
 
-/// Knows who calls and what it may do.
+/// Authenticates and authorizes callers.
 pub(crate) struct Identity {
     env: Arc<Env>,
     caches: Arc<Caches>,
@@ -76,32 +76,33 @@ impl Identity {
         })
     }
 
-    /// Makes the identifier of an organization that somebody founds who registers from that address.
+    /// Makes the identifier of an organization founded by a registration from that address.
     pub(crate) fn founded_from(&self, address: IpAddr) -> OrganizationId {
         self.sites.of(address).founds(self.env.new_id().0)
     }
 
-    /// The hash of a new password. Waits for a slot among the hashes.
+    /// Hashes a new password. Waits for a slot among the hashes.
     pub(crate) async fn password_hash(&self, password: String, who: HashedFor) -> Result<String> {
         self.passwords.hash(password, who, self.env.chance()).await
     }
 
-    /// Counts a call in the window of its user, its device, its link, or its address. None: that limit is off.
+    /// Counts a call in the window of its user, device, link or address; returns `None` if that limit is off.
     pub(crate) fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
         self.rates.count_call(principal, address, self.env.now())
     }
 
-    /// Counts so many calls that a caller's one call is worth beside itself, all or none of them.
+    /// Counts further calls that one call of the caller is worth, all or none of them.
     pub(crate) fn count_further(&self, principal: &Principal, calls: u32) -> Result<Option<RateWindow>> {
         self.rates.count_further(principal, calls, self.env.now())
     }
 
-    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    /// Counts a call with bad credentials; returns true if its address has sent so many that the connection should be
+    /// closed.
     pub(crate) fn count_refused(&self, address: IpAddr) -> bool {
         self.rates.count_refused(address, self.env.now())
     }
 
-    /// Forgets the revocations of tokens that have ended.
+    /// Removes the revocations of expired tokens.
     pub(crate) fn forget_ended_tokens(&self, now: Timestamp) {
         self.tokens.forget_ended(now);
     }

@@ -1,4 +1,4 @@
-//! What an operator does while the platform does not run (contract: The program).
+//! Implements commands that an operator runs while the platform is stopped (contract: The program).
 
 use isobar_model::access;
 use isobar_model::chance::Chance;
@@ -10,7 +10,9 @@ use isobar_store::registry::Registry;
 use super::hash_line::HashedFor;
 use super::passwords::Passwords;
 
-/// Gives a user a new password, made up, and ends all its sessions. None: nobody has that username or e-mail address.
+/// Sets a generated password for a user and ends all its sessions. Returns `None` if no user has that username or
+/// e-mail
+/// address.
 pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
     let Some(account) = registry.login_by_name(name).await? else { return Ok(None) };
     let password = made_up(chance);
@@ -20,7 +22,7 @@ pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance,
     Ok(Some(password))
 }
 
-/// A password to be shown once: 80 random bits, no longer than a user may set itself.
+/// Generates a password to be shown once: 80 random bits, no longer than a password that a user may set.
 pub(crate) fn made_up(chance: &Chance) -> String {
     Secret::new(chance).reveal()[..20].to_owned()
 }

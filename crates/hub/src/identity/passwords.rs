@@ -1,5 +1,6 @@
-//! Passwords: Argon2id, on a few threads of their own that give way to all others, so that a flood of logins slows only logins;
-//! and of these only those that come from where it comes ([`HashLine`]).
+//! Hashes passwords with Argon2id on a few low-priority threads, so that a flood of logins slows only logins, and among
+//! these
+//! only those from the flood's own origin ([`HashLine`]).
 
 use std::sync::Arc;
 
@@ -11,11 +12,12 @@ use isobar_threads::GivingThreads;
 
 use super::hash_line::{HASHES_AT_ONCE, HashLine, HashedFor};
 
-/// What the threads are called.
+/// Name of the hashing threads.
 const HASH_THREAD: &str = "isobar-password";
 
-/// What is checked when there is no account, so that its absence does not show in the time: a hash of the usual
-/// parameters that no password has.
+/// Hash to verify if there is no account, so that the time does not reveal its absence: a hash with the usual
+/// parameters that
+/// matches no password.
 const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Makes and checks password hashes.
@@ -30,13 +32,13 @@ impl Passwords {
         Ok(Self { line: HashLine::new(), threads })
     }
 
-    /// The hash of a new password.
+    /// Hashes a new password.
     pub(crate) async fn hash(&self, password: String, who: HashedFor, chance: &Chance) -> Result<String> {
         let salt = chance.bits_256();
         self.in_slot(who, move || hash(password.as_bytes(), &salt)).await?
     }
 
-    /// Whether the password is the one that was hashed; takes as long when there is no hash.
+    /// Returns true if the password matches the hash; takes as long if there is no hash.
     pub(crate) async fn verify(&self, password: String, known: Option<String>, who: HashedFor) -> Result<bool> {
         let exists = known.is_some();
         let expected = known.unwrap_or_else(|| DECOY.to_owned());
@@ -44,7 +46,7 @@ impl Passwords {
         Ok(self.in_slot(who, verify).await? && exists)
     }
 
-    /// Does work in a slot of its own. Work that has begun keeps its slot even when nobody waits for it any more.
+    /// Runs work in a slot of its own. Started work occupies its slot even if its caller is gone.
     async fn in_slot<T: Send + 'static>(&self, who: HashedFor, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let slot = self.line.take(who).await?;
         let work = move || {
@@ -65,7 +67,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_password_is_known_again_and_no_other() {
+    async fn hash_matches_its_own_password_only() {
         let (passwords, chance) = (Passwords::new().unwrap(), Chance::from_seed(1));
         let hash = passwords.hash("correct horse".to_owned(), HashedFor::System, &chance).await.unwrap();
         let verify = async |password: &str, hash| passwords.verify(password.to_owned(), hash, HashedFor::System).await;
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_decoy_costs_what_a_real_hash_costs() {
+    async fn decoy_costs_as_much_as_a_real_hash() {
         let passwords = Passwords::new().unwrap();
         let real = passwords.hash("x".to_owned(), HashedFor::System, &Chance::from_seed(1)).await.unwrap();
         let parameters = |hash: &str| hash.split('$').take(4).map(str::to_owned).collect::<Vec<_>>();

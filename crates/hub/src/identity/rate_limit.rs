@@ -1,4 +1,4 @@
-//! Fixed rate windows of one minute (contract: Rate limits).
+//! Limits rates in fixed windows of one minute (contract: Rate limits).
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
@@ -15,17 +15,19 @@ use crate::config::RateLimits;
 
 /// Length of a window.
 const WINDOW_SECONDS: i64 = 60;
-/// Locks among which the keys are spread.
+/// Number of shards of the keys, each with its own lock.
 const WINDOW_SHARDS: usize = 16;
-/// Callers for whom there is room from the beginning of a window, if the one before had as many.
+/// Capacity reserved at the beginning of a window, if the one before had as many callers.
 const CALLERS_KEPT: usize = 1 << 10;
 
-/// Counts the calls of each `K` in the present window. What an earlier window counted is dropped whole, so memory is
-/// bounded by the callers of one minute, and there are bounds for these too.
+/// Counts the calls of each `K` in the present window. The counts of an earlier window are dropped at once, so the
+/// callers of
+/// one minute bound the memory, and their number is limited too.
 pub(crate) struct RateWindows<K, S> {
     limit: u32,
-    /// Most callers that are counted under one lock. Beyond, all of them begin anew: who has so many addresses is not held
-    /// by a limit for one.
+    /// Callers counted in one shard, at most. Beyond this all counts of the shard restart: a client with that many
+    /// addresses
+    /// is not stopped by a limit for one.
     most: usize,
     hasher: S,
     shards: [Mutex<Shard<K, S>>; WINDOW_SHARDS],
@@ -36,8 +38,9 @@ struct Shard<K, S> {
     counts: HashMap<K, u32, S>,
 }
 
-/// An address as it is counted: of IPv6 the network of a site, in which one client has as many addresses as it likes. One
-/// that maps IPv4 is what it maps.
+/// Returns the address that a rate limit counts: for IPv6 the /64 network of a site, in which one client has as many
+/// addresses
+/// as it likes. An IPv4-mapped address counts as its IPv4 address.
 pub(crate) fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         plain @ IpAddr::V4(_) => plain,
@@ -49,7 +52,7 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
 }
 
 impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
-    /// Windows of `limit` calls; 0: nothing is counted. So many callers at most have one at a time.
+    /// Makes windows of `limit` calls for at most `callers_max` callers; with a limit of 0 nothing is counted.
     pub(crate) fn new(limit: u32, callers_max: usize) -> Self {
         let hasher = S::default();
         let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
@@ -61,12 +64,12 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
         }
     }
 
-    /// Counts a call. `Err` when the window is spent; none when nothing is counted.
+    /// Counts a call. Returns `Err` if the window is used up, and `None` if nothing is counted.
     pub(crate) fn count(&self, key: K, now: Timestamp) -> Result<Option<RateWindow>, RateWindow> {
         self.count_all(key, 1, now)
     }
 
-    /// Counts calls, all or none of them.
+    /// Counts several calls, all or none of them.
     #[inline(always)]
     fn count_all(&self, key: K, calls: u32, now: Timestamp) -> Result<Option<RateWindow>, RateWindow> {
         if self.limit == 0 {
@@ -77,7 +80,7 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
         let mut shard = self.shards[(hash >> 57) as usize % WINDOW_SHARDS].lock();
         if shard.window != window {
             shard.window = window;
-            // Room that a flood has needed is given back.
+            // Memory that a flood has needed is freed.
             shard.counts = HashMap::with_capacity_and_hasher(shard.counts.len().min(CALLERS_KEPT), self.hasher.clone());
         } else if shard.counts.len() >= self.most && !shard.counts.contains_key(&key) {
             shard.counts.clear();
@@ -98,20 +101,21 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
 pub(crate) struct CallRates {
     users: RateWindows<UserId, FxBuildHasher>,
     devices: RateWindows<DeviceKey, FxBuildHasher>,
-    /// Screens of one link count together, as much as a user may.
+    /// Screens of one link count together, up to the limit of a user.
     links: RateWindows<BoardLinkId, FxBuildHasher>,
-    /// Clients choose their addresses: these are hashed with a key.
+    /// Clients choose their addresses, so their hash function has a random seed.
     addresses: RateWindows<IpAddr, RandomState>,
     /// Calls with bad credentials.
     refused: RateWindows<IpAddr, RandomState>,
 }
 
-/// So many times an address's limit may it call with bad credentials before its connections are closed (contract:
+/// Factor of an address's limit up to which it may call with bad credentials before its connections are closed
+/// (contract:
 /// Conventions).
 const REFUSED_TIMES: u32 = 10;
-/// Users, and devices, that are counted in a minute.
+/// Users, and devices, counted in a minute, at most.
 const CALLERS_MAX: usize = 1 << 20;
-/// Addresses that are counted in a minute. They cost who has many of them nothing, so these are fewer.
+/// Addresses counted in a minute, at most. They are cheap to obtain, so these are fewer.
 const ADDRESSES_MAX: usize = 1 << 18;
 
 impl CallRates {
@@ -127,7 +131,7 @@ impl CallRates {
 }
 
 impl CallRates {
-    /// Counts a call in the window of its user, its device, its link, or its address. None: that limit is off.
+    /// Counts a call in the window of its user, device, link or address; returns `None` if that limit is off.
     pub(crate) fn count_call(
         &self,
         principal: &Principal,
@@ -143,7 +147,7 @@ impl CallRates {
         counts.map_err(|window| Error::RateLimited { subject, window })
     }
 
-    /// Counts so many calls that a caller's one call is worth beside itself, all or none of them.
+    /// Counts further calls that one call of the caller is worth, all or none of them.
     pub(crate) fn count_further(
         &self,
         principal: &Principal,
@@ -158,7 +162,8 @@ impl CallRates {
         counts.map_err(|window| Error::RateLimited { subject, window })
     }
 
-    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    /// Counts a call with bad credentials; returns true if its address has sent so many that the connection should be
+    /// closed.
     pub(crate) fn count_refused(&self, address: IpAddr, now: Timestamp) -> bool {
         self.refused.count(counted(address), now).is_err()
     }
@@ -181,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_its_limit_and_then_refuses_until_it_ends() {
+    fn window_refuses_beyond_its_limit_until_it_ends() {
         let windows = windows(2);
         let first = windows.count("a", at(60)).unwrap().unwrap();
         assert_eq!((first.limit, first.remaining, first.reset), (2, 1, at(120)));
@@ -192,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_counted_together_are_counted_all_or_none() {
+    fn several_calls_are_counted_all_or_none() {
         let windows = windows(5);
         assert_eq!(windows.count_all("a", 3, at(60)).unwrap().unwrap().remaining, 2);
         assert_eq!(windows.count_all("a", 3, at(61)).unwrap_err().remaining, 2);
@@ -203,12 +208,12 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_zero_counts_nothing() {
+    fn limit_of_zero_counts_nothing() {
         assert_eq!(windows(0).count("a", at(0)), Ok(None));
     }
 
     #[test]
-    fn however_many_call_the_memory_is_bounded() {
+    fn memory_is_bounded_for_any_number_of_callers() {
         const CALLERS: usize = CALLERS_MAX * 3 / 2;
         let windows = windows(1);
         for caller in 0..CALLERS {
@@ -220,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_counted_as_one() {
+    fn addresses_of_a_site_are_counted_together() {
         let at = |text: &str| counted(text.parse().unwrap());
         assert_eq!(at("2001:db8:1:2::1"), at("2001:db8:1:2:ffff::9"));
         assert_ne!(at("2001:db8:1:2::1"), at("2001:db8:1:3::1"));

@@ -1,4 +1,4 @@
-//! Sessions: login, refresh, logout (specification: Auth).
+//! Opens, refreshes and ends sessions: login, refresh, logout (specification: Auth).
 
 use std::net::IpAddr;
 
@@ -15,29 +15,29 @@ use super::authentication::{Credential, Credentials, UserCredential};
 use super::hash_line::HashedFor;
 use super::tokens::Claims;
 
-/// Sessions of one user; with one more the oldest ends.
+/// Sessions of one user, at most; one more ends the oldest.
 const SESSIONS_MAX: u64 = 100;
 
-/// What a login or a refresh gives.
+/// The tokens that a login or a refresh returns.
 #[derive(Debug)]
 pub struct Tokens {
     /// The access token.
     pub jwt: String,
-    /// When it ends.
+    /// The end of the access token.
     pub jwt_expiry: Timestamp,
-    /// On login, the refresh token and when it ends.
+    /// On login, the refresh token and its end.
     pub refresh: Option<(Secret, Timestamp)>,
 }
 
 impl Identity {
-    /// Logs a user in by username or e-mail address. An unknown account and a wrong password look the same.
+    /// Logs a user in by username or e-mail address. An unknown account and a wrong password get the same answer.
     pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
         let now = self.env.now();
         self.throttle.check(&login.name, address, now)?;
         let record = self.env.registry().login_by_name(&login.name).await?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
-        // Others may have failed while this one waited for a slot: whoever guesses many at once learns no more.
+        // Other attempts may have failed while this one waited for a slot: many concurrent guesses are limited too.
         self.throttle.check(&login.name, address, self.env.now())?;
         let account = record.as_ref().map(|record| record.user);
         let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.now()));
@@ -68,24 +68,24 @@ impl Identity {
         Ok(Tokens { jwt, jwt_expiry, refresh: Some((refresh, session.expires_at)) })
     }
 
-    /// A new access token for a refresh token. The refresh token's own end stays where it was.
+    /// Issues a new access token for a refresh token, whose own end does not change.
     pub(crate) async fn session_refresh(&self, credentials: &Credentials<'_>) -> Result<Tokens> {
         let session = self.sessions_of(credentials).await?.into_iter().next().ok_or(Error::Unauthenticated)?;
         let (jwt, jwt_expiry) = self.tokens.issue(session.user, session.id, self.env.new_id(), self.env.now())?;
         Ok(Tokens { jwt, jwt_expiry, refresh: None })
     }
 
-    /// Whether a refresh token would be good at this moment.
+    /// Checks that a refresh token is valid now.
     pub(crate) async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
         if self.sessions_of(credentials).await?.is_empty() { Err(Error::Unauthenticated) } else { Ok(()) }
     }
 
-    /// Whether there is anything that a logout would end.
+    /// Checks that a logout would end something.
     pub(crate) async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.leaving(credentials).await.map(|_| ())
     }
 
-    /// Returns the sessions of the refresh cookies that are good at this moment, in the order of the cookies.
+    /// Returns the sessions of the refresh cookies that are valid now, in the order of the cookies.
     async fn sessions_of(&self, credentials: &Credentials<'_>) -> Result<Vec<Session>> {
         let digests: Vec<_> = credentials.refresh_cookies.iter().map(|cookie| Digest::of(cookie)).collect();
         let mut found = self.env.registry().sessions_by_refresh(&digests).await?;
@@ -100,7 +100,7 @@ impl Identity {
         Ok(good)
     }
 
-    /// Revokes each token that it is given: the jwt at once, the refresh token for good.
+    /// Revokes the tokens of the call: the JWT at once, the refresh token for good.
     pub(crate) async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         let now = self.env.now();
         let (jwt, sessions) = self.leaving(credentials).await?;
@@ -115,7 +115,7 @@ impl Identity {
         Ok(())
     }
 
-    /// The tokens that a logout is given. A bad one beside a good one is a bad one; a refresh token that has ended is none.
+    /// Returns the tokens that a logout ends. One invalid JWT fails the call; an expired refresh token is ignored.
     async fn leaving(&self, credentials: &Credentials<'_>) -> Result<(Option<Claims>, Vec<Session>)> {
         let jwt = match credentials.first() {
             Credential::Jwt(jwt) => {

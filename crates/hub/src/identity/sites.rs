@@ -1,5 +1,6 @@
-//! Sites of organizations that found themselves: the address or network from which somebody registered, as a tag that nobody
-//! can turn back into it (see [`isobar_model::site`]).
+//! Tags organizations founded by registration with the site of the registration: its address or network, as a tag that
+//! cannot
+//! be turned back into it (see [`isobar_model::site`]).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -8,10 +9,10 @@ use isobar_model::error::{Error, Result};
 use isobar_model::site::Site;
 use sha2::Sha256;
 
-/// Tells a tag from whatever else the key signs.
+/// Distinguishes a tag from other values that the key signs.
 const PURPOSE: &[u8] = b"site ";
 
-/// Makes tags, the same for an address at any time.
+/// Makes tags, always the same one for an address.
 pub(super) struct Sites(Hmac<Sha256>);
 
 impl Sites {
@@ -19,15 +20,16 @@ impl Sites {
         Hmac::new_from_slice(key).map(|mac| Self(mac.chain_update(PURPOSE))).map_err(Error::internal)
     }
 
-    /// Returns the site of somebody who registers from there.
+    /// Returns the site of a registration from this address.
     pub(super) fn of(&self, address: IpAddr) -> Site {
         let tag = self.0.clone().chain_update(site_of(address).to_string()).finalize().into_bytes();
         Site::of_tag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]))
     }
 }
 
-/// Returns what one customer of a network has: an IPv4 address, or the IPv6 network of 48 bits. One that maps IPv4 is what it
-/// maps.
+/// Returns the network of one customer: an IPv4 address, or an IPv6 network of 48 bits. An IPv4-mapped address counts
+/// as its
+/// IPv4 address.
 pub(super) fn site_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         plain @ IpAddr::V4(_) => plain,

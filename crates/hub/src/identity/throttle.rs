@@ -1,4 +1,4 @@
-//! Slows down who guesses passwords, and who has others sent e-mails (contract: Authentication).
+//! Slows down callers who guess passwords or cause many e-mails (contract: Authentication).
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,29 +12,31 @@ use parking_lot::Mutex;
 
 use super::rate_limit::counted;
 
-/// How long failures count, in seconds.
+/// Period in which failures count, in seconds.
 const PERIOD_SECONDS: i64 = 15 * 60;
-/// Failures for one name, or one account, from one address.
+/// Failures for one name, or one account, from one address, before logins are refused.
 const PER_ADDRESS: u32 = 10;
-/// Failures for one name, or one account, from anywhere.
+/// Failures for one name, or one account, from all addresses, before logins are refused.
 const PER_NAME: u32 = 100;
-/// What is remembered at a time; beyond, room is made.
+/// Counters stored at a time; beyond this some are removed.
 const REMEMBERED_MAX: usize = 100_000;
-/// So much of it is made free then: an eighth.
+/// Divisor of [`REMEMBERED_MAX`] that gives the number of counters removed at a time: an eighth.
 const MADE_FREE: usize = 8;
 
 /// Counts failed logins.
 ///
-/// Names are counted as they are given, whether they are anybody's or not, and that is told. An account that goes by two
-/// names (contract: a username and an e-mail address) is counted apart from them, and nobody is told: else ten failures for
-/// the one and a look at the other would tell that there is an account, and that it goes by both.
+/// Names are counted as they are sent, even if no account has them, and the refusal says so. An account has two names
+/// (contract:
+/// a username and an e-mail address) and is counted apart from them without telling the caller: else ten failures for
+/// one
+/// name and a login by the other would reveal that there is an account, and that it has both names.
 #[derive(Default)]
 pub(crate) struct LoginThrottle(Mutex<HashMap<(Subject, Option<IpAddr>), Failures>>);
 
-/// Whose failures are counted.
+/// The name or account whose failures are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Subject {
-    /// A name without regard to case: its digest, however long it is.
+    /// The digest of a name in lower case, whatever its length.
     Name(Digest),
     Account(UserId),
 }
@@ -52,7 +54,9 @@ struct Failures {
 }
 
 impl Failures {
-    /// Until when they count. Those of a clock that was ahead of now have been by now, else they would count until it is there.
+    /// Returns the time until which failures count. Failures in the future, counted by a clock that was ahead, are
+    /// moved to now:
+    /// else they would count until that time comes.
     fn until(&mut self, now: Timestamp) -> Timestamp {
         self.since = self.since.min(now);
         self.since.plus_seconds(PERIOD_SECONDS)
@@ -67,18 +71,19 @@ impl Failures {
 }
 
 impl LoginThrottle {
-    /// Refuses while too many logins for the name have failed; whether the account exists plays no part.
+    /// Refuses a login while too many have failed for the name; an account need not exist.
     pub(crate) fn check(&self, name: &str, address: IpAddr, now: Timestamp) -> Result<()> {
         self.until(Subject::of(name), address, now).map_or(Ok(()), |until| Err(Error::Throttled { until }))
     }
 
-    /// Whether too many logins for an account have failed, by whichever of its names. Its password is then as good as a wrong
-    /// one, and that is all that anybody hears.
+    /// Returns true if too many logins for an account have failed, by any of its names. Its right password is then
+    /// refused as if
+    /// it were wrong, without telling the caller why.
     pub(crate) fn is_closed(&self, account: UserId, address: IpAddr, now: Timestamp) -> bool {
         self.until(Subject::Account(account), address, now).is_some()
     }
 
-    /// Refuses while too many passwords were wrong for an account; only for whoever has signed in to it.
+    /// Refuses a signed-in user while too many passwords were wrong for its account.
     pub(crate) fn check_account(&self, account: UserId, address: IpAddr, now: Timestamp) -> Result<()> {
         self.until(Subject::Account(account), address, now).map_or(Ok(()), |until| Err(Error::Throttled { until }))
     }
@@ -92,7 +97,7 @@ impl LoginThrottle {
         })
     }
 
-    /// Counts a failed login by a name, and whose it is.
+    /// Counts a failed login for its name and its account.
     pub(crate) fn failed(&self, name: &str, account: Option<UserId>, address: IpAddr, now: Timestamp) {
         let (mut failures, address) = (self.0.lock(), counted(address));
         for subject in [Some(Subject::of(name)), account.map(Subject::Account)].into_iter().flatten() {
@@ -107,7 +112,7 @@ impl LoginThrottle {
     }
 }
 
-/// So many of each `K` in a period.
+/// Allows each `K` a number of uses in a period.
 pub(crate) struct PeriodicAllowance<K> {
     most: u32,
     spent: Mutex<HashMap<K, Failures>>,
@@ -118,7 +123,7 @@ impl<K: Hash + Eq> PeriodicAllowance<K> {
         Self { most, spent: Mutex::new(HashMap::new()) }
     }
 
-    /// Takes one; false: there is none left until the period is over.
+    /// Uses one; returns false if none is left until the period ends.
     pub(crate) fn spend(&self, key: K, now: Timestamp) -> bool {
         let mut spent = self.spent.lock();
         make_room(&mut spent, now);
@@ -128,8 +133,9 @@ impl<K: Hash + Eq> PeriodicAllowance<K> {
     }
 }
 
-/// Drops what is over when there is much; and when that is not enough, what has failed least: who would have a name
-/// forgotten that it has tried often must try others as often.
+/// Removes expired counters once there are many; if that is not enough, those with the fewest failures: to get a
+/// counter
+/// removed, an attacker must try other names as often.
 fn make_room<K: Hash + Eq>(remembered: &mut HashMap<K, Failures>, now: Timestamp) {
     if remembered.len() < REMEMBERED_MAX {
         return;
@@ -152,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_failures_from_one_address_close_the_door_for_the_period() {
+    fn ten_failures_from_one_address_refuse_it_for_the_period() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let (here, there) = (IpAddr::from([127, 0, 0, 1]), IpAddr::from([127, 0, 0, 2]));
         for _ in 0..10 {
@@ -165,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_clock_that_was_ahead_end_after_a_period() {
+    fn failures_of_a_clock_ahead_end_after_a_period() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let (quota, here, ahead) = (PeriodicAllowance::new(1), IpAddr::from([127, 0, 0, 1]), now.plus_seconds(3_600));
         (0..10).for_each(|_| throttle.failed("ana", None, here, ahead));
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_comes_back_with_the_next_period() {
+    fn allowance_returns_with_the_next_period() {
         let (quota, now) = (PeriodicAllowance::new(2), Timestamp::from_millis(0));
         assert_eq!([(); 3].map(|()| quota.spend("ana", now)), [true, true, false]);
         assert!(quota.spend("bob", now) && !quota.spend("ana", now.plus_seconds(899)));
@@ -185,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_failures_from_anywhere_close_it_for_all() {
+    fn hundred_failures_refuse_every_address() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         for number in 0..100 {
             throttle.failed("ana", None, IpAddr::from([10, 0, 0, number]), now);
@@ -194,7 +200,7 @@ mod tests {
         assert!(throttle.check("bob", IpAddr::from([10, 9, 9, 9]), now).is_ok());
     }
     #[test]
-    fn an_account_is_closed_by_all_of_its_names_and_no_name_by_another() {
+    fn account_is_closed_by_failures_of_all_its_names() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let (here, ana) = (IpAddr::from([127, 0, 0, 1]), UserId(uuid::Uuid::from_u128(1)));
         for turn in 0..10 {
@@ -210,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn one_client_of_many_addresses_is_one_and_is_not_forgotten_for_others() {
+    fn client_of_many_addresses_is_counted_as_one() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
         let at = |site: u32, address: u32| {
             let [a, b, c, d] = [site >> 16, site, address >> 16, address].map(|part| part as u16);
@@ -220,13 +226,13 @@ mod tests {
             throttle.failed("admin", None, at(0, address), now);
         }
         assert!(throttle.check("admin", at(0, 99), now).is_err() && throttle.check("admin", at(1, 0), now).is_ok());
-        // A /32 of others, each with a name of its own.
+        // A /32 of other sites, each with a name of its own.
         for site in 1..2 * REMEMBERED_MAX as u32 {
             throttle.failed(&site.to_string(), None, at(site, 0), now);
         }
         assert!(throttle.0.lock().len() <= REMEMBERED_MAX);
         assert!(throttle.check("admin", at(0, 99), now).is_err());
-        // What is over is forgotten first.
+        // Expired counters are removed first.
         throttle.failed("bob", None, at(0, 0), now.plus_seconds(900));
         assert!(throttle.check("admin", at(0, 99), now.plus_seconds(900)).is_ok());
     }

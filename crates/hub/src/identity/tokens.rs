@@ -1,4 +1,5 @@
-//! Access tokens (jwt): made at login and refresh, checked on every call, revoked at once (contract: Authentication).
+//! Makes access tokens (JWTs) at login and refresh, checks them on every call, and revokes them at once (contract:
+//! Authentication).
 
 mod hs256;
 
@@ -12,28 +13,29 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 
-/// What a jwt says.
+/// The claims of a JWT.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Claims {
-    /// Whose it is.
+    /// The user.
     pub sub: UserId,
-    /// The session it was made from.
+    /// The session it was issued for.
     pub sid: SessionId,
-    /// Its own name, by which it is revoked.
+    /// Its own identifier, by which it is revoked.
     pub jti: EventId,
-    /// When it was made, Unix seconds.
+    /// Time of issue, in Unix seconds.
     pub iat: i64,
-    /// When it ends, Unix seconds.
+    /// Time of expiry, in Unix seconds.
     pub exp: i64,
 }
 
-/// Makes and checks jwts.
+/// Issues and checks JWTs.
 pub(crate) struct Jwts {
     encoding: EncodingKey,
     decoding: DecodingKey,
     validation: Validation,
-    /// Tokens revoked before their end, by name, and when they may be forgotten: 15 minutes later, or where a clock that was ahead
-    /// has made them, when they end.
+    /// Tokens revoked before their expiry, by identifier, with the time to forget the revocation: 15 minutes later, or
+    /// at their
+    /// expiry if a clock that was ahead issued them.
     revoked: RwLock<HashMap<String, Timestamp>>,
 }
 
@@ -41,7 +43,7 @@ impl Jwts {
     pub(crate) fn new(key: &[u8], revoked: Vec<String>, now: Timestamp) -> Self {
         hs256::install();
         let mut validation = Validation::new(Algorithm::HS256);
-        // The hub's own clock decides whether a token has ended.
+        // The hub's own clock decides if a token has expired.
         validation.validate_exp = false;
         validation.required_spec_claims.clear();
         Self {
@@ -52,7 +54,7 @@ impl Jwts {
         }
     }
 
-    /// A new token of a session, and when it ends.
+    /// Issues a new token of a session, and returns it with its expiry.
     pub(crate) fn issue(
         &self,
         user: UserId,
@@ -67,13 +69,13 @@ impl Jwts {
         Ok((token, Timestamp::from_millis(claims.exp * 1000)))
     }
 
-    /// What a token says, if it is ours.
+    /// Returns the claims of a token, if this installation signed it.
     pub(crate) fn read(&self, token: &str) -> Result<Claims> {
         let read = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation);
         Ok(read.map_err(|_| Error::Unauthenticated)?.claims)
     }
 
-    /// Refuses a token that has ended or was revoked.
+    /// Refuses a token that has expired or was revoked.
     pub(crate) fn check(&self, claims: &Claims, now: Timestamp) -> Result<()> {
         let ended = claims.exp <= now.seconds() || self.revoked.read().contains_key(&claims.jti.to_string());
         if ended { Err(Error::Unauthenticated) } else { Ok(()) }
@@ -85,7 +87,7 @@ impl Jwts {
         self.revoked.write().insert(claims.jti.to_string(), ends.max(now.plus_seconds(JWT_SECONDS)));
     }
 
-    /// Forgets the revocations of tokens that have ended.
+    /// Removes the revocations of expired tokens.
     pub(crate) fn forget_ended(&self, now: Timestamp) {
         self.revoked.write().retain(|_, until| now < *until);
     }
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_lives_fifteen_minutes() {
+    fn token_expires_after_fifteen_minutes() {
         let (user, session, jti) = ids();
         let (jwts, now) = (Jwts::new(&[7; 32], Vec::new(), NOW), NOW);
         let (token, expiry) = jwts.issue(user, session, jti, now).unwrap();
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revoked_or_foreign_token_is_refused() {
+    fn revoked_or_foreign_token_is_refused() {
         let (user, session, jti) = ids();
         let (jwts, now) = (Jwts::new(&[7; 32], Vec::new(), NOW), NOW);
         let (token, _) = jwts.issue(user, session, jti, now).unwrap();
@@ -133,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_signed_as_the_standard_says() {
-        // RFC 7515, appendix A.1: its key, what is signed, and the signature.
+    fn token_signature_matches_rfc_7515() {
+        // RFC 7515, appendix A.1: its key, the signed text, and the signature.
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";
         let message = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.\
             eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ";

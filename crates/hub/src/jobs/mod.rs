@@ -1,5 +1,5 @@
-//! What comes due by itself: intervals and the look for missing devices, the end of what is old, the look whether the registry
-//! is there.
+//! Runs the periodic work: intervals and the check for missing devices, the removal of old data, and the check that the
+//! registry answers.
 
 mod registry_watch;
 mod retention;
@@ -18,7 +18,7 @@ use crate::ingest::Ingest;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 
-/// Does what comes due. Its workers are the supervisor's to run.
+/// Runs the periodic work. The supervisor runs its workers.
 pub(crate) struct Jobs {
     env: Arc<Env>,
     caches: Arc<Caches>,

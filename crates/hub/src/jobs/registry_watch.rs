@@ -1,5 +1,6 @@
-//! Whether the registry answers. Calls and workers that wait for it in vain hear that it is busy; why, and since when, the log
-//! says here, once for all of them.
+//! Checks if the registry answers. Calls and workers that wait for it in vain are told that it is busy; the cause and
+//! the
+//! duration are logged here, once for all of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,15 +10,15 @@ use isobar_store::error::{Result, StoreError};
 use super::Jobs;
 use crate::supervisor::Shift;
 
-/// Between two looks.
+/// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// A registry that takes longer does not answer.
+/// Time in which a working registry answers a check.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
-/// Between two lines about a registry that is away.
+/// Interval between two log lines about a registry that does not answer.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 impl Jobs {
-    /// Looks whether the registry answers, and logs when it no longer does, why, and when it does again.
+    /// Checks if the registry answers, and logs with the cause when it stops answering, and when it answers again.
     pub(crate) async fn run_registry_watch(self: Arc<Self>, mut shift: Shift) {
         let mut silence = None;
         loop {
@@ -51,10 +52,11 @@ fn tell(answer: Result<()>, silent_for: Duration) {
     }
 }
 
-/// Since when the registry is silent, and when that was last told.
+/// The time since which the registry is silent, and the time of the last log line about it.
 type Silence = Option<(Instant, Instant)>;
 
-/// What is to be told after a look: that it has become silent, is so still, or answers again; and for how long it was.
+/// Returns the duration of a silence to be logged after a check: when it begins, from time to time during it, and at
+/// its end.
 fn news(silence: &mut Silence, answers: bool, now: Instant) -> Option<Duration> {
     if answers {
         return silence.take().map(|(since, _)| now - since);
@@ -74,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_silence_is_told_when_it_begins_now_and_then_and_when_it_ends() {
+    fn silence_is_logged_at_begin_in_between_and_at_end() {
         let begin = Clock::System.instant();
         let mut silence = None;
         let mut told = Vec::new();

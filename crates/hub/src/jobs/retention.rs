@@ -1,5 +1,6 @@
-//! The end of what is old: history, notifications, alarms that are over and what settings were after six months, sessions
-//! after their end (specification: Limits).
+//! Removes old data: history, notifications, ended alarms and former settings after six months, and sessions after
+//! their end
+//! (specification: Limits).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +11,24 @@ use isobar_store::error::StoreError;
 use super::Jobs;
 use crate::supervisor::{Shift, guarded};
 
-/// How often old things are looked for.
+/// Interval between two removals of old data.
 const RETENTION_LOOK_EVERY: Duration = Duration::from_secs(3600);
 /// Six months: half of a mean Gregorian year, in seconds.
 const HISTORY_SECONDS: i64 = 15_778_476;
-/// Shortest time between two looks at what values are no longer kept.
+/// Shortest time between two removals of expired values.
 const VALUES_REST: Duration = Duration::from_secs(5);
-/// Old records of settings, and alarms, that are removed in one transaction: others write in between.
+/// Former settings, and alarms, removed in one transaction: other writers proceed in between.
 const SETTINGS_SWEPT_AT_ONCE: u32 = 500;
 const ALARMS_SWEPT_AT_ONCE: u32 = 500;
 
 impl Jobs {
-    /// History before this moment is gone.
+    /// Returns the beginning of the retained history.
     pub(crate) fn history_begins(&self) -> Timestamp {
         self.env.now().plus_seconds(-HISTORY_SECONDS)
     }
 
-    /// Removes what is over, every hour. How late it is the telemetry store says: it does not believe a clock that jumps.
+    /// Removes old data every hour. The telemetry store decides what time it is, because it does not trust a clock that
+    /// jumps.
     pub(crate) async fn run_retention(self: Arc<Self>, mut shift: Shift) {
         let clock = self.env.clock();
         let mut last = clock.instant();
@@ -41,7 +43,8 @@ impl Jobs {
         }
     }
 
-    /// Waits for the next look; what changed designs hide is dropped before. True: the hub stops.
+    /// Waits for the next removal, and meanwhile deletes values that changed designs hide. Returns true if the hub
+    /// stops.
     async fn drop_values_until_the_next_look(&self, shift: &mut Shift) -> bool {
         let clock = self.env.clock();
         let next = clock.instant() + RETENTION_LOOK_EVERY;
@@ -64,13 +67,14 @@ impl Jobs {
         }
     }
 
-    /// One look, so long after the last one.
+    /// Removes old data once, `running` after the last time.
     pub(super) async fn remove_what_is_old(&self, running: Duration) {
         let retained = self.env.telemetry().retain(self.env.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         self.retention.believe(now, self.env.clock());
         let begins = now.plus_seconds(-HISTORY_SECONDS);
-        // Each by itself: what fails for one kind of things, in whatever way, keeps none of the others.
+        // Each kind is removed by itself: a failure of one kind, even a panic, does not prevent the removal of the
+        // others.
         removed("sessions", self.sweep_sessions(now)).await;
         removed("notifications", self.delivery.sweep_notices(begins)).await;
         removed("settings", self.sweep_settings(begins)).await;
@@ -98,7 +102,7 @@ impl Jobs {
     }
 }
 
-/// Notes how the removal of old things went. What was not removed is looked for again with the next look.
+/// Logs a failed removal. What was not removed is found again by the next removal.
 async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
     match guarded("retention", removal).await? {
         Ok(done) => Some(done),
@@ -126,7 +130,7 @@ mod tests {
     }"#;
 
     #[tokio::test]
-    async fn what_settings_were_ends_after_six_months_unless_the_clock_has_jumped() {
+    async fn former_settings_end_after_six_months_but_not_by_a_clock_jump() {
         let stage = Stage::set().await;
         let device = stage.device(DESIGN).await;
         let permit = || system(device.reference(), "a test looks at its past");
@@ -144,7 +148,7 @@ mod tests {
         };
         let hour = Duration::from_secs(3_600);
         stage.hub.0.jobs.remove_what_is_old(hour).await;
-        // Set to next year by mistake: nobody sees it any more, and all of it is there.
+        // A clock set to next year by mistake hides the settings, but deletes none.
         stage.clock.advance_seconds(365 * DAY);
         for _ in 0..3 {
             stage.hub.0.jobs.remove_what_is_old(hour).await;
@@ -154,7 +158,7 @@ mod tests {
         stage.clock.advance_seconds(-365 * DAY);
         let shown = stage.hub.setting_history(&stage.admin, device.id, request.clone()).await.unwrap();
         assert_eq!(shown.total, 2);
-        // Time has run: first the one goes that was replaced first, then the other.
+        // Once the time has really passed, the settings are deleted in the order in which they were replaced.
         for (days, left) in [(190, 1), (300, 0)] {
             stage.clock.advance_seconds(days * DAY - (stage.clock.now().millis() - begun.millis()) / 1_000);
             let running = Duration::from_secs(190 * DAY as u64);

@@ -1,7 +1,10 @@
-//! The end of values that are no longer kept (contract: Beyond the specification). Readers leave them out from the moment at which they are
-//! not; here they are dropped for good, device by device.
+//! Deletes values beyond their retention (contract: Beyond the specification). Readers filter such values at once; here
+//! they are
+//! deleted for good, device by device.
 //!
-//! What a former design has hidden stays hidden until it is dropped everywhere: the project remembers its bounds until then.
+//! Values hidden by a former design stay hidden until they are deleted for all devices: the project remembers the
+//! former bounds
+//! until then.
 
 use std::time::Instant;
 
@@ -16,40 +19,44 @@ use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
 
-/// Projects, and devices of one, that are asked for at a time.
+/// Projects, and devices of one project, read at a time.
 const PROJECTS_AT_ONCE: u32 = 100;
 const DEVICES_AT_ONCE: u32 = 100;
 
-/// What the jobs remember of it.
+/// The jobs' state for deleting values.
 #[derive(Default)]
 pub(super) struct RetentionState {
     /// Notified when a design has changed.
     pub changed: Notify,
-    /// What the time was, as far as the clock was believed, and when.
+    /// The last trusted time, and the instant at which it was read.
     believed: Mutex<Option<(Timestamp, Instant)>>,
-    /// Held by who changes a design, or a device's project; alone by who drops by what these say.
+    /// Locked for reading by code that changes a design or a device's project; locked for writing while values are
+    /// deleted by
+    /// them.
     changing: RwLock<()>,
 }
 
 impl RetentionState {
-    /// The time is this, as far as the clock is believed.
+    /// Sets the trusted time.
     pub fn believe(&self, now: Timestamp, clock: &Clock) {
         *self.believed.lock() = Some((now, clock.instant()));
     }
 }
 
 impl Jobs {
-    /// A design has changed: what it no longer keeps is dropped soon.
+    /// Wakes the worker after a design has changed, so that values it no longer retains are deleted soon.
     pub(crate) fn retention_changed(&self) {
         self.retention.changed.notify_one();
     }
 
-    /// Neither designs nor devices' projects are read to drop values by until this is dropped: they change.
+    /// Locks designs and the projects of devices for a change: no values are deleted while the guard lives.
     pub(crate) async fn retention_changes(&self) -> RwLockReadGuard<'_, ()> {
         self.retention.changing.read().await
     }
 
-    /// What the time is, no later than a believed clock says: a clock that jumps drops nothing. None: that was never found out.
+    /// Returns the time, but no later than a trusted clock would say, so that a clock that jumps deletes nothing.
+    /// Returns `None`
+    /// if no time was trusted yet.
     pub(super) fn believed_now(&self) -> Option<Timestamp> {
         let (then, since) = (*self.retention.believed.lock())?;
         let ran = i64::try_from(self.env.clock().elapsed(since).as_millis()).unwrap_or(i64::MAX);
@@ -57,7 +64,8 @@ impl Jobs {
         Some(expected.min(self.env.now()))
     }
 
-    /// Drops what is no longer kept of the values of all devices. What fails for one holds up none of the others.
+    /// Deletes the values of all devices that are beyond their retention. A failure of one device does not stop the
+    /// others.
     pub(super) async fn drop_values(&self, now: Timestamp) -> std::result::Result<(), StoreError> {
         let (mut after, mut ended) = (None, Ok(()));
         loop {
@@ -75,7 +83,7 @@ impl Jobs {
         let permit = access::system(project, "what a project's designs do not keep is dropped").reading();
         let bounds = self.env.registry().retention_fetch(&permit).await?;
         if bounds.remembers() {
-            // What had come before the former bounds ended is there to be counted.
+            // Events from before the former bounds ended must be durable to be counted.
             self.env.telemetry().sync().await?;
         }
         let (mut after, mut ended) = (DeviceKey(0), Ok(()));
@@ -83,9 +91,9 @@ impl Jobs {
             (after, ended) = (last, ended.and(dropped));
         }
         ended?;
-        // Bounds that a clock ahead of the believed one has ended have not hidden all that they will, unless that clock was wrong.
+        // Former bounds may still hide more values, if only a clock ahead of the trusted one says that they have ended.
         if bounds.remembers() && bounds.have_ended(now, self.env.now()) {
-            // A design that comes after this finds them settled, and one that came before has other bounds.
+            // A later design finds the bounds settled, and an earlier one has other bounds.
             let _alone = self.retention.changing.write().await;
             if let Some(settled) = self.env.registry().retention_settled(&permit, bounds).await? {
                 self.caches.retention_settled(project, settled);
@@ -94,7 +102,9 @@ impl Jobs {
         Ok(())
     }
 
-    /// Drops values of the next devices of a project: the last of them, and how it went. None: there are no more.
+    /// Deletes values of the next devices of a project, and returns the last device with the outcome. `None` means that
+    /// there are
+    /// no more devices.
     async fn drop_values_of_some(
         &self,
         permit: &CanRead<ProjectId>,
@@ -117,22 +127,24 @@ impl Jobs {
         Ok(Some((last, ended)))
     }
 
-    /// A device has less stored than before.
+    /// Counts a device's stored bytes again after some were deleted.
     async fn count_again(&self, device: DeviceRef) {
         match self.caches.device_entry(device.id).await {
             Ok(Some(entry)) => self.usage.touch(&entry),
             Ok(None) => {}
-            // It is right again with the device's next value.
+            // The count is corrected with the device's next value.
             Err(error) => tracing::warn!(%error, "what a device has stored is counted later"),
         }
     }
 
-    /// A device leaves its project, which is that of `device`, for another: what the designs of the one have hidden is dropped,
-    /// so that it stays hidden. What those of the other have hidden before the device came is none of its business. To be held
-    /// until it has moved.
+    /// Prepares a device to leave its project for another: deletes the values that the old project's former designs
+    /// have hidden, so
+    /// that they stay hidden. Former designs of the new project have no effect on the device's older values. The guard
+    /// must live
+    /// until the device has moved.
     ///
     /// # Errors
-    /// `Busy`: the other project's former bounds are not settled yet.
+    /// Returns `Busy` if the other project's former bounds are not settled yet.
     pub(crate) async fn leave_retention(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -170,7 +182,7 @@ mod tests {
 
     const DAY: i64 = 86_400;
 
-    /// The events of `reading` are stored in `log`, of which this is kept.
+    /// Returns a design that stores the events of `reading` in `log`, with these properties.
     fn keeping(properties: &str) -> String {
         format!(
             r#"{{"reading": {{"type": "deviceEvent", "triggers": {{"eventReceived": [{{"element": "log", "ability": "store"}}]}}}},
@@ -200,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_former_design_has_hidden_stays_hidden_and_is_forgotten_when_it_is_dropped() {
+    async fn values_hidden_by_a_former_design_stay_hidden() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"valuesMax": 2}"#)).await;
         for _ in 0..5 {
@@ -216,7 +228,7 @@ mod tests {
         assert_eq!(shown(&stage, &device).await, 3);
         let jobs = &stage.hub.0.jobs;
         let now = stage.clock.now();
-        // By a clock that is behind the one by which the designs were changed nothing is settled.
+        // A clock behind the one that changed the designs settles nothing.
         jobs.drop_values(now.plus_seconds(-2)).await.unwrap();
         assert!(bounds(&stage, &device).await.remembers());
         let held = stage.entry(&device).await;
@@ -229,13 +241,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn days_are_counted_by_a_clock_that_is_believed() {
+    async fn retention_days_are_counted_by_a_trusted_clock() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"retentionDays": 10}"#)).await;
         stage.posts(&device, "1").await;
         let hour = std::time::Duration::from_secs(3_600);
         stage.hub.0.jobs.remove_what_is_old(hour).await;
-        // Set to next year by mistake: nobody sees it, and it is there when the clock is right again.
+        // A clock set to next year by mistake hides the value; it is shown again once the clock is right.
         stage.clock.advance_seconds(365 * DAY);
         stage.hub.0.jobs.remove_what_is_old(hour).await;
         assert_eq!(shown(&stage, &device).await, 0);
@@ -252,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bound_that_is_loosened_while_the_clock_is_wrong_ends_when_it_is_right_again() {
+    async fn bound_loosened_by_a_wrong_clock_ends_when_it_is_right() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"retentionDays": 10}"#)).await;
         let other = stage.device(&keeping("{}")).await;
@@ -261,7 +273,7 @@ mod tests {
         stage.hub.0.jobs.remove_what_is_old(hour).await;
         stage.clock.advance_seconds(365 * DAY);
         redesigns(&stage, &device, "{}").await.unwrap();
-        // As long as nobody knows that the clock is wrong, what the bound has hidden stays hidden, and is not removed.
+        // Until the clock is known to be wrong, the values that the bound has hidden stay hidden, and are not deleted.
         stage.hub.0.jobs.remove_what_is_old(hour).await;
         assert!(bounds(&stage, &device).await.remembers());
         assert_eq!(shown(&stage, &device).await, 0);
@@ -270,27 +282,27 @@ mod tests {
         stage.hub.0.jobs.remove_what_is_old(hour).await;
         assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
         moves(&stage, &other, device.project).await.unwrap();
-        // The former bound is in force no more.
+        // The former bound has no effect any more.
         stage.clock.advance_seconds(20 * DAY);
         assert_eq!(shown(&stage, &device).await, 1);
         stage.over().await;
     }
 
     #[tokio::test]
-    async fn what_a_bound_has_hidden_after_a_long_pause_stays_hidden_when_it_is_loosened() {
+    async fn values_hidden_after_a_long_pause_stay_hidden() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"retentionDays": 10}"#)).await;
         stage.posts(&device, "1").await;
         let hour = std::time::Duration::from_secs(3_600);
         stage.hub.0.jobs.remove_what_is_old(hour).await;
-        // The clock is right; that it is, nobody has said.
+        // The clock is right, but not trusted yet.
         stage.clock.advance_seconds(12 * DAY);
         redesigns(&stage, &device, "{}").await.unwrap();
         for _ in 0..3 {
             stage.hub.0.jobs.remove_what_is_old(hour).await;
             assert_eq!(shown(&stage, &device).await, 0);
         }
-        // By then as much time has run, and the value is gone for good.
+        // By now as much time has passed, and the value is deleted.
         stage.hub.0.jobs.remove_what_is_old(std::time::Duration::from_secs(12 * DAY as u64)).await;
         assert_eq!(bounds(&stage, &device).await, ProjectRetention::default());
         assert_eq!(shown(&stage, &device).await, 0);
@@ -298,7 +310,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_device_that_goes_to_another_project_takes_along_what_it_shows() {
+    async fn device_moved_to_another_project_shows_the_same_values() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"valuesMax": 2}"#)).await;
         let other = stage.device(&keeping(r#"{"valuesMax": 1}"#)).await;
@@ -306,7 +318,7 @@ mod tests {
             stage.posts(&device, "1").await;
         }
         redesigns(&stage, &other, "{}").await.unwrap();
-        // What the other project's former design has hidden, it has hidden of its own devices alone.
+        // The other project's former design has hidden values of its own devices only.
         assert!(matches!(moves(&stage, &device, other.project).await, Err(Error::Busy)));
         assert_eq!(shown(&stage, &device).await, 2);
         stage.hub.0.jobs.drop_values(stage.clock.now()).await.unwrap();
@@ -318,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bounds_that_are_loosened_again_and_again_wait_until_they_are_settled() {
+    async fn bounds_loosened_too_often_wait_until_settled() {
         let stage = Stage::set().await;
         let device = stage.device(&keeping(r#"{"valuesMax": 1}"#)).await;
         let mut loosened = 1;

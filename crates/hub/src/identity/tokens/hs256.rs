@@ -1,5 +1,6 @@
-//! The one signature that access tokens have: HMAC with SHA-256 (RFC 7518, 3.2). The library brings RSA and elliptic curves
-//! or nothing; with this alone a token that names another algorithm cannot even be looked at.
+//! Implements the one signature of access tokens: HMAC with SHA-256 (RFC 7518, 3.2). The library offers either RSA and
+//! elliptic
+//! curves too, or nothing; with this provider a token that names another algorithm cannot be verified at all.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
@@ -14,9 +15,9 @@ static PROVIDER: CryptoProvider = CryptoProvider {
     key_utils: KeyUtils::new_unimplemented(),
 };
 
-/// Makes this the process's way to sign tokens; again, it changes nothing.
+/// Installs this signature for the process; calling it again changes nothing.
 pub(super) fn install() {
-    // Whoever was first installed the same.
+    // An earlier call has installed the same provider.
     let _ = PROVIDER.install_default();
 }
 
@@ -39,7 +40,7 @@ impl Signer<Vec<u8>> for Hs256 {
 
 impl Verifier<Vec<u8>> for Hs256 {
     fn verify(&self, message: &[u8], given: &Vec<u8>) -> Result<(), signature::Error> {
-        // In constant time.
+        // Compared in constant time.
         self.0.clone().chain_update(message).verify_slice(given).map_err(signature::Error::from_source)
     }
 }
