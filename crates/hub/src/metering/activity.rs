@@ -1,5 +1,6 @@
-//! When devices, users and keys were last seen: kept in memory, written to the registry now and then, so that
-//! an event costs no registry write.
+//! Records when devices, users and API keys were last active: in memory at once, in the registry every few seconds, so
+//! that an
+//! event costs no registry write.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -18,42 +19,43 @@ use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
 use crate::supervisor::Shift;
 
-/// How often what was seen is written.
+/// Interval between two writes of the recorded activity.
 const ACTIVITY_FLUSH_EVERY: Duration = Duration::from_secs(5);
-/// Devices written at a time: more would hold the registry's writer from others, who have it for as long in between. Where
-/// fewer wait, they wait for the next time.
+/// Devices written at a time: more would block other writers of the registry, who get a pause of the same length in
+/// between.
+/// A smaller backlog waits for the next interval.
 const DEVICES_A_FLUSH: usize = 5_000;
 
-/// What was seen and is not yet written.
+/// Records activity that is not yet written.
 pub(crate) struct Activity {
     env: Arc<Env>,
     caches: Arc<Caches>,
-    /// Those that have something to say which stands in [`Activity::unwritten`] not yet, by tenant.
+    /// Entries with activity that is not yet in [`Activity::unwritten`], by tenant.
     devices: Mutex<FxHashMap<OrganizationId, Vec<Arc<DeviceEntry>>>>,
     unwritten: Mutex<Unwritten>,
     users: Mutex<HashMap<UserId, Timestamp>>,
     api_keys: KeyUses,
 }
 
-/// What is gathered of devices until the registry has it: a few dozen bytes of each device that there is, at most.
+/// Collects the activity of devices until the registry has it: a few dozen bytes for each device, at most.
 #[derive(Default)]
 struct Unwritten {
     seen: FxHashMap<DeviceKey, SeenDevice>,
-    /// Those of each tenant that has any.
+    /// The devices of each tenant that has any.
     of_tenants: FxHashMap<OrganizationId, FxHashSet<DeviceKey>>,
-    /// Each of them once, in the order in which they wait.
+    /// Each device once, in the order of waiting.
     waiting: VecDeque<DeviceKey>,
 }
 
-/// What is known of a device until it is written.
+/// The unwritten activity of a device.
 struct SeenDevice {
     id: DeviceId,
-    /// Whose it was then.
+    /// The device's tenant at that time.
     tenant: OrganizationId,
     at: Timestamp,
 }
 
-/// A device, and when it was seen.
+/// A device with the time of its activity.
 type Seen = (DeviceKey, DeviceId, Timestamp);
 
 impl Unwritten {
@@ -85,19 +87,19 @@ impl Unwritten {
         }
     }
 
-    /// All of a tenant.
+    /// Returns all devices of a tenant.
     fn of_tenant(&self, tenant: OrganizationId) -> Vec<(DeviceKey, Timestamp)> {
         let devices = self.of_tenants.get(&tenant).into_iter().flatten();
         devices.filter_map(|key| Some((*key, self.seen.get(key)?.at))).collect()
     }
 
-    /// The first that wait. They stay.
+    /// Returns the first devices in the queue, without removing them.
     fn first(&self, most: usize) -> Vec<Seen> {
         let seen = |key: &DeviceKey| self.seen.get(key).map(|seen| (*key, seen.id, seen.at));
         self.waiting.iter().take(most).filter_map(seen).collect()
     }
 
-    /// The first were written: they go, but for those that were seen again meanwhile, which wait anew.
+    /// Removes the first devices after they were written; those active again meanwhile join the end of the queue.
     fn written(&mut self, first: &[Seen]) {
         for (key, _, at) in first {
             self.waiting.pop_front();
@@ -111,7 +113,7 @@ impl Unwritten {
         }
     }
 
-    /// So many of the first were not: the others have their turn before them.
+    /// Moves the first devices to the end of the queue after a failed write, so that others have their turn.
     fn not_written(&mut self, first: usize) {
         self.waiting.rotate_left(first);
     }
@@ -129,54 +131,56 @@ impl Activity {
         }
     }
 
-    /// A device sent an event.
+    /// Records that a device sent an event.
     pub(crate) fn device(&self, entry: &Arc<DeviceEntry>, now: Timestamp) {
         if entry.active.swap(now.millis(), Ordering::Relaxed) == 0 {
             self.devices.lock().entry(entry.lineage.top()).or_default().push(Arc::clone(entry));
         }
     }
 
-    /// A user made a call.
+    /// Records that a user made a call.
     pub(crate) fn user(&self, user: UserId, now: Timestamp) {
         self.users.lock().insert(user, now);
     }
 
-    /// An API key was used.
+    /// Records that an API key was used.
     pub(crate) fn api_key(&self, key: ApiKeyId, now: Timestamp) {
         self.api_keys.note(key, now);
     }
 
-    /// When the user last made a call, if the registry does not know it yet.
+    /// Returns the time of the user's last call, if the registry does not know it yet.
     pub(crate) fn of_user(&self, user: UserId) -> Option<Timestamp> {
         self.users.lock().get(&user).copied()
     }
 
-    /// When the API key was last used, if the registry does not know it yet.
+    /// Returns the time of the API key's last use, if the registry does not know it yet.
     pub(crate) fn of_api_key(&self, key: ApiKeyId) -> Option<Timestamp> {
         self.api_keys.last(key)
     }
 
-    /// When the device was last active, if the registry does not know it yet; `entry` is what is cached of it.
+    /// Returns the time of the device's last activity, if the registry does not know it yet; `entry` is its cached
+    /// entry.
     pub(crate) fn newest(&self, key: DeviceKey, entry: Option<&DeviceEntry>) -> Option<Timestamp> {
-        // First the entry: what leaves it is gathered before anybody can look for it there.
+        // The entry is read first: a time that leaves it is collected under the lock taken next.
         let millis = entry.map_or(0, |entry| entry.active.load(Ordering::Acquire));
         let told = (millis > 0).then(|| Timestamp::from_millis(millis));
         told.max(self.unwritten.lock().seen.get(&key).map(|seen| seen.at))
     }
 
-    /// When the device was last active, whatever entry it had then; none: the registry knows it already.
+    /// Returns the time of the device's last activity by any entry, or `None` if the registry already knows it.
     pub(crate) fn of_device(&self, key: DeviceKey) -> Option<Timestamp> {
         self.gather_all().seen.get(&key).map(|seen| seen.at)
     }
 
-    /// When devices of a tenant were last active, of all of which the registry does not know it yet. What others have to say is
-    /// not touched. One that came from another tenant since it was heard is not among them; it is written soon.
+    /// Returns the last activity of all devices of a tenant that the registry does not know yet, without collecting
+    /// that of
+    /// other tenants. A device that came from another tenant since its event is missing until it is written soon after.
     pub(crate) fn of_tenant(&self, tenant: OrganizationId) -> Vec<(DeviceKey, Timestamp)> {
         let gathered = self.gather(|devices| devices.remove(&tenant).unwrap_or_default());
         gathered.of_tenant(tenant)
     }
 
-    /// Gathers what so many entries have to say, whoever's they are.
+    /// Collects the activity of at most this many entries of any tenant.
     fn gather_some(&self, most: usize) -> MutexGuard<'_, Unwritten> {
         self.gather(|devices| {
             let mut some = Vec::new();
@@ -189,12 +193,12 @@ impl Activity {
         })
     }
 
-    /// Gathers what all entries have to say.
+    /// Collects the activity of all entries.
     fn gather_all(&self) -> MutexGuard<'_, Unwritten> {
         self.gather(|devices| std::mem::take(devices).into_values().flatten().collect())
     }
 
-    /// Gathers what entries have to say: those that are taken here from all that have.
+    /// Collects the activity of the entries that `taken` removes from the map.
     fn gather(
         &self,
         taken: impl FnOnce(&mut FxHashMap<OrganizationId, Vec<Arc<DeviceEntry>>>) -> Vec<Arc<DeviceEntry>>,
@@ -209,7 +213,7 @@ impl Activity {
     }
 }
 
-/// Forgets what was written, unless it was seen again meanwhile.
+/// Removes written activity, unless there was newer activity meanwhile.
 fn forget<K: Copy + Eq + std::hash::Hash>(seen: &Mutex<HashMap<K, Timestamp>>, written: &[(K, Timestamp)]) {
     let mut seen = seen.lock();
     for (key, at) in written {
@@ -220,7 +224,7 @@ fn forget<K: Copy + Eq + std::hash::Hash>(seen: &Mutex<HashMap<K, Timestamp>>, w
 }
 
 impl Activity {
-    /// Writes what was seen, every few seconds and once more at the end.
+    /// Writes the recorded activity every few seconds, and once more at the end.
     pub(crate) async fn run_activity(self: Arc<Self>, mut shift: Shift) {
         loop {
             self.env.reaches("activity");
@@ -241,19 +245,21 @@ impl Activity {
         }
     }
 
-    /// Writes what was seen of some devices, of all users, and of the keys that were not written in the last minute; at the end
-    /// all of it. What cannot be written stays until it can: whether a device is silent, and what is shown of it, goes by
-    /// memory as long as the registry does not know. Whether it was taken, and more waits than is worth the next time.
+    /// Writes the recorded activity of some devices, of all users, and of the keys not written in the last minute; at
+    /// the end all
+    /// of it. Activity that cannot be written stays in memory, where the check for missing devices and readers find it.
+    /// Returns
+    /// true if the write succeeded and a full batch is already pending.
     pub(crate) async fn flush_activity(&self, is_end: bool) -> bool {
         let registry = self.env.registry();
         let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };
         let (mut failed, now) = (None, self.env.now());
         let seen = self.gather_some(most).first(most);
         if !seen.is_empty() {
-            // What a clock that was ahead of now has noted was by now.
+            // Times in the future, recorded by a clock that was ahead, are moved to now.
             let moments: Vec<_> = seen.iter().map(|(key, _, at)| (*key, (*at).min(now))).collect();
             let written = registry.devices_touch(&moments).await;
-            // Even if it failed: it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             seen.iter().for_each(|(_, id, _)| self.caches.device_row_changed(*id));
             let mut unwritten = self.unwritten.lock();
             match written {
@@ -299,7 +305,7 @@ mod tests {
     }"#;
 
     #[test]
-    fn what_waits_is_kept_in_its_order_until_it_is_written() {
+    fn pending_activity_keeps_its_order_until_written() {
         let (mut unwritten, at) = (Unwritten::default(), Timestamp::from_millis);
         let device = |key: u64| DeviceRef { id: DeviceId(uuid::Uuid::from_u128(key.into())), key: DeviceKey(key) };
         let tenant = |number: u128| OrganizationId(uuid::Uuid::from_u128(number));
@@ -318,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_told_by_tenant_and_goes_with_a_device() {
+    fn pending_activity_is_grouped_by_tenant_and_moves_with_devices() {
         let (mut unwritten, at) = (Unwritten::default(), Timestamp::from_millis);
         let device = |key: u64| DeviceRef { id: DeviceId(uuid::Uuid::from_u128(key.into())), key: DeviceKey(key) };
         let tenant = |number: u128| OrganizationId(uuid::Uuid::from_u128(number));
@@ -339,7 +345,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_summary_takes_what_its_own_tenant_has_to_say_and_nothing_of_others() {
+    async fn summary_collects_activity_of_its_own_tenant_only() {
         let stage = Stage::set().await;
         let (own, other) = (stage.device(WATCHED).await, stage.device_of_another_tenant(WATCHED).await);
         for device in [&own, &other] {
@@ -361,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flush_says_whether_many_wait_still() {
+    async fn flush_returns_true_while_a_full_batch_is_pending() {
         let stage = Stage::set().await;
         let activity = &stage.hub.0.activity;
         let tenant = OrganizationId(uuid::Uuid::from_u128(7));
@@ -379,7 +385,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_could_not_be_written_is_kept_shown_and_written_later() {
+    async fn unwritten_activity_is_shown_and_written_later() {
         let stage = Stage::set().await;
         let device = stage.device(WATCHED).await;
         stage.clock.advance_seconds(60);
@@ -388,7 +394,7 @@ mod tests {
         stage.refuses("UPDATE", "device_activity").await;
         for _ in 0..2 {
             stage.hub.0.activity.flush_activity(false).await;
-            // By whatever entry: another one knows nothing of what ran before it.
+            // The time does not depend on the entry: a new one does not know of earlier runs.
             stage.hub.0.caches.device_changed(device.id);
             assert_eq!(stage.shows(&device).await.last_active, seen);
         }
@@ -403,7 +409,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn users_whose_activity_could_not_be_written_stay_seen() {
+    async fn unwritten_activity_of_users_is_shown() {
         let stage = Stage::set().await;
         let (user, now) = (stage.admin.user, stage.clock.now());
         stage.hub.0.activity.user(user, now);
@@ -418,7 +424,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_use_of_a_key_is_shown_at_once_and_written_once_a_minute() {
+    async fn key_use_is_shown_at_once_and_written_once_a_minute() {
         let stage = Stage::set().await;
         let (hub, admin) = (&stage.hub, &stage.admin);
         let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
@@ -448,7 +454,7 @@ mod tests {
         stage.clock.advance_seconds(1);
         hub.0.activity.flush_activity(false).await;
         assert_eq!(uses().await, (second, second));
-        // At the end nothing is kept back.
+        // Nothing is held back at the end.
         stage.clock.advance_seconds(1);
         let last = use_it().await;
         hub.0.activity.flush_activity(false).await;
@@ -459,7 +465,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_device_that_talks_is_not_missing_while_nothing_can_be_written_of_it() {
+    async fn device_with_unwritten_activity_is_not_missing() {
         let stage = Stage::set().await;
         let device = stage.device(WATCHED).await;
         let silent = stage.another(&format!(r#"{{"name":"e","projectUuid":"{}"}}"#, device.project)).await;
@@ -467,13 +473,13 @@ mod tests {
         stage.clock.advance_seconds(240);
         stage.posts(&device, "1").await;
         stage.hub.0.activity.flush_activity(false).await;
-        // From here on there is another entry of it.
+        // The device has a new entry from now on.
         stage.hub.0.caches.device_changed(device.id);
         stage.clock.advance_seconds(60);
         stage.hub.employ_all();
         until("the silent one is missing", async || stage.shows(&silent).await.status == Status::Missing).await;
         assert_ne!(stage.shows(&device).await.status, Status::Missing);
-        // It is no longer heard: five minutes after its event it is missing too.
+        // The device is not heard any more: five minutes after its event it is missing too.
         stage.clock.advance_seconds(240);
         until("it is missing", async || stage.shows(&device).await.status == Status::Missing).await;
         stage.over().await;

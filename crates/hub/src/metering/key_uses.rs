@@ -1,4 +1,4 @@
-//! When API keys were last used: known in memory at once, and written to the registry at most once a minute a key.
+//! Records when API keys were last used: in memory at once, in the registry at most once a minute for each key.
 
 use std::collections::HashMap;
 
@@ -6,15 +6,15 @@ use isobar_model::ids::ApiKeyId;
 use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 
-/// Seconds in which the use of a key is written once at most.
+/// Shortest time between two writes of a key's use, in seconds.
 const KEY_WRITE_SECONDS: i64 = 60;
 
-/// The uses of keys: of those with something to be written, and of those that were written in the last minute.
+/// The uses of keys that are not yet written, or were written in the last minute.
 #[derive(Default)]
 pub(crate) struct KeyUses(Mutex<HashMap<ApiKeyId, KeyUse>>);
 
 struct KeyUse {
-    /// When it was last used.
+    /// Time of the last use.
     last: Timestamp,
     written: Option<Written>,
 }
@@ -22,7 +22,7 @@ struct KeyUse {
 struct Written {
     /// The use that the registry knows.
     last: Timestamp,
-    /// When it was written.
+    /// Time of the write.
     at: Timestamp,
 }
 
@@ -31,7 +31,7 @@ impl KeyUse {
         self.written.as_ref().is_none_or(|written| written.last < self.last)
     }
 
-    /// Whether it may be written again. A clock that was set back does not keep it from being written.
+    /// Returns true if the key may be written again. A clock that was set back does not delay it.
     fn may_be_written(&self, now: Timestamp) -> bool {
         let rests = |written: &Written| written.at <= now && now < written.at.plus_seconds(KEY_WRITE_SECONDS);
         !self.written.as_ref().is_some_and(rests)
@@ -39,20 +39,20 @@ impl KeyUse {
 }
 
 impl KeyUses {
-    /// A key is used.
+    /// Records the use of a key.
     pub(crate) fn note(&self, key: ApiKeyId, now: Timestamp) {
         let mut uses = self.0.lock();
         let key_use = uses.entry(key).or_insert(KeyUse { last: now, written: None });
         key_use.last = key_use.last.max(now);
     }
 
-    /// When a key was last used, as far as that is known here.
+    /// Returns the time of a key's last use, if it is in memory.
     pub(crate) fn last(&self, key: ApiKeyId) -> Option<Timestamp> {
         self.0.lock().get(&key).map(|key_use| key_use.last)
     }
 
-    /// What is to be written now; at the end that is everything. Keys that have nothing to be written and rested for a
-    /// minute are forgotten.
+    /// Returns the uses to be written now, at the end all of them. Keys without an unwritten use for a minute are
+    /// removed.
     pub(crate) fn due(&self, now: Timestamp, is_end: bool) -> Vec<(ApiKeyId, Timestamp)> {
         let mut uses = self.0.lock();
         uses.retain(|_, key_use| key_use.has_news() || !key_use.may_be_written(now));
@@ -60,7 +60,7 @@ impl KeyUses {
         due.map(|(key, key_use)| (*key, key_use.last)).collect()
     }
 
-    /// These were written.
+    /// Records that these uses were written.
     pub(crate) fn written(&self, uses: &[(ApiKeyId, Timestamp)], at: Timestamp) {
         let mut known = self.0.lock();
         for (key, last) in uses {
@@ -85,7 +85,7 @@ mod tests {
         Timestamp::from_millis(1_800_000_000_000).plus_seconds(seconds)
     }
 
-    /// Looks every five seconds, as the worker does, and writes what is due; when that was, and what.
+    /// Checks every five seconds, as the worker does, and writes the due uses; returns the seconds of the writes.
     fn writes(uses: &KeyUses, seconds: std::ops::Range<i64>, used: impl Fn(i64) -> bool) -> Vec<i64> {
         let mut wrote = Vec::new();
         for second in seconds {
@@ -102,20 +102,20 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_use_is_written_once_a_minute() {
+    fn key_in_use_is_written_once_a_minute() {
         let uses = KeyUses::default();
         assert_eq!(writes(&uses, 0..200, |_| true), [0, 60, 120, 180]);
         assert_eq!(uses.last(key(1)), Some(at(199)));
-        // The last use is written when the minute is over, and the key is forgotten a minute later.
+        // The last use is written once the minute has passed, and the key is removed a minute later.
         assert_eq!(writes(&uses, 200..400, |_| false), [240]);
         assert_eq!(uses.last(key(1)), None);
         assert!(uses.0.lock().is_empty());
-        // A single use is written at the next look.
+        // A single use is written by the next check.
         assert_eq!(writes(&uses, 400..500, |second| second == 402), [405]);
     }
 
     #[test]
-    fn what_is_used_while_it_is_written_is_written_later() {
+    fn use_during_a_write_is_written_later() {
         let uses = KeyUses::default();
         uses.note(key(1), at(0));
         let due = uses.due(at(5), false);
@@ -123,12 +123,12 @@ mod tests {
         uses.written(&due, at(5));
         assert_eq!(uses.due(at(64), false), []);
         assert_eq!(uses.due(at(65), false), [(key(1), at(6))]);
-        // What could not be written stays.
+        // A use that could not be written stays due.
         assert_eq!(uses.due(at(70), false), [(key(1), at(6))]);
     }
 
     #[test]
-    fn at_the_end_everything_is_written() {
+    fn all_uses_are_written_at_the_end() {
         let uses = KeyUses::default();
         (1..=3).for_each(|number| uses.note(key(number), at(0)));
         let mut due = uses.due(at(1), false);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_stops_nothing() {
+    fn clock_that_was_set_back_delays_no_write() {
         let uses = KeyUses::default();
         uses.note(key(1), at(1_000));
         uses.written(&uses.due(at(1_000), false), at(1_000));

@@ -1,4 +1,4 @@
-//! Telling administrators that their organization comes near to a limit (contract: Resources): once for each crossing.
+//! Notifies administrators when their organization approaches a limit (contract: Resources): once for each crossing.
 
 use isobar_model::ids::NotificationId;
 use isobar_model::limits::Fill;
@@ -10,7 +10,7 @@ use isobar_store::registry::{Alert, LimitedOrganization, Used};
 
 use super::usage::Usage;
 
-/// One limit, and what is used of it.
+/// One limit and its usage.
 struct MeasuredLimit {
     what: Used,
     used: f64,
@@ -19,7 +19,7 @@ struct MeasuredLimit {
 }
 
 impl Usage {
-    /// Looks at both limits of an organization.
+    /// Checks both limits of an organization.
     pub(crate) async fn tell_of_limits(&self, organization: &LimitedOrganization) -> Result<(), StoreError> {
         let devices = MeasuredLimit {
             what: Used::Devices,
@@ -39,8 +39,9 @@ impl Usage {
         Ok(())
     }
 
-    /// First the crossing is noted, then it is told, then that it was told: whatever a crash leaves undone is done at the
-    /// next look, and the notice is known by the crossing that it tells of.
+    /// Records the crossing of a threshold, notifies, and records the notice, in this order: the next check completes a
+    /// sequence
+    /// that a crash has interrupted, and the notice's identifier is derived from the crossing.
     async fn tell_of_limit(&self, of: &LimitedOrganization, measured: &MeasuredLimit) -> Result<(), StoreError> {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);
@@ -65,7 +66,7 @@ impl Usage {
             at: alert.since,
         };
         if let Err(error) = self.delivery.notify(notice).await {
-            // The next look tries again.
+            // The next check tries again.
             tracing::warn!(%error, organization = %of.id, "administrators could not be told of a limit");
             self.unsettle();
             return Ok(());

@@ -1,4 +1,4 @@
-//! What is counted in memory and written to the registry now and then: activity, and stored data with its limits.
+//! Counts in memory, and writes to the registry from time to time: activity, and stored data with its limits.
 
 pub(crate) mod activity;
 mod key_uses;

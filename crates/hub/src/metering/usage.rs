@@ -1,8 +1,10 @@
-//! What devices have stored: counted in memory as it happens, written to the registry every few seconds, held to the
-//! limits of the organizations above the device.
+//! Counts the bytes that devices have stored: in memory at once, in the registry every few seconds, and enforces the
+//! data limits
+//! of the organizations above them.
 //!
-//! The telemetry store knows the figure of each device exactly. Here is only remembered whose figure has changed, so a
-//! figure that was missed is right again with the device's next value; after a stop that was not orderly all are counted.
+//! The telemetry store knows the exact figure of each device. This module only records whose figure has changed, so a
+//! missed
+//! figure is corrected by the device's next value; after a stop that was not orderly all devices are counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,18 +29,18 @@ use crate::env::Env;
 use crate::supervisor::Shift;
 use crate::support::scope_guard::ScopeGuard;
 
-/// How often what changed is written.
+/// Interval between two writes of changed figures.
 const USAGE_FLUSH_EVERY: Duration = Duration::from_secs(5);
-/// Shortest time between two looks at what changed.
+/// Shortest time between two writes of changed figures.
 const FLUSH_REST: Duration = Duration::from_millis(200);
-/// Devices written at a time: more would hold the registry's writer from others.
+/// Devices written at a time: more would block other writers of the registry.
 const USAGE_DEVICES_AT_ONCE: usize = 1_000;
-/// Looks at the figure of a device that stores something meanwhile.
+/// Attempts to read the figure of a device that stores values meanwhile.
 const FIGURE_LOOKS_MAX: usize = 4;
-/// What an event is told whose values are not stored.
+/// Error of an event whose values are not stored.
 const OVER_LIMIT: &str = "not stored: the data limit of the organization is reached";
 
-/// What is counted and not yet written.
+/// Counts stored bytes that are not yet written.
 pub(crate) struct Usage {
     pub(super) env: Arc<Env>,
     caches: Arc<Caches>,
@@ -46,12 +48,12 @@ pub(crate) struct Usage {
     meters: Arc<Meters>,
     /// Devices whose figure has changed.
     changed: Mutex<Vec<Arc<DeviceEntry>>>,
-    /// Whether an organization may have come nearer to a limit, or farther from it.
+    /// True if an organization's usage or limit may have changed since the last check.
     unsettled: AtomicBool,
-    /// Whether all figures in the registry are right, but for those of `changed`.
+    /// True if all figures in the registry are right, except for those of `changed`.
     counted: AtomicBool,
     wake: Notify,
-    /// Whoever reads figures and writes them does so alone, or an old figure could come after a new one.
+    /// Locked while figures are read and written, so that an old figure cannot overwrite a new one.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -70,29 +72,30 @@ impl Usage {
         }
     }
 
-    /// A device stores so many bytes. Called while the device's runs are serialised, before they can be seen.
+    /// Counts bytes that a device stores. Called while the device's runs are serialised, before readers can see the
+    /// values.
     pub(crate) fn stores(&self, entry: &Arc<DeviceEntry>, bytes: u64) {
-        // Meters are not set while this is half done; where there is none, there is nothing to wait for.
+        // Meters must not be replaced in between; without a limit there is no need to wait.
         let _held = (!entry.quota.is_unlimited()).then(|| self.meters.hold());
         entry.stored.fetch_add(bytes, Ordering::AcqRel);
         entry.quota.add(bytes);
         self.touch(entry);
     }
 
-    /// The figure of a device has changed.
+    /// Records that the figure of a device has changed.
     pub(crate) fn touch(&self, entry: &Arc<DeviceEntry>) {
         if !entry.uncounted.swap(true, Ordering::AcqRel) {
             self.changed.lock().push(Arc::clone(entry));
         }
     }
 
-    /// Devices, limits or the shape of the tree have changed: limits are looked at soon.
+    /// Schedules a check of the limits after devices, limits or the shape of the tree have changed.
     pub(crate) fn unsettle(&self) {
         self.unsettled.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    /// Sets the meters by what the registry knows, and adds what it does not know yet.
+    /// Sets the meters by the registry's figures, and adds the bytes that the registry does not know yet.
     fn set_meters(&self, limited: &[LimitedOrganization]) -> Vec<OrganizationId> {
         self.meters.set(limited, || {
             for entry in self.changed.lock().iter() {
@@ -103,7 +106,9 @@ impl Usage {
     }
 }
 
-/// Takes out of a commit what its device may not store, and tells its event so. How many bytes are left to be stored.
+/// Removes the values that a device may not store from a commit, and reports them as errors of the event. Returns the
+/// bytes
+/// that remain to be stored.
 pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
     if commit.values.is_empty() || !entry.quota.is_used_up() {
         return commit.values.iter().map(|value| value.payload.bytes().len() as u64).sum();
@@ -117,7 +122,7 @@ pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
 }
 
 impl Usage {
-    /// Writes what changed, and looks at the limits, every few seconds; once more at the end, which is an orderly one.
+    /// Writes changed figures and checks the limits every few seconds, and once more at an orderly end.
     pub(crate) async fn run_usage(self: Arc<Self>, mut shift: Shift) {
         if !self.counted.load(Ordering::Acquire) {
             tokio::select! {
@@ -153,18 +158,18 @@ impl Usage {
         }
     }
 
-    /// Writes what changed, so that the registry knows it all, and looks at the limits.
+    /// Writes all changed figures to the registry, and checks the limits.
     pub(crate) async fn usage_settled(&self) -> Result<()> {
         Ok(self.settle_usage().await?)
     }
 
-    /// Stored data of a device is gone: where there is a limit, what it frees can be used from here on.
+    /// Releases the quota of a device whose stored data was deleted: the space is available as soon as this returns.
     pub(crate) async fn usage_fell(&self, entry: &DeviceEntry) -> Result<()> {
         self.unsettle();
         if entry.quota.is_unlimited() { Ok(()) } else { self.usage_settled().await }
     }
 
-    /// Reads the limits before the first event comes, and whether all figures were right when the last process ended.
+    /// Reads the limits before the first event, and learns if all figures were right when the last process ended.
     pub(crate) async fn usage_begins(&self) -> Result<()> {
         let limited = self.env.registry().organizations_limited().await?;
         self.set_meters(&limited);
@@ -177,7 +182,7 @@ impl Usage {
         let _turn = self.turn.lock().await;
         self.write_changed().await?;
         if self.unsettled.swap(false, Ordering::AcqRel) {
-            // However the look ends before its time: there is another.
+            // A check that is interrupted in any way is repeated.
             let again = ScopeGuard::new(|| self.unsettled.store(true, Ordering::Release));
             self.look_at_limits().await?;
             again.disarm();
@@ -188,7 +193,8 @@ impl Usage {
     async fn write_changed(&self) -> std::result::Result<(), StoreError> {
         let changed = std::mem::take(&mut *self.changed.lock());
         let done = AtomicUsize::new(0);
-        // However this ends before its time, by an error, a panic, or because nobody waits any more: the rest has its turn again.
+        // Devices that were not written when this ends early, by an error, a panic or a dropped future, are queued
+        // again.
         let again = ScopeGuard::new(|| {
             changed[done.load(Ordering::Relaxed)..].iter().for_each(|entry| {
                 entry.uncounted.store(false, Ordering::Release);
@@ -209,7 +215,7 @@ impl Usage {
         let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
         let mut known = Vec::with_capacity(part.len());
         for entry in part {
-            // Before the figure is read: what is stored from here on makes the device count again.
+            // Cleared before the figure is read: values stored from now on queue the device again.
             entry.uncounted.store(false, Ordering::Release);
             let (mut stored, mut figure) = (0, 0);
             for _ in 0..FIGURE_LOOKS_MAX {
@@ -227,13 +233,13 @@ impl Usage {
         Ok(())
     }
 
-    /// The bytes that a device has stored.
+    /// Returns the bytes that a device has stored.
     async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
         let permit = access::system(device, "what the device has stored is counted").reading();
         Ok(self.env.telemetry().series(&permit).await?.iter().map(|series| series.bytes).sum())
     }
 
-    /// Looks at all limits: sets the meters, and tells administrators whose organization has come near to a limit.
+    /// Checks all limits: sets the meters, and notifies administrators whose organization approaches a limit.
     async fn look_at_limits(&self) -> std::result::Result<(), StoreError> {
         let limited = self.env.registry().organizations_limited().await?;
         for id in self.set_meters(&limited) {
@@ -245,7 +251,7 @@ impl Usage {
         Ok(())
     }
 
-    /// Counts what every device has stored, a part at a time, until it is done.
+    /// Counts the stored bytes of every device, in parts, until all are counted.
     async fn count_all(&self) {
         let mut after = DeviceKey(0);
         loop {

@@ -1,5 +1,6 @@
-//! What waits of one device: what was found out about it, as one; its settings, one after the other; what is to leave the
-//! house. Each of these three goes its own way.
+//! Queues the pending work of one device in three lanes: its report, merged into one; its settings, in order; and its
+//! outgoing
+//! deliveries. Each lane proceeds independently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,18 +13,18 @@ use smallvec::SmallVec;
 
 use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 
-/// What the registry has refused for its own sake so often is parked.
+/// Refusals of a piece of work by the registry after which it is parked.
 pub(crate) const PARKED_AFTER: u32 = 5;
-/// The first pause before it is tried again; it doubles.
+/// First pause before refused work is retried; it doubles.
 const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// The first pause of what is parked; it doubles up to [`PARKED_PAUSE_MAX`].
+/// First pause before parked work is retried; it doubles up to [`PARKED_PAUSE_MAX`].
 const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
 pub(crate) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
-/// Settings, and deliveries, of one device that are written in one transaction.
+/// Settings, and deliveries, of one device written in one transaction.
 const SETTINGS_AT_ONCE: usize = 256;
 const DELIVERIES_AT_ONCE: usize = 32;
 
-/// How often something was refused for its own sake, and when it is tried again.
+/// Counts the refusals of a piece of work, with the time of its next attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refusals {
     pub tries: u32,
@@ -37,7 +38,7 @@ impl Refusals {
         self.tries >= PARKED_AFTER
     }
 
-    /// It was refused once more.
+    /// Counts one more refusal and sets the next attempt.
     pub fn again(self, now: Instant) -> Self {
         let pause = match self.tries.checked_sub(PARKED_AFTER - 1) {
             None => RETRY_PAUSE_FIRST * (1 << self.tries),
@@ -51,7 +52,7 @@ impl Refusals {
     }
 }
 
-/// How much waits.
+/// Number and bytes of pending entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OutboxSize {
     pub entries: usize,
@@ -70,17 +71,17 @@ impl OutboxSize {
     }
 }
 
-/// Counts how much waits of the tenants of each site.
+/// Counts the pending work of the tenants of each site.
 #[derive(Debug, Default)]
 pub(crate) struct SiteSizes(FxHashMap<Site, OutboxSize>);
 
 impl SiteSizes {
-    /// Returns how much waits of a tenant's site.
+    /// Returns the pending work of a tenant's site.
     pub fn of(&self, tenant: OrganizationId) -> OutboxSize {
         self.0.get(&tenant.site()).copied().unwrap_or_default()
     }
 
-    /// Counts so much more of a tenant, and so much less; none: it is not known whose it is.
+    /// Adds and subtracts pending work of a tenant; work of an unknown tenant is not counted.
     pub fn change(&mut self, tenant: Option<OrganizationId>, more: OutboxSize, less: OutboxSize) {
         let Some(site) = tenant.map(|tenant| tenant.site()) else { return };
         let of = self.0.entry(site).or_default();
@@ -92,25 +93,25 @@ impl SiteSizes {
     }
 }
 
-/// What was found out and not written yet.
+/// The changes that runs have found for a device, not yet written.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub found: Arc<DeviceFindings>,
-    /// Bytes of all of it, as one entry.
+    /// Bytes of the whole report, as one entry.
     pub bytes: usize,
     pub rows: ReportRows,
-    /// When the oldest of it came, in the order of everything that waits, and in milliseconds.
+    /// The arrival of its oldest part, in the order of all pending work and in milliseconds.
     pub sequence: u64,
     pub since: i64,
     pub faults: Refusals,
 }
 
-/// The entries of the store that hold a report, each a part of it; later ones count.
+/// The entries of the store that contain a report, each a part of it; later parts override earlier ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReportRows {
-    /// Those that an earlier process wrote. They may hold more than this.
+    /// Entries of an earlier process, which may contain other work too.
     pub left: SmallVec<[u64; 1]>,
-    /// Our own, and their bytes.
+    /// Entries of this process, and their bytes.
     pub own: SmallVec<[u64; 1]>,
     pub own_bytes: usize,
 }
@@ -120,7 +121,7 @@ impl Report {
         OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
     }
 
-    /// Both as one, when the newer one came while this one was under way. An entry may hold a part of either.
+    /// Merges a newer report that arrived while this one was being written. An entry may contain a part of either.
     pub fn then(self, newer: Self, device: DeviceRef) -> Self {
         let found = Arc::new(self.found.then((*newer.found).clone()));
         let mut rows = self.rows;
@@ -143,7 +144,7 @@ impl Report {
     }
 }
 
-/// One of the things that a run left, and the entry of the store that holds it.
+/// One item of a run's work, and the entry of the store that contains it.
 #[derive(Debug)]
 pub(crate) struct PendingItem<T> {
     pub what: Arc<T>,
@@ -160,7 +161,7 @@ impl<T> PendingItem<T> {
     }
 }
 
-/// What is written or refused as a whole.
+/// A piece of work that is written or refused as a whole.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub device: DeviceRef,
@@ -170,7 +171,7 @@ pub(crate) struct Piece {
 #[derive(Debug)]
 pub(crate) enum PieceKind {
     Report(Report),
-    /// One after the other.
+    /// Settings in order.
     Settings(Vec<PendingItem<SettingWork>>, Refusals),
     Delivery(PendingItem<OutgoingWork>),
 }
@@ -202,7 +203,7 @@ impl Piece {
         size
     }
 
-    /// The entries of the store that hold it.
+    /// Returns the entries of the store that contain the piece.
     pub fn rows(&self) -> SmallVec<[u64; 2]> {
         match &self.what {
             PieceKind::Report(report) => report.rows.left.iter().chain(&report.rows.own).copied().collect(),
@@ -211,7 +212,7 @@ impl Piece {
         }
     }
 
-    /// Its place in the order in which all came, and since when it waits.
+    /// Returns the piece's arrival, in the order of all work and in milliseconds.
     fn came(&self) -> Option<(u64, i64)> {
         match &self.what {
             PieceKind::Report(report) => Some((report.sequence, report.since)),
@@ -221,7 +222,7 @@ impl Piece {
     }
 }
 
-/// What the worker has in hand of a device.
+/// The pieces of a device that the worker is writing.
 #[derive(Debug)]
 pub(crate) struct InHand {
     pub pieces: usize,
@@ -231,22 +232,22 @@ pub(crate) struct InHand {
     pub settings: Vec<Arc<SettingWork>>,
 }
 
-/// All of one device.
+/// All pending work of one device.
 #[derive(Debug)]
 pub(crate) struct DeviceQueue {
     pub device: DeviceRef,
-    /// Its top-level organization; none: it is not known yet.
+    /// Its top-level organization, or `None` while unknown.
     pub tenant: Option<OrganizationId>,
-    /// Runs that leave something, of which it is not known yet whether they are committed.
+    /// Number of runs with work whose commit is not decided yet.
     pub expected: u32,
     pub report: Option<Report>,
     pub settings: VecDeque<PendingItem<SettingWork>>,
     pub settings_faults: Refusals,
     pub deliveries: VecDeque<PendingItem<OutgoingWork>>,
-    /// Those that were refused and wait to be tried again.
+    /// Refused deliveries that wait for a retry.
     pub refused: Vec<PendingItem<OutgoingWork>>,
     pub in_hand: Option<InHand>,
-    /// Where it stands among its tenant's devices, and among those that are tried later.
+    /// Its place among its tenant's devices, and its time among the devices to be retried.
     pub place: Option<u64>,
     pub due: Option<Instant>,
 }
@@ -268,7 +269,7 @@ impl DeviceQueue {
         }
     }
 
-    /// Whether there is nothing to say of it any more.
+    /// Returns true if the device has no pending work.
     pub fn is_over(&self) -> bool {
         let is_empty = self.report.is_none() && self.settings.is_empty();
         is_empty
@@ -278,12 +279,12 @@ impl DeviceQueue {
             && self.in_hand.is_none()
     }
 
-    /// Whether the registry does not know a report of it yet.
+    /// Returns true if the registry does not know a report of the device yet.
     pub fn is_reported(&self) -> bool {
         self.report.is_some() || self.in_hand.as_ref().is_some_and(|in_hand| in_hand.report.is_some())
     }
 
-    /// How much waits and is not in hand.
+    /// Returns the pending work that is not being written.
     pub fn size(&self) -> OutboxSize {
         let mut size = OutboxSize::default();
         self.report.iter().for_each(|report| size.add(report.size()));
@@ -292,7 +293,7 @@ impl DeviceQueue {
         size
     }
 
-    /// The sequence of the oldest that can be written now.
+    /// Returns the sequence of the oldest work that can be written now.
     pub fn first_ready(&self) -> Option<u64> {
         let report = self.report.as_ref().filter(|report| report.faults.due.is_none()).map(|report| report.sequence);
         let settings = self.settings.front().filter(|_| self.settings_faults.due.is_none()).map(|first| first.sequence);
@@ -300,14 +301,14 @@ impl DeviceQueue {
         [report, settings, deliveries].into_iter().flatten().min()
     }
 
-    /// When something of it is tried again that was refused.
+    /// Returns the time of the next retry.
     pub fn next_due(&self) -> Option<Instant> {
         let report = self.report.as_ref().and_then(|report| report.faults.due);
         let refused = self.refused.iter().filter_map(|delivery| delivery.faults.due).min();
         [report, self.settings_faults.due, refused].into_iter().flatten().min()
     }
 
-    /// The sequence of the oldest that the registry does not know and is not parked.
+    /// Returns the sequence of the oldest work that is neither written nor parked.
     pub fn first_expected(&self) -> Option<u64> {
         let report = self.report.as_ref().filter(|report| !report.faults.is_parked()).map(|report| report.sequence);
         let settings = self.settings.front().filter(|_| !self.settings_faults.is_parked()).map(|first| first.sequence);
@@ -316,7 +317,7 @@ impl DeviceQueue {
         [report, settings, deliveries, in_hand].into_iter().flatten().min()
     }
 
-    /// When the oldest of it came.
+    /// Returns the arrival of the oldest work, in milliseconds.
     pub fn since(&self) -> Option<i64> {
         let report = self.report.as_ref().map(|report| report.since);
         let settings = self.settings.front().map(|first| first.since);
@@ -326,12 +327,12 @@ impl DeviceQueue {
         [report, settings, deliveries, refused, in_hand].into_iter().flatten().min()
     }
 
-    /// Whether labels that it has found out are parked.
+    /// Returns true if labels in the report are parked.
     pub fn has_parked_labels(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.faults.is_parked() && !report.found.report.meta.is_empty())
     }
 
-    /// How many of its ways are parked.
+    /// Returns the number of parked reports, settings lanes and deliveries.
     pub fn parked(&self) -> usize {
         let report = self.report.as_ref().is_some_and(|report| report.faults.is_parked());
         let settings = self.settings_faults.is_parked();
@@ -339,7 +340,7 @@ impl DeviceQueue {
         usize::from(report) + usize::from(settings) + refused
     }
 
-    /// What was refused and is due can be written again.
+    /// Releases refused work that is due for its retry.
     pub fn ripen(&mut self, now: Instant) {
         self.report.iter_mut().for_each(|report| report.faults.ripen(now));
         self.settings_faults.ripen(now);
@@ -353,7 +354,7 @@ impl DeviceQueue {
         }
     }
 
-    /// Takes what can be written now into hand, as far as one transaction takes it.
+    /// Takes the work that can be written now, at most as much as one transaction should have.
     pub fn take(&mut self, into: &mut Vec<Piece>) {
         let before = into.len();
         let device = self.device;
@@ -387,12 +388,14 @@ impl DeviceQueue {
         self.in_hand = Some(in_hand);
     }
 
-    /// A piece was written.
+    /// Removes a written piece from the work in hand.
     pub fn written(&mut self, piece: &Piece) {
         self.let_go(&piece.what);
     }
 
-    /// A piece was not: it waits again, before what came meanwhile. What waits has become so much less: both reports are one.
+    /// Puts back a piece that was not written, before newer work. Returns the size by which pending work shrinks if two
+    /// reports
+    /// are merged into one.
     pub fn put_back(&mut self, piece: Piece) -> OutboxSize {
         let mut less = OutboxSize::default();
         self.let_go(&piece.what);

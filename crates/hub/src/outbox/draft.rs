@@ -1,4 +1,5 @@
-//! What a run leaves, worked out beside the lock that all tenants share: a report may be as large as a device's labels.
+//! Drafts the work of a run outside the lock that all tenants share, because a report may be as large as a device's
+//! labels.
 
 use std::sync::Arc;
 
@@ -9,27 +10,28 @@ use isobar_store::telemetry::OutboxChange;
 use super::device_queue::{OutboxSize, Report, ReportRows};
 use super::work::{DeviceFindings, RegistryWork};
 
-/// A report whose bytes are so few is written whole into its one entry; of a larger one what is new, until that is as much
-/// as all of it would be.
+/// Largest report, in bytes, that is always rewritten whole as one entry. A larger one gets entries with only the
+/// changes, until
+/// these add up to twice its size.
 const WHOLE_BYTES_MAX: usize = 1_024;
 
-/// What waits of a device when a run's report is worked out.
+/// The pending report of a device at the time when a run's report is drafted.
 pub(crate) struct ReportBase {
     found: Arc<DeviceFindings>,
     rows: ReportRows,
 }
 
-/// What a run leaves, before it is worked out what that changes.
+/// The work of a run before its effect on the pending report is drafted.
 pub(crate) struct UnstagedWork {
     found: Option<DeviceFindings>,
     work: RegistryWork,
     row: u64,
-    /// The change that brings what is no report, and how much that is.
+    /// The change that stores the settings and deliveries, and their size.
     put: Option<OutboxChange>,
     size: OutboxSize,
 }
 
-/// What a run leaves, worked out against what waited then.
+/// The work of a run, merged with the report that was pending at that time.
 pub(crate) struct Draft {
     base: Option<Arc<DeviceFindings>>,
     report: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
@@ -37,9 +39,9 @@ pub(crate) struct Draft {
     pub rest: UnstagedWork,
 }
 
-/// What a run leaves, as it will wait once the run is committed.
+/// The work of a run, ready to be pending once the run is committed.
 pub(crate) struct StagedWork {
-    /// What it was worked out against.
+    /// The pending report that the draft was merged with.
     pub base: Option<Arc<DeviceFindings>>,
     pub found: Option<(Arc<DeviceFindings>, usize, ReportRows)>,
     pub rest: RegistryWork,
@@ -68,7 +70,7 @@ impl UnstagedWork {
 }
 
 impl Draft {
-    /// Works out what becomes of what waits.
+    /// Merges the work with the pending report.
     pub fn of(device: DeviceRef, base: Option<ReportBase>, rest: UnstagedWork, number: &dyn Fn() -> u64) -> Self {
         let mut changes = Vec::with_capacity(2);
         let report = rest.found.as_ref().map(|found| {
@@ -78,17 +80,17 @@ impl Draft {
         Self { base: base.map(|base| base.found), report, changes, rest }
     }
 
-    /// Whether what waits is still what it was worked out against.
+    /// Returns true if the pending report is still the one that the draft was merged with.
     pub fn stands_on(&self, report: Option<&Report>) -> bool {
         match (&self.base, report) {
             (Some(base), Some(report)) => Arc::ptr_eq(base, &report.found),
             (None, None) => true,
-            // What is no report goes by no report.
+            // Work without a report does not depend on the pending report.
             _ => self.report.is_none(),
         }
     }
 
-    /// How much more will wait.
+    /// Returns the size by which pending work grows.
     pub fn more(&self, before: Option<&Report>) -> OutboxSize {
         let mut more = self.rest.size;
         if let Some((_, bytes, _)) = &self.report {
@@ -105,7 +107,7 @@ impl Draft {
     }
 }
 
-/// How a report is written once more was found out: the whole of it, and the entries that hold it then.
+/// Merges new findings into a report, and returns the whole report with its size and the entries that contain it.
 fn report_entry(
     device: DeviceRef,
     before: Option<&ReportBase>,

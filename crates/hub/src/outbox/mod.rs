@@ -1,11 +1,15 @@
-//! The outbox: what runs of designs found out and the registry must learn, done afterwards, many devices at a time, and until
-//! it succeeds.
+//! The outbox: changes that runs of designs made and the registry must learn, written afterwards, for many devices at a
+//! time,
+//! and retried until they succeed.
 //!
-//! What a run leaves is written into the telemetry store in the run's own commit, as *entries*, and waits in memory from the
-//! moment the commit is on its way (`queue.rs`): of each device one *report*, in which the newest state has taken the place
-//! of older ones, its settings in their order, and what is to be delivered. Whoever asks for a device is shown what waits
-//! over what the registry has (`pending.rs`). The registry writer of the room `delivery` takes what waits (`writing.rs`),
-//! makes sure that it is durable, writes it in one transaction, and removes the entries.
+//! The work of a run is written into the telemetry store in the run's own commit, as *entries*, and is pending in
+//! memory from
+//! the moment the commit is submitted (`queue.rs`): each device has one *report*, in which newer states replace older
+//! ones, its
+//! settings in order, and its deliveries. Readers of a device get its pending changes applied over the registry's row
+//! (`pending.rs`). The registry writer of the module `delivery` takes pending work (`writing.rs`), makes sure that it
+//! is
+//! durable, writes it in one transaction, and removes the entries.
 
 mod device_queue;
 mod draft;
@@ -37,11 +41,11 @@ use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
 pub(crate) use self::work::RegistryWork;
 pub(crate) use self::writing::{OutboxBatch, SharedPiece};
 
-/// How long a list waits for what would change what it finds.
+/// Longest time that a list waits for pending changes that affect it.
 const SETTLE_MAX: Duration = Duration::from_secs(1);
-/// How long those wait who must have everything written that a device found out.
+/// Longest time that a caller waits for all changes of a device to be written.
 const WORK_MAX: Duration = Duration::from_secs(10);
-/// Devices with something unwritten that a filter or a count can have laid over the registry; with more it is refused.
+/// Devices with pending reports that a filter or a count can include, at most; with more the call is refused.
 const REPORTED_MAX: usize = 2_000;
 
 const ENTRIES: &str = "isobar_outbox_entries";
@@ -52,29 +56,29 @@ const OLDEST: &str = "isobar_outbox_oldest_seconds";
 const PARKED: &str = "isobar_outbox_parked";
 const REFUSED: &str = "isobar_outbox_refused_total";
 
-/// What waits for the registry.
+/// Queues changes for the registry.
 pub(crate) struct Outbox {
     clock: Clock,
     queue: Mutex<OutboxQueue>,
-    /// There is something to write.
+    /// Notified when there is work to write.
     wake: Notify,
-    /// Somebody waits until it is written.
+    /// Notified when a caller waits for work to be written.
     hurry: Notify,
-    /// Some of it was written.
+    /// Notified when some work was written.
     done: Notify,
 }
 
-/// What becomes of the work that a run leaves.
+/// The outcome of staging a run's work.
 pub(crate) enum Staged {
-    /// It goes into the store with the run's commit.
+    /// The work is stored with the run's commit.
     Goes { outbox: Vec<OutboxChange>, sets_out: SetsOut },
-    /// The run went by an entry that no longer holds.
+    /// The run used an entry that is not current any more.
     Outdated,
-    /// As much waits as may.
+    /// The outbox is full.
     Full,
 }
 
-/// Work that is expected of a device, until its commit is on its way. Dropped before that, it never comes.
+/// Work expected of a device until its commit is submitted. Dropped before that, the work is cancelled.
 struct Staging {
     outbox: Arc<Outbox>,
     device: DeviceKey,
@@ -108,8 +112,9 @@ impl Outbox {
         Self { clock, queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
     }
 
-    /// A run of a device of this tenant is about to be committed, and leaves work. To be called while the device is locked;
-    /// `is_current` tells whether the run went by what is known of the device.
+    /// Stages the work of a run that is about to be committed, of a device of this tenant. The caller holds the
+    /// device's lock;
+    /// `is_current` returns true if the run used the current state of the device.
     pub(crate) fn stage(
         self: &Arc<Self>,
         (device, tenant): (DeviceRef, OrganizationId),
@@ -122,17 +127,18 @@ impl Outbox {
         let mut unstaged = UnstagedWork::of(work, &number);
         let (staged, outbox) = loop {
             let base = self.queue.lock().base(device.key);
-            // Beside the lock: a report may be as large as a device's labels.
+            // Drafted outside the lock: a report may be as large as a device's labels.
             let draft = Draft::of(device, base, unstaged, &number);
             let mut queue = self.queue.lock();
-            // Whoever loads a newer entry from here on knows of this work, for it asks for it under this lock. If one was
-            // loaded before, it knows nothing of these runs, and they must leave nothing.
+            // A newer entry loaded from now on includes this work, because its load asks for it under this lock. An
+            // entry loaded earlier
+            // does not know of these runs, which must then leave no work.
             if !is_current() {
                 return Staged::Outdated;
             }
             match queue.expect(device, tenant, draft) {
                 Expect::Goes(staged, outbox) => break (staged, outbox),
-                // The worker has put something back, or taken it into hand.
+                // The worker has taken the pending report or put it back.
                 Expect::Anew(again) => unstaged = again,
                 Expect::Full => {
                     metrics::counter!(REFUSED).increment(1);
@@ -145,12 +151,12 @@ impl Outbox {
         Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
     }
 
-    /// What the registry does not know yet of a device itself, of all runs that are committed.
+    /// Returns the pending changes of a device itself, of all committed runs, without settings.
     pub(crate) fn pending(&self, device: DeviceKey) -> Option<PendingChanges> {
         self.queue.lock().of(device).map(PendingChanges::of_device_alone)
     }
 
-    /// Devices as the registry will have them: what it does not know yet, of all runs that are committed, is applied to them.
+    /// Applies the pending changes of all committed runs to the devices.
     pub(crate) fn apply_pending(&self, devices: &mut [Device]) {
         let pending: Vec<(usize, PendingChanges)> = {
             let queue = self.queue.lock();
@@ -163,17 +169,17 @@ impl Outbox {
         }
     }
 
-    /// The devices of a tenant of which something waits that the registry does not know yet, of all runs that are committed.
+    /// Returns the devices of a tenant with pending reports, of all committed runs.
     ///
     /// # Errors
-    /// `Busy`: there are more than [`REPORTED_MAX`].
+    /// Returns `Busy` if there are more than [`REPORTED_MAX`].
     pub(crate) fn reported(&self, tenant: OrganizationId) -> Result<HashMap<DeviceId, PendingChanges>> {
         let queue = self.queue.lock();
         let reported = queue.reported(tenant, REPORTED_MAX).ok_or(Error::Busy)?;
         Ok(reported.into_iter().map(|of| (of.device.id, PendingChanges::of_device_alone(of))).collect())
     }
 
-    /// What the registry does not know yet of a device. A run that is about to be committed is waited for.
+    /// Returns the pending changes of a device, after waiting for runs that are about to be committed.
     pub(crate) async fn pending_committed(&self, device: DeviceKey) -> Result<PendingChanges> {
         let mut pending = PendingChanges::default();
         let committed = self.wait(WORK_MAX, false, |queue| match queue.of(device) {
@@ -186,15 +192,16 @@ impl Outbox {
         if committed.await { Ok(pending) } else { Err(Error::Busy) }
     }
 
-    /// Waits until the registry knows everything that the device's runs have found out so far, or it is parked; false: it
-    /// takes too long.
+    /// Waits until all changes that the device's runs have made so far are written or parked; returns false if it takes
+    /// too long.
     pub(crate) async fn written(&self, device: DeviceKey) -> bool {
         let newest = self.queue.lock().newest();
         self.wait(WORK_MAX, true, |queue| queue.is_written(device, newest)).await
     }
 
-    /// Waits until the registry knows what all runs of a tenant have found out so far; false: it takes too long. Runs that
-    /// come meanwhile are not waited for, nor those of others.
+    /// Waits until the changes of all runs of a tenant so far are written; returns false if it takes too long. Later
+    /// runs, and
+    /// those of other tenants, are not waited for.
     pub(crate) async fn caught_up(&self, tenant: OrganizationId) -> bool {
         let newest = self.queue.lock().newest();
         self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, newest)).await
@@ -216,7 +223,7 @@ impl Outbox {
         self.clock.timeout(most, waiting).await.is_ok()
     }
 
-    /// Shows how much waits, and how long.
+    /// Publishes the number, size and age of pending work as gauges.
     pub(crate) fn measure(&self, clock: &Clock) {
         let look = self.queue.lock().look();
         let oldest = look.oldest.map_or(0, |since| clock.now().millis().saturating_sub(since).max(0));

@@ -1,4 +1,4 @@
-//! What waits of a device, laid over what the registry says of it.
+//! Applies the pending changes of a device to its row from the registry.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use isobar_model::setting::SettingRecord;
 use super::device_queue::DeviceQueue;
 use super::work::{DeviceFindings, SettingWork};
 
-/// What the registry does not know yet of a device, oldest first.
+/// The pending changes of a device, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingChanges {
     found: [Option<Arc<DeviceFindings>>; 2],
@@ -25,21 +25,21 @@ impl PendingChanges {
         Self { settings: settings.collect(), ..Self::of_device_alone(waits) }
     }
 
-    /// What it does not know yet of the device but of its settings, of which there may be many.
+    /// Takes the pending changes of the device itself, without its settings, which may be many.
     pub(super) fn of_device_alone(waits: &DeviceQueue) -> Self {
         let earlier = waits.in_hand.as_ref().and_then(|in_hand| in_hand.report.clone());
         let later = waits.report.as_ref().map(|report| Arc::clone(&report.found));
         Self { found: [earlier, later], settings: Vec::new() }
     }
 
-    /// A device as the registry will have it.
+    /// Applies the changes to a device.
     pub(crate) fn apply_to(&self, device: &mut Device) {
         for found in self.found.iter().flatten() {
             found.report.over(device, found.at);
         }
     }
 
-    /// The present settings as the registry will have them, in no order.
+    /// Applies the changes to the present settings; the result has no order.
     pub(crate) fn apply_to_settings(&self, device: DeviceId, records: &mut Vec<SettingRecord>) {
         for setting in &self.settings {
             let record = SettingRecord {
@@ -53,7 +53,7 @@ impl PendingChanges {
                 changed_by: None,
             };
             match records.iter_mut().find(|present| present.name == record.name) {
-                // The registry tells no newer ones: they follow this one.
+                // The registry has no newer setting: pending ones are always newer.
                 Some(present) => *present = record,
                 None => records.push(record),
             }

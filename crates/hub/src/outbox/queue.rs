@@ -1,7 +1,8 @@
-//! All that waits, in memory: whose work is written next, how much there is, and what of it is being written.
+//! Queues all pending work in memory: decides whose work is written next, counts it, and tracks the work in hand.
 //!
-//! Each tenant (all beneath one top-level organization) has its devices in the order of the oldest that waits of each, and
-//! tenants follow one another, a device at a time.
+//! Each tenant (all devices beneath one top-level organization) has its devices in the order of their oldest work, and
+//! tenants
+//! take turns, one device at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,13 +19,15 @@ use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
 use super::reported::ReportedDevices;
 use super::work::RegistryWork;
 
-/// What waits at most. One tenant has no more of it than is free, and so at most half; and those of one site leave a third.
+/// Largest amount of pending work. One tenant gets no more than what is left free, hence at most half; the tenants of
+/// one site
+/// leave a third to others.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
-/// Pieces taken into hand together, and their bytes.
+/// Pieces written in one batch, and their bytes.
 const PIECES_AT_ONCE: usize = 512;
 const BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Whose it is; none: that is not known yet.
+/// The tenant of a device, or `None` while unknown.
 pub(crate) type Tenant = Option<OrganizationId>;
 
 #[derive(Default)]
@@ -32,61 +35,61 @@ pub(crate) struct OutboxQueue {
     devices: FxHashMap<DeviceKey, DeviceQueue>,
     reported: ReportedDevices,
     tenants: FxHashMap<Tenant, TenantQueue>,
-    /// Tenants who have something to be written, in the order in which they are served.
+    /// Tenants with work to write, in the order of their turns.
     rotation: VecDeque<Tenant>,
-    /// Devices of which something was refused, by when it is tried again.
+    /// Devices with refused work, by the time of its retry.
     later: BTreeSet<(Instant, DeviceKey)>,
-    /// Grows with everything that comes.
+    /// The sequence of the newest work.
     sequence: u64,
     size: OutboxSize,
     sites: SiteSizes,
-    /// Entries of the store that hold more than one thing: how many of these are left.
+    /// Number of unwritten items in each entry of the store with more than one item.
     shared: FxHashMap<u64, u32>,
-    /// Entries of the store that nobody needs any more.
+    /// Entries of the store that can be removed.
     needless: Vec<u64>,
-    /// Those that cannot be read.
+    /// Number of entries that cannot be read.
     unreadable: usize,
-    /// The sequence of the oldest that is in hand, of each tenant; and when the oldest of all came.
+    /// The sequence of the oldest work in hand, by tenant, and the arrival of the oldest of all.
     in_hand: FxHashMap<Tenant, u64>,
     in_hand_since: Option<i64>,
 }
 
 #[derive(Default)]
 struct TenantQueue {
-    /// Devices by the sequence of the oldest that can be written.
+    /// Devices by the sequence of the oldest work that can be written.
     queue: BTreeMap<u64, DeviceKey>,
-    /// Whether it is in the rotation.
+    /// True if the tenant is in the rotation.
     is_in_rotation: bool,
     size: OutboxSize,
 }
 
 impl TenantQueue {
-    /// Whether nobody need know of it any more.
+    /// Returns true if the tenant has no work and can be removed.
     fn is_nothing(&self) -> bool {
         self.queue.is_empty() && self.size == OutboxSize::default() && !self.is_in_rotation
     }
 }
 
-/// What comes of expecting something.
+/// The outcome of expecting a run's work.
 pub(crate) enum Expect {
-    /// It comes with the run's commit, which holds these changes.
+    /// The work is expected with the run's commit, which contains these changes.
     Goes(StagedWork, Vec<OutboxChange>),
-    /// What waits of the device is another than it was worked out against: this is what is left to work out anew.
+    /// The pending report has changed since the draft: this part must be drafted again.
     Anew(UnstagedWork),
-    /// There is no room for it.
+    /// There is no room for the work.
     Full,
 }
 
-/// What the gauges show of it.
+/// The figures for the gauges.
 pub(crate) struct QueueLook {
     pub size: OutboxSize,
-    /// When the oldest came, in milliseconds.
+    /// Arrival of the oldest work, in milliseconds.
     pub oldest: Option<i64>,
     pub parked: usize,
 }
 
 impl OutboxQueue {
-    /// Everything that has come so far has a sequence up to this one.
+    /// Returns the sequence of the newest work.
     pub fn newest(&self) -> u64 {
         self.sequence
     }
@@ -95,44 +98,44 @@ impl OutboxQueue {
         self.devices.get(&device)
     }
 
-    /// Whether anything can be written.
+    /// Returns true if any work can be written.
     pub fn is_ready(&self) -> bool {
         !self.rotation.is_empty()
     }
 
-    /// When something is tried again that was refused.
+    /// Returns the time of the next retry of refused work.
     pub fn next_due(&self) -> Option<Instant> {
         self.later.first().map(|(due, _)| *due)
     }
 
-    /// Whether so much waits that the worker should not rest.
+    /// Returns true if so much work is pending that the worker should not rest.
     pub fn presses(&self) -> bool {
         self.size.entries > OUTBOX_MAX.entries / 4 || self.size.bytes > OUTBOX_MAX.bytes / 4
     }
 
-    /// Whether everything of a device that came up to a sequence is written, or parked.
+    /// Returns true if all work of a device up to a sequence is written or parked.
     pub fn is_written(&self, device: DeviceKey, sequence: u64) -> bool {
         self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > sequence)
     }
 
-    /// Whether everything of a tenant that came up to a sequence is written, but for what was refused.
+    /// Returns true if all work of a tenant up to a sequence is written, except for refused work.
     pub fn is_caught_up(&self, tenant: OrganizationId, sequence: u64) -> bool {
-        // What nobody knows whose it is may be anybody's.
+        // A device of an unknown tenant may belong to this one.
         [Some(tenant), None].iter().all(|tenant| {
             let first = self.tenants.get(tenant).and_then(|of| of.queue.first_key_value()).map(|(first, _)| first);
             [first, self.in_hand.get(tenant)].into_iter().flatten().all(|first| *first > sequence)
         })
     }
 
-    /// The devices of a tenant of which the registry does not know a report yet, or none where they are more than so many.
+    /// Returns the devices of a tenant with pending reports, or `None` if there are more than `most`.
     pub fn reported(&self, tenant: OrganizationId, most: usize) -> Option<Vec<&DeviceQueue>> {
-        // What nobody knows whose it is may be anybody's.
+        // A device of an unknown tenant may belong to this one.
         let keys = [Some(tenant), None].into_iter().flat_map(|tenant| self.reported.of(tenant));
         let reported: Vec<_> = keys.filter_map(|key| self.of(key)).take(most + 1).collect();
         (reported.len() <= most).then_some(reported)
     }
 
-    /// What the gauges show.
+    /// Returns the figures for the gauges.
     pub fn look(&self) -> QueueLook {
         let since = |device: &DeviceKey| self.of(*device).and_then(DeviceQueue::since);
         let first = self.tenants.values().filter_map(|of| of.queue.first_key_value()).filter_map(|(_, key)| since(key));
@@ -145,12 +148,12 @@ impl OutboxQueue {
         }
     }
 
-    /// What a report of a run is worked out against.
+    /// Returns the pending report of a device, to draft a run's report with.
     pub fn base(&self, device: DeviceKey) -> Option<ReportBase> {
         self.of(device).and_then(|of| of.report.as_ref()).map(ReportBase::of)
     }
 
-    /// Prepares for what a run leaves, which it commits; the changes for the store.
+    /// Reserves room for the work of a run that is about to be committed, and returns the changes for the store.
     pub fn expect(&mut self, device: DeviceRef, tenant: OrganizationId, draft: Draft) -> Expect {
         let before = self.of(device.key).and_then(|of| of.report.as_ref());
         if !draft.stands_on(before) {
@@ -176,7 +179,8 @@ impl OutboxQueue {
             && fits(own.bytes, self.size.bytes, more.bytes, OUTBOX_MAX.bytes)
     }
 
-    /// What was expected of a device is on its way into the store. True: the worker has something to do.
+    /// Adds the expected work of a device once its commit is submitted. Returns true if the worker has something new to
+    /// do.
     pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
         self.sequence += 1;
         let (sequence, since) = (self.sequence, now.millis());
@@ -192,7 +196,7 @@ impl OutboxQueue {
                 Some(before) if base.as_ref().is_some_and(|base| Arc::ptr_eq(base, &before.found)) => {
                     Report { sequence: before.sequence, since: before.since, faults: before.faults, ..came }
                 }
-                // Something was put back since the run went by what was there.
+                // The worker has put back a piece since the draft.
                 Some(before) => before.then(came, of.device),
                 None => came,
             };
@@ -206,7 +210,7 @@ impl OutboxQueue {
         self.place(device)
     }
 
-    /// What was expected of a device will never come. True: the worker has something to do.
+    /// Cancels the expected work of a device. Returns true if the worker has something new to do.
     pub fn does_not_come(&mut self, device: DeviceKey) -> bool {
         if let Some(of) = self.devices.get_mut(&device) {
             of.expected -= 1;
@@ -214,7 +218,7 @@ impl OutboxQueue {
         self.place(device)
     }
 
-    /// Takes up an entry that an earlier process left, unless it cannot be read.
+    /// Loads an entry that an earlier process left, unless it cannot be read.
     pub fn take_up(&mut self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
         let mut work: RegistryWork = serde_json::from_slice(&entry.work)?;
         let Some(id) = work.device else {
@@ -253,35 +257,36 @@ impl OutboxQueue {
         Ok(())
     }
 
-    /// An entry was found that cannot be read.
+    /// Counts an entry that cannot be read.
     pub fn is_unreadable(&mut self) {
         self.unreadable += 1;
     }
 
-    /// Entries of the store that nobody needs any more.
+    /// Takes the entries of the store that can be removed.
     pub fn take_needless(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.needless)
     }
 
-    /// They could not be removed.
+    /// Puts back entries whose removal failed.
     pub fn put_back_needless(&mut self, needless: Vec<u64>) {
         self.needless.extend(needless);
     }
 
-    /// As much waits as may.
+    /// Makes the queue look full.
     #[cfg(test)]
     pub fn fill(&mut self) {
         self.size = OUTBOX_MAX;
     }
 
-    /// Devices of which nobody knows yet whose they are.
+    /// Returns devices whose tenant is unknown.
     pub fn strangers(&self, most: usize) -> Vec<DeviceRef> {
         let of = self.tenants.get(&None).into_iter().flat_map(|of| of.queue.values());
         of.filter_map(|key| self.of(*key)).map(|of| of.device).take(most).collect()
     }
 
-    /// Whose a device is. It may have been another's, with its organization; what is in hand is written for whom it was
-    /// taken.
+    /// Sets the tenant of a device, which may have moved with its organization. Work in hand is written for the tenant
+    /// that it was
+    /// taken for.
     pub fn belongs(&mut self, device: DeviceKey, tenant: OrganizationId) {
         let is_another = |of: &&mut DeviceQueue| of.tenant != Some(tenant) && of.in_hand.is_none();
         let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
@@ -300,8 +305,8 @@ impl OutboxQueue {
         self.place(device);
     }
 
-    /// Takes into hand what can be written, as far as it came up to a sequence, tenants one after the other. Empty: there is
-    /// nothing.
+    /// Takes the work that can be written, up to a sequence, with tenants taking turns. Returns an empty list if there
+    /// is none.
     pub fn take(&mut self, until: u64, now: Instant) -> Vec<Piece> {
         while let Some((due, device)) = self.later.first().copied().filter(|(due, _)| *due <= now) {
             self.later.remove(&(due, device));
@@ -330,7 +335,8 @@ impl OutboxQueue {
             let first = self.in_hand.entry(tenant).or_insert(sequence);
             *first = sequence.min(*first);
             if of.expected > 0 {
-                // What comes may be written over an entry that would be removed. It has a place again when it has come.
+                // Expected work may overwrite an entry that would be removed. The device gets a place again when the
+                // work arrives.
                 continue;
             }
             let before = pieces.len();
@@ -344,7 +350,7 @@ impl OutboxQueue {
         pieces
     }
 
-    /// A piece was written.
+    /// Removes a written piece.
     pub fn written(&mut self, piece: &Piece) {
         self.sized(piece.device.key, OutboxSize::default(), piece.size());
         for row in piece.rows() {
@@ -356,7 +362,7 @@ impl OutboxQueue {
         self.place(piece.device.key);
     }
 
-    /// A piece was not written, and waits again.
+    /// Puts back a piece that was not written.
     pub fn put_back(&mut self, piece: Piece) {
         let device = piece.device.key;
         let Some(of) = self.devices.get_mut(&device) else { return };
@@ -365,14 +371,15 @@ impl OutboxQueue {
         self.place(device);
     }
 
-    /// Nothing is in hand any more.
+    /// Ends the batch: no work is in hand any more.
     pub fn is_done(&mut self) {
         self.in_hand.clear();
         self.in_hand_since = None;
     }
 
-    /// Drops those labels of a device that are parked and that `is_dropped` says are: a person has written others. The changes
-    /// for the store.
+    /// Drops a device's parked labels that `is_dropped` selects, because a user has written others. Returns the changes
+    /// for the
+    /// store.
     pub fn drop_parked_labels(
         &mut self,
         device: DeviceRef,
@@ -405,7 +412,7 @@ impl OutboxQueue {
         changes
     }
 
-    /// One thing less of an entry of the store.
+    /// Counts one item less in an entry of the store, which can be removed after its last item.
     fn let_go(&mut self, row: u64) {
         match self.shared.get_mut(&row) {
             Some(left) if *left > 1 => *left -= 1,
@@ -416,7 +423,7 @@ impl OutboxQueue {
         }
     }
 
-    /// So much more of a device waits, and so much less.
+    /// Adds and subtracts pending work of a device.
     fn sized(&mut self, device: DeviceKey, more: OutboxSize, less: OutboxSize) {
         let Some(tenant) = self.of(device).map(|of| of.tenant) else { return };
         let own = &mut self.tenants.entry(tenant).or_default().size;
@@ -427,7 +434,7 @@ impl OutboxQueue {
         self.sites.change(tenant, more, less);
     }
 
-    /// Puts a device where it belongs now. True: something of it can be written that could not before.
+    /// Puts a device into its place among the devices. Returns true if it has work to write and had none before.
     fn place(&mut self, device: DeviceKey) -> bool {
         let Some(of) = self.devices.get_mut(&device) else { return false };
         let (place, due) = match of.in_hand {
@@ -460,7 +467,7 @@ impl OutboxQueue {
         place.is_some() && old.is_none()
     }
 
-    /// A tenant is in the rotation as long as it has something to be written.
+    /// Adds a tenant to the rotation if it has work to write.
     fn join_rotation(&mut self, tenant: Tenant) {
         if let Some(of) = self.tenants.get_mut(&tenant).filter(|of| !of.is_in_rotation && !of.queue.is_empty()) {
             of.is_in_rotation = true;
@@ -469,7 +476,7 @@ impl OutboxQueue {
     }
 }
 
-/// Adds what is no report to what waits; how many things there are.
+/// Adds settings and deliveries to the pending work of a device; returns their number.
 fn keep_rest(
     of: &mut DeviceQueue,
     mut work: RegistryWork,

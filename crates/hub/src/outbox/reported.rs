@@ -1,5 +1,4 @@
-//! The devices of which something waits that a list shows over what the registry says, by tenant: a list looks at none but
-//! those of its own.
+//! Indexes the devices with pending reports by tenant, so that a list reads only those of its own tenant.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,7 @@ use super::queue::Tenant;
 pub(super) struct ReportedDevices(FxHashMap<Tenant, BTreeSet<DeviceKey>>);
 
 impl ReportedDevices {
-    /// A device of a tenant is one of them from here on, or is none any more.
+    /// Adds a device to its tenant's devices, or removes it.
     pub fn set(&mut self, tenant: Tenant, device: DeviceKey, is_reported: bool) {
         if is_reported {
             self.0.entry(tenant).or_default().insert(device);
@@ -24,7 +23,7 @@ impl ReportedDevices {
         }
     }
 
-    /// Those of a tenant.
+    /// Returns the devices of a tenant.
     pub fn of(&self, tenant: Tenant) -> impl Iterator<Item = DeviceKey> {
         self.0.get(&tenant).into_iter().flatten().copied()
     }

@@ -1,4 +1,4 @@
-//! What one run leaves for afterwards, and how it is written down: an entry of the outbox.
+//! Defines the work that a run leaves for the registry, and its form as an entry of the outbox.
 
 use bytes::Bytes;
 use isobar_model::alarm::{Alarm, AlarmBegin, AlarmChange, AlarmFinding, AlarmSeverity};
@@ -13,16 +13,16 @@ use isobar_store::registry::{AlarmFindings, AlarmWrite, DeviceReport};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 
-/// What one run leaves for the registry. JSON values are kept as text.
+/// The work of one run for the registry. JSON values are stored as text.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RegistryWork {
     pub device: Option<DeviceId>,
-    /// When it came, in milliseconds: done again, it does not seem to have come later.
+    /// Time of the run, in milliseconds, so that a repeated write has the same time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u8>,
-    /// What the device, which is missing, gets back when it is heard again.
+    /// The status that a missing device gets back when it reports again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_before: Option<u8>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -41,25 +41,26 @@ pub(crate) struct RegistryWork {
     pub calls: Vec<CallWork>,
 }
 
-/// A setting that was set, or reset when there is no value. The record's id was chosen in the run,
-/// so that doing it again makes no second record.
+/// A setting that was set, or reset if there is no value. The run has chosen the record's identifier, so that a
+/// repeated
+/// write makes no second record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SettingWork {
     pub id: SettingId,
     pub name: String,
     pub value: Option<String>,
-    /// The user who changed it; none: the device itself.
+    /// The user who changed it, or `None` for the device itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<UserId>,
 }
 
-/// How an alarm stands. JSON values are kept as text.
+/// The state of an alarm. JSON values are stored as text.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AlarmWork {
     element: String,
     key: String,
     episode: i64,
-    /// Title, severity and moment, where it became active.
+    /// Title, severity and time of its beginning, if it became active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     begin: Option<(String, u8, i64)>,
     count: u64,
@@ -70,24 +71,24 @@ pub(crate) struct AlarmWork {
     at: i64,
 }
 
-/// What a user changes of an alarm.
+/// A user's change of an alarm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct AlarmChangeWork {
     pub id: AlarmId,
     pub element: String,
     pub key: String,
     pub by: UserId,
-    /// Done again, it is known.
+    /// Identifies the change, so that a repeated write is detected.
     pub event: EventId,
     pub acknowledged: Option<bool>,
     pub clears: bool,
     pub comment: Option<String>,
-    /// Whether somebody else, or nobody, is to see to it; and who.
+    /// True if the change sets the assignee, and the new one, or `None`.
     pub assigns: bool,
     pub assignee: Option<UserId>,
 }
 
-/// A notice that a run asked for.
+/// A notice that a run requested.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NoticeWork {
     pub event: EventId,
@@ -95,12 +96,12 @@ pub(crate) struct NoticeWork {
     pub message: String,
     pub minimum_role: Role,
     pub organization: OrganizationId,
-    /// The key of the element's alarm that it tells of.
+    /// The key of the element's alarm that the notice is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
 }
 
-/// An HTTP call that a run asked for.
+/// An HTTP call that a run requested.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallWork {
     pub event: EventId,
@@ -109,12 +110,12 @@ pub(crate) struct CallWork {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub body: Option<String>,
-    /// The span that caused it, as `traceparent` names it, where traces are on.
+    /// The span that caused it, in the format of `traceparent`, if traces are on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
 }
 
-/// What runs found out about a device, and when.
+/// The changes that runs made to a device, with their time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct DeviceFindings {
     pub report: DeviceReport,
@@ -123,7 +124,7 @@ pub(crate) struct DeviceFindings {
     pub at: Timestamp,
 }
 
-/// What is to be delivered, and its place among those of its run.
+/// A delivery, and its place among those of its run.
 #[derive(Debug)]
 pub(crate) enum OutgoingWork {
     Notice(NoticeWork, usize),
@@ -131,7 +132,7 @@ pub(crate) enum OutgoingWork {
 }
 
 impl RegistryWork {
-    /// No work yet for this device.
+    /// Makes empty work for this device.
     pub(crate) fn of(device: DeviceId, now: Timestamp) -> Self {
         Self { device: Some(device), at: Some(now.millis()), ..Self::default() }
     }
@@ -145,7 +146,7 @@ impl RegistryWork {
         !(is_quiet && self.meta.is_empty() && self.alarms.is_empty() && self.alarm_changes.is_empty())
     }
 
-    /// Takes out what was found out about the device itself.
+    /// Takes out the changes to the device itself.
     pub(crate) fn take_found(&mut self, now: Timestamp) -> Option<DeviceFindings> {
         if !self.reports() {
             return None;
@@ -153,7 +154,7 @@ impl RegistryWork {
         let status = |number: Option<u8>| number.and_then(|number| Status::numbered(number.into()));
         let labels = std::mem::take(&mut self.meta).into_iter();
         let location = self.location.take();
-        // A tag may be set twice: what counts is the last of it.
+        // A tag may be set twice: the last value counts.
         let report = DeviceReport::default().then(DeviceReport {
             status: status(self.status.take()),
             status_before: status(self.status_before.take()),
@@ -165,7 +166,7 @@ impl RegistryWork {
         Some(DeviceFindings { report, alarms, alarm_changes, at: self.at.map_or(now, Timestamp::from_millis) })
     }
 
-    /// Takes out what is to be delivered.
+    /// Takes out the deliveries.
     pub(crate) fn take_outgoing(&mut self) -> Vec<OutgoingWork> {
         let notices = std::mem::take(&mut self.notices).into_iter().zip(0..);
         let calls = std::mem::take(&mut self.calls).into_iter().zip(0..);
@@ -173,15 +174,15 @@ impl RegistryWork {
         notices.chain(calls.map(|(call, ordinal)| OutgoingWork::Call(call, ordinal))).collect()
     }
 
-    /// Its bytes in the store.
+    /// Returns the bytes for the store.
     pub(crate) fn bytes(&self) -> Bytes {
-        // A struct of texts and numbers always serialises.
+        // A struct of texts and numbers always serializes.
         serde_json::to_vec(self).unwrap_or_default().into()
     }
 }
 
 impl SettingWork {
-    /// About how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>() + self.name.len() + self.value.as_ref().map_or(0, String::len)
     }
@@ -204,7 +205,7 @@ impl From<&AlarmFinding> for AlarmWork {
 }
 
 impl AlarmChangeWork {
-    /// What a user changes of an alarm, under an identifier that stands for the change.
+    /// Makes the change of an alarm by a user, identified by `event`.
     pub(crate) fn of(alarm: &Alarm, change: AlarmChange, by: UserId, event: EventId) -> Self {
         Self {
             id: alarm.id,
@@ -220,7 +221,7 @@ impl AlarmChangeWork {
         }
     }
 
-    /// The change as the registry takes it.
+    /// Returns the change in the registry's form.
     pub(crate) fn write(&self) -> AlarmWrite {
         let assignee = match (self.assigns, self.assignee) {
             (false, _) => Patch::Keep,
@@ -254,12 +255,12 @@ impl From<AlarmWork> for AlarmFinding {
 }
 
 impl DeviceFindings {
-    /// Whether it says nothing.
+    /// Returns true if there are no changes.
     pub(crate) fn is_empty(&self) -> bool {
         self.report == DeviceReport::default() && self.alarms.is_empty() && self.alarm_changes.is_empty()
     }
 
-    /// This, and what was found out after it.
+    /// Merges newer changes into these.
     pub(crate) fn then(&self, newer: Self) -> Self {
         let alarms = self.alarms.clone().then(newer.alarms);
         let mut alarm_changes = self.alarm_changes.clone();
@@ -267,7 +268,7 @@ impl DeviceFindings {
         Self { report: self.report.clone().then(newer.report), alarms, alarm_changes, at: newer.at.max(self.at) }
     }
 
-    /// Its bytes in the store: those of a [`RegistryWork`] that says nothing else.
+    /// Returns the bytes for the store: those of a [`RegistryWork`] without other work.
     pub(crate) fn bytes(&self, device: DeviceId) -> Bytes {
         let DeviceReport { status, status_before, meta, location } = &self.report;
         let row = FindingsRow {
@@ -284,7 +285,7 @@ impl DeviceFindings {
     }
 }
 
-/// A [`RegistryWork`] of nothing but what was found out, without copies.
+/// Serializes like a [`RegistryWork`] with only the changes to the device, without copying them.
 #[derive(Serialize)]
 struct FindingsRow<'a> {
     device: DeviceId,
@@ -308,7 +309,7 @@ fn labels<S: Serializer>(labels: &[(String, RawJson)], to: S) -> Result<S::Ok, S
 }
 
 impl OutgoingWork {
-    /// About how many bytes it takes.
+    /// Returns its approximate size in bytes.
     pub(crate) fn size(&self) -> usize {
         let texts = match self {
             Self::Notice(notice, _) => notice.element.len() + notice.message.len(),
@@ -326,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_found_out_is_written_as_work_and_read_again() {
+    fn findings_are_written_as_work_and_read_back() {
         let device = DeviceId(uuid::Uuid::from_u128(7));
         let text = format!(
             r#"{{"device":"{device}","at":5,"status":4,"status_before":2,"meta":[["a","1.50"],["b","\"x\""]],"location":[46.9,-7.4]}}"#

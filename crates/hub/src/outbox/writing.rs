@@ -1,4 +1,4 @@
-//! What the registry writer takes out of the outbox, and what becomes of it.
+//! Hands batches of pending work to the registry writer, and takes back their outcome.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,45 +14,46 @@ use super::Outbox;
 use super::device_queue::{DeviceQueue, PARKED_AFTER, Piece, PieceKind};
 use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 
-/// Devices whose tenants are looked up in one question.
+/// Devices whose tenants are looked up in one query.
 const STRANGERS_AT_ONCE: usize = 1_000;
 
-/// What is being written; dropped, what was not written waits again.
+/// A batch of work in hand; pieces not written when it is dropped are pending again.
 pub(crate) struct OutboxBatch {
     outbox: Arc<Outbox>,
-    /// When the round began.
+    /// Beginning of the round.
     now: Instant,
-    /// First what was never refused.
+    /// The pieces, those never refused first.
     pieces: Vec<Option<Piece>>,
-    /// How many were never refused.
+    /// Number of pieces that were never refused.
     sound: usize,
 }
 
-/// A piece, as another thread writes it.
+/// A piece, shared with the thread that writes it.
 pub(crate) enum SharedPiece {
     Report(Arc<DeviceFindings>),
     Settings(Vec<Arc<SettingWork>>),
     Delivery(Arc<OutgoingWork>, Option<OrganizationId>),
 }
 
-/// A piece that was refused so often that it is tried only now and then.
+/// A piece refused so often that it is retried only from time to time.
 pub(crate) struct ParkedPiece {
     pub device: DeviceRef,
-    /// The entries of the store that hold it.
+    /// The entries of the store that contain it.
     pub rows: Vec<u64>,
-    /// It is parked from now on, and was not before.
+    /// True if it was not parked before.
     pub is_new: bool,
 }
 
 impl OutboxBatch {
-    /// The pieces as they are tried first: together what was never refused, then each of the others by itself.
+    /// Returns the pieces as they are tried first: all that were never refused together, then each of the others by
+    /// itself.
     pub fn ranges(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = (self.sound..self.pieces.len()).rev().map(|at| at..at + 1).collect();
         ranges.push(0..self.sound);
         ranges
     }
 
-    /// Pieces to be written.
+    /// Returns the pieces to be written.
     pub fn shared(&self, range: Range<usize>) -> Vec<(DeviceRef, SharedPiece)> {
         let queue = self.outbox.queue.lock();
         let tenant = |piece: &Piece| queue.of(piece.device.key).and_then(|of| of.tenant);
@@ -60,7 +61,7 @@ impl OutboxBatch {
         pieces.map(|piece| (piece.device, SharedPiece::of(&piece.what, tenant(piece)))).collect()
     }
 
-    /// These pieces were written.
+    /// Removes pieces that were written.
     pub fn written(&mut self, range: Range<usize>) {
         let mut queue = self.outbox.queue.lock();
         for piece in self.pieces[range].iter_mut().filter_map(Option::take) {
@@ -70,7 +71,7 @@ impl OutboxBatch {
         self.outbox.done.notify_waiters();
     }
 
-    /// This piece was refused for its own sake, and waits for another try. What is parked, if it is.
+    /// Puts back a refused piece for another attempt, and returns it if it is parked.
     pub fn refused(&mut self, at: usize) -> Option<ParkedPiece> {
         let mut piece = self.pieces.get_mut(at)?.take()?;
         let faults = piece.faults().again(self.now);
@@ -83,7 +84,7 @@ impl OutboxBatch {
 
 impl Drop for OutboxBatch {
     fn drop(&mut self) {
-        // The last first: each goes before what came after it. Others have the lock in between.
+        // Starts with the last, so that each is put before newer work. The lock is released in between.
         for piece in self.pieces.drain(..).rev().flatten() {
             self.outbox.queue.lock().put_back(piece);
         }
@@ -105,12 +106,13 @@ impl SharedPiece {
 }
 
 impl Outbox {
-    /// Whether anything can be written now.
+    /// Returns true if any work can be written now.
     pub(crate) fn is_ready(&self) -> bool {
         self.queue.lock().is_ready()
     }
 
-    /// Waits until there is something to write, and for so long at least, unless somebody waits for it or much does.
+    /// Waits until there is work to write, and at least for `rest`, unless a caller waits for the outbox or much work
+    /// is pending.
     pub(crate) async fn until_ready(&self, rest: Duration) {
         let presses = self.queue.lock().presses();
         if !presses {
@@ -136,12 +138,12 @@ impl Outbox {
         }
     }
 
-    /// All that has come until now has a sequence up to this one.
+    /// Returns the sequence of the newest work.
     pub(crate) fn newest(&self) -> u64 {
         self.queue.lock().newest()
     }
 
-    /// Takes into hand what can be written at that moment, as far as it came up to a sequence; none: there is nothing.
+    /// Takes the work that can be written now, up to a sequence; returns `None` if there is none.
     pub(crate) fn take(self: &Arc<Self>, until: u64, now: Instant) -> Option<OutboxBatch> {
         let mut pieces = self.queue.lock().take(until, now);
         pieces.sort_by_key(|piece| piece.faults().tries > 0);
@@ -151,10 +153,10 @@ impl Outbox {
         (!batch.pieces.is_empty()).then_some(batch)
     }
 
-    /// Takes up an entry that an earlier process left.
+    /// Loads an entry that an earlier process left.
     ///
     /// # Errors
-    /// It cannot be read, and is counted among those that are parked.
+    /// Returns an error if the entry cannot be read; it is then counted as parked.
     pub(crate) fn take_up(&self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
         let mut queue = self.queue.lock();
         let taken = queue.take_up(entry, now);
@@ -166,12 +168,12 @@ impl Outbox {
         taken
     }
 
-    /// Some of the devices that an earlier process has left something of, of which nobody knows yet whose they are.
+    /// Returns some devices with work of an earlier process whose tenant is unknown.
     pub(crate) fn strangers(&self) -> Vec<DeviceRef> {
         self.queue.lock().strangers(STRANGERS_AT_ONCE)
     }
 
-    /// Whose the strangers are; those of which nothing is said are gone.
+    /// Sets the tenants of such devices; those without a tenant were deleted.
     pub(crate) fn strangers_belong(&self, strangers: &[DeviceRef], tenants: &HashMap<DeviceKey, OrganizationId>) {
         let mut queue = self.queue.lock();
         for DeviceRef { key, .. } in strangers {
@@ -179,23 +181,24 @@ impl Outbox {
         }
     }
 
-    /// Entries of the store that nobody needs any more, to be removed.
+    /// Takes the entries of the store that can be removed.
     pub(crate) fn take_needless(&self) -> Vec<u64> {
         self.queue.lock().take_needless()
     }
 
-    /// They could not be removed.
+    /// Puts back entries whose removal failed.
     pub(crate) fn put_back_needless(&self, needless: Vec<u64>) {
         self.queue.lock().put_back_needless(needless);
     }
 
-    /// Whether labels of a device are parked.
+    /// Returns true if labels of a device are parked.
     pub(crate) fn has_parked_labels(&self, device: DeviceKey) -> bool {
         self.queue.lock().of(device).is_some_and(DeviceQueue::has_parked_labels)
     }
 
-    /// Drops parked labels of a device that `is_dropped` names, to be called while the device is locked; the changes for the
-    /// store.
+    /// Drops a device's parked labels that `is_dropped` selects, while the caller holds the device's lock; returns the
+    /// changes for
+    /// the store.
     pub(crate) fn drop_parked_labels(
         &self,
         device: DeviceRef,

@@ -1,4 +1,4 @@
-//! The outbox of a hub on real stores.
+//! Tests the outbox of a hub on real stores.
 
 use futures::poll;
 use isobar_design::Effect;
@@ -16,7 +16,7 @@ use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::stage::Stage;
 use crate::{DeviceField, DeviceFilter, Operand, Operator, TreeQuery};
 
-/// Every event becomes a label, a setting of its own, and a notice.
+/// Stores each event in a label and a setting, and sends a notice.
 const BUSY: &str = r#"{
     "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
         {"element": "state", "ability": "setValue", "arguments": {"tag": "'n'", "value": "payload"}},
@@ -27,7 +27,7 @@ const BUSY: &str = r#"{
     "tell": {"type": "notification", "properties": {"message": "'it talks'", "minimumRole": "technician"}}
 }"#;
 
-/// Every event becomes a label.
+/// Stores each event in a label.
 const LABELS: &str = r#"{
     "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
         {"element": "log", "ability": "store", "arguments": {"value": "device.meta"}},
@@ -49,14 +49,14 @@ async fn sql(stage: &Stage, statements: &str) {
     sqlx::raw_sql(AssertSqlSafe(statements)).execute(&stage.sql().await).await.unwrap();
 }
 
-/// No change of this device is taken by the registry from here on.
+/// Makes the registry refuse every change of this device from now on.
 async fn refuses(stage: &Stage, device: &Device) {
     let condition = format!("BEFORE UPDATE OF meta ON devices WHEN NEW.id = '{}'", device.id);
     sql(stage, &format!("CREATE TRIGGER no {condition} BEGIN SELECT RAISE(ABORT, 'no'); END")).await;
 }
 
 #[tokio::test]
-async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_notice() {
+async fn newest_state_of_many_events_is_written_once() {
     const EVENTS: usize = 100;
     let stage = Stage::set().await;
     let device = stage.device(BUSY).await;
@@ -80,7 +80,7 @@ async fn of_many_events_the_newest_state_is_written_once_and_each_record_and_not
 }
 
 #[tokio::test]
-async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
+async fn run_beyond_a_full_outbox_is_refused_whole() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
@@ -97,14 +97,14 @@ async fn what_adds_to_a_full_outbox_is_refused_and_nothing_of_it_is_kept() {
         (stage.stored(&other, "log").await, stage.entry(&other).await.view().unwrap().meta.text()),
         (None, "{}")
     );
-    // What takes the place of what waits has room.
+    // A newer state that replaces a pending one needs no room.
     posts(&device).await.unwrap();
     assert_eq!(label(&stage.shows(&device).await).as_deref(), Some("2"));
     stage.over().await;
 }
 
 #[tokio::test]
-async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
+async fn refused_device_is_parked_and_stops_no_other() {
     let stage = Stage::set().await;
     let (hub, outbox) = (&stage.hub, &stage.hub.0.outbox);
     let first = stage.device(LABELS).await;
@@ -123,7 +123,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     }
     assert!(parked().await.unwrap().contains("no"));
     assert_eq!(outbox.queue.lock().look().parked, 1);
-    // It goes on showing what it found out, whoever asks, and so do its runs; nobody waits for it.
+    // The parked changes are visible to all readers and to later runs; no caller waits for them.
     stage.posts(&first, "2").await;
     hub.0.caches.device_changed(first.id);
     stage.posts(&first, "3").await;
@@ -132,7 +132,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
     let list = hub.device_list(&stage.admin, tree, ListRequest::default(), Vec::new()).await.unwrap();
     let listed = list.items.iter().find(|device| device.id == first.id).unwrap();
     assert_eq!(label(listed).as_deref(), Some("3"));
-    // What it shows is what it is found and counted by, whatever the registry has.
+    // Lists find and count the device by its parked changes, not by the registry's row.
     for (n, expected) in [("3", first.id), ("1", second.id)] {
         let filters = || {
             let (field, operands) = (DeviceField::Meta(vec!["n".to_owned()]), vec![Operand::Number(n.to_owned())]);
@@ -159,7 +159,7 @@ async fn a_device_that_the_registry_refuses_is_parked_and_stops_nobody() {
 }
 
 #[tokio::test]
-async fn labels_that_are_parked_are_over_when_a_person_writes_others() {
+async fn parked_labels_end_when_a_user_writes_others() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     refuses(&stage, &device).await;
@@ -195,7 +195,7 @@ async fn parked_label_ends_when_a_person_changes_that_one() {
         stage.hub.meta_update(&stage.admin, device.id, patch, crate::LastChoice::None).await.unwrap();
         stage.shows(&device).await.meta.text().to_owned()
     };
-    // What the design has found out of another label still counts.
+    // The design's change of another label still counts.
     assert_eq!(patch(r#"{"own":true}"#).await, r#"{"own":true,"n":1}"#);
     assert_eq!(patch(r#"{"n":7}"#).await, r#"{"own":true,"n":7}"#);
     stage.hub.0.delivery.work_off_now().await.unwrap();
@@ -205,7 +205,7 @@ async fn parked_label_ends_when_a_person_changes_that_one() {
 }
 
 #[tokio::test]
-async fn a_registry_that_cannot_be_reached_parks_nothing() {
+async fn unreachable_registry_parks_nothing() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     stage.posts(&device, "1").await;
@@ -214,7 +214,7 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
         assert!(stage.hub.0.delivery.work_off_now().await.is_err());
     }
     assert_eq!(stage.hub.0.outbox.queue.lock().look().parked, 0);
-    // A stop does not wait for it.
+    // A stop does not wait for the registry.
     let again = stage.restarts().await;
     assert!(again.hub.0.env.telemetry().outbox(0, 9).await.unwrap().iter().all(|entry| entry.parked.is_none()));
     again.hub.0.delivery.work_off_now().await.unwrap();
@@ -223,7 +223,7 @@ async fn a_registry_that_cannot_be_reached_parks_nothing() {
 }
 
 #[tokio::test]
-async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
+async fn pending_changes_are_visible_after_a_restart() {
     let stage = Stage::set().await;
     let device = stage.device(BUSY).await;
     let watched = stage.device(LABELS).await;
@@ -237,7 +237,7 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
     let caller = crate::Principal::User(Arc::clone(&again.admin));
     let limit = again.hub.setting_fetch(&caller, device.id, "limit").await.unwrap();
     assert_eq!(limit.value.text(), "7");
-    // A run sees what runs of the process before have found out.
+    // A run sees the changes of runs of the earlier process.
     again.posts(&watched, "9").await;
     assert_eq!(again.stored(&watched, "log").await.as_deref(), Some(r#"{"n":7}"#));
     again.hub.0.delivery.work_off_now().await.unwrap();
@@ -251,7 +251,7 @@ async fn a_restart_serves_what_waits_before_the_registry_knows_it() {
 }
 
 #[tokio::test]
-async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
+async fn panicking_setting_is_parked_and_stops_nothing_else() {
     let stage = Stage::set().await;
     let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
     let device = stage.device(BUSY).await;
@@ -266,7 +266,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
     );
     let entries = hub.0.env.telemetry().outbox(0, 9).await.unwrap();
     assert_eq!((entries.len(), entries[0].parked.as_deref()), (1, Some("its work panics")));
-    // Later ones wait behind it: they have an order.
+    // Later settings wait for it, because settings are written in order.
     stage.posts(&device, "7").await;
     hub.0.delivery.work_off_now().await.unwrap();
     let caller = crate::Principal::User(Arc::clone(&stage.admin));
@@ -281,7 +281,7 @@ async fn a_setting_that_panics_is_parked_and_stops_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
+async fn unreadable_entry_is_parked_and_counted() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     let number = stage.hub.0.env.telemetry().outbox_number();
@@ -301,7 +301,7 @@ async fn an_entry_that_cannot_be_read_is_kept_and_told_of() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
-async fn runs_of_one_device_on_many_threads_leave_the_newest_state() {
+async fn concurrent_runs_of_one_device_leave_the_newest_state() {
     let stage = Stage::set().await;
     let device = stage.device(LABELS).await;
     let permit = system(device.reference(), "a test runs a design beside others");

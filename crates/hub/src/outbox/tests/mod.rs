@@ -1,4 +1,4 @@
-//! What waits, held against what it stands for.
+//! Tests the queue of pending work against a model of it.
 
 mod hub;
 
@@ -50,7 +50,7 @@ fn expect(
     }
 }
 
-/// What waits, and the entries of the store that hold it.
+/// The pending work, and the entries of the store that contain it.
 #[derive(Default)]
 struct Desk {
     waiting: OutboxQueue,
@@ -61,7 +61,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// A run leaves work; false: there is no room for it.
+    /// Leaves the work of a run; returns false if there is no room.
     fn leaves(&mut self, device: DeviceRef, tenant: u128, work: RegistryWork) -> bool {
         let now = at(work.at.unwrap_or_default());
         let Some(left) = self.expects(device, tenant, work) else { return false };
@@ -69,7 +69,7 @@ impl Desk {
         true
     }
 
-    /// A run is about to leave work.
+    /// Expects the work of a run.
     fn expects(
         &mut self,
         device: DeviceRef,
@@ -84,7 +84,7 @@ impl Desk {
         expect(&mut self.waiting, device, organization(tenant), work, &number)
     }
 
-    /// Its commit is on its way.
+    /// Submits the commit of the run.
     fn comes(&mut self, device: DeviceRef, (staged, changes): (StagedWork, Vec<OutboxChange>), now: Timestamp) {
         self.waiting.comes(device.key, staged, now);
         for change in changes {
@@ -109,7 +109,7 @@ impl Desk {
         }
     }
 
-    /// The process ends, and the next one begins.
+    /// Ends the process and begins the next one.
     fn restarts(&mut self) {
         self.waiting = OutboxQueue::default();
         for (number, (device, work)) in &self.rows {
@@ -128,7 +128,7 @@ impl Desk {
 }
 
 #[test]
-fn a_label_that_is_written_again_and_again_is_one_entry() {
+fn label_written_repeatedly_is_one_entry() {
     let mut desk = Desk::default();
     for n in 0..1_000 {
         assert!(desk.leaves(device(1), 1, labelled(device(1), "n", &n.to_string(), n)));
@@ -138,7 +138,8 @@ fn a_label_that_is_written_again_and_again_is_one_entry() {
     let PieceKind::Report(report) = &pieces[0].what else { panic!("{pieces:?}") };
     let labels: Vec<_> = report.found.report.meta.iter().map(|(tag, value)| (&**tag, value.text())).collect();
     assert_eq!((pieces.len(), labels, report.found.at), (1, vec![("n", "999")], at(999)));
-    // What comes while that is in hand has an entry of its own, and both are one when the first is put back.
+    // Work that arrives while the report is in hand has an entry of its own; both are merged when the first is put
+    // back.
     desk.leaves(device(1), 1, labelled(device(1), "m", "1", 1_000));
     assert_eq!((desk.rows.len(), desk.look().size.entries), (2, 2));
     for piece in pieces {
@@ -148,7 +149,7 @@ fn a_label_that_is_written_again_and_again_is_one_entry() {
 }
 
 #[test]
-fn a_large_report_is_not_written_anew_with_every_label() {
+fn large_report_is_not_rewritten_with_every_label() {
     let mut desk = Desk::default();
     let long = format!("\"{}\"", "x".repeat(200));
     for n in 0..200 {
@@ -156,7 +157,7 @@ fn a_large_report_is_not_written_anew_with_every_label() {
         let after: usize = desk.rows.values().map(|(_, work)| work.len()).sum();
         assert!(after <= 3 * desk.look().size.bytes, "{after}");
     }
-    // Each of them is some 300 bytes, all of them 50,000.
+    // Each change has some 300 bytes, all of them together 50,000.
     assert!(desk.written < 300_000, "{}", desk.written);
     let before = desk.waiting.of(DeviceKey(1)).map(PendingChanges::of);
     desk.restarts();
@@ -164,7 +165,7 @@ fn a_large_report_is_not_written_anew_with_every_label() {
     assert_eq!(shown(&before), shown(&after));
 }
 
-/// What somebody sees of a device that had no labels.
+/// Returns what a reader sees of a device that had no labels.
 fn shown(pending: &Option<PendingChanges>) -> (Status, Status, String) {
     let mut device = blank();
     pending.iter().for_each(|pending| pending.apply_to(&mut device));
@@ -172,7 +173,7 @@ fn shown(pending: &Option<PendingChanges>) -> (Status, Status, String) {
 }
 
 #[test]
-fn tenants_take_turns_whoever_has_how_much() {
+fn tenants_take_turns_whatever_their_backlog() {
     let mut desk = Desk::default();
     for number in 0..2_000 {
         desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0));
@@ -185,7 +186,7 @@ fn tenants_take_turns_whoever_has_how_much() {
 }
 
 #[test]
-fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
+fn tenant_gets_no_more_than_is_free() {
     let mut desk = Desk::default();
     let (most, mut number) = (super::queue::OUTBOX_MAX.entries, 0);
     let mut fills = |desk: &mut Desk, tenant| {
@@ -199,7 +200,7 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
     let counts = [fills(&mut desk, 1), fills(&mut desk, 2), fills(&mut desk, 1)];
     assert_eq!(counts, [most / 2, most / 4, 0]);
     let (rows, size) = (desk.rows.len(), desk.look().size);
-    // Nothing is left of what was refused; a newer state of a device is no more than the one that waits.
+    // A refused run leaves nothing; a newer state of a device needs no more room than the pending one.
     assert!(desk.leaves(device(0), 1, labelled(device(0), "n", "2", 0)));
     assert!(!desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
     assert_eq!((desk.rows.len(), desk.look().size.entries), (rows, size.entries));
@@ -220,7 +221,7 @@ fn a_tenant_has_no_more_than_is_free_and_what_adds_nothing_has_room() {
 fn tenants_of_one_site_leave_a_third_to_others() {
     let mut desk = Desk::default();
     let most = super::queue::OUTBOX_MAX.entries as u64;
-    // The last 32 bits tell the site.
+    // The last 32 bits are the site.
     let crowd = |number: u64| (u128::from(number) + 1) << 32 | 7;
     let fits =
         |number: &u64| desk.leaves(device(*number), crowd(*number % 1_000), labelled(device(*number), "n", "1", 0));
@@ -233,13 +234,13 @@ fn tenants_of_one_site_leave_a_third_to_others() {
 type Leaves = (u64, u8, u8, Option<u8>, bool);
 
 #[test]
-fn what_waits_goes_with_a_device_to_another_tenant() {
+fn pending_work_moves_with_its_device() {
     let mut desk = Desk::default();
     let most = super::queue::OUTBOX_MAX.entries;
     for number in 0..most as u64 / 4 {
         assert!(desk.leaves(device(number), 1, labelled(device(number), "n", "1", 0)));
     }
-    // All of them are another's now; it is charged for them, and the first has room again.
+    // All devices now belong to another tenant: their work counts as its own, and the first tenant has room again.
     for number in 0..most as u64 / 4 {
         assert!(desk.leaves(device(number), 2, labelled(device(number), "n", "2", 0)));
     }
@@ -247,21 +248,22 @@ fn what_waits_goes_with_a_device_to_another_tenant() {
         let fits = |number: &u64| desk.leaves(device(*number), tenant, labelled(device(*number), "n", "1", 0));
         (from..from + most as u64).take_while(fits).count()
     };
-    // Each has as many as are free then.
+    // Each gets as much as is free at that time.
     assert_eq!(more(1, most as u64), most * 3 / 8);
     assert_eq!(more(2, 3 * most as u64), most / 16);
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A device gets a label of so many bytes, and perhaps a status.
+    /// A device gets a label of this many bytes, and perhaps a status.
     Leaves(Leaves),
-    /// The same while the worker has something in hand, or takes it only when this is expected already, and goes on with it
-    /// before the run's commit is on its way.
+    /// The same while the worker has a batch in hand, or takes one only when the work is already expected, and ends it
+    /// before the
+    /// run's commit is submitted.
     Meets(Leaves, u8, bool),
-    /// The worker takes what waits; every piece whose bit is set is written, the others are put back.
+    /// The worker takes pending work; every piece whose bit is set is written, the others are put back.
     Works(u8),
-    /// As that, but the registry keeps it and the process ends before the entries are removed.
+    /// The same, but the registry commits and the process ends before the entries are removed.
     Dies(u8),
 }
 
@@ -276,10 +278,11 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is written, put back or taken up again: a device shows what its runs have found out, one after the other,
-    /// and in the end the registry has it, each setting once and in order.
+    /// Checks for any order of writes, put-backs and restarts that a device shows the changes of its runs in order, and
+    /// that the
+    /// registry has them in the end, each setting once and in order.
     #[test]
-    fn nothing_is_lost_and_nothing_comes_before_what_it_follows(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_change_is_lost_or_reordered(steps in prop::collection::vec(step(), 1..120)) {
         let mut desk = Desk::default();
         let mut truth: HashMap<u64, (Device, Vec<u128>)> = HashMap::new();
         let mut registry: HashMap<u64, (Device, Vec<u128>)> = HashMap::new();
@@ -378,7 +381,7 @@ proptest! {
 }
 
 #[test]
-fn so_many_devices_of_a_tenant_are_laid_over_the_registry_and_no_more() {
+fn reported_devices_of_a_tenant_are_limited() {
     let outbox = Outbox::new(Clock::System);
     let next = std::cell::Cell::new(0);
     let number = || {
@@ -400,7 +403,7 @@ fn so_many_devices_of_a_tenant_are_laid_over_the_registry_and_no_more() {
 }
 
 #[tokio::test]
-async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
+async fn caught_up_waits_for_earlier_work_of_its_own_tenant() {
     let outbox = Outbox::new(Clock::System);
     let next = std::cell::Cell::new(0);
     let number = || {
@@ -418,7 +421,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_ready());
     let mut waits = std::pin::pin!(outbox.caught_up(organization(1)));
     assert!(poll!(&mut waits).is_pending());
-    // There is always something to do, of the same devices too.
+    // There is always work, of the same devices too.
     leaves(3, 1);
     let pieces = {
         let mut waiting = outbox.queue.lock();
@@ -427,7 +430,7 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
     leaves(1, 1);
     assert_eq!(pieces.len(), 2);
     let mut done = std::pin::pin!(outbox.written(DeviceKey(1)));
-    // Who waits looks again.
+    // The waiting callers check again.
     outbox.done.notify_waiters();
     assert!(poll!(&mut waits).is_pending() && poll!(&mut done).is_pending());
     for piece in &pieces {
@@ -440,14 +443,14 @@ async fn who_catches_up_waits_for_its_own_tenant_and_for_what_was_there() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_process_has_left_is_waited_for_by_the_tenant_whose_it_is() {
+async fn work_of_an_earlier_process_is_waited_for_by_its_tenant() {
     let outbox = Outbox::new(Clock::System);
     for number in [1, 2] {
         let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
         outbox.take_up(&OutboxEntry { number, device, work, parked: None }, at(0)).unwrap();
     }
     assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_pending(), "it may be anybody's");
-    // The second device is gone.
+    // The second device was deleted.
     outbox.strangers_belong(&outbox.strangers(), &HashMap::from([(DeviceKey(1), organization(1))]));
     assert!(outbox.strangers().is_empty());
     assert!(poll!(std::pin::pin!(outbox.caught_up(organization(1)))).is_pending());
