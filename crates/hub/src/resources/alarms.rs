@@ -1,4 +1,4 @@
-//! Alarms: what designs have raised, and what people do about it.
+//! Lists and changes alarms: those that designs have raised, with the users' changes to them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,20 +23,22 @@ use crate::{Hub, TreeQuery};
 
 const ALARM: &str = "alarm";
 
-/// An alarm with what happened to it.
+/// An alarm with its history.
 #[derive(Clone, Debug)]
 pub struct AlarmView {
     /// The alarm.
     pub alarm: Alarm,
-    /// What happened to it, the newest last.
+    /// Its changes, the newest last.
     pub history: Vec<AlarmEntry>,
 }
 
 impl Hub {
-    /// Lists the alarms that pass the filters: by default the active ones first, of these the most severe, of these the newest.
+    /// Lists the alarms that pass the filters: by default the active ones first, among these the most severe, then the
+    /// newest.
     ///
-    /// Needs `AlarmRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a slot
-    /// among the lists.
+    /// Needs `AlarmRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
+    /// among the
+    /// lists.
     ///
     /// # Errors
     /// `Busy`: too many lists wait. `Invalid`: the texts of the page are too large together.
@@ -55,7 +57,7 @@ impl Hub {
         self.0.listing_jobs.drive_for(caller, "alarm_list", read).await
     }
 
-    /// Counts the active alarms of a part of the tree, and those that nobody has acknowledged.
+    /// Counts the active alarms of a part of the tree, and the unacknowledged ones.
     ///
     /// Needs `AlarmRead` on that part of the tree. Waits as [`Hub::alarm_list`] does.
     pub async fn alarm_summary(&self, caller: &Caller, tree: TreeQuery) -> Result<AlarmSummary> {
@@ -76,7 +78,7 @@ impl Hub {
         self.alarm_view(&permit, id).await
     }
 
-    /// Checks that the caller may do this with an alarm.
+    /// Checks that the caller may perform this action on an alarm.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -84,14 +86,18 @@ impl Hub {
         self.alarm_permit(caller, id, action).await.map(|_| ())
     }
 
-    /// Changes an alarm: what the body leaves out stays as it is. One that it acknowledges or clears runs its design.
+    /// Changes an alarm: fields missing in the body keep their values. Acknowledging or clearing an alarm runs its
+    /// design.
     ///
-    /// Needs `AlarmUpdate` on its device. Durable when this returns, with all that the design has done about it. Of those who
-    /// acknowledge it at the same time one runs the design.
+    /// Needs `AlarmUpdate` on its device. Durable when this returns, with all effects of the design. Of several
+    /// concurrent calls that
+    /// acknowledge it one runs the design.
     ///
     /// # Errors
-    /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`: it is
-    /// over and shall not be acknowledged any more, or the assignee is nobody whom the caller can see and who can see the alarm.
+    /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`:
+    /// the alarm is
+    /// over and cannot become unacknowledged again, or the assignee is not a user whom the caller can see and who can
+    /// see the alarm.
     pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
         let before = self.alarm_view(&permit, id).await?.alarm;
@@ -105,7 +111,8 @@ impl Hub {
             self.check_assignee(caller, assignee, &entry).await?;
         }
         let _turn = self.0.alarm_turns.take(entry.device.key).await;
-        // What was changed before is known from here on: of those who acknowledge it at the same time one is the first.
+        // Earlier changes are visible from now on: of several concurrent calls that acknowledge the alarm one is the
+        // first.
         if !self.0.outbox.written(entry.device.key).await {
             return Err(Error::Busy);
         }
@@ -119,7 +126,7 @@ impl Hub {
         self.alarm_view(&permit, id).await
     }
 
-    /// Commits a change of an alarm, with all that the design does about it.
+    /// Commits a change of an alarm, with all effects of the design.
     async fn change(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -150,7 +157,7 @@ impl Hub {
         self.changed(permit, entry, estimate, work).await
     }
 
-    /// Checks that an alarm can be handed to a user: one whom the caller can see, and who can see its device.
+    /// Checks that an alarm can be assigned to a user: one whom the caller can see, and who can see its device.
     async fn check_assignee(&self, caller: &Caller, assignee: UserId, entry: &DeviceEntry) -> Result<()> {
         let unknown = || Error::invalid("assigneeId", "no such user, or none who can see the alarm");
         let user = if_there(self.user_fetch(caller, assignee).await)?.ok_or_else(unknown)?;
@@ -164,7 +171,7 @@ impl Hub {
         Ok(AlarmView { alarm, history })
     }
 
-    /// The permit to do something with an alarm of a device, and that device.
+    /// Returns the permit for an action on an alarm of a device, and that device.
     async fn alarm_permit(
         &self,
         caller: &Caller,
@@ -173,20 +180,20 @@ impl Hub {
     ) -> Result<(CanWrite<DeviceRef>, Arc<DeviceEntry>)> {
         let device = self.registry().alarm_device(id).await?.ok_or(Error::Missing(ALARM))?;
         let permit = self.0.identity.user_device_write(caller, device, action).await;
-        // Whose device is hidden is hidden too.
+        // An alarm of a hidden device is hidden too.
         if_there(permit)?.ok_or(Error::Missing(ALARM))
     }
 }
 
-/// Turns at the alarms of a device: whoever changes one waits for those before.
+/// Serializes changes of a device's alarms: each waits for those before.
 #[derive(Default)]
 pub(crate) struct AlarmTurns(Mutex<HashMap<DeviceKey, Arc<tokio::sync::Mutex<()>>>>);
 
-/// Devices of which so many have turns are looked at for those that nobody waits for any more.
+/// Number of devices above which unused turns are removed.
 const TURNS_LOOKED_AT: usize = 1_024;
 
 impl AlarmTurns {
-    /// Waits for a turn.
+    /// Waits for a turn at a device.
     async fn take(&self, device: DeviceKey) -> tokio::sync::OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.0.lock();

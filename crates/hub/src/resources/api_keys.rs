@@ -1,4 +1,4 @@
-//! API keys: a user's own, or of a user that a manager may change (contract: Authentication).
+//! Manages API keys: a user's own, or those of a user that a manager may change (contract: Authentication).
 
 use isobar_model::access::{AccountChange, Action, Caller, CanWrite};
 use isobar_model::error::{Error, Result};
@@ -12,11 +12,11 @@ use crate::Hub;
 use crate::identity::authorization::change_account;
 use crate::resources::users::may_give;
 
-/// API keys of one user.
+/// API keys of one user, at most.
 const API_KEYS_MAX: u64 = 1_000;
 
 impl Hub {
-    /// Makes an API key; the secret is shown this once.
+    /// Creates an API key; the secret is shown only this once.
     ///
     /// Needs what [`Hub::allow_api_key`] says. Durable when this returns.
     ///
@@ -45,10 +45,11 @@ impl Hub {
         if made { Ok((key, secret)) } else { Err(full()) }
     }
 
-    /// Whether the caller may make a key of a user, with this role if one is named.
+    /// Checks that the caller may create a key for a user, with this role if one is named.
     ///
-    /// Needs `ApiKeyManage` on the user. A key with a role of its own makes none; one with an end makes none for its own
-    /// user: it would outlive itself.
+    /// Needs `ApiKeyManage` on the user. A key with a role of its own cannot create any; an expiring key cannot create
+    /// one for its
+    /// own user, which would outlive it.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -69,7 +70,7 @@ impl Hub {
     pub async fn api_key_list(&self, caller: &Caller, user: UserId, page: PageRequest) -> Result<Page<ApiKey>> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
         let page = self.registry().api_key_list(&permit, page).await?;
-        // A use that the registry does not know yet.
+        // Includes a use that the registry does not know yet.
         let as_last_used =
             |key: ApiKey| ApiKey { last_used_at: key.last_used_at.max(self.0.activity.of_api_key(key.id)), ..key };
         Ok(page.map(as_last_used))
@@ -80,7 +81,7 @@ impl Hub {
     /// Needs `ApiKeyManage` on the user. Durable when this returns.
     ///
     /// # Errors
-    /// `Forbidden`: a key with a role of its own ends none but itself. `Missing`: there is no such key.
+    /// `Forbidden`: a key with a role of its own may delete only itself. `Missing`: there is no such key.
     pub async fn api_key_delete(&self, caller: &Caller, user: UserId, key: ApiKeyId) -> Result<()> {
         let permit = self.0.identity.user_write(caller, user, Action::ApiKeyManage).await?;
         change_account(caller, user, AccountChange::KeyDelete(key))?;

@@ -1,4 +1,4 @@
-//! How organizations show themselves: branding and device table.
+//! Manages the appearance of organizations: branding and device table.
 
 use isobar_model::access::{Action, Caller};
 use isobar_model::appearance::{Branding, BrandingInput, DeviceTable, DeviceTableInput};
@@ -18,7 +18,7 @@ impl Hub {
         Ok(self.registry().branding_fetch(&permit).await?)
     }
 
-    /// Changes an organization's branding: what the body leaves out keeps its value.
+    /// Changes an organization's branding: fields missing in the body keep their values.
     ///
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn branding_update(&self, caller: &Caller, id: OrganizationId, input: BrandingInput) -> Result<Branding> {
@@ -26,7 +26,7 @@ impl Hub {
         Ok(self.registry().branding_update(&permit, input).await?)
     }
 
-    /// Fetches an organization's device table; one without columns when it was never set.
+    /// Fetches an organization's device table; it has no columns if it was never set.
     ///
     /// Needs `OrganizationRead`.
     pub async fn device_table_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<DeviceTable> {

@@ -9,11 +9,11 @@ use isobar_model::secret::Secret;
 
 use crate::Hub;
 
-/// Links of one dashboard.
+/// Links of one dashboard, at most.
 const BOARD_LINKS_MAX: u64 = 20;
 
 impl Hub {
-    /// Makes a link of one of an organization's own dashboards; the secret is shown this once.
+    /// Creates a link of one of an organization's own dashboards; the secret is shown only this once.
     ///
     /// Needs what [`Hub::allow_board_link`] says. Durable when this returns.
     ///
@@ -36,8 +36,9 @@ impl Hub {
         if made { Ok((link, secret)) } else { Err(full()) }
     }
 
-    /// Whether the caller may make a link of a dashboard: it may change that one, and comes with all its rights. An API key
-    /// with a role or an end of its own makes none, for the link would reach further.
+    /// Checks that the caller may create a link of a dashboard: it may change that dashboard and has all rights of its
+    /// user. An API
+    /// key with a role or an expiry of its own cannot create one, because the link would exceed its rights.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -49,7 +50,7 @@ impl Hub {
         }
     }
 
-    /// Lists the links of one of an organization's own dashboards, oldest first, those that have ended among them.
+    /// Lists the links of one of an organization's own dashboards, oldest first, including expired ones.
     ///
     /// Needs `OrganizationUpdate`.
     ///

@@ -1,4 +1,6 @@
-//! Dashboards of organizations: any number, the first of which is the one of the specification (contract: Beyond the specification).
+//! Manages dashboards of organizations: any number, the first of which is the one of the specification (contract:
+//! Beyond the
+//! specification).
 
 use std::cmp::Ordering;
 
@@ -13,14 +15,14 @@ use isobar_model::version::IfMatch;
 use crate::Hub;
 use crate::support::sorting::by_fields;
 
-/// Dashboards of one organization.
+/// Dashboards of one organization, at most.
 const DASHBOARDS_MAX: u64 = 100;
-/// What a dashboard is called where it is missing.
+/// Name of the resource in errors.
 const BOARD: &str = "dashboard";
 
 impl Hub {
-    /// Fetches the first dashboard that an organization shows, its own or one that is lent from above; an empty one when
-    /// there is neither.
+    /// Fetches the first dashboard that an organization shows, its own or one shared from above; an empty one if there
+    /// is neither.
     ///
     /// Needs `OrganizationRead`.
     pub async fn dashboard_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Dashboard> {
@@ -28,7 +30,7 @@ impl Hub {
         Ok(self.registry().dashboard_fetch(&permit).await?.unwrap_or_default())
     }
 
-    /// Changes an organization's own first dashboard, or gives it one.
+    /// Changes an organization's own first dashboard, or creates it.
     ///
     /// Needs `OrganizationUpdate`. Durable when this returns.
     pub async fn dashboard_update(
@@ -42,8 +44,8 @@ impl Hub {
         Ok(self.registry().dashboard_update(&permit, input, new, self.now()).await?)
     }
 
-    /// Lists the dashboards that an organization shows, oldest first unless asked otherwise: its own, or else those that are
-    /// lent from above.
+    /// Lists the dashboards that an organization shows, oldest first by default: its own, or else those shared from
+    /// above.
     ///
     /// Needs `OrganizationRead`.
     pub async fn board_list(
@@ -71,7 +73,7 @@ impl Hub {
         self.registry().board_fetch(&permit, board).await?.ok_or(Error::Missing(BOARD))
     }
 
-    /// Gives an organization one more dashboard.
+    /// Creates one more dashboard of an organization.
     ///
     /// Needs `OrganizationUpdate`. Durable when this returns.
     ///
@@ -84,7 +86,7 @@ impl Hub {
         made.ok_or_else(|| Error::invalid("body", format!("the organization has {DASHBOARDS_MAX} dashboards already")))
     }
 
-    /// Returns whether the caller may change a dashboard of an organization: it is there, and the role is high enough.
+    /// Checks that the caller may change a dashboard of an organization: it exists, and the role is high enough.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -113,7 +115,7 @@ impl Hub {
         Ok(self.registry().board_update(&permit, board, input, required, self.now()).await?)
     }
 
-    /// Deletes one of an organization's own dashboards. Where it was the first, the next oldest is the first then.
+    /// Deletes one of an organization's own dashboards. If it was the first, the next oldest becomes the first.
     ///
     /// Needs `OrganizationUpdate`. Durable when this returns.
     ///

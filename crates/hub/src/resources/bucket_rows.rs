@@ -1,4 +1,4 @@
-//! An answer in buckets, row by row: those that hold nothing are made when they are told of.
+//! Iterates over the rows of an answer in buckets; empty buckets are made on the fly.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::resources::buckets::{BucketFill, BucketRequest, stretch_of};
 use isobar_quota::TenantShare;
 
-/// What series say in buckets. What it takes of memory is charged to its tenant until it is dropped.
+/// An answer in buckets. Its memory is charged to its tenant until it is dropped.
 pub struct BucketAnswer {
     request: BucketRequest,
     grid: Option<Grid>,
@@ -24,35 +24,37 @@ pub struct BucketAnswer {
 
 /// A bucket of an answer.
 pub struct BucketRow<'a> {
-    /// Where it begins and ends.
+    /// Its beginning and end.
     pub stretch: Stretch,
-    /// How many values lie in it.
+    /// Number of values in it.
     pub count: u64,
-    /// What there is to tell of each field.
+    /// The figures of each field.
     pub fields: Vec<FieldRow<'a>>,
 }
 
-/// What there is to tell of a field in a bucket.
+/// The figures of a field in a bucket.
 #[derive(Clone, Copy)]
 pub struct FieldRow<'a> {
-    /// How many numbers lie in it.
+    /// Number of numeric values in it.
     pub count: u64,
-    /// What else is told: that of an earlier bucket where there are none and the answer is filled so. None: nothing.
+    /// The figures: those of an earlier bucket if this one is empty and the answer is filled with previous ones; `None`
+    /// if there
+    /// are none.
     pub tally: Option<&'a Tally>,
 }
 
-/// How far the rows of a series were told.
+/// The position of an iteration over the rows of a series.
 #[derive(Default)]
 pub struct BucketRows {
     begun: bool,
-    /// Where the next bucket begins, or the last one began.
+    /// The beginning of the next bucket, or of the last one.
     at: Timestamp,
-    /// The last bucket that held a number, of each field.
+    /// The last bucket with a number, for each field.
     numbers: Vec<Option<Timestamp>>,
 }
 
 impl BucketAnswer {
-    /// The answer to a request. `holds` is its share of memory.
+    /// Makes the answer to a request. `holds` is its share of memory.
     pub(super) fn new(
         request: BucketRequest,
         grid: Option<Grid>,
@@ -66,39 +68,39 @@ impl BucketAnswer {
         Self { request, grid, range, series, _holds: holds }
     }
 
-    /// Where its buckets begin and end; none: all is one bucket.
+    /// Returns the grid of its buckets; `None` if there is only one bucket.
     pub fn grid(&self) -> Option<&Grid> {
         self.grid.as_ref()
     }
 
-    /// Whose clock and calendar they follow.
+    /// Returns the time zone of the grid.
     pub fn zone(&self) -> &Zone {
         &self.request.zone
     }
 
-    /// The range that was asked for; where it had no end, as far as there are values.
+    /// Returns the requested range; an open end is replaced by that of the values.
     pub fn range(&self) -> TimeRange {
         self.range
     }
 
-    /// What is told of each field.
+    /// Returns the functions applied to each field.
     pub fn functions(&self) -> Functions {
         self.request.functions
     }
 
-    /// Its series, each with its device where each device has one.
+    /// Returns its series, each with its device if the devices are separate.
     pub fn series(&self) -> impl ExactSizeIterator<Item = (Option<DeviceId>, &BucketSeries)> {
         self.series.iter().map(|(device, series)| (*device, series))
     }
 
-    /// How many values lie in all buckets, and how often a field, or a payload's time, was none.
+    /// Returns the number of values in all buckets, and how often a field or a payload's time was missing.
     pub fn totals(&self) -> (u64, u64) {
         self.series
             .iter()
             .fold((0, 0), |(values, skipped), (_, series)| (values + series.values, skipped + series.skipped))
     }
 
-    /// The next bucket of a series.
+    /// Returns the next bucket of a series.
     pub fn next_row(&self, series: usize, rows: &mut BucketRows) -> Option<BucketRow<'_>> {
         let (_, series) = self.series.get(series)?;
         let stretch = match (&self.grid, self.request.fill) {
@@ -123,7 +125,7 @@ impl BucketAnswer {
         Some(self.row(series, stretch, rows))
     }
 
-    /// The one bucket of all time, if there is anything to tell of it.
+    /// Returns the single bucket of the whole range, if it is part of the answer.
     fn all(&self, series: &BucketSeries, rows: &BucketRows) -> Option<Stretch> {
         let stretch = stretch_of(self.range).filter(|stretch| stretch.from < stretch.to)?;
         let is_told = !series.buckets.is_empty() || self.request.fill != BucketFill::None;

@@ -1,5 +1,6 @@
-//! Buckets: what series say in stretches of time (contract: Beyond the specification). Reads at length do the looking; what the answer takes of
-//! memory is charged to the tenant of whoever asks, until it is written.
+//! Aggregates series in buckets of time (contract: Beyond the specification). The values are read by the slots for long
+//! reads;
+//! the memory of an answer is charged to the caller's tenant until it is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,83 +23,88 @@ use crate::resources::data::ELEMENT;
 use crate::{Hub, TreeQuery};
 use isobar_quota::{TenantShare, TenantShares};
 
-/// Most devices of which each has a series of its own in one answer.
+/// Devices that may each have a series of their own in one answer, at most.
 pub const DEVICES_APART_MAX: usize = 100;
-/// Most devices whose values are taken for one series.
+/// Devices whose values may be merged into one series, at most.
 pub const DEVICES_ALIKE_MAX: usize = 1_000;
-/// Bytes that all answers take at the same time, of which one tenant has at most twice what is left for the others; beyond, 503.
+/// Memory of all concurrent answers in bytes; one tenant has at most twice what is left for the others. Beyond this the
+/// call is
+/// refused with 503.
 const BUCKET_BYTES_OF_ALL_MAX: usize = 384 << 20;
-/// Bytes that an answer has from the start, and then asks for at a time. Once it is made it keeps what it takes, and no more.
+/// Memory that an answer reserves at first, and each further time it grows, in bytes. A finished answer keeps only what
+/// it uses.
 const BUCKET_BYTES_PIECE: usize = 1 << 20;
 
-/// The bytes of answers that are on their way.
+/// Makes the shares of the memory for answers.
 pub(crate) fn bucket_bytes() -> Arc<TenantShares> {
     TenantShares::fair(BUCKET_BYTES_OF_ALL_MAX)
 }
 
-/// What is asked of series.
+/// A request to aggregate series.
 #[derive(Clone, Debug)]
 pub struct BucketRequest {
-    /// Paths of keys beneath the payload where the numbers are; an empty one is the payload.
+    /// Paths of keys in the payload with the numbers; an empty path is the payload itself.
     pub fields: Vec<Vec<String>>,
-    /// What is told of them.
+    /// The functions to apply.
     pub functions: Functions,
-    /// How wide buckets are.
+    /// The width of the buckets.
     pub width: BucketWidth,
-    /// Whose clock and calendar they follow.
+    /// The time zone of the buckets.
     pub zone: Zone,
-    /// Inclusive start and exclusive end of the time axis.
+    /// Inclusive start and exclusive end on the time axis.
     pub range: TimeRange,
-    /// All must hold.
+    /// Filters that must all match.
     pub filters: Vec<Filter>,
-    /// The time axis, where it is not createdAt.
+    /// The time axis, if it is not createdAt.
     pub time: Option<PayloadTime>,
-    /// What stands for buckets that hold nothing.
+    /// The content of empty buckets.
     pub fill: BucketFill,
 }
 
-/// How wide buckets are.
+/// The width of buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketWidth {
-    /// All is one bucket.
+    /// One bucket for the whole range.
     All,
-    /// So wide.
+    /// Buckets of this width.
     Every(Width),
-    /// The narrowest round width that gives so many at most.
+    /// The narrowest round width that makes at most this many buckets.
     Points(usize),
 }
 
-/// What stands for buckets that hold nothing.
+/// The content of empty buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketFill {
-    /// Nothing: they are left out.
+    /// Empty buckets are left out.
     None,
-    /// They are there, and have nothing to tell.
+    /// Empty buckets are included, without figures.
     Null,
-    /// They tell what the last bucket before them told that held a number.
+    /// Empty buckets repeat the figures of the last bucket with a number.
     Previous,
 }
 
-/// Whose series are asked.
+/// The devices whose series are aggregated.
 #[derive(Clone, Debug)]
 pub enum BucketDevices {
-    /// Those of these devices.
+    /// These devices.
     These(Vec<DeviceId>),
-    /// Those of the devices of a project that the caller reaches.
+    /// The devices of a project that the caller reaches.
     OfProject(ProjectId),
-    /// Those of the devices of a part of the tree.
+    /// The devices of a part of the tree.
     Beneath(TreeQuery),
 }
 
 impl Hub {
-    /// What a series of a device says in buckets.
+    /// Aggregates a series of a device in buckets.
     ///
-    /// Needs `DeviceRead`; a device reads its own. Waits for slots among the reads at length, and holds what the answer takes
-    /// until that is dropped.
+    /// Needs `DeviceRead`; a device reads its own. Waits for slots among the long reads, and holds the answer's memory
+    /// until the
+    /// answer is dropped.
     ///
     /// # Errors
-    /// `Missing`: there is no such device or element. `Invalid`: there would be too many buckets, or they would take too much.
-    /// `Busy`: too much is under way.
+    /// `Missing`: there is no such device or element. `Invalid`: there would be too many buckets, or they would need
+    /// too much memory.
+    /// `Busy`: too many calls are running.
     pub async fn buckets(
         &self,
         principal: &Principal,
@@ -112,15 +118,17 @@ impl Hub {
         if is_there || self.declares(&entry, element).await? { Ok(answer) } else { Err(Error::Missing(ELEMENT)) }
     }
 
-    /// What the series of this name of many devices say in buckets: each for itself, or all taken for one. A device that has no
-    /// such series says nothing.
+    /// Aggregates the series of this name of many devices in buckets: separately, or merged into one. A device without
+    /// such a series
+    /// contributes nothing.
     ///
-    /// Needs `DeviceRead` on each. Waits for slots among the reads at length, and holds what the answer takes until that is
-    /// dropped.
+    /// Needs `DeviceRead` on each. Waits for slots among the long reads, and holds the answer's memory until the answer
+    /// is dropped.
     ///
     /// # Errors
-    /// `Missing`: there is no such device, project or organization. `Invalid`: they are too many, there would be too many
-    /// buckets, or they would take too much. `Busy`: too much is under way.
+    /// `Missing`: there is no such device, project or organization. `Invalid`: there are too many devices, there would
+    /// be too many
+    /// buckets, or they would need too much memory. `Busy`: too many calls are running.
     pub async fn buckets_of_many(
         &self,
         caller: &Caller,
@@ -133,10 +141,10 @@ impl Hub {
         Ok(self.answer(caller.lineage.top(), &permits, element, request, apart).await?.0)
     }
 
-    /// Whether the caller may ask these devices: what is too many of them is told later.
+    /// Checks that the caller may read these devices; too many devices are reported later.
     ///
     /// # Errors
-    /// `Missing`.
+    /// `Missing`: one of them is out of reach.
     pub async fn allow_buckets_of(&self, caller: &Caller, devices: &BucketDevices) -> Result<()> {
         match self.bucket_devices(caller, devices, false).await {
             Ok(_) | Err(Error::Invalid(_)) => Ok(()),
@@ -144,7 +152,7 @@ impl Hub {
         }
     }
 
-    /// The permits for the devices that are asked.
+    /// Returns the permits for the devices of a request.
     async fn bucket_devices(
         &self,
         caller: &Caller,
@@ -181,7 +189,7 @@ impl Hub {
         ids.iter().map(|id| permits.get(id).cloned().ok_or(Error::Missing("device"))).collect()
     }
 
-    /// Looks at the series of these devices, and whether any of them has one.
+    /// Aggregates the series of these devices, and returns true if any of them has one.
     async fn answer(
         &self,
         tenant: OrganizationId,
@@ -229,8 +237,9 @@ impl Hub {
         Ok((answer, is_there))
     }
 
-    /// Where buckets begin and end; none: all is one. Where so many are asked for, the range ends where the series do, as far
-    /// as they are shown.
+    /// Returns the grid of the buckets, or `None` for a single bucket. If a number of points is requested, an open
+    /// range ends where
+    /// the readable values of the series end.
     async fn grid(
         &self,
         devices: &[CanRead<DeviceRef>],
@@ -259,7 +268,8 @@ impl Hub {
         })?))
     }
 
-    /// When the first and the newest value of these series came that are shown and lie in a range; none: there are none.
+    /// Returns the times of the first and the newest readable value of these series within a range, or `None` if there
+    /// is none.
     async fn extent(
         &self,
         devices: &[CanRead<DeviceRef>],
@@ -282,12 +292,12 @@ impl Hub {
     }
 }
 
-/// The claim of what goes on with what was let in.
+/// Returns the claim that continues an admitted read.
 const fn let_in(claim: Claim) -> Claim {
     Claim::go_on(claim.tenant)
 }
 
-/// What lends the buckets of an answer the memory of its share, which grows piece by piece.
+/// Returns a function that lends an answer the memory of its share, which grows in pieces.
 fn lent_by(share: &Arc<Mutex<TenantShare>>) -> BucketMemory {
     let share = Arc::clone(share);
     Box::new(move |bytes| {
@@ -302,12 +312,12 @@ fn too_many(most: usize, apart: bool) -> String {
     format!("names too many devices: at most {most} are asked {how}")
 }
 
-/// A range that has both ends.
+/// Returns a range with both ends, if it has them.
 pub(super) fn stretch_of(range: TimeRange) -> Option<Stretch> {
     Some(Stretch { from: range.from?, to: range.to? })
 }
 
-/// Whether there are not too many buckets, where those that hold nothing are told of too.
+/// Checks that there are not too many buckets, if empty ones are included.
 fn check_filled(width: BucketWidth, fill: BucketFill, grid: Option<&Grid>, range: TimeRange) -> Result<()> {
     let (Some(grid), Some(stretch)) = (grid, stretch_of(range)) else { return Ok(()) };
     if fill != BucketFill::None && grid.count(stretch, BUCKETS_MAX).is_none() {
@@ -359,7 +369,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn devices_that_are_only_looked_at_are_not_cached() {
+    async fn devices_that_are_only_read_are_not_cached() {
         let stage = Stage::set().await;
         let design = r#"{
             "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
@@ -378,7 +388,7 @@ mod tests {
         for (apart, width) in [(false, BucketWidth::All), (true, BucketWidth::Points(10))] {
             let asks = BucketRequest { width, ..request(Functions::default()) };
             let answer = stage.hub.buckets_of_many(&stage.admin, &asked, "log", asks, apart).await.unwrap();
-            // What is not kept is not counted, cached or not.
+            // Values beyond the retention are not counted, cached or not.
             assert_eq!(answer.totals(), (2 * devices.len() as u64, 0));
         }
         let is_cached = |device: &Device| stage.hub.0.caches.cached_device(device.id).is_some();
@@ -387,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_in_buckets_holds_its_memory_until_it_is_dropped() {
+    async fn answer_holds_its_memory_until_it_is_dropped() {
         let stage = Stage::set().await;
         let device = stage.device("{}").await;
         stage.posts(&device, "21.5").await;
@@ -396,7 +406,7 @@ mod tests {
         let shares = &stage.hub.0.bucket_bytes;
         let answers = [ask().await.unwrap(), ask().await.unwrap()];
         assert!(answers.iter().all(|answer| answer.totals() == (1, 0)));
-        // What is made keeps what it takes, which is much less than a piece.
+        // A finished answer keeps the memory that it uses, which is much less than a piece.
         let held = shares.held();
         assert!((1..BUCKET_BYTES_PIECE / 2).contains(&held), "{held}");
         let tenant = stage.admin.lineage.top();
@@ -410,7 +420,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn four_tenants_that_take_what_they_can_leave_a_fifth_its_buckets() {
+    async fn four_greedy_tenants_leave_memory_to_a_fifth() {
         let stage = Stage::set().await;
         let device = stage.device("{}").await;
         stage.posts(&device, "21.5").await;

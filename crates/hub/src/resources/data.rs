@@ -1,4 +1,4 @@
-//! Stored values, last values and storage elements.
+//! Reads stored values, last values and storage elements.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ pub struct StorageElement {
     pub name: Arc<str>,
     /// The device.
     pub device: DeviceId,
-    /// When it was made: with its first value, or declared with the device.
+    /// Time of its first value, or of the device's creation if the design declares it.
     pub created_at: Timestamp,
-    /// When its newest value came.
+    /// Time of its newest value.
     pub updated_at: Timestamp,
-    /// What the design says of the keys of its values, by path; none if it says nothing.
+    /// The design's description of the keys of its values, by path, if there is one.
     pub fields: Option<RawJson>,
 }
 
@@ -44,12 +44,12 @@ pub struct StorageList {
 pub(crate) const ELEMENT: &str = "storage element";
 
 impl Hub {
-    /// A page of stored values. An element that the design declares is there, even if it holds nothing.
+    /// Reads a page of stored values. An element that the design declares exists even if it is empty.
     ///
-    /// Needs `DeviceRead`. What takes more than to go to a place in the series waits for a slot among the reads at
-    /// length.
+    /// Needs `DeviceRead`. A query that needs more than a seek in the series waits for a slot among the long reads.
     ///
     /// # Errors
+    /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
     /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
     pub async fn values(
         &self,
@@ -68,18 +68,18 @@ impl Hub {
         }
     }
 
-    /// What is shown of a storage element of a device at this moment: every query of its values goes by it.
+    /// Returns the retention of a storage element at this moment, which filters every query of its values.
     pub(crate) async fn kept(&self, entry: &DeviceEntry, element: &str) -> Result<Kept> {
         Ok(self.0.caches.retention_of_device(entry).await?.kept(element, self.now()))
     }
 
-    /// Whether the device's design declares a storage element.
+    /// Returns true if the device's design declares a storage element.
     pub(crate) async fn declares(&self, entry: &DeviceEntry, element: &str) -> Result<bool> {
         let plan = self.0.caches.plan_of_device(entry).await?;
         Ok(plan.storage_elements().iter().any(|name| &**name == element))
     }
 
-    /// The last values of a storage element; none when it holds nothing yet.
+    /// Reads the last values of a storage element; `None` if it is empty.
     ///
     /// Needs `DeviceRead`; a device reads its own.
     ///
@@ -93,7 +93,7 @@ impl Hub {
         }
     }
 
-    /// What the design of a device says of the keys of a storage element; none if it says nothing.
+    /// Returns the design's description of the keys of a storage element, if there is one.
     ///
     /// Needs `DeviceRead`; a device reads its own.
     pub(crate) async fn storage_fields(
@@ -106,8 +106,9 @@ impl Hub {
         Ok(self.0.caches.plan_of_device(&entry).await?.storage_fields(element).cloned())
     }
 
-    /// The storage elements of a device, by name unless the order is turned round: those that hold data and those that
-    /// the design declares.
+    /// Lists the storage elements of a device by name, ascending or descending: those with data and those that the
+    /// design
+    /// declares.
     ///
     /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
@@ -129,14 +130,14 @@ impl Hub {
             }
         }
         elements.sort_by(|left, right| left.name.cmp(&right.name));
-        // Names are unique: the first key decides.
+        // Names are unique, so the first sort key decides.
         if request.sort.first().is_some_and(|key| key.descending) {
             elements.reverse();
         }
         Ok(StorageList { page: Page::of(elements, request.page), bytes_stored })
     }
 
-    /// One storage element.
+    /// Fetches a storage element.
     ///
     /// Needs `DeviceRead`.
     ///
@@ -148,7 +149,7 @@ impl Hub {
         list.page.items.into_iter().find(|found| &*found.name == element).ok_or(Error::Missing(ELEMENT))
     }
 
-    /// Deletes a storage element (none: all of them) with its values, for good.
+    /// Deletes a storage element, or all of them if `element` is `None`, with its values.
     ///
     /// Needs `StorageDelete`. Durable when this returns.
     ///
@@ -156,7 +157,7 @@ impl Hub {
     /// `Missing`, of the element too, before `Forbidden`.
     pub async fn storage_delete(&self, caller: &Caller, id: DeviceId, element: Option<&str>) -> Result<()> {
         if let Some(name) = element {
-            // The thing comes before the role.
+            // Existence is checked before the role.
             self.storage_fetch(caller, id, name).await?;
         }
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::StorageDelete).await?;
@@ -171,7 +172,7 @@ impl Hub {
 }
 
 fn declared(entry: &DeviceEntry, name: &Arc<str>, fields: Option<RawJson>) -> StorageElement {
-    // Made from the design when the device came to be, whose id remembers the moment.
+    // Created from the design with the device, whose identifier contains the time.
     let since = entry.device.id.minted_at();
     StorageElement { name: Arc::clone(name), device: entry.device.id, created_at: since, updated_at: since, fields }
 }

@@ -1,4 +1,4 @@
-//! Devices are made: one, or many at once. What is wrong with one is found in one place.
+//! Creates devices: one, or many in bulk, with the same checks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,34 +17,37 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, PROJECT, naming, of_one_of_many};
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Devices that one transaction makes: whoever else writes has its turn in between, and nobody waits long for its sync.
+/// Devices created in one transaction: other writers have their turn in between, and nobody waits long for its sync.
 const DEVICES_OF_A_TRANSACTION: usize = 50;
-/// What the threads are called that carry out bulk creations.
+/// Name of the threads that create devices in bulk.
 const CREATING_THREAD: &str = "isobar-bulks";
-/// Bulk creations that are carried out at a time, and those that are or wait, of all tenants and of one; beyond, 503.
+/// Limits on bulk creations: running at the same time, and running or queued ones of all tenants and of one. Beyond the
+/// limits
+/// the call is refused with 503.
 const CREATIONS_AT_ONCE: usize = 2;
 const CREATIONS_MAX: usize = 64;
 const CREATIONS_OF_ONE_MAX: usize = 8;
 
-/// What came of a bulk creation.
+/// The outcome of a bulk creation.
 #[derive(Debug, Default)]
 pub struct CreationOutcome {
-    /// The items that were made: their place, and the device with its token, which is shown this once. Of a test: the items
-    /// that could be made, without a device.
+    /// The created items: their place, and the device with its token, which is shown only this once. In a test, the
+    /// items that could
+    /// be created, without a device.
     pub made: Vec<(usize, Option<(DeviceId, Secret)>)>,
-    /// The place of every other item, and why it was not.
+    /// The place of every other item, and the reason for its failure.
     pub errors: Vec<(usize, String)>,
 }
 
-/// The jobs of bulk creations.
+/// Starts the jobs of bulk creations.
 ///
 /// # Errors
-/// The system gives no more resources.
+/// Returns an error if the system gives no more threads.
 pub(crate) fn creation_jobs() -> Result<BoundedJobs> {
     BoundedJobs::giving_way(CREATING_THREAD, CREATIONS_AT_ONCE, CREATIONS_MAX, CREATIONS_OF_ONE_MAX)
 }
 
-/// A device that can be made, as far as its body and its caller tell.
+/// A device that can be created, as far as its body and its caller are concerned.
 struct Checked {
     permit: CanWrite<OrganizationId>,
     lineage: Lineage,
@@ -52,14 +55,14 @@ struct Checked {
     token: Secret,
 }
 
-/// Projects that bodies of one call have named, and whether the caller sees them: they mostly name the same.
+/// Caches which projects the caller can see, because the bodies of one call mostly name the same ones.
 #[derive(Default)]
 struct Looked {
     projects: HashMap<ProjectId, bool>,
 }
 
 impl Hub {
-    /// Creates a device; its token is shown this once.
+    /// Creates a device; its token is shown only this once.
     ///
     /// Needs `DeviceCreate` on the organization, and to see the project. Durable when this returns.
     ///
@@ -73,15 +76,18 @@ impl Hub {
         Ok((made, token))
     }
 
-    /// Creates many devices, each item by itself; a test only says which could be. The work goes on when nobody waits for it
-    /// any more: whatever is made is a whole device.
+    /// Creates many devices, each item by itself; a test only reports which could be created. The work continues if the
+    /// caller
+    /// disconnects, and never leaves a device half-made.
     ///
-    /// Needs `DeviceCreate` on each organization, and to see each project. What is in `made` is durable when this returns.
-    /// Waits for a slot among the bulk creations; writes in transactions of 50 devices.
+    /// Needs `DeviceCreate` on each organization, and to see each project. Devices in `made` are durable when this
+    /// returns. Waits for
+    /// a slot among the bulk creations; writes in transactions of 50 devices.
     ///
     /// # Errors
-    /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk creations wait; nothing was done. What is
-    /// wrong with one item stands in the outcome.
+    /// `Forbidden`: the role is too low for any device. `Busy`: too many bulk creations wait, and nothing was created.
+    /// Faults of one
+    /// item are part of the outcome.
     pub async fn devices_create(&self, caller: &Caller, items: Vec<BulkItem>, test: bool) -> Result<CreationOutcome> {
         self.0.identity.allow(caller, Action::DeviceCreate).await?;
         let (hub, user) = (self.clone(), caller.clone());
@@ -91,7 +97,7 @@ impl Hub {
         self.0.creation_jobs.drive_for(caller, "devices_create", steps).await
     }
 
-    /// The project that a body names, if it is one that the caller can see.
+    /// Returns the project that a body names, if the caller can see it.
     async fn project_looked_at(
         &self,
         caller: &Caller,
@@ -110,7 +116,7 @@ impl Hub {
         project
     }
 
-    /// Whether a device can be made, and what it will be.
+    /// Checks that a device can be created, and prepares it.
     async fn device_check(&self, caller: &Caller, input: DeviceInput, looked: &mut Looked) -> Result<Checked> {
         let mut faults = Faults::new();
         let owner = self.0.identity.owner_permit(caller, input.organization, Action::DeviceCreate).await;
@@ -138,9 +144,9 @@ impl Hub {
     }
 }
 
-/// Many devices at once.
+/// Bulk creation of devices.
 impl Hub {
-    /// The items that are good so far, by their place; the faults of the others.
+    /// Returns the valid items by their place, and records the faults of the others.
     async fn devices_check(
         &self,
         caller: &Caller,
@@ -156,7 +162,7 @@ impl Hub {
             };
             match item {
                 Ok(device) => checked.push((index, device)),
-                // What is wrong with a store is wrong with all of them, and nothing was done yet.
+                // A failing store fails for all items, and nothing was created yet.
                 Err(Error::Busy) => return Err(Error::Busy),
                 Err(error) => outcome.errors.push((index, words(error))),
             }
@@ -164,7 +170,7 @@ impl Hub {
         Ok(checked)
     }
 
-    /// Says which devices could be made.
+    /// Tests which devices could be created.
     async fn devices_try(&self, caller: &Caller, items: Vec<BulkItem>) -> Result<CreationOutcome> {
         let mut outcome = CreationOutcome::default();
         let checked = self.devices_check(caller, items, &mut outcome).await?;
@@ -186,11 +192,11 @@ impl Hub {
         Ok(outcome.in_order())
     }
 
-    /// Makes the devices that can be made.
+    /// Creates the devices that can be created.
     async fn devices_make(&self, caller: &Caller, items: Vec<BulkItem>) -> Result<CreationOutcome> {
         let mut outcome = CreationOutcome::default();
         let checked = self.devices_check(caller, items, &mut outcome).await?;
-        // In the order of lineages: two that make devices of several organizations never wait in a ring.
+        // Ordered by lineage, so that two bulk creations for several organizations cannot deadlock.
         let mut of_organizations = BTreeMap::<String, Vec<(usize, Checked)>>::new();
         for (index, device) in checked {
             of_organizations.entry(device.lineage.to_string()).or_default().push((index, device));
@@ -203,7 +209,7 @@ impl Hub {
         Ok(outcome.in_order())
     }
 
-    /// Makes devices, which stand by their organizations, in one transaction.
+    /// Creates devices, grouped by organization, in one transaction.
     async fn devices_commit(&self, devices: Vec<(usize, Checked)>, outcome: &mut CreationOutcome) -> Result<()> {
         let (mut groups, mut tokens) = (Vec::<NewDevices>::new(), Vec::with_capacity(devices.len()));
         for (index, Checked { permit, new, token, .. }) in devices {
@@ -219,7 +225,7 @@ impl Hub {
         let created = match created.map_err(Error::from) {
             Ok(created) => created,
             Err(error) if outcome.made.is_empty() => return Err(error),
-            // What was made before stays, and its tokens must be told.
+            // Devices created before stay, and their tokens must be returned.
             Err(error) => {
                 let words = words(error);
                 outcome.errors.extend(tokens.into_iter().map(|(index, ..)| (index, words.clone())));
@@ -244,7 +250,7 @@ impl CreationOutcome {
     }
 }
 
-/// Why a device was not made, in the words of a single creation; none: it was.
+/// Returns the reason that a device was not created, worded as for a single creation; `None` if it was created.
 fn refusal(created: DeviceCreation) -> Option<String> {
     Some(words(match created {
         DeviceCreation::Made => return None,
@@ -254,7 +260,7 @@ fn refusal(created: DeviceCreation) -> Option<String> {
     }))
 }
 
-/// Why an item failed, for whoever sent it; the cause of what broke is for the log.
+/// Returns the message of a failed item for the client; the cause of an internal error goes to the log.
 fn words(error: Error) -> String {
     of_one_of_many(&error, "an item of a bulk creation", |Fault { field, message }| match field.as_str() {
         "body" => message.clone(),

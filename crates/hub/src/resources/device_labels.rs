@@ -1,4 +1,4 @@
-//! Labels of devices are changed one by one: of one device, or of many at once (contract: Beyond the specification).
+//! Changes labels of devices one by one: of one device, or of many in bulk (contract: Beyond the specification).
 
 use std::collections::HashMap;
 
@@ -14,30 +14,32 @@ use crate::error::{if_there, is_ours, of_one_of_many};
 use crate::support::scope_guard::ScopeGuard;
 use crate::{DeviceView, Hub, LastChoice};
 
-/// Items that one transaction changes: whoever else writes has its turn in between.
+/// Items changed in one transaction: other writers have their turn in between.
 const ITEMS_OF_A_TRANSACTION: usize = 50;
 
-/// What came of a bulk change of labels.
+/// The outcome of a bulk change of labels.
 #[derive(Clone, Debug, Default)]
 pub struct LabelsOutcome {
-    /// The devices of the items that were changed, in the order of their items.
+    /// The devices of the changed items, in the order of the items.
     pub changed: Vec<DeviceId>,
-    /// Why the others were not changed, in the order of their items.
+    /// The reasons for the failures of the others, in the order of the items.
     pub errors: Vec<String>,
 }
 
-/// What came of one item, or why nothing did.
+/// The outcome of one item: its device, or the reason for its failure.
 type LabelsResult = std::result::Result<DeviceId, String>;
 
 impl Hub {
-    /// Changes labels of a device. What the patch does not name stays, also what others set meanwhile.
+    /// Changes labels of a device. Labels that the patch does not name stay, including concurrent changes by others.
     ///
-    /// Needs `DeviceUpdate`. Durable when this returns; the next event sees it. Waits up to ten seconds for what the device's
-    /// design has found out.
+    /// Needs `DeviceUpdate`. Durable when this returns; the next event sees it. Waits up to ten seconds for pending
+    /// changes of the
+    /// device's design.
     ///
     /// # Errors
-    /// `Invalid`: the metadata would become too large. `Busy`: what the design has found out could not be written in that
-    /// time, or the device went from place to place meanwhile; nothing was changed.
+    /// `Invalid`: the metadata would become too large. `Busy`: pending changes of the design could not be written in
+    /// that time, or the
+    /// device kept moving between organizations; nothing was changed.
     pub async fn meta_update(
         &self,
         caller: &Caller,
@@ -58,15 +60,18 @@ impl Hub {
         Err(Error::Busy)
     }
 
-    /// Changes labels of many devices, each item by itself; those of one device in their order. The work goes on when nobody
-    /// waits for it any more.
+    /// Changes labels of many devices, each item by itself; items of one device in their order. The work continues if
+    /// the caller
+    /// disconnects.
     ///
-    /// Needs `DeviceUpdate` on each device. What is in `changed` is durable when this returns. Waits for a slot among the
-    /// bulk creations; writes in transactions of 50 items.
+    /// Needs `DeviceUpdate` on each device. Items in `changed` are durable when this returns. Waits for a slot among
+    /// the bulk
+    /// creations; writes in transactions of 50 items.
     ///
     /// # Errors
-    /// `Forbidden` where the role is too low for any device. `Busy`: too many bulk operations wait, or a store gives no
-    /// answer; nothing was done. What is wrong with one item stands in the outcome.
+    /// `Forbidden`: the role is too low for any device. `Busy`: too many bulk operations wait, or a store does not
+    /// answer; nothing
+    /// was changed. Faults of one item are part of the outcome.
     pub async fn metas_update(&self, caller: &Caller, items: Vec<MetaItem>) -> Result<LabelsOutcome> {
         self.0.identity.allow(caller, Action::DeviceUpdate).await?;
         let (hub, user) = (self.clone(), caller.clone());
@@ -74,7 +79,7 @@ impl Hub {
         self.0.creation_jobs.drive_for(caller, "metas_update", steps).await
     }
 
-    /// A device of the outcome of a bulk change, as it is now; none where it is gone or out of reach since.
+    /// Returns a changed device as it is now; `None` if it was deleted or moved out of reach.
     pub async fn device_changed_now(&self, caller: &Caller, id: DeviceId) -> Result<Option<Device>> {
         let now = async {
             let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
@@ -87,7 +92,7 @@ impl Hub {
         let mut outcome = LabelsOutcome::default();
         for (items, first) in items.chunks(ITEMS_OF_A_TRANSACTION).zip((0..).step_by(ITEMS_OF_A_TRANSACTION)) {
             let done = match self.metas_update_together(caller, items, first).await {
-                // Nothing was done yet, and the next ones would only wait as long.
+                // Nothing was changed yet, and the next items would only wait as long.
                 Err(error) if outcome.changed.is_empty() && is_ours(&error) => return Err(error),
                 Err(error) => (first..).take(items.len()).map(|index| Err(failed(index, &error))).collect(),
                 Ok(done) => done,
@@ -102,7 +107,7 @@ impl Hub {
         Ok(outcome)
     }
 
-    /// Changes what these items name, of which the first has this place; what came of each, in their order.
+    /// Applies these items, the first of which is at `first`; returns their outcomes in order.
     async fn metas_update_together(
         &self,
         caller: &Caller,
@@ -157,12 +162,12 @@ impl Hub {
         Ok(done.into_iter().zip(first..).map(|(done, index)| done.unwrap_or_else(|| busy(index))).collect())
     }
 
-    /// Changes labels of devices that are named once, after what their designs have found out before.
+    /// Changes labels of devices, each named once, after pending changes of their designs were written.
     async fn metas_patch(&self, changes: &[MetaChange<'_>]) -> Result<Vec<Option<MetaChanged>>> {
-        // What a device found out earlier must not be written over what is written here.
+        // Earlier changes of the design must not overwrite this one.
         self.0.delivery.settle_findings(changes.iter().map(|change| change.permit.target().key)).await?;
         let changed = {
-            // Whatever becomes of it: where it failed it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| {
                 changes.iter().for_each(|change| self.0.caches.device_changed(change.permit.target().id));
             });
@@ -182,12 +187,12 @@ fn must_hold(most: &str) -> String {
     format!("must hold {most}")
 }
 
-/// One message for a device that is not there and for one that is out of reach.
+/// Returns the same message for a missing device and for one out of reach.
 fn unknown_device(index: usize) -> String {
     format!("[{index}].deviceId: no such device")
 }
 
-/// The message of a failed item; its cause is for the log.
+/// Returns the message of a failed item; its cause goes to the log.
 fn failed(index: usize, error: &Error) -> String {
     format!("[{index}]: {}", of_one_of_many(error, "an item of a bulk change", |fault| fault.message.clone()))
 }

@@ -1,4 +1,4 @@
-//! Which devices a list, its CSV and a summary are about, and how many may be worked out at a time.
+//! Selects the devices of a list, its CSV and a summary, with limits on concurrent selections.
 
 use std::sync::Arc;
 
@@ -16,45 +16,49 @@ use crate::support::bounded_jobs::BoundedJobs;
 use crate::{Hub, TreeQuery};
 use isobar_quota::TenantShare;
 
-/// Selections (lists with filters, summaries, CSVs that begin) that are worked out at a time, and those that are or wait, of
-/// all tenants and of one; beyond, 503. Half of the readers that a registry on SQLite has are left to everybody else.
+/// Limits on selections (lists with filters, summaries, starting CSVs): running at the same time, and running or queued
+/// ones of
+/// all tenants and of one. Beyond the limits the call is refused with 503. Half of the readers of a registry on SQLite
+/// are left
+/// to other calls.
 const SELECTIONS_AT_ONCE: usize = 2;
 const SELECTIONS_MAX: usize = 64;
 const SELECTIONS_OF_ONE_MAX: usize = 24;
 /// Devices that a CSV reads at a time.
 const CSV_DEVICES_AT_ONCE: usize = 500;
 
-/// The threads of selections, and who waits for them.
+/// Makes the slots of selections.
 pub(crate) fn selection_jobs() -> BoundedJobs {
     BoundedJobs::shared(SELECTIONS_AT_ONCE, SELECTIONS_MAX, SELECTIONS_OF_ONE_MAX)
 }
 
-/// What a selection is for.
+/// The purpose of a selection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// The devices that pass.
+    /// The devices that pass the filters.
     Filtered,
-    /// Counts, of which unwritten changes are a part whatever the filters are.
+    /// Figures, which include pending changes whatever the filters are.
     Counted,
 }
 
-/// What a part of the tree has, as a caller may know it.
+/// The figures of a part of the tree that the caller may know.
 #[derive(Clone, Debug)]
 pub struct SummaryView {
-    /// Devices.
+    /// Number of devices.
     pub total: u64,
-    /// How many have each status, in the order of [`isobar_model::status::Status::ALL`].
+    /// Number of devices by status, in the order of [`isobar_model::status::Status::ALL`].
     pub by_status: [u64; 6],
-    /// Projects that have any, and how many; no name where the project is out of reach.
+    /// Number of devices by project; without a name if the project is out of reach.
     pub by_project: Vec<(ProjectId, Option<String>, u64)>,
-    /// How many were heard within a time.
+    /// Number of devices heard within a time.
     pub active: ActiveDevices,
-    /// How many have coordinates.
+    /// Number of devices with coordinates.
     pub located: u64,
 }
 
-/// All devices of a list, in its order: which they are was found when it began. One that is gone when its piece is read, or
-/// out of the part of the tree, is left out.
+/// Reads all devices of a list in its order, fixed at the beginning. A device that is deleted or leaves the part of the
+/// tree
+/// before its piece is read is left out.
 pub struct DeviceExport {
     hub: Hub,
     caller: Caller,
@@ -64,7 +68,9 @@ pub struct DeviceExport {
 }
 
 impl Hub {
-    /// The permit to list the devices of a part of the tree, and their tenant, for whose findings this waits up to a second.
+    /// Returns the permit to list the devices of a part of the tree, and their tenant, after waiting up to a second for
+    /// its pending
+    /// changes.
     pub(super) async fn devices_permit(&self, caller: &Caller, tree: TreeQuery) -> Result<(CanList, OrganizationId)> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
@@ -72,8 +78,8 @@ impl Hub {
         Ok((permit, base.top()))
     }
 
-    /// The filters, with what the registry does not know yet and they look at: all that the tenant has to say. Whoever asks
-    /// this does it where nobody else is kept waiting ([`BoundedJobs::drive_for`]).
+    /// Returns the filters with the tenant's pending changes that they concern. Callers do this in a job
+    /// ([`BoundedJobs::drive_for`]), because it may take long.
     pub(super) fn selection(
         &self,
         tenant: OrganizationId,
@@ -97,13 +103,14 @@ impl Hub {
         Ok(selection)
     }
 
-    /// Counts the devices of a part of the tree that pass the filters: by status, by project, by when they were heard.
+    /// Counts the devices of a part of the tree that pass the filters: by status, by project, by last activity.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
-    /// slot among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
+    /// among the
+    /// selections.
     ///
     /// # Errors
-    /// `Busy`: too many selections wait, or more is unwritten than can be laid over the registry.
+    /// `Busy`: too many selections wait, or too many changes are pending to be included.
     pub async fn device_summary(
         &self,
         caller: &Caller,
@@ -128,12 +135,12 @@ impl Hub {
         Ok(SummaryView { total, by_status, by_project, active, located })
     }
 
-    /// Begins to write out all devices of a list; its page is ignored.
+    /// Begins an export of all devices of a list; its page is ignored.
     ///
     /// Needs `DeviceRead` on that part of the tree. Waits as [`Hub::device_list`] does.
     ///
     /// # Errors
-    /// `Busy`: the tenant has as many exports under way as it may, or all have; and as [`Hub::device_list`].
+    /// `Busy`: the tenant, or all tenants together, have too many exports running; and as [`Hub::device_list`].
     pub async fn device_export(
         &self,
         caller: &Caller,
@@ -155,7 +162,7 @@ impl Hub {
 }
 
 impl DeviceExport {
-    /// The devices, piece by piece; each piece is read when it is asked for.
+    /// Returns the devices in pieces; each piece is read when it is polled.
     pub fn pieces(self) -> impl Stream<Item = Result<Vec<Device>>> + Send + 'static {
         let pieces = stream::try_unfold(self, |mut export| async move {
             let left = export.left.as_slice();
@@ -169,11 +176,11 @@ impl DeviceExport {
         pieces.boxed()
     }
 
-    /// As many of these devices as may lie in memory together, from the first on; and how many these are.
+    /// Reads as many of these devices as fit in memory, from the first on, and returns their number.
     async fn read(&self, piece: &[DeviceId]) -> Result<(Vec<Device>, usize)> {
         let rooms = Arc::clone(&self.hub.0);
         let (mut devices, read) = rooms.env.registry().devices_of(&self.permit, piece).await?;
-        // The part of the tree may have moved since.
+        // The device or the part of the tree may have moved since.
         devices.retain(|device| self.caller.reaches(&device.lineage));
         rooms.outbox.apply_pending(&mut devices);
         for device in &mut devices {

@@ -1,4 +1,4 @@
-//! Devices.
+//! Lists, reads, changes and deletes devices.
 
 use std::sync::Arc;
 
@@ -25,32 +25,33 @@ use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::scope_guard::ScopeGuard;
 use crate::{Hub, TreeQuery};
 
-/// Lists without filters that are read at a time, which is what a registry on SQLite has readers for, and those that are or
-/// wait, of all tenants and of one; beyond, 503.
+/// Limits on lists without filters: running at the same time, as many as a registry on SQLite has readers for, and
+/// running or
+/// queued ones of all tenants and of one. Beyond the limits the call is refused with 503.
 const LISTS_AT_ONCE: usize = 4;
 const LISTS_MAX: usize = 1_024;
 const LISTS_OF_ONE_MAX: usize = 512;
-/// Times that a change of a device is decided, each on where it was just before; beyond, 503.
+/// Attempts to change a device that keeps moving between organizations; beyond this the call is refused with 503.
 pub(super) const DECISIONS_MAX: usize = 16;
 
-/// The slots of lists.
+/// Makes the slots of lists.
 pub(crate) fn listing_jobs() -> BoundedJobs {
     BoundedJobs::shared(LISTS_AT_ONCE, LISTS_MAX, LISTS_OF_ONE_MAX)
 }
 
-/// Which last values are wanted with a device.
+/// Selects the last values to return with a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LastChoice {
-    /// None.
+    /// No values.
     #[default]
     None,
-    /// Those of every storage element.
+    /// The values of every storage element.
     All,
-    /// Those of these storage elements.
+    /// The values of these storage elements.
     Elements(Vec<String>),
 }
 
-/// A device, with last values if they were asked for.
+/// A device, with last values if they were requested.
 pub struct DeviceView {
     /// The device.
     pub device: Device,
@@ -58,7 +59,7 @@ pub struct DeviceView {
     pub last: LastRead,
 }
 
-/// The last values of a device, which are read one by one: all together may be 16 MiB.
+/// Reads the last values of a device one by one, because all together may be 16 MiB.
 pub struct LastRead {
     env: Arc<Env>,
     permit: CanRead<DeviceRef>,
@@ -66,15 +67,15 @@ pub struct LastRead {
 }
 
 impl LastRead {
-    /// Whether none were asked for, or there is nothing that could have any.
+    /// Returns true if no values were requested, or no element could have any.
     pub fn is_none(&self) -> bool {
         self.elements.len() == 0
     }
 
-    /// The next of the storage elements that were asked for, as far as they hold anything, and its last values.
+    /// Returns the next requested storage element that is not empty, with its last values.
     ///
     /// # Errors
-    /// `Busy`: the store gives no answer.
+    /// `Busy`: the store does not answer.
     pub async fn next(&mut self) -> Result<Option<(Arc<str>, LastValues)>> {
         for element in self.elements.by_ref() {
             if let Some(values) = self.env.telemetry().last(&self.permit, &element).await? {
@@ -86,7 +87,7 @@ impl LastRead {
 }
 
 impl Hub {
-    /// The project that a body names: one that the caller can see.
+    /// Returns the project that a body names, if the caller can see it.
     pub(super) async fn project_of_input(&self, caller: &Caller, named: Option<ProjectId>) -> Result<ProjectId> {
         let unknown = || Error::invalid("projectUuid", "no such project");
         let id = named.ok_or_else(unknown)?;
@@ -95,12 +96,14 @@ impl Hub {
 
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a
-    /// slot among the lists; with filters among the selections.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
+    /// among the
+    /// lists, or with filters among the selections.
     ///
     /// # Errors
-    /// `Invalid`: the metadata of the page is too large together. `Busy`: too many lists or selections wait; or there are filters
-    /// on what designs find out, and more of it is unwritten than can be laid over the registry.
+    /// `Invalid`: the metadata of the page is too large together. `Busy`: too many lists or selections wait; or there
+    /// are filters on
+    /// changes of designs, and too many of these are pending to be included.
     pub async fn device_list(
         &self,
         caller: &Caller,
@@ -118,14 +121,14 @@ impl Hub {
                 let selection = hub.selection(tenant, filters, Wanted::Filtered)?;
                 hub.registry().devices_selected(&permit, &list, &selection).await?
             };
-            // What takes too long, and what the registry refuses.
+            // Adds changes that could not be written in time, or that the registry refuses.
             hub.0.outbox.apply_pending(&mut page.items);
             Ok(page)
         };
         jobs.drive_for(caller, "device_list", steps).await
     }
 
-    /// A device of a list with its last values, which are read as the list is written.
+    /// Adds the last values to a device of a list; they are read as the list is written.
     ///
     /// Needs `DeviceRead`.
     pub async fn device_with_last(&self, caller: &Caller, device: Device, last: &LastChoice) -> Result<DeviceView> {
@@ -134,9 +137,9 @@ impl Hub {
         self.with_last(device, None, &read, last).await
     }
 
-    /// The devices of a part of the tree that have coordinates within a box.
+    /// Lists the devices of a part of the tree that have coordinates within a box.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs.
     pub async fn device_places(
         &self,
         caller: &Caller,
@@ -148,10 +151,11 @@ impl Hub {
         Ok(self.registry().device_places(&permit, &within, page).await?)
     }
 
-    /// The devices of a part of the tree that stand within a box, by the cells of a grid of so many degrees.
+    /// Counts the devices of a part of the tree within a box, by the cells of a grid of this many degrees.
     ///
-    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for what designs have just found out, and for a slot
-    /// among the lists.
+    /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
+    /// among the
+    /// lists.
     ///
     /// # Errors
     /// `Busy`: too many lists wait.
@@ -168,7 +172,7 @@ impl Hub {
         self.0.listing_jobs.drive_for(caller, "device_clusters", steps).await
     }
 
-    /// Fetches a device. Its last values are read by whoever reads them there.
+    /// Fetches a device. Its last values are read as they are written.
     ///
     /// Needs `DeviceRead`; a device reads itself.
     pub async fn device_fetch(&self, principal: &Principal, id: DeviceId, last: LastChoice) -> Result<DeviceView> {
@@ -177,7 +181,7 @@ impl Hub {
         self.with_last(device, Some(&entry), &permit, &last).await
     }
 
-    /// Adds what the registry does not know: last values, and activity that is not written yet.
+    /// Adds data that the registry does not have: last values, and pending activity.
     pub(super) async fn with_last(
         &self,
         mut device: Device,
@@ -202,14 +206,16 @@ impl Hub {
         Ok(DeviceView { device, last: LastRead { env, permit, elements } })
     }
 
-    /// Changes a device: what the body leaves out keeps its value.
+    /// Changes a device: fields missing in the body keep their values.
     ///
-    /// Needs `DeviceUpdate`, and on another organization too if the device goes there. Durable when this returns; the
-    /// next event sees it. Waits up to ten seconds for what the device's design has found out.
+    /// Needs `DeviceUpdate`, also on the new organization if the device moves. Durable when this returns; the next
+    /// event sees it.
+    /// Waits up to ten seconds for pending changes of the device's design.
     ///
     /// # Errors
-    /// `Busy`: what the design has found out could not be written in that time, or what former designs of the new project have
-    /// hidden is not dropped yet, or the device went from place to place meanwhile; nothing was changed.
+    /// `Busy`: pending changes of the design could not be written in that time, or values hidden by former designs of
+    /// the new project
+    /// are not deleted yet, or the device kept moving between organizations; nothing was changed.
     pub async fn device_update(
         &self,
         caller: &Caller,
@@ -226,7 +232,7 @@ impl Hub {
         Err(Error::Busy)
     }
 
-    /// Changes a device, unless it goes elsewhere while that is decided: none.
+    /// Changes a device, or returns `None` if it moves meanwhile.
     async fn device_updated(
         &self,
         caller: &Caller,
@@ -234,7 +240,7 @@ impl Hub {
         entry: &DeviceEntry,
         input: DeviceInput,
     ) -> Result<Option<Device>> {
-        // What the device found out earlier must not be written over what is written here.
+        // Earlier changes of the design must not overwrite this one.
         self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
         let (names_labels, names_owner) = (input.meta.is_some(), input.organization.is_some());
         let registry = self.registry();
@@ -245,7 +251,7 @@ impl Hub {
             false => Some(self.0.jobs.leave_retention(permit, &old, change.project).await?),
         };
         let device = {
-            // Whatever becomes of it: where it failed it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(old.id));
             match registry.device_update(permit, &change, self.now()).await {
                 Err(StoreError::Outdated(_)) => return Ok(None),
@@ -264,7 +270,8 @@ impl Hub {
         Ok(Some(device))
     }
 
-    /// What a body changes, if the caller may hand the device to whom it names.
+    /// Returns the change that a body requests, if the caller may move the device to the named organization and
+    /// project.
     async fn device_change(&self, caller: &Caller, old: &Device, input: DeviceInput) -> Result<DeviceChange> {
         let mut faults = Faults::new();
         let project = match input.project {
@@ -289,14 +296,15 @@ impl Hub {
         })
     }
 
-    /// Deletes a device with everything it said.
+    /// Deletes a device with all its data.
     ///
-    /// Needs `DeviceDelete`. From the registry it is gone durably before anything else is; what it said may be removed
-    /// later if this fails on the way.
+    /// Needs `DeviceDelete`. The registry deletes it durably first; its stored data may be removed later if this fails
+    /// on the way.
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
-        // First the registry: from here on no event of it is accepted. What a crash leaves in the telemetry store
-        // can no longer be reached by anybody.
+        // The registry comes first: from now on no event of the device is accepted. Data that a crash leaves in the
+        // telemetry store
+        // cannot be reached by any call.
         self.registry().device_delete(&permit).await?;
         self.0.caches.device_changed(id);
         self.0.caches.departures().note(entry.lineage.top());
@@ -312,17 +320,17 @@ impl Hub {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceTokenRotate).await?;
         let token = Secret::new(self.0.env.chance());
         {
-            // Even if it failed: it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| self.0.caches.device_changed(id));
             self.registry().device_token_set(&permit, &token.digest()).await?;
         }
-        // Who waits with the old one learns it now.
+        // Wakes calls that wait with the old token.
         self.0.ingest.ring(entry.device.key);
         Ok(token)
     }
 }
 
-/// Metadata that a body brings has a bound. What was larger before may stay as large.
+/// Checks the size of metadata in a body. Metadata that was already larger may stay as large.
 pub(super) fn check_meta(meta: Option<&RawJson>, before: Option<&RawJson>, faults: &mut Faults) {
     let before = before.map_or(MetaSize { labels: 0, bytes: 0 }, MetaSize::of);
     if let Some(most) = meta.and_then(|meta| MetaSize::of(meta).exceeds(before)) {

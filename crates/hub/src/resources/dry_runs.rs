@@ -1,4 +1,4 @@
-//! Dry runs: what a design would do, told step by step. EmptyMemory is written, nobody is told, nobody is called.
+//! Runs designs on trial and reports each step. Nothing is stored, no user is notified, no server is called.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,26 +23,28 @@ use crate::code::HeldByRun;
 use crate::error::if_there;
 use crate::ingest::design_runs::RunMemory;
 
-/// A design that is tried counts so often while its run waits: compiled it takes several times what its text does.
+/// Memory of a design under trial while its run waits, as a multiple of its text: compiled it takes several times as
+/// much.
 const TRIED_TIMES: usize = 8;
 
-/// What a dry run found.
+/// The result of a dry run.
 #[derive(Clone, Debug)]
 pub struct DryRun {
-    /// What each element received and produced.
+    /// The input and output of each element.
     pub trace: Vec<TraceStep>,
-    /// What would have happened, and what failed.
+    /// The effects that would have happened, and the errors.
     pub outcome: Outcome,
 }
 
 impl Hub {
-    /// Runs a project's design, or one to be tried, as if an event had come.
+    /// Runs a project's design, or one to be tried, as if an event had arrived.
     ///
-    /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. EmptyMemory is stored, sent or called. Code runs on
-    /// threads that may block, for at most 200 ms of processor time.
+    /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. Nothing is stored, sent or called. Code runs on
+    /// threads that may
+    /// block, for at most 200 ms of processor time.
     ///
     /// # Errors
-    /// `Invalid`: faults of the input and of the design that is tried. `Busy`: too many runs wait.
+    /// `Invalid`: faults of the input and of the design under trial. `Busy`: too many runs wait.
     pub async fn dry_run(
         &self,
         caller: &Caller,
@@ -52,7 +54,7 @@ impl Hub {
         self.0.identity.project_write(caller, project, Action::ProjectDryRun).await?;
         let entry = self.0.caches.plan_entry(project).await?;
         let installed = self.0.caches.plan_of_project(project).await?;
-        // Of an element that is not named nothing is said.
+        // Without an element name there is no fault to report about the element.
         let is_named = !input.element.is_empty();
         let device = match input.device {
             None => None,
@@ -70,7 +72,7 @@ impl Hub {
                 }
             }
         };
-        // While the run waits the design is in memory for it, whether it is tried or may be let go.
+        // The design stays in memory while the run waits, even if the cache evicts it.
         let plan_bytes = tried_bytes.unwrap_or_else(|| installed.held_bytes());
         let plan = tried.unwrap_or(installed);
         let start = DryRunStart::at(&plan, &input.element)
@@ -86,7 +88,7 @@ impl Hub {
         let (hub, tenant) = (self.clone(), caller.lineage.top());
         let of_device = device.as_ref().map_or(0, |entry| entry.held_by_run(0).bytes);
         let held = HeldByRun { tenant, bytes: of_device + plan_bytes + input.payload.bytes().len() };
-        // A design to be tried is trusted less than any: it runs where code may block.
+        // A design under trial is trusted least: it runs on a thread that may block.
         let run = async move {
             let _slot = hub.0.code.slot_for_trial(&plan, tenant).await?;
             let (plan, id) = (&*plan, hub.0.env.new_id());
@@ -106,7 +108,7 @@ impl Hub {
         found.map(|(_, entry)| entry).ok_or_else(|| Error::invalid("device", "no such device"))
     }
 
-    /// A device that nobody has.
+    /// Makes up a device for the run.
     async fn made_up_device(&self, project: ProjectId) -> Result<DeviceView> {
         let permit = access::system(project, "a dry run makes a device up").reading();
         let project = self.registry().project_fetch(&permit).await?.ok_or(Error::Missing("project"))?;
@@ -120,12 +122,12 @@ impl Hub {
         })
     }
 
-    /// Runs on what a device remembers, while it is locked, and commits nothing.
+    /// Runs with the device's stored memory, while it is locked, and commits nothing.
     async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
         let permit =
             access::system(entry.device, "a dry run sees what the device remembers").charged_to(&entry.lineage);
         let mut found = None;
-        // What was known before the device was locked, should its entry be retired meanwhile.
+        // Read before the device is locked, in case its entry is retired meanwhile.
         let known = self.0.caches.device_view(entry).await?;
         let mut look = |memory: &dyn isobar_store::telemetry::Memory| {
             let mut view = entry.view().unwrap_or_else(|| Arc::clone(&known));
@@ -141,12 +143,12 @@ impl Hub {
     }
 }
 
-/// The faults of a specification that is tried, with their paths in the body.
+/// Returns the faults of a specification under trial, with their paths in the body.
 fn faults_of_try(faults: Vec<Fault>) -> Vec<Fault> {
     faults.into_iter().map(|fault| Fault::new(format!("specification.{}", fault.field), fault.message)).collect()
 }
 
-/// What a dry run begins with.
+/// The trigger that starts a dry run.
 #[derive(Clone, Copy)]
 enum DryRunStart {
     DeviceEvent,
@@ -166,7 +168,7 @@ impl DryRunStart {
     }
 }
 
-/// A dry run to be made.
+/// A dry run that is ready to start.
 struct PlannedRun<'a> {
     plan: &'a Plan,
     start: DryRunStart,
@@ -187,7 +189,7 @@ impl PlannedRun<'_> {
         let (id, received_at, now) = (self.id, self.id.minted_at(), self.now);
         let event = EventView { id, element, received_at, now, payload, tree: &tree };
         let (mut outcome, trace) = run_traced(self.plan, trigger, &event, device, memory);
-        // What elements remember is their own.
+        // Effects on the memory of elements are internal.
         outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
         DryRun { trace, outcome }
     }

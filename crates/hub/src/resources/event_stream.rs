@@ -1,8 +1,10 @@
-//! The stream of events as they are committed: behind in history, or live; and of alarms as they change, which are live alone.
+//! Streams events as they are committed, from history or live, and alarms as they change, which are only live.
 //!
-//! What a stream holds is little and bounded, however large the events are and however slowly its client reads: a list of
-//! what it found in history, and the piece of that, or the event, that is on its way. What that takes of memory beyond a few
-//! kilobytes is charged to its tenant. Catching up takes turns with everything else that reads at length.
+//! A stream uses little memory, bounded whatever the size of the events and the speed of its client: a list of
+//! positions in
+//! history, and the piece of text, or the event, that is being sent. Memory beyond a few kilobytes is charged to its
+//! tenant.
+//! Catching up takes turns with all other long reads.
 
 use std::sync::Arc;
 
@@ -29,53 +31,56 @@ use crate::supervisor::stopped;
 use crate::{Hub, TreeQuery};
 use isobar_quota::{TenantShare, TenantShares};
 
-/// What a client names the event by that it had last.
+/// The header by which a client names the last event it received.
 const LAST_EVENT_ID: &str = "header.Last-Event-ID";
-/// How far back a stream goes on where another one ended, in seconds: a week.
+/// Oldest event that a stream can resume after, in seconds: a week.
 const PAST_SECONDS: i64 = 7 * 24 * 3600;
-/// Events that are looked for in history together, where a stream listens to few devices; and where to many.
+/// Events found in one search of history: at least for few devices, and at most for many.
 pub(super) const FOUND_MIN: usize = 512;
 const FOUND_MAX: usize = 4_096;
-/// Bytes of them that are read and written at a time.
+/// Bytes of events read and written at a time.
 const STREAM_PIECE_BYTES: usize = 64 << 10;
-/// About as many bytes as an event takes besides its payload: names and identifiers.
+/// Approximate size of an event besides its payload, in bytes: names and identifiers.
 const EVENT_NAMES_BYTES: usize = 512;
-/// An event of fewer bytes on its way to a client is charged to nobody.
+/// Largest event in bytes that is not charged to a tenant while it is sent.
 const LARGE_BYTES: usize = 16 << 10;
-/// Bytes that all streams hold at the same time of what they read, and those of one tenant. Who would go beyond waits.
+/// Memory of all streams in bytes, and of those of one tenant. A stream beyond the limit waits.
 const STREAMS_BYTES_MAX: usize = 512 << 20;
 const STREAMS_OF_ONE_BYTES_MAX: usize = 32 << 20;
 
-/// The bytes that streams hold.
+/// Makes the shares of the memory of streams.
 pub(crate) fn stream_bytes() -> Arc<TenantShares> {
     TenantShares::new(STREAMS_BYTES_MAX, STREAMS_OF_ONE_BYTES_MAX)
 }
 
-/// Writes what a stream carries, as it goes out.
+/// Writes the messages of a stream.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamWriter {
     /// Writes an event.
     pub event: EventWriter,
-    /// Writes an alarm that has changed.
+    /// Writes a changed alarm.
     pub alarm: fn(&Alarm, &mut Vec<u8>),
 }
 
-/// Whose events a stream carries.
+/// Selects the events that a stream carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamScope {
     /// One device.
     Device(DeviceId),
-    /// An organization (none: the caller's) and everything beneath it.
+    /// An organization, the caller's own if `None`, and everything beneath it.
     Organization(Option<OrganizationId>),
 }
 
 impl Hub {
-    /// Events of the scope in the order in which they become durable, each once, as `write` writes them; with `after`, from the
-    /// one on that followed it there. What lies behind comes in pieces of many. The stream ends when the credentials would be refused, when the scope is out of reach, when history
-    /// cannot be read, and when the hub stops. An error is its last word.
+    /// Streams the events of the scope in the order in which they become durable, each once, as `write` writes them;
+    /// with `after`,
+    /// starting with the event that followed it. Past events come in pieces of many. The stream ends when the
+    /// credentials would be
+    /// refused, the scope is out of reach, history cannot be read, or the hub stops. An error is its last item.
     ///
-    /// Alarms of the scope come as they change from here on. What changed earlier is listed, and a stream that leaves too many
-    /// unread ends.
+    /// Alarms of the scope are sent as they change from now on. Earlier changes must be listed, and a stream whose
+    /// client leaves too
+    /// many unread ends.
     ///
     /// Needs `DeviceRead` on the device, or on the part of the tree.
     ///
@@ -127,8 +132,9 @@ impl Hub {
         }))
     }
 
-    /// The position after which a stream goes on whose client had this event last. What lies too far back cannot be made up
-    /// for; and an event that has not been yet is of another server, or of one that was set back.
+    /// Returns the position after which a stream resumes whose client received this event last. A gap that reaches too
+    /// far back is
+    /// refused, and so is a future event, which belongs to another server or to one that was set back.
     async fn position_to_resume(&self, after: EventId, newest: StreamPosition) -> Result<StreamPosition> {
         let begins = self.0.jobs.history_begins();
         if after.minted_at() < begins {
@@ -146,7 +152,7 @@ impl Hub {
         Ok(position)
     }
 
-    /// Whether the caller may hear what is listened to.
+    /// Checks that the caller may follow the events of a subject.
     async fn allow_listening(&self, caller: &Arc<Caller>, listens: Listens) -> Result<()> {
         match listens {
             Listens::Device(id) => {
@@ -156,17 +162,17 @@ impl Hub {
         }
     }
 
-    /// The permit to list all devices of an organization and those beneath it.
+    /// Returns the permit to list all devices of an organization and those beneath it.
     async fn list_beneath(&self, caller: &Caller, organization: OrganizationId) -> Result<CanList> {
         let tree = TreeQuery { organization: Some(organization), depth: Depth::All };
         self.0.identity.list_permit(caller, tree, Action::DeviceRead).await
     }
 
-    /// The devices that are listened to.
+    /// Returns the devices that a stream follows.
     async fn followed(&self, caller: &Arc<Caller>, listens: Listens, tenant: OrganizationId) -> Result<FollowedList> {
         match listens {
             Listens::Device(id) => {
-                // Before its permit: should it leave from here on, that is noticed.
+                // Read before the permit, so that a later departure of the device is noticed.
                 let moves = self.0.caches.departures().count(tenant);
                 let principal = Principal::User(Arc::clone(caller));
                 let devices = Followed::of([self.0.identity.device_read(&principal, id).await?.0]);
@@ -179,7 +185,7 @@ impl Hub {
         }
     }
 
-    /// Whose devices are listened to: moves of theirs may take one away.
+    /// Returns the tenant of the followed devices, whose departures must be checked.
     async fn tenant_of(&self, caller: &Caller, listens: Listens) -> Result<OrganizationId> {
         let Listens::Beneath(organization) = listens else { return Ok(caller.lineage.top()) };
         let lineage = self.0.caches.lineage_of(organization).await?.ok_or(Error::Missing("organization"))?;
@@ -187,25 +193,25 @@ impl Hub {
     }
 }
 
-/// What a stream listens to.
+/// The subject that a stream follows.
 #[derive(Clone, Copy)]
 enum Listens {
     Device(DeviceId),
     Beneath(OrganizationId),
 }
 
-/// What a stream hears.
+/// A message that a stream receives.
 enum Heard {
-    /// An event that it listens to, where that belongs, and its position; without the event if that is no longer kept.
+    /// An event of the subject, with its position and its lineage; without the event if it is not in memory any more.
     Event(StreamPosition, Option<Arc<Event>>, Arc<Lineage>),
-    /// Something was not sent.
+    /// A message was skipped.
     Gap,
     /// An alarm has changed, or too many have.
     Alarm(std::result::Result<Arc<ChangedAlarm>, RecvError>),
 }
 
 impl Listens {
-    /// The next that it hears of. `after` goes along, up to before it.
+    /// Waits for the next message of the subject. Advances `after` over the events of other subjects before it.
     async fn hear(
         self,
         messages: &mut broadcast::Receiver<StreamMessage>,
@@ -230,44 +236,44 @@ impl Listens {
     }
 }
 
-/// A stream's state: behind in history, or live.
+/// The state of a stream: catching up from history, or live.
 struct Tail {
     hub: Hub,
-    /// By what its caller was let in.
+    /// The credential of its caller.
     credential: UserCredential,
     listens: Listens,
     write: StreamWriter,
     messages: broadcast::Receiver<StreamMessage>,
     alarms: broadcast::Receiver<Arc<ChangedAlarm>>,
     stop: watch::Receiver<bool>,
-    /// Everything up to here was streamed, or is none of its business.
+    /// The position up to which all events were streamed or skipped.
     after: StreamPosition,
-    /// What is received comes after this.
+    /// The position after which messages are received.
     until: StreamPosition,
-    /// What it is behind with.
+    /// The state of catching up, if the stream is behind.
     behind: Option<Behind>,
-    /// What that takes which was streamed last: until the next is asked for, it is on its way.
+    /// Memory of the last item, which is being sent until the next one is polled.
     on_its_way: Option<TenantShare>,
 }
 
-/// What a stream has found that lies behind.
+/// The state of catching up from history.
 struct Behind {
     devices: Followed,
-    /// Whose they are, and how often devices of its had left an organization when these were found out.
+    /// The tenant of the devices, and its number of departures when they were listed.
     tenant: OrganizationId,
     moves: u64,
-    /// Some have left theirs since: of each event it is asked where its device is now.
+    /// True if a device has left its organization since: the place of each event's device is checked.
     has_moved: bool,
-    /// What is not read yet; none: the search goes on.
+    /// The found positions that are not read yet; `None` while there is a search to do.
     stretch: Option<StreamCursor>,
 }
 
 impl Tail {
-    /// The next event, or a piece of those that lie behind; none when the hub stops.
+    /// Returns the next event, or a piece of past events; `None` when the hub stops.
     async fn next(&mut self) -> Result<Option<Bytes>> {
         self.on_its_way = None;
         loop {
-            // Asked again each time: what the caller has shown, and its reach, may have ended while this waited.
+            // Checked each time, because the caller's credential and its reach may have ended while this waited.
             let caller = self.caller().await?;
             if let Some(text) = self.alarm_that_waits(&caller)? {
                 return Ok(Some(text));
@@ -301,7 +307,8 @@ impl Tail {
                         (self.after, self.on_its_way) = (position, share);
                         return Ok(Some(self.written(&event)));
                     } else {
-                        // It is read when there is room for it: until then nothing of it is held.
+                        // The event is read from history when there is room for it: until then none of its memory is
+                        // used.
                         self.follow_anew();
                     }
                 }
@@ -318,10 +325,10 @@ impl Tail {
         }
     }
 
-    /// Writes the next alarm that has changed meanwhile and is listened to.
+    /// Writes the next changed alarm of the subject that has arrived meanwhile.
     ///
     /// # Errors
-    /// `Busy`: some that changed are no longer kept. Its client lists them.
+    /// `Busy`: some changes were lost. The client must list the alarms.
     fn alarm_that_waits(&mut self, caller: &Caller) -> Result<Option<Bytes>> {
         loop {
             match self.alarms.try_recv() {
@@ -336,7 +343,7 @@ impl Tail {
         }
     }
 
-    /// Writes an alarm, if it is listened to and the caller may see it.
+    /// Writes an alarm, if it belongs to the subject and the caller may see it.
     fn alarm_written(&self, caller: &Caller, changed: &ChangedAlarm) -> Option<Bytes> {
         let ChangedAlarm { alarm, lineage } = changed;
         let is_heard = match self.listens {
@@ -351,25 +358,25 @@ impl Tail {
         Some(text.into())
     }
 
-    /// What was missed is in history.
+    /// Follows again from now on; missed events are read from history.
     fn follow_anew(&mut self) {
         let Following { from, messages } = self.hub.telemetry().follow();
         (self.until, self.messages) = (from, messages);
     }
 
-    /// Waits for a while. True: the hub stops.
+    /// Waits for a while. Returns true if the hub stops.
     async fn pause(&mut self) -> bool {
         self.hub.0.env.clock().timeout(HISTORY_LOOK_EVERY, stopped(&mut self.stop)).await.is_ok()
     }
 
-    /// The caller as it is now, if it may still listen.
+    /// Returns the caller as it is now, if it may still follow.
     async fn caller(&self) -> Result<Arc<Caller>> {
         let (caller, _) = self.hub.0.identity.bearer(&self.credential).await?;
         self.hub.allow_listening(&caller, self.listens).await?;
         Ok(caller)
     }
 
-    /// Room for so many bytes of the tenant's; small events need none. [`Error::Busy`]: there is no more for now.
+    /// Reserves memory of the tenant; small events need none. Returns [`Error::Busy`] if none is left for now.
     fn hold(&self, caller: &Caller, bytes: usize) -> Result<Option<TenantShare>> {
         if bytes <= LARGE_BYTES {
             return Ok(None);
@@ -377,9 +384,9 @@ impl Tail {
         Ok(Some(self.hub.0.stream_bytes.take(caller.lineage.top(), bytes)?))
     }
 
-    /// Goes on with what lies behind.
+    /// Continues to catch up.
     async fn catch_up(&mut self, caller: &Arc<Caller>) -> Result<CaughtUp> {
-        // However many streams there are, each waits for a slot: it holds nothing meanwhile.
+        // Each stream waits for a slot, whatever their number, and uses no memory meanwhile.
         let claim = Claim::go_on(caller.lineage.top());
         let Some(behind) = &mut self.behind else {
             self.look(caller, claim).await?;
@@ -398,7 +405,7 @@ impl Tail {
         Ok(CaughtUp::Further)
     }
 
-    /// Whether a device is where it is listened to.
+    /// Returns true if a device is still part of the subject.
     async fn is_heard_now(&self, caller: &Caller, device: DeviceId) -> Result<bool> {
         let Some(entry) = self.hub.0.caches.device_entry(device).await? else { return Ok(false) };
         let is_there = match self.listens {
@@ -408,7 +415,7 @@ impl Tail {
         Ok(is_there && caller.reaches(&entry.lineage))
     }
 
-    /// Looks for what comes next in history; for the first time it finds out of which devices.
+    /// Searches history for the next events; the first time it lists the devices.
     async fn look(&mut self, caller: &Arc<Caller>, claim: Claim) -> Result<()> {
         let hub = &self.hub;
         let behind = match &mut self.behind {
@@ -425,7 +432,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Reads a piece of what was found, if there is room for it.
+    /// Reads a piece of the found events, if there is memory for it.
     async fn read(&mut self, caller: &Caller, claim: Claim) -> Result<CaughtUp> {
         let (hub, tenant) = (&self.hub, caller.lineage.top());
         let Ok(mut room) = hub.0.stream_bytes.take(tenant, STREAM_PIECE_BYTES) else { return Ok(CaughtUp::NoRoom) };
@@ -433,17 +440,17 @@ impl Tail {
         let Some(stretch) = &mut behind.stretch else { return Ok(CaughtUp::Further) };
         let piece = hub.telemetry().history_next(stretch, (STREAM_PIECE_BYTES, self.write.event), claim).await?;
         if piece.text.len() > STREAM_PIECE_BYTES + LARGE_BYTES {
-            // A single large one.
+            // A single large event.
             drop(room);
             let Ok(larger) = hub.0.stream_bytes.take(tenant, piece.text.len()) else {
-                // It is looked for again.
+                // The event is searched for again.
                 behind.stretch = None;
                 return Ok(CaughtUp::NoRoom);
             };
             room = larger;
         }
         let Some(last) = piece.events.last().map(|event| event.position) else { return Ok(CaughtUp::Further) };
-        // The slot may have been waited for: what the caller has shown may have ended meanwhile.
+        // The credential may have ended while this waited for the slot.
         let caller = self.caller().await?;
         let text = if self.has_moved() { self.heard_of(&caller, &piece).await? } else { piece.text };
         self.after = last;
@@ -454,15 +461,16 @@ impl Tail {
         Ok(CaughtUp::Piece(text))
     }
 
-    /// Whether what was found may be of a device that is out of reach by now: nothing may be waited for between this and what is
-    /// done by it. What was found is not thrown away: where devices come and go all the time, nothing would ever get through.
+    /// Returns true if a found event may belong to a device that has moved out of reach; the caller must not await
+    /// between this and
+    /// its use. Found events are not discarded: if devices move all the time, no event would ever be sent.
     fn has_moved(&mut self) -> bool {
         let Some(behind) = &mut self.behind else { return false };
         behind.has_moved |= self.hub.0.caches.departures().count(behind.tenant) != behind.moves;
         behind.has_moved
     }
 
-    /// What is left of a piece without those events whose devices are no longer where they are listened to.
+    /// Returns a piece without the events of devices that have left the subject.
     async fn heard_of(&self, caller: &Caller, piece: &StreamPiece) -> Result<Bytes> {
         let (mut text, mut begin) = (Vec::new(), 0);
         for event in &piece.events {
@@ -481,12 +489,12 @@ impl Tail {
     }
 }
 
-/// How far a stream has come with what lies behind.
+/// The progress of catching up.
 enum CaughtUp {
-    /// The next events, as they are written.
+    /// The next events, as text.
     Piece(Bytes),
-    /// There may be more.
+    /// There may be more events.
     Further,
-    /// The tenant's streams hold all that they may.
+    /// The tenant's streams use all the memory they may.
     NoRoom,
 }

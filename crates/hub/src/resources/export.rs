@@ -1,4 +1,4 @@
-//! Exports: a whole series as a stream, in memory that does not grow with it.
+//! Exports a whole series as a stream, in memory that does not grow with the series.
 
 use std::sync::Arc;
 
@@ -14,34 +14,36 @@ use crate::Hub;
 use crate::resources::data::ELEMENT;
 use isobar_quota::{TenantShare, TenantShares};
 
-/// Exports that are under way, and those of one tenant, which leaves others something; beyond, 503. Each holds a piece of its series at most.
+/// Concurrent exports of all tenants and of one, which leaves others a part; beyond this the call is refused with 503.
+/// Each
+/// holds at most one piece of its series in memory.
 const EXPORTS_MAX: usize = 256;
 const EXPORTS_OF_ONE_MAX: usize = 32;
 
-/// The places of exports.
+/// Makes the shares of concurrent exports.
 pub(crate) fn exports() -> Arc<TenantShares> {
     TenantShares::new(EXPORTS_MAX, EXPORTS_OF_ONE_MAX)
 }
 
-/// An export whose beginning is at hand. Its end was fixed when it began: what is stored meanwhile does not come up.
+/// An export whose first piece is loaded. Its end was fixed when it began: values stored later are not included.
 pub struct Export {
     hub: Hub,
     permit: CanRead<DeviceRef>,
     element: String,
     query: ValueQuery,
     begun: ValueChunk,
-    /// Whom it is charged to, and its place among the exports of all.
+    /// The tenant that it is charged to, and its place among all exports.
     tenant: OrganizationId,
     _place: TenantShare,
 }
 
 impl Hub {
-    /// Begins an export. It is in an order of time; the page of the query is ignored.
+    /// Begins an export. It is ordered by time; the page of the query is ignored.
     ///
-    /// Needs `DeviceRead`. Pieces are read in turns among the reads at length.
+    /// Needs `DeviceRead`. Pieces are read in turns among the long reads.
     ///
     /// # Errors
-    /// `Busy`: the tenant has 32 exports under way, or twice what is left for others; or too much else is read at length.
+    /// `Busy`: the tenant has 32 exports running, or twice what is left for others; or too many long reads are running.
     pub async fn values_export(
         &self,
         caller: &Caller,
@@ -67,8 +69,9 @@ impl Hub {
 }
 
 impl Export {
-    /// The values, piece by piece; each piece is read when it is asked for. A series that goes away on the way is an
-    /// error, for what was promised cannot be had.
+    /// Returns the values in pieces; each piece is read when it is polled. A series that is deleted meanwhile is an
+    /// error, because
+    /// the export would be incomplete.
     pub fn pieces(mut self) -> impl Stream<Item = Result<Vec<StoredValue>>> + Send + 'static {
         let begun = std::mem::take(&mut self.begun.values);
         let rest = stream::try_unfold(self, |mut export| async move {
@@ -81,7 +84,7 @@ impl Export {
     }
 
     async fn following(&self, cursor: ValueCursor) -> Result<ValueChunk> {
-        // It was let in: its next piece waits for as long as it must.
+        // The export was admitted: its next piece waits for as long as it must.
         let (telemetry, claim) = (self.hub.telemetry(), Claim::go_on(self.tenant));
         let chunk = telemetry.values_chunk(&self.permit, &self.element, &self.query, Some(cursor), claim).await;
         chunk?.ok_or(Error::Missing(ELEMENT))

@@ -1,7 +1,9 @@
-//! The devices of a part of the tree, for streams that go on where another one ended.
+//! Lists the devices of a part of the tree for streams that resume.
 //!
-//! That list may be long, and after a break all streams of an organization want it at once. So it is made in the slots of
-//! such lists, on threads that give way to all others; and while one waits for a slot, all who want the same share it.
+//! The list may be long, and after an interruption all streams of an organization need it at once. It is therefore made
+//! in
+//! slots of its own, on low-priority threads; and while one waits for a slot, all streams that need the same list share
+//! it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,36 +19,36 @@ use parking_lot::Mutex;
 use crate::Hub;
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Lists that are made at a time. The registry has readers for few, and others need them too.
+/// Lists made at a time. The registry has few readers, and other calls need them too.
 const FOLLOWED_LISTS_AT_ONCE: usize = 2;
-/// What their threads are called.
+/// Name of the threads that make lists.
 const FOLLOWED_THREAD: &str = "isobar-followed";
-/// Organizations that are remembered before those are forgotten for which nobody waits any more.
+/// Organizations remembered before those without a waiting list are removed.
 const REMEMBERED_LISTS: usize = 64;
 
-/// The devices beneath an organization, and how often devices of its tenant had left theirs before these were found out.
+/// The devices beneath an organization, and the tenant's number of departures before they were listed.
 #[derive(Clone)]
 pub(crate) struct FollowedList {
     pub devices: Followed,
     pub moves: u64,
 }
 
-/// A list that is made for all who wait for it.
+/// A list that is being made for all streams that wait for it.
 type ListMaking = BoxFuture<'static, std::result::Result<FollowedList, Arc<Error>>>;
 
-/// The lists that are made for streams.
+/// Makes the lists of devices for streams.
 pub(crate) struct FollowedLists {
     jobs: BoundedJobs,
-    /// Those that have no slot yet: what they will show is newer than all that those who wait for it have seen.
+    /// Lists without a slot: their content will be newer than anything that the streams waiting for them have seen.
     waiting: Mutex<HashMap<OrganizationId, WeakShared<ListMaking>>>,
-    /// How many were made.
+    /// Number of lists made.
     #[cfg(test)]
     made: std::sync::atomic::AtomicUsize,
 }
 
 impl FollowedLists {
     pub(crate) fn new() -> Result<Self> {
-        // However many wait, none is refused: there is one for an organization.
+        // The queue is unbounded: there is at most one list for each organization.
         let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE, usize::MAX, usize::MAX)?;
         Ok(Self {
             jobs,
@@ -56,7 +58,7 @@ impl FollowedLists {
         })
     }
 
-    /// The list that waits for a slot, or else one that is begun now.
+    /// Returns the list that waits for a slot, or else begins one.
     fn join(&self, organization: OrganizationId, begin: impl FnOnce() -> ListMaking) -> Shared<ListMaking> {
         let mut waiting = self.waiting.lock();
         if let Some(list) = waiting.get(&organization).and_then(WeakShared::upgrade) {
@@ -70,16 +72,16 @@ impl FollowedLists {
         list
     }
 
-    /// From here on nobody joins: what changes now may be missing.
+    /// Prevents further streams from joining a list that begins, because it may miss later changes.
     fn begins(&self, organization: OrganizationId) {
         self.waiting.lock().remove(&organization);
     }
 }
 
 impl Hub {
-    /// The devices beneath an organization, which the caller may list, of this tenant. Waits for a slot.
+    /// Returns the devices beneath an organization of this tenant, which the caller may list. Waits for a slot.
     ///
-    /// Those who share a list have shown a permit for the same organization each; it is made with that of the first.
+    /// Streams that share a list have each shown a permit for the same organization; it is made with that of the first.
     pub(super) async fn followed_beneath(
         &self,
         caller: &Arc<Caller>,
@@ -112,7 +114,7 @@ impl Hub {
         self.0.followed_lists.begins(organization);
         #[cfg(test)]
         self.0.followed_lists.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        // Before the devices are found out: what leaves from here on is noticed.
+        // Read before the devices are listed, so that a later departure is noticed.
         let moves = self.0.caches.departures().count(tenant);
         let mut permits = Vec::new();
         for (lineage, devices) in self.registry().devices_beneath(&permit).await? {
@@ -146,7 +148,7 @@ mod tests {
 
     const STREAMS: usize = 8;
 
-    /// Writes a line of its id and its payload.
+    /// Writes a line with the event's identifier and payload.
     fn told(event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(format!("{} {}\n", event.id, event.payload.text()).as_bytes());
     }
@@ -157,7 +159,7 @@ mod tests {
         std::str::from_utf8(told).unwrap().split(' ').next().unwrap().parse().unwrap()
     }
 
-    /// Reads so many events, each once, whose payloads are 2.
+    /// Reads this many events, each once, whose payloads are 2.
     async fn tell_twos(mut stream: impl Stream<Item = Result<Bytes>> + Unpin, count: usize) {
         let mut ids = BTreeSet::new();
         while ids.len() < count {
@@ -169,15 +171,15 @@ mod tests {
         assert_eq!(ids.len(), count);
     }
 
-    /// A key of the one who listens.
+    /// Makes an API key of the follower.
     async fn key(stage: &Stage) -> Secret {
         let input = ApiKeyInput { name: "k".to_owned(), role: None, expires_at: None };
         stage.hub.api_key_create(&stage.admin, stage.admin.user, input).await.unwrap().1
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_stream_that_resumes_finds_out_its_devices_once_however_much_it_has_missed() {
-        // What is looked for in history together, some times over.
+    async fn resumed_stream_lists_its_devices_once() {
+        // Several times the number of events found in one search of history.
         const MISSED: usize = 3 * FOUND_MIN;
         let stage = Stage::set().await;
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_catches_up_gets_through_while_devices_come_and_go() {
+    async fn resumed_stream_catches_up_while_devices_move() {
         const MISSED: usize = 100;
         let stage = Stage::set().await;
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
@@ -208,7 +210,7 @@ mod tests {
         drop(live);
         futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
         let mut resumed = Box::pin(stage.hub.event_stream(&credentials, scope(), Some(first), TOLD).await.unwrap());
-        // Between any two steps of the stream a device of the tenant leaves.
+        // A device of the tenant leaves between any two steps of the stream.
         let heard = futures::stream::poll_fn(|context| {
             stage.hub.0.caches.departures().note(stage.admin.organization());
             let lists = stage.hub.0.followed_lists.made.load(Ordering::Relaxed);
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn streams_that_resume_wait_for_one_list_which_is_made_beside_them() {
+    async fn resumed_streams_share_one_list() {
         let stage = Stage::set().await;
         let (device, secret) = (stage.device("{}").await, key(&stage).await);
         let credentials = Credentials { api_auth_token: Some(secret.reveal().as_bytes()), ..Credentials::default() };
@@ -228,7 +230,7 @@ mod tests {
         stage.posts(&device, "1").await;
         let first = id_of(&live.next().await.unwrap().unwrap());
         stage.posts(&device, "2").await;
-        // Others make lists: all slots are taken.
+        // Other jobs occupy all slots.
         let lists = &stage.hub.0.followed_lists;
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
@@ -251,7 +253,7 @@ mod tests {
         }
         let sharing =
             || lists.waiting.lock().values().filter_map(WeakShared::upgrade).next().and_then(|it| it.strong_count());
-        // One of them is ours, the others are those of the streams.
+        // One of the references is the test's, the others belong to the streams.
         until("all of them wait for one list", async || {
             assert!(!resumed.iter().any(|stream| stream.is_finished()), "a stream has listed devices in nobody's slot");
             sharing() == Some(STREAMS + 1)

@@ -1,4 +1,4 @@
-//! Event history.
+//! Reads event history.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use isobar_store::telemetry::HistoryQuery;
 
 use crate::Hub;
 
-/// Between two looks whether a call in which nothing happens may go on.
+/// Interval at which an idle call checks that it may continue.
 pub(crate) const HISTORY_LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Hub {
-    /// A page of a device's history, newest first.
+    /// Reads a page of a device's history, newest first.
     ///
     /// Needs `DeviceRead`. Reaches back six months.
     pub async fn history(&self, caller: &Caller, id: DeviceId, query: HistoryQuery) -> Result<Page<Event>> {
@@ -25,7 +25,7 @@ impl Hub {
         Ok(self.telemetry().history(&permit, query, Claim::begin(caller.lineage.top())).await?)
     }
 
-    /// One event of a device's history.
+    /// Reads one event of a device's history.
     ///
     /// Needs `DeviceRead`.
     ///

@@ -1,4 +1,4 @@
-//! Images of organizations, projects, users and devices.
+//! Stores and reads images of organizations, projects, users and devices.
 
 use isobar_model::access::{Action, Caller, CanRead, CanWrite};
 use isobar_model::error::{Error, Result};
@@ -10,9 +10,9 @@ use crate::Hub;
 
 const IMAGE: &str = "image";
 
-/// What a caller can name that has an image.
+/// An identifier of a resource with an image.
 pub trait HasImage: OwnsImage {
-    /// What it is called.
+    /// The name of the resource.
     const NOUN: &'static str;
 }
 
@@ -25,7 +25,7 @@ use private::OwnsImage;
 mod private {
     use super::*;
 
-    /// How the permits to an image are come by: those of its owner.
+    /// Obtains the permits for an image, which are those of its owner.
     pub trait OwnsImage: Copy + Send + Sync + 'static {
         type Target: Pictured + Clone + Send + Sync;
         fn change(self, hub: &Hub, caller: &Caller) -> impl Future<Output = Result<CanWrite<Self::Target>>> + Send;
@@ -82,7 +82,7 @@ impl OwnsImage for DeviceId {
 }
 
 impl Hub {
-    /// Whether the caller may change the image of something: 404 before 403.
+    /// Checks that the caller may change the image of a resource.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -90,13 +90,13 @@ impl Hub {
         owner.change(self, caller).await.map(|_| ())
     }
 
-    /// Keeps an image as it was posted, and the picture in it as PNG.
+    /// Stores an image as it was posted, and its picture as PNG.
     ///
     /// Needs the permit to update the owner. Durable when this returns. The image is decoded on a thread that may
     /// block, in a slot of its tenant.
     ///
     /// # Errors
-    /// `Invalid`: it is no image that is taken. `Busy`: too many wait to be decoded.
+    /// `Invalid`: it is not an image of a supported kind. `Busy`: too many images wait to be decoded.
     pub async fn image_set<T: HasImage>(&self, caller: &Caller, owner: T, posted: String) -> Result<()> {
         let permit = owner.change(self, caller).await?;
         let (posted, png) = self.0.pictures.read(caller, posted).await?;
@@ -104,7 +104,7 @@ impl Hub {
         Ok(self.registry().image_set(&permit, image, self.now()).await?)
     }
 
-    /// The text that an image was posted as.
+    /// Returns the text that an image was posted as.
     ///
     /// Needs the permit to read the owner.
     ///
@@ -115,7 +115,7 @@ impl Hub {
         self.registry().image_posted(&permit).await?.ok_or(Error::Missing(IMAGE))
     }
 
-    /// The digest of an image's picture.
+    /// Returns the digest of an image's picture.
     ///
     /// Needs the permit to read the owner.
     ///
@@ -126,7 +126,7 @@ impl Hub {
         self.registry().image_digest(&permit).await?.ok_or(Error::Missing(IMAGE))
     }
 
-    /// An image's picture.
+    /// Returns an image's picture.
     ///
     /// Needs the permit to read the owner.
     ///
@@ -144,7 +144,7 @@ impl Hub {
     /// # Errors
     /// `Missing` before `Forbidden`.
     pub async fn image_delete<T: HasImage>(&self, caller: &Caller, owner: T) -> Result<()> {
-        // The thing comes before the role.
+        // Existence is checked before the role.
         self.image_digest(caller, owner).await?;
         let permit = owner.change(self, caller).await?;
         match self.registry().image_delete(&permit).await? {

@@ -1,4 +1,4 @@
-//! The verbs of the interface, a file per resource. They are methods of [`crate::Hub`], and use what the rooms below give.
+//! Implements the operations of the interface as methods of [`crate::Hub`], one file per resource.
 
 pub(crate) mod alarms;
 pub(crate) mod api_keys;
