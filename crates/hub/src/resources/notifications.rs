@@ -1,4 +1,4 @@
-//! The notifications of users.
+//! Lists, reads and marks the notifications of users.
 
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::error::{Error, Result};
@@ -10,13 +10,13 @@ use isobar_store::registry::NotificationMark;
 use crate::Hub;
 
 impl Hub {
-    /// Tells every user something.
+    /// Notifies every user.
     ///
     /// Needs `SystemNotificationEmit`. The notice is durable when this returns; e-mails follow.
     pub async fn system_notification_emit(&self, caller: &Caller, message: String) -> Result<()> {
         self.0.identity.allow(caller, Action::SystemNotificationEmit).await?;
         let (id, kind) = (NotificationId(self.0.env.new_id().0), NotificationKind::System);
-        // No earlier than the one before it, whatever the clock says.
+        // Never earlier than the notice before, whatever the clock says.
         let at = id.minted_at();
         self.0
             .delivery
@@ -26,7 +26,7 @@ impl Hub {
 
     /// Lists the caller's notifications, newest first.
     ///
-    /// Everybody lists its own. Waits for its turn among the lists.
+    /// Each user lists its own. Waits for its turn among the lists.
     ///
     /// # Errors
     /// `Busy`: too many lists wait. `Invalid`: the texts of the page are too large together.
@@ -41,32 +41,33 @@ impl Hub {
         self.0.listing_jobs.drive_for(caller, "notification_list", read).await
     }
 
-    /// Fetches one of the caller's notifications. Those of others do not exist for it.
+    /// Fetches one of the caller's notifications; those of other users are reported as missing.
     ///
-    /// Everybody reads its own.
+    /// Each user reads its own.
     ///
     /// # Errors
-    /// `Missing`: there is none of the caller's.
+    /// `Missing`: the caller has no such notification.
     pub async fn notification_fetch(&self, caller: &Caller, id: NotificationId) -> Result<Notification> {
         let found = self.registry().notification_fetch(&access::own(caller), id).await?;
         found.ok_or(Error::Missing("notification"))
     }
 
-    /// Notes whether the caller has read one of its notifications.
+    /// Marks one of the caller's notifications as read or unread.
     ///
-    /// Everybody marks its own. Durable when this returns.
+    /// Each user marks its own. Durable when this returns.
     ///
     /// # Errors
-    /// `Missing`: there is none of the caller's.
+    /// `Missing`: the caller has no such notification.
     pub async fn notification_update(&self, caller: &Caller, id: NotificationId, read: bool) -> Result<()> {
         let found = self.registry().notification_update(&access::own(caller), id, read).await?;
         if found { Ok(()) } else { Err(Error::Missing("notification")) }
     }
 
-    /// Marks or deletes the caller's notifications of a range of time. Those that come later are not touched,
-    /// even if the range goes on.
+    /// Marks or deletes the caller's notifications within a time range. Notifications that arrive later are not
+    /// affected, even if
+    /// the range includes the future.
     ///
-    /// Everybody marks its own. Durable when this returns.
+    /// Each user marks its own. Durable when this returns.
     pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {
         Ok(self.registry().notifications_mark(&access::own(caller), range, mark).await?)
     }

@@ -1,4 +1,4 @@
-//! Organizations.
+//! Creates, lists, reads, changes and deletes organizations.
 
 use isobar_model::access::{self, Action, Caller, CanWrite, Lineage};
 use isobar_model::check::Patch;
@@ -14,8 +14,9 @@ use crate::error::{PARENT, naming};
 use crate::{Hub, TreeQuery};
 
 impl Hub {
-    /// Creates an organization beneath the one named, or beneath the caller's own. `parentId: null` asks for a
-    /// top-level one, which only a system administrator founds.
+    /// Creates an organization beneath the named one, or beneath the caller's own. `parentId: null` requests a
+    /// top-level one, which
+    /// only a system administrator creates.
     ///
     /// Needs `OrganizationCreate` on the parent, or `OrganizationCreateTop`. Durable when this returns.
     ///
@@ -54,7 +55,7 @@ impl Hub {
 
     /// Lists organizations: those beneath `parentId`, or the caller's own and those beneath it.
     ///
-    /// Needs `OrganizationRead` on that part of the tree. Waits up to a second for what designs have just found out.
+    /// Needs `OrganizationRead` on that part of the tree. Waits up to a second for pending changes of designs.
     pub async fn organization_list(
         &self,
         caller: &Caller,
@@ -62,7 +63,7 @@ impl Hub {
         list: ListRequest,
     ) -> Result<Page<Organization>> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
-        // Level 1 of this list is the direct children (contract: Conventions), the second generation from the base.
+        // Level 1 of this list are the direct children (contract: Conventions), the second generation from the base.
         let levels = tree.depth.levels().map(|levels| levels.saturating_add(1));
         let permit = access::list(caller, Action::OrganizationRead, &base, levels);
         let permit = permit.map_err(|refusal| refusal.into_error("organization"))?;
@@ -73,10 +74,10 @@ impl Hub {
 
     /// Fetches an organization.
     ///
-    /// Needs `OrganizationRead`. Waits up to a second for what designs have just found out.
+    /// Needs `OrganizationRead`. Waits up to a second for pending changes of designs.
     pub async fn organization_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
-        // It shows the status of its devices, which may be just on its way into the registry.
+        // The organization shows the status of its devices, changes of which may be pending.
         if let Some(lineage) = self.0.caches.lineage_of(id).await? {
             self.0.outbox.caught_up(lineage.top()).await;
         }
@@ -84,23 +85,24 @@ impl Hub {
         Ok(as_seen_by(caller, found))
     }
 
-    /// Fetches an organization with what its subtree uses at this moment.
+    /// Fetches an organization with the present usage of its subtree.
     ///
-    /// Needs `OrganizationRead`. Sizes are bytes. First writes what was stored since the last writing.
+    /// Needs `OrganizationRead`. Sizes are bytes. First writes the pending figures of stored bytes.
     pub async fn usage_fetch(&self, caller: &Caller, id: OrganizationId) -> Result<Organization> {
         self.allow_organization(caller, id, Action::OrganizationRead).await?;
         self.0.usage.usage_settled().await?;
         self.organization_fetch(caller, id).await
     }
 
-    /// Changes an organization: what the body leaves out keeps its value. Another parent moves it, with all that hangs on
-    /// it.
+    /// Changes an organization: fields missing in the body keep their values. A new parent moves it, with everything
+    /// beneath it.
     ///
-    /// Needs `OrganizationUpdate`, on another parent too; limits are set from an organization above. Durable when this
-    /// returns; the next call of everybody beneath it sees it.
+    /// Needs `OrganizationUpdate`, on a new parent too; limits are set from an organization above. Durable when this
+    /// returns; the next
+    /// call of every user beneath it sees it.
     ///
     /// # Errors
-    /// `Invalid`: the parent is unknown, beneath the organization itself, or a limit of it would be passed.
+    /// `Invalid`: the parent is unknown, beneath the organization itself, or a limit of it would be exceeded.
     pub async fn organization_update(
         &self,
         caller: &Caller,
@@ -126,7 +128,7 @@ impl Hub {
         if to.is_some() {
             self.0.caches.departures().note(old.lineage.top());
         }
-        // Its devices show its name.
+        // Devices show the name of their organization.
         if to.is_some() || is_renamed {
             self.0.caches.organization_changed(id);
         }
@@ -139,7 +141,8 @@ impl Hub {
         Ok(as_seen_by(caller, changed))
     }
 
-    /// The permit to hang an organization beneath the parent that a body names, or at the top; none: it stays where it is.
+    /// Returns the permit to move an organization beneath the parent that a body names, or to the top; `None` if it
+    /// does not move.
     async fn new_parent(
         &self,
         caller: &Caller,
@@ -150,7 +153,7 @@ impl Hub {
         let parent = match named {
             Patch::Keep => return Ok(None),
             Patch::Set(parent) => Some(*parent),
-            // To its own users the organization has no parent: they send back what they see.
+            // The organization's own users see no parent, and send back what they see.
             Patch::Clear if own == caller.organization() => return Ok(None),
             Patch::Clear => None,
         };
@@ -171,12 +174,12 @@ impl Hub {
         permit.map(Some).map_err(|refusal| refusal.into_error("organization"))
     }
 
-    /// Removes an organization that nothing hangs on.
+    /// Deletes an organization that has nothing beneath it.
     ///
     /// Needs `OrganizationDelete`. Durable when this returns.
     ///
     /// # Errors
-    /// `Invalid`: something still hangs on it.
+    /// `Invalid`: something is still beneath it.
     pub async fn organization_delete(&self, caller: &Caller, id: OrganizationId) -> Result<()> {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationDelete).await?;
         self.registry().organization_delete(&permit).await?;
@@ -186,12 +189,14 @@ impl Hub {
     }
 }
 
-/// A limit that a body names, if it is another than the one in force: what is sent back unchanged changes nothing.
+/// Returns a limit in a body if it differs from the present one: a value sent back unchanged needs no right to set
+/// limits.
 fn new_limit(named: Option<f64>, present: f64) -> Option<f64> {
     named.filter(|limit| *limit != present)
 }
 
-/// The path begins at the caller's own organization: what lies above it is not told (contract: Conventions).
+/// Cuts the path so that it begins at the caller's own organization: organizations above are hidden (contract:
+/// Conventions).
 fn as_seen_by(caller: &Caller, mut organization: Organization) -> Organization {
     if caller.role == Role::SystemAdmin {
         return organization;

@@ -1,5 +1,6 @@
-//! Reading an image that somebody posted (contract: Resources). Every byte of it is hostile: its size is looked at before
-//! it is decoded, memory is bounded, and what the decoder cannot read is refused.
+//! Reads a posted image (contract: Resources). Every byte may be hostile: the size is checked before the image is
+//! decoded,
+//! memory is bounded, and images that the decoder cannot read are refused.
 
 use std::io::Cursor;
 
@@ -16,44 +17,46 @@ use isobar_model::error::{self, Error};
 
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Largest image that is taken, in bytes.
+/// Largest accepted image, in bytes.
 const IMAGE_BYTES_MAX: usize = 2 << 20;
-/// Most pixels of a side.
+/// Longest side, in pixels.
 const SIDE_PIXELS_MAX: u32 = 4_096;
-/// Most bytes that the metadata of a PNG may take: texts as they are, and the colour profile, which is unpacked. A profile
-/// beyond it is passed over.
+/// Memory for the metadata of a PNG, in bytes: texts as they are, and the unpacked colour profile. A larger profile is
+/// skipped.
 const METADATA_BYTES_MAX: u64 = 8 << 20;
-/// Largest picture that is kept for showing, in bytes. One that grows beyond it as PNG is halved until it fits.
+/// Largest PNG that is stored for display, in bytes. A picture that exceeds it as PNG is halved until it fits.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
-/// What the thread is called that decodes images.
+/// Name of the thread that decodes images.
 const PICTURES_THREAD: &str = "isobar-pictures";
 /// Images decoded at the same time.
 const PICTURES_AT_ONCE: usize = 1;
-/// Requests that may be at that or wait for it, of all tenants and of one, before the next is refused.
+/// Images that are decoded or wait, of all tenants and of one, before the next is refused.
 const PICTURES_WAITING_MAX: usize = 16;
 const PICTURES_WAITING_OF_ONE_MAX: usize = 8;
 
-/// Base64 as the world writes it: with or without its padding.
+/// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Reads images, one after the other.
+/// Reads images one after the other.
 pub(crate) struct Pictures(BoundedJobs);
 
 impl Pictures {
+    /// Starts the decoding thread.
+    ///
     /// # Errors
-    /// The system gives no more resources.
+    /// Returns an error if the system gives no more threads.
     pub(crate) fn new() -> error::Result<Self> {
         BoundedJobs::giving_way(PICTURES_THREAD, PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX)
             .map(Self)
     }
 
-    /// A posted text, and the picture in it as PNG.
+    /// Returns a posted text with its picture as PNG.
     pub(crate) async fn read(&self, caller: &Caller, posted: String) -> error::Result<(String, Vec<u8>)> {
         let read = move || {
-            // A decoder that panics on a strange file has found it to be none.
+            // A panic of the decoder means that the image is damaged.
             let png = std::panic::catch_unwind(|| picture(&posted)).unwrap_or(Err(NOT_WHOLE));
             png.map(|png| (posted, png))
         };
@@ -71,7 +74,7 @@ const TOO_LARGE: PictureFault = "must be at most 2 MiB, decoded from Base64";
 const TOO_WIDE: PictureFault = "must be at most 4096 by 4096 pixels";
 const TOO_HEAVY: PictureFault = "takes too much memory to decode";
 
-/// The picture in a posted text, as PNG: a PNG as it is, anything else converted.
+/// Returns the picture in a posted text as PNG: a PNG unchanged, other formats converted.
 fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
     let (claimed, base64) = split(posted)?;
     let bytes = decoded(base64)?;
@@ -87,7 +90,7 @@ fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
         ImageFormat::WebP if !is_whole_riff(&bytes) => Err(NOT_WHOLE),
         ImageFormat::WebP => as_png(upright(WebPDecoder::new(Cursor::new(&bytes)).map_err(fault)?)?),
         _ => {
-            // Its limits are the only ones that the decoder of PNG holds what it unpacks to.
+            // The PNG decoder limits the memory for unpacked metadata only by these bounds.
             let metadata = bounds(Some(METADATA_BYTES_MAX));
             pixels(PngDecoder::with_limits(Cursor::new(&bytes), metadata).map_err(fault)?)?;
             Ok(bytes)
@@ -95,7 +98,7 @@ fn picture(posted: &str) -> Result<Vec<u8>, PictureFault> {
     }
 }
 
-/// The type that a data URI names, and the Base64 behind it.
+/// Splits a data URI into its type and its Base64 text.
 fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), PictureFault> {
     let posted = posted.trim_ascii();
     let uri = posted.split_at_checked(5).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("data:"));
@@ -115,7 +118,7 @@ fn split(posted: &str) -> Result<(Option<ImageFormat>, &str), PictureFault> {
     Ok((Some(claimed), base64))
 }
 
-/// The bytes of a Base64 text, which may be broken into lines.
+/// Decodes a Base64 text, which may contain line breaks.
 fn decoded(base64: &str) -> Result<Vec<u8>, PictureFault> {
     let mut base64 = base64.as_bytes().to_vec();
     base64.retain(|byte| !byte.is_ascii_whitespace());
@@ -126,7 +129,7 @@ fn decoded(base64: &str) -> Result<Vec<u8>, PictureFault> {
     if bytes.len() > IMAGE_BYTES_MAX { Err(TOO_LARGE) } else { Ok(bytes) }
 }
 
-/// Returns true if the chunks of a RIFF file lie within it: the decoder takes memory for what a chunk says that it holds.
+/// Returns true if the chunks of a RIFF file lie within it: the decoder allocates as much memory as a chunk claims.
 fn is_whole_riff(bytes: &[u8]) -> bool {
     let mut rest = bytes.get(12..).unwrap_or_default();
     while let Some((head, content)) = rest.split_at_checked(8) {
@@ -134,13 +137,13 @@ fn is_whole_riff(bytes: &[u8]) -> bool {
         if size > content.len() {
             return false;
         }
-        // A chunk of an odd size is followed by a byte, which is often left out at the end.
+        // A chunk of odd size is followed by a padding byte, which is often missing at the end.
         rest = content.get(size.next_multiple_of(2)..).unwrap_or_default();
     }
     true
 }
 
-/// Makes the bounds of a picture's sides, and of what its decoder may take for other things.
+/// Makes the limits on a picture's sides, and on other memory of its decoder.
 fn bounds(max_alloc: Option<u64>) -> Limits {
     let mut limits = Limits::default();
     limits.max_image_width = Some(SIDE_PIXELS_MAX);
@@ -149,13 +152,13 @@ fn bounds(max_alloc: Option<u64>) -> Limits {
     limits
 }
 
-/// Decodes an image whose size is within bounds; the first picture of one that moves.
+/// Decodes an image whose size is within limits; of an animated one the first picture.
 fn pixels(mut decoder: impl ImageDecoder) -> Result<DynamicImage, PictureFault> {
     decoder.set_limits(bounds(None)).map_err(fault)?;
     DynamicImage::from_decoder(decoder).map_err(fault)
 }
 
-/// Decodes an image as [`pixels`] does, and turns it as its camera says.
+/// Decodes an image as [`pixels`] does, and rotates it by its camera orientation.
 fn upright(mut decoder: impl ImageDecoder) -> Result<DynamicImage, PictureFault> {
     let orientation = decoder.orientation().map_err(fault)?;
     let mut picture = pixels(decoder)?;
@@ -171,7 +174,7 @@ fn fault(error: ImageError) -> PictureFault {
     }
 }
 
-/// A picture as PNG, halved until it is small enough to be handed out.
+/// Encodes a picture as PNG, halved until it is small enough to be stored.
 fn as_png(mut picture: DynamicImage) -> Result<Vec<u8>, PictureFault> {
     loop {
         let mut png = Vec::new();

@@ -1,4 +1,4 @@
-//! Projects.
+//! Creates, lists, reads, changes and deletes projects.
 
 use std::collections::HashMap;
 
@@ -12,19 +12,19 @@ use isobar_store::registry::NewProject;
 use crate::error::{ORGANIZATION, naming};
 use crate::{Hub, TreeQuery};
 
-/// A project as a caller sees it. Of one of an organization above, only what is in the caller's reach is told.
+/// A project as a caller sees it. A project of an organization above shows only references within the caller's reach.
 #[derive(Clone, Debug)]
 pub struct ProjectView {
     /// The project.
     pub project: Project,
-    /// Whether its organization is in reach.
+    /// True if its organization is within reach.
     pub shows_owner: bool,
-    /// Whether its creator is.
+    /// True if its creator is within reach.
     pub shows_creator: bool,
 }
 
 impl From<Project> for ProjectView {
-    /// As those see it who reach its organization.
+    /// Makes the view of a caller whose reach includes the project's organization.
     fn from(project: Project) -> Self {
         Self { project, shows_owner: true, shows_creator: true }
     }
@@ -40,8 +40,9 @@ impl Hub {
         self.registry().project_create(&permit, new, self.now()).await.map_err(naming(&[ORGANIZATION]))
     }
 
-    /// Lists projects, of one `kind` if it is named; with `usable` also those of organizations above that part of the tree,
-    /// which its devices can use.
+    /// Lists projects, of one `kind` if it is named; with `usable` also those of organizations above that part of the
+    /// tree, which
+    /// devices in it can use.
     ///
     /// Needs `ProjectRead` on that part of the tree.
     pub async fn project_list(
@@ -72,7 +73,7 @@ impl Hub {
         self.project_view(caller, project, &mut HashMap::new()).await
     }
 
-    /// A project as the caller sees it. `creators` keeps which users are in reach, for those of other projects.
+    /// Returns a project as the caller sees it. `creators` caches which users are within reach, for further projects.
     async fn project_view(
         &self,
         caller: &Caller,
@@ -96,7 +97,7 @@ impl Hub {
         Ok(ProjectView { project, shows_owner: false, shows_creator })
     }
 
-    /// Renames a project, or hands it to another organization in reach.
+    /// Renames a project, or moves it to another organization within reach.
     ///
     /// Needs `ProjectUpdate`, on another organization too. Durable when this returns.
     pub async fn project_update(&self, caller: &Caller, id: ProjectId, input: ProjectInput) -> Result<Project> {
@@ -111,7 +112,7 @@ impl Hub {
             .map_err(naming(&[ORGANIZATION]))
     }
 
-    /// Removes a project that no device uses, with its specification.
+    /// Deletes a project that no device uses, with its specification.
     ///
     /// Needs `ProjectDelete`. Durable when this returns.
     ///

@@ -1,4 +1,5 @@
-//! The cloud-event queue of a device (specification: Events; contract: Events and the cloud-event queue).
+//! Reads and fills the cloud-event queue of a device (specification: Events; contract: Events and the cloud-event
+//! queue).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,32 +23,36 @@ use crate::ingest::event_input::{check_idempotency_key, element_name};
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
-/// Whether there is room for so many bytes of an answer; the last that was asked for is what is taken.
+/// Returns true if there is memory for an answer of this many bytes; the last size asked for is the one used.
 pub type QueueBudget = Arc<dyn Fn(usize) -> bool + Send + Sync>;
 
-/// What is read of a queue, and how.
+/// Options for reading a queue.
 #[derive(Clone, Debug, Default)]
 pub struct QueueRead {
     /// Only events of this element.
     pub element: Option<String>,
-    /// Which page, before anything is taken.
+    /// The page, counted before any event is taken.
     pub page: PageRequest,
-    /// Leave what is read in the queue.
+    /// True to leave the events in the queue.
     pub peek: bool,
-    /// How long to wait for an event when there is none.
+    /// Longest time to wait for an event if there is none.
     pub wait: Duration,
 }
 
 impl Hub {
-    /// Reads queued cloud events, oldest first, for whoever `principal` is by `credentials`. What is not peeked at is gone,
-    /// durably, before this returns. A caller that waits is refused as soon as its credentials end, and nothing is taken
-    /// for one whose credentials have ended. Whoever waits gets nothing once `given_up` is done: what came later might be
-    /// taken for nobody; and nothing is taken for which there is no room.
+    /// Reads queued cloud events, oldest first, for `principal`, who was authenticated by `credentials`. Events that
+    /// are not peeked
+    /// at are removed durably before this returns. A waiting caller is refused as soon as its credentials end, and no
+    /// event is taken
+    /// for it then. A waiting caller gets nothing once `given_up` is done, because later events might be taken for a
+    /// caller that has
+    /// disconnected; and no event is taken for which there is no memory.
     ///
     /// Needs `CloudEventRead`; a device reads its own. Waits for at most `read.wait`.
     ///
     /// # Errors
-    /// `Unauthenticated`: the credentials have ended meanwhile. `Busy`: there is no room for what would be taken, too.
+    /// `Unauthenticated`: the credentials have ended meanwhile. `Busy`: there is no memory for the events, or too much
+    /// has changed.
     pub async fn cloud_events(
         &self,
         credentials: &Credentials<'_>,
@@ -66,7 +71,7 @@ impl Hub {
         let (mut is_over, mut changes, looked) = (read.wait.is_zero(), 0, Looked::default());
         loop {
             let mut rung = std::pin::pin!(bell.notified());
-            // From here on a ring is heard, so an event that comes during the look is not missed.
+            // Enabled first, so that an event that arrives during the read below is noticed.
             rung.as_mut().enable();
             match self.look(&held, &principal, target, (&read, &budget), &looked).await? {
                 Some(events) if is_over || !events.is_empty() => return Ok(events),
@@ -89,8 +94,9 @@ impl Hub {
         }
     }
 
-    /// Done when the caller may no longer read the queue: why. The end of a device's token rings; that of a user's
-    /// credentials is looked for, and the queue is left alone meanwhile.
+    /// Waits until the caller may no longer read the queue, and returns the reason. The end of a device's token rings
+    /// the bell; a
+    /// user's credentials are checked regularly, without reading the queue.
     async fn ended(&self, held: &HeldCredential, device: Option<&str>) -> Error {
         loop {
             match held {
@@ -107,7 +113,7 @@ impl Hub {
         }
     }
 
-    /// What there is now. None: something has changed of the caller or the device, and nothing was taken.
+    /// Reads the queue once. Returns `None` if the caller or the device has changed, and no event was taken.
     async fn look(
         &self,
         held: &HeldCredential,
@@ -171,7 +177,7 @@ impl Hub {
         Err(Error::Busy)
     }
 
-    /// What is wrong with the parameters of a cloud event to be sent, whose body was found wrong already.
+    /// Finds the faults in the parameters of a cloud event whose body is already known to be invalid.
     ///
     /// Needs `CloudEventCreate`.
     ///
@@ -189,10 +195,10 @@ impl Hub {
         faults.end()
     }
 
-    /// Whether the caller may read the queue of the device that it names.
+    /// Checks that the caller may read the queue of the device that it names.
     ///
     /// # Errors
-    /// `Missing` before `Forbidden`; `Invalid` where a user names no device.
+    /// `Missing` before `Forbidden`; `Invalid` if a user names no device.
     pub async fn allow_queue(&self, principal: &Principal, device: Option<&str>) -> Result<()> {
         self.queue_device(principal, device, Action::CloudEventRead).await.map(|_| ())
     }
@@ -209,7 +215,7 @@ impl Hub {
         if was_there { Ok(()) } else { Err(Error::Missing("cloud event")) }
     }
 
-    /// The device that a user sends a cloud event to. Devices only hear them (contract: Authentication).
+    /// Returns the device that a user sends a cloud event to. Devices only receive them (contract: Authentication).
     async fn target_of_user(
         &self,
         caller: &Caller,
@@ -218,7 +224,7 @@ impl Hub {
         self.queue_device_of_user(caller, device, Action::CloudEventCreate).await
     }
 
-    /// The device whose queue is meant: that of the token, or else the one named.
+    /// Returns the device of a queue: that of the token, or else the named one.
     pub(crate) async fn queue_device(
         &self,
         principal: &Principal,

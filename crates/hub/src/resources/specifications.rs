@@ -1,4 +1,4 @@
-//! Specifications of projects, and their versions (contract: Versions of a design).
+//! Manages specifications of projects, and their versions (contract: Versions of a design).
 
 use std::cmp::Ordering;
 
@@ -25,7 +25,7 @@ impl Hub {
         self.registry().specification_fetch(&permit).await?.ok_or(Error::Missing("project"))
     }
 
-    /// The entity tag of a project's specification, without the specification.
+    /// Returns the entity tag of a project's specification, without the specification.
     ///
     /// Needs `ProjectRead`.
     pub async fn specification_tag(&self, caller: &Caller, id: ProjectId) -> Result<SpecificationTag> {
@@ -33,16 +33,20 @@ impl Hub {
         self.registry().specification_tag(&permit).await?.ok_or(Error::Missing("project"))
     }
 
-    /// Overwrites a project's specification, if its design can be executed; else the old one stays in force, and the
-    /// design's faults are told together with those that the body was found to have. What is written is kept as the
-    /// project's newest version.
+    /// Replaces a project's specification, if its design can be executed; else the old one stays in force, and the
+    /// design's faults
+    /// are returned with those already found in the body. The specification is also stored as the project's newest
+    /// version.
     ///
     /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
-    /// compiled on a thread that may block, in a slot of its tenant.
+    /// compiled on a thread
+    /// that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults, each by its place. `Outdated`: the specification is not as `required`. `Busy`: too many
-    /// designs wait to be compiled, or bounds of retention were loosened too often since what they had hidden was last dropped.
+    /// designs wait to
+    /// be compiled, or bounds of retention were loosened too often since the values that they had hidden were last
+    /// deleted.
     pub async fn specification_write(
         &self,
         caller: &Caller,
@@ -54,8 +58,9 @@ impl Hub {
         Ok(self.put_in_force(caller, &permit, read, required).await?.0)
     }
 
-    /// The versions of a project's specification, newest first unless asked otherwise. Who wrote one is told where that
-    /// is in reach.
+    /// Lists the versions of a project's specification, newest first by default. The writer of a version is shown if it
+    /// is within
+    /// the caller's reach.
     ///
     /// Needs `ProjectRead`.
     pub async fn specification_versions(
@@ -66,7 +71,7 @@ impl Hub {
     ) -> Result<Page<SpecificationVersion>> {
         let permit = self.0.identity.project_read(caller, id).await?;
         let mut versions = self.registry().specification_versions(&permit).await?;
-        // They stand in their default order already.
+        // The versions are in their default order already.
         if !request.sort.is_empty() {
             versions.sort_by(|left, right| by_keys(&request.sort, left, right));
         }
@@ -75,12 +80,12 @@ impl Hub {
         Ok(page)
     }
 
-    /// One version, whole. A large one is unpacked on a thread that may block, in a slot of its tenant.
+    /// Reads one version with its content. A large one is unpacked on a thread that may block, in a slot of its tenant.
     ///
     /// Needs `ProjectRead`.
     ///
     /// # Errors
-    /// `Missing`: there is no such project or version, or no longer. `Busy`: too many wait for a slot.
+    /// `Missing`: there is no such project or version, or it was removed. `Busy`: too many wait for a slot.
     pub async fn specification_version(
         &self,
         caller: &Caller,
@@ -93,13 +98,14 @@ impl Hub {
         Ok(whole)
     }
 
-    /// Puts a version in force again: it is written as a new one, judged by the rules of today.
+    /// Restores a version: writes it as a new one, checked by today's rules.
     ///
     /// Needs `ProjectUpdate`. Durable when this returns, as with [`Hub::specification_write`].
     ///
     /// # Errors
-    /// `Missing`: there is no such project or version. `Invalid`: what today's rules refuse of its design, each by its
-    /// place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
+    /// `Missing`: there is no such project or version. `Invalid`: the faults of its design by today's rules, each by
+    /// its place.
+    /// `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
     pub async fn specification_restore(
         &self,
         caller: &Caller,
@@ -112,7 +118,7 @@ impl Hub {
         Ok(self.put_in_force(caller, &permit, (content, Faults::new()), required).await?.1)
     }
 
-    /// Whether the caller may put a version in force: it is there, and the role is high enough.
+    /// Checks that the caller may restore a version: it exists, and the role is high enough.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -137,7 +143,7 @@ impl Hub {
         self.0.identity.project_write(caller, id, Action::ProjectUpdate).await
     }
 
-    /// Compiles a specification and writes it, or tells all its faults.
+    /// Compiles and writes a specification, or returns all its faults.
     async fn put_in_force(
         &self,
         caller: &Caller,
@@ -157,7 +163,7 @@ impl Hub {
         Ok(written)
     }
 
-    /// A version as it was written.
+    /// Reads a version as it was written.
     async fn unpacked(
         &self,
         caller: &Caller,
@@ -170,7 +176,7 @@ impl Hub {
         Ok(self.0.env.bodies().read(Some(caller.lineage.top()), bytes, || stored.unpack()).await??)
     }
 
-    /// Of a project of an organization above, only those are told who are in reach themselves.
+    /// Hides the writers who are out of the caller's reach, if the project belongs to an organization above.
     async fn hide_writers<'v>(
         &self,
         caller: &Caller,
@@ -184,7 +190,7 @@ impl Hub {
         let mut known: Option<(UserId, bool)> = None;
         for version in versions {
             let Some(writer) = version.created_by else { continue };
-            // Versions that follow each other are of one person as a rule.
+            // Consecutive versions are usually by the same writer.
             let is_shown = match known {
                 Some((before, is_shown)) if before == writer => is_shown,
                 _ => {
@@ -199,7 +205,7 @@ impl Hub {
     }
 }
 
-/// The order of two versions by these keys.
+/// Compares two versions by these keys.
 fn by_keys(keys: &[SortKey], left: &SpecificationVersion, right: &SpecificationVersion) -> Ordering {
     let by_field = |field: &str| match field {
         "createdAt" => left.created_at.cmp(&right.created_at),
@@ -238,7 +244,7 @@ mod tests {
             (vec!["createdAt"], [1, 2, 3, 4]),
             (vec!["-elementCount", "name"], [2, 3, 4, 1]),
             (vec!["name", "-elementCount"], [2, 4, 3, 1]),
-            // One that comes again does not turn the numbers round.
+            // A repeated field does not reverse the order of numbers.
             (vec!["name", "-name"], [2, 4, 1, 3]),
         ] {
             let keys: Vec<_> = keys.into_iter().map(key).collect();

@@ -1,4 +1,4 @@
-//! Changes of users that are there: their profile, rank, place and password, and their end (contract: Roles and reach).
+//! Changes existing users: profile, role, organization and password, and deletes them (contract: Roles and reach).
 
 use std::net::IpAddr;
 
@@ -19,14 +19,18 @@ use crate::identity::hash_line::HashedFor;
 use crate::resources::users::may_give;
 
 impl Hub {
-    /// Changes a user: oneself, or one of at most one's own rank. What the body leaves out keeps its value. Whether the
-    /// change is allowed is looked at before anything costly is done, and again when the user is held to be changed.
+    /// Changes a user: the caller itself, or one of at most the caller's rank. Fields missing in the body keep their
+    /// values. The
+    /// change is authorized before anything costly is done, and again while the user's row is locked.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password waits for a slot among the hashes. Who sets its own and says the one of today, from this address, must know it.
+    /// A new password
+    /// waits for a slot among the hashes. A user who changes its own password and sends the current one must send the
+    /// right one.
     ///
     /// # Errors
-    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input. `Throttled`: too many passwords were wrong.
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input. `Throttled`: too many passwords
+    /// were wrong.
     pub async fn user_update(
         &self,
         caller: &Caller,
@@ -47,7 +51,7 @@ impl Hub {
                     identity.check_current_password(&present, current, who, address).await?;
                 }
                 let hash = identity.password_hash(password, who).await?;
-                // Who sets its own password stays where it is.
+                // A user who sets its own password stays signed in here.
                 Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
             }
         };
@@ -71,19 +75,19 @@ impl Hub {
         Ok(self.as_last_seen(changed))
     }
 
-    /// The user as it is before a change.
+    /// Returns the user as it is before a change.
     async fn present_user(&self, permit: &CanWrite<UserId>) -> Result<User> {
         let present = self.registry().user_fetch(&permit.reading()).await?;
         present.ok_or(Error::Missing("user"))
     }
 
-    /// What the caller may do of what a body may ask for.
+    /// Evaluates the caller's rights to the changes that a body may request.
     async fn permits(&self, caller: &Caller, id: UserId, input: &UserInput) -> Permits {
         let disable = match input.disabled {
             Some(_) => self.0.identity.user_write(caller, id, Action::UserDisable).await.map(|_| ()),
             None => Ok(()),
         };
-        // Whoever may change its own profile may not choose its own place by that.
+        // The right to change one's own profile does not include choosing one's own organization.
         let (move_at_all, place) = match input.organization {
             Some(organization) => {
                 (self.0.identity.allow(caller, Action::UserUpdate).await, self.new_place(caller, organization).await)
@@ -93,7 +97,7 @@ impl Hub {
         Permits { disable, move_at_all, place, sets_password: input.password.is_some() }
     }
 
-    /// Whether the caller may change a user, and give it this role if it is known already.
+    /// Checks that the caller may change a user, and give it this role if it is already known.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -105,7 +109,7 @@ impl Hub {
         may_give(caller.role, role)
     }
 
-    /// A user goes only where the caller reaches.
+    /// Checks that the caller reaches a user's new organization.
     async fn new_place(&self, caller: &Caller, organization: OrganizationId) -> Result<()> {
         let unknown = || Error::invalid("organizationId", "no such organization");
         let lineage = self.0.caches.lineage_of(organization).await?.ok_or_else(unknown)?;
@@ -117,7 +121,7 @@ impl Hub {
     /// Needs `UserDelete`. Durable when this returns.
     ///
     /// # Errors
-    /// `Invalid`: nobody deletes itself. The last administrator stays.
+    /// `Invalid`: the caller is the user itself, or it is the last administrator.
     pub async fn user_delete(&self, caller: &Caller, id: UserId) -> Result<()> {
         let permit = self.0.identity.user_write(caller, id, Action::UserDelete).await?;
         if id == caller.user {
@@ -130,7 +134,7 @@ impl Hub {
     }
 }
 
-/// What a caller may do to a user, as far as that is not told by the user's own row.
+/// The caller's rights to change a user, as far as they do not depend on the user's row.
 struct Permits {
     disable: Result<()>,
     move_at_all: Result<()>,
@@ -139,7 +143,7 @@ struct Permits {
 }
 
 impl Permits {
-    /// Whether a body may change the user as it is.
+    /// Decides if a body may change the user as it is.
     fn decide(self, caller: &Caller, input: &UserInput, present: &User) -> Result<()> {
         let disables = input.disabled.is_some_and(|disabled| disabled != present.disabled);
         let moves = input.organization.is_some_and(|organization| organization != present.organization);
@@ -149,7 +153,7 @@ impl Permits {
         if moves {
             self.move_at_all?;
         }
-        // Whoever changes itself may have been changed since it was let in.
+        // A caller who changes itself may have changed since it was authenticated.
         let own = present.id == caller.user;
         let changes = [
             (self.sets_password, AccountChange::Password),
@@ -179,7 +183,7 @@ impl Permits {
     }
 }
 
-/// The values of a user after a change.
+/// Returns the values of a user after a change.
 fn change(input: UserInput, present: User, password: Option<NewPassword>) -> UserChange {
     let organization = input.organization.unwrap_or(present.organization);
     let reason = input.reason.clone();

@@ -1,4 +1,4 @@
-//! Accounts: registration, the first administrator, users.
+//! Registers, creates, lists and reads users, and creates the first administrator.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ const FIRST_ADMINISTRATOR: &str = "admin";
 /// Name of the first organization (contract: Authentication).
 const FIRST_ORGANIZATION: &str = "Root";
 
-/// Roles are given up to one's own rank (contract: Roles and reach).
+/// Allows roles up to the caller's own rank (contract: Roles and reach).
 pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
     if role <= rank {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) fn may_give(rank: Role, role: Role) -> Result<()> {
 }
 
 impl Hub {
-    /// Makes the first administrator when there is no user yet; the password, when it was made up.
+    /// Creates the first administrator if there is no user yet; returns the password if it was generated.
     pub(crate) async fn found_first_administrator(&self) -> Result<Option<String>> {
         if !self.registry().is_empty().await? {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Hub {
             password_hash: Some(self.0.identity.password_hash(password, HashedFor::System).await?),
             tos_hash: None,
             language: None,
-            // There is nobody yet who could let it in.
+            // There is no other user who could verify it.
             verified: true,
             welcome: None,
         };
@@ -57,7 +57,7 @@ impl Hub {
         let organization = self.new_organization(FIRST_ORGANIZATION.to_owned());
         match self.registry().account_found(&permit, organization, row, self.now()).await {
             Ok(_) => Ok(made_up),
-            // Another process on the same registry was faster: it has shown its password.
+            // Another process on the same registry was faster, and has shown its password.
             Err(isobar_store::error::StoreError::Taken { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -97,10 +97,10 @@ impl Hub {
         })
     }
 
-    /// Whether somebody may register at all; with an organization, whether the caller may create users of that role.
+    /// Checks that registration is open; with an organization, that the caller may create users of that role.
     ///
     /// # Errors
-    /// `Unauthenticated`: registration is closed, or nobody calls who may create users. `Forbidden`: the role is above
+    /// `Unauthenticated`: registration is closed, or the caller may not create users. `Forbidden`: the role is above
     /// the caller's.
     pub async fn allow_registration(
         &self,
@@ -118,23 +118,25 @@ impl Hub {
         Ok(())
     }
 
-    /// Whether the caller may create users, of this role if it is known already.
+    /// Checks that the caller may create users, of this role if it is already known.
     ///
     /// # Errors
-    /// `Forbidden`.
+    /// `Forbidden`: the caller's role is too low.
     pub async fn allow_user_of(&self, caller: &Caller, role: Option<Role>) -> Result<()> {
         self.0.identity.allow(caller, Action::UserCreate).await?;
         role.map_or(Ok(()), |role| may_give(caller.role, role))
     }
 
-    /// Registers a user. Without an organization it founds one, named after its company; with one, the caller must be
-    /// somebody who may create that user there.
+    /// Registers a user. Without an organization it gets a new one, named after its company; with one, the caller must
+    /// be a user who
+    /// may create that user there.
     ///
-    /// Needs no permit, or `UserCreate` on the organization that is named. Durable when this returns, together with the
-    /// e-mail that asks to verify the address. Waits for a slot among the hashes.
+    /// Needs no permit, or `UserCreate` on the named organization. Durable when this returns, together with the e-mail
+    /// that verifies
+    /// the address. Waits for a slot among the hashes.
     ///
     /// # Errors
-    /// `Unauthenticated`: registration is closed. `Invalid`: all faults, names that are taken among them.
+    /// `Unauthenticated`: registration is closed. `Invalid`: all faults, including names that are taken.
     pub async fn user_register(&self, credentials: &Credentials<'_>, new: NewUser, address: IpAddr) -> Result<User> {
         if !self.0.env.config().registration_open {
             return Err(Error::Unauthenticated);
@@ -155,20 +157,21 @@ impl Hub {
         Ok(made)
     }
 
-    /// The caller itself.
+    /// Fetches the caller itself.
     ///
-    /// Everybody reads itself.
+    /// Each user reads itself.
     pub async fn user_current(&self, caller: &Caller) -> Result<User> {
         self.user_fetch(caller, caller.user).await
     }
 
-    /// Creates a user in the caller's reach, up to the caller's own rank.
+    /// Creates a user within the caller's reach, up to the caller's own rank.
     ///
-    /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that asks to verify
-    /// the address. Waits for a slot among the hashes.
+    /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that verifies the
+    /// address. Waits
+    /// for a slot among the hashes.
     ///
     /// # Errors
-    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, names that are taken among them.
+    /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, including names that are taken.
     pub async fn user_create(&self, caller: &Caller, new: NewUser) -> Result<User> {
         self.allow_user_of(caller, Some(new.role)).await?;
         let (permit, _) = self.0.identity.owner_permit(caller, new.organization, Action::UserCreate).await?;
@@ -189,14 +192,14 @@ impl Hub {
 
     /// Fetches a user.
     ///
-    /// Needs `UserRead`; everybody reads itself.
+    /// Needs `UserRead`; each user reads itself.
     pub async fn user_fetch(&self, caller: &Caller, id: UserId) -> Result<User> {
         let permit = self.0.identity.user_write(caller, id, Action::UserRead).await?.reading();
         let found = self.registry().user_fetch(&permit).await?.ok_or(Error::Missing("user"))?;
         Ok(self.as_last_seen(found))
     }
 
-    /// The user with what the registry does not know yet: when it last made a call.
+    /// Adds the time of the last call to a user, if the registry does not know it yet.
     pub(crate) fn as_last_seen(&self, user: User) -> User {
         User { last_active: user.last_active.max(self.0.activity.of_user(user.id)), ..user }
     }

@@ -1,4 +1,4 @@
-//! Views of the device list: each user has its own (contract: Beyond the specification, Views).
+//! Manages views of the device list, of which each user has its own (contract: Beyond the specification, Views).
 
 use isobar_model::access::{self, Caller};
 use isobar_model::check::Patch;
@@ -10,25 +10,25 @@ use isobar_model::view::{View, ViewInput};
 use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
 
-/// Views of one user.
+/// Views of one user, at most.
 const VIEWS_MAX: usize = 50;
-/// What a view is called where it is missing.
+/// Name of the resource in errors.
 const VIEW: &str = "view";
 
 impl Hub {
     /// Lists the caller's views, by name.
     ///
-    /// Everybody lists its own.
+    /// Each user lists its own.
     pub async fn view_list(&self, caller: &Caller, page: PageRequest) -> Result<Page<View>> {
         Ok(Page::of(self.registry().view_list(&access::own(caller).reading()).await?, page))
     }
 
-    /// Gives the caller one more view.
+    /// Creates a view of the caller.
     ///
-    /// Everybody makes its own. Durable when this returns.
+    /// Each user creates its own. Durable when this returns.
     ///
     /// # Errors
-    /// `Invalid`: it has 50 already, or one of the name; or the organization is out of reach.
+    /// `Invalid`: the caller has 50 already, or one of that name; or the organization is out of reach.
     pub async fn view_create(&self, caller: &Caller, input: ViewInput) -> Result<View> {
         self.view_reaches(caller, &input).await?;
         let (id, now) = (ViewId(self.0.env.new_id().0), self.now());
@@ -37,21 +37,22 @@ impl Hub {
         made.map_err(naming(&[ORGANIZATION]))?.ok_or_else(full)
     }
 
-    /// Returns whether the caller may change a view: it is one of its own.
+    /// Checks that a view belongs to the caller.
     ///
     /// # Errors
-    /// `Missing`: there is none of the caller's.
+    /// `Missing`: the caller has no such view.
     pub async fn allow_view(&self, caller: &Caller, id: ViewId) -> Result<()> {
         let found = self.registry().view_fetch(&access::own(caller).reading(), id).await?;
         found.map(|_| ()).ok_or(Error::Missing(VIEW))
     }
 
-    /// Changes one of the caller's views. The last write stays.
+    /// Changes one of the caller's views. The last write wins.
     ///
-    /// Everybody changes its own. Durable when this returns.
+    /// Each user changes its own. Durable when this returns.
     ///
     /// # Errors
-    /// `Missing`: there is none of the caller's. `Invalid`: another one has the name, or the organization is out of reach.
+    /// `Missing`: the caller has no such view. `Invalid`: another one has the name, or the organization is out of
+    /// reach.
     pub async fn view_update(&self, caller: &Caller, id: ViewId, input: ViewInput) -> Result<View> {
         self.view_reaches(caller, &input).await?;
         let changed = self.registry().view_update(&access::own(caller), id, input, self.now()).await;
@@ -60,16 +61,16 @@ impl Hub {
 
     /// Deletes one of the caller's views.
     ///
-    /// Everybody deletes its own. Durable when this returns.
+    /// Each user deletes its own. Durable when this returns.
     ///
     /// # Errors
-    /// `Missing`: there is none of the caller's.
+    /// `Missing`: the caller has no such view.
     pub async fn view_delete(&self, caller: &Caller, id: ViewId) -> Result<()> {
         let was_there = self.registry().view_delete(&access::own(caller), id).await?;
         if was_there { Ok(()) } else { Err(Error::Missing(VIEW)) }
     }
 
-    /// Refuses an organization that is out of reach: it does not exist.
+    /// Refuses an organization that is out of reach, as if it did not exist.
     async fn view_reaches(&self, caller: &Caller, input: &ViewInput) -> Result<()> {
         let Patch::Set(organization) = input.organization else { return Ok(()) };
         let lineage = self.0.caches.lineage_of(organization).await?.filter(|lineage| caller.reaches(lineage));

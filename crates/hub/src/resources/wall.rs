@@ -1,6 +1,8 @@
-//! What a screen on a wall is shown: the dashboard of its link, and widget by widget what that needs. What is read stands in the
-//! stored dashboard alone, and is read by the rights that the link's maker has at that moment, as far as the dashboard's
-//! organization reaches, by the verbs that the interface has for the same.
+//! Reads the dashboard of a link for a screen on a wall, and the data of each widget. Only data named in the stored
+//! dashboard is
+//! read, with the present rights of the link's maker within the dashboard's organization, by the same operations as the
+//! interface
+//! offers.
 
 use std::sync::Arc;
 
@@ -27,74 +29,75 @@ use crate::identity::authentication::Principal;
 use crate::identity::board_links::LinkSession;
 use crate::{Hub, TreeQuery};
 
-/// Rows of a table, and events of a device, that a screen is shown.
+/// Rows of a table, and events of a device, shown on a screen.
 const WALL_ROWS_MAX: u32 = 50;
-/// Devices that a figure is made of.
+/// Devices that a figure is computed from.
 const WALL_DEVICES_MAX: u32 = 1_000;
-/// Projects whose designs are looked at for who stores an element: those with most devices.
+/// Projects whose designs are searched for a stored element: those with the most devices.
 const WALL_PROJECTS_MAX: usize = 50;
-/// The most urgent statuses, one after the other, and then all others, which are numbered below each of these.
+/// The most urgent statuses in order, and then all others, whose numbers are lower.
 const WALL_URGENCY: [(Operator, Status); 4] = [
     (Operator::Eq, Status::Critical),
     (Operator::Eq, Status::Warning),
     (Operator::Eq, Status::Missing),
     (Operator::Lt, Status::Warning),
 ];
-/// The cells in which a map is first looked at, to know where the devices are, in degrees; and how many a side it is shown in.
+/// Cell size of the first overview of a map, in degrees, which finds the area of the devices; and cells on each side of
+/// the map.
 const WALL_WORLD_CELL_DEGREES: f64 = 30.0;
 const WALL_CELLS_A_SIDE: f64 = 40.0;
-/// The least side of such a cell: about a hundred metres.
+/// Smallest cell size in degrees: about a hundred metres.
 const WALL_CELL_DEGREES_MIN: f64 = 0.001;
-/// How far back courses and lines reach.
+/// Length of charts in milliseconds: a day.
 const WALL_RANGE_MILLIS: i64 = 86_400_000;
 
-/// The dashboard that a link shows.
+/// The dashboard of a link.
 pub struct WallBoard {
     /// The dashboard.
     pub board: Board,
-    /// When the link ends.
+    /// The expiry of the link.
     pub expires_at: Timestamp,
 }
 
-/// What a widget shows.
+/// The data of a widget.
 pub struct WallWidget {
-    /// As of when; what has a course begins `range.from`.
+    /// The range that the data covers; charts begin at `range.from`.
     pub range: TimeRange,
-    /// What there is to show.
+    /// The data to show.
     pub data: WallData,
 }
 
-/// What there is to show of a widget.
+/// The data to show in a widget.
 pub enum WallData {
-    /// Nothing that is not in its settings.
+    /// No data beyond the widget's settings.
     Nothing,
-    /// Numbers, and their course.
+    /// Numbers, with their charts.
     Numbers(Vec<WallReading>),
-    /// The most urgent devices, with what they have stored last.
+    /// The most urgent devices, with their last values.
     Table(WallTable),
     /// The devices of a picture.
     Picture(Vec<WallDevice>),
-    /// One figure over several devices.
+    /// One figure of several devices.
     Figure(WallFigure),
-    /// How many devices have which status, in the order of [`Status::ALL`].
+    /// Number of devices by status, in the order of [`Status::ALL`].
     Statuses([u64; Status::ALL.len()]),
-    /// Where devices are.
+    /// The places of devices.
     Map(Vec<DeviceCluster>),
-    /// What a device said and was told, newest first; none: it is out of reach.
+    /// Events to and from a device, newest first; `None` if it is out of reach.
     Events(Option<Vec<Event>>),
 }
 
-/// Devices with what they have stored last.
+/// Devices with their last values.
 pub struct WallTable {
     /// The devices.
     pub rows: Vec<WallDevice>,
-    /// How many there are.
+    /// Number of all devices.
     pub total: u64,
-    /// What a design says of each path of the table.
+    /// A design's description of each path of the table.
     pub meanings: Vec<Option<RawJson>>,
 }
 
-/// A device, as a screen shows it.
+/// A device as a screen shows it.
 pub struct WallDevice {
     /// Its identifier.
     pub id: DeviceId,
@@ -102,46 +105,48 @@ pub struct WallDevice {
     pub name: String,
     /// Its status.
     pub status: Status,
-    /// When it was last heard.
+    /// The time of its last event.
     pub last_active: Option<Timestamp>,
-    /// What it has stored last at the paths of its table; none where nothing is.
+    /// Its last values at the paths of the table; `None` where it has no value.
     pub values: Vec<Option<RawJson>>,
 }
 
-/// One figure over several devices.
+/// One figure of several devices.
 #[derive(Default)]
 pub struct WallFigure {
-    /// How many devices are selected.
+    /// Number of selected devices.
     pub total: u64,
-    /// How many of them were looked at, and how many of these have such a number.
+    /// Number of devices that were read.
     pub looked_at: u64,
-    /// How many of these have such a number.
+    /// Number of devices with such a number.
     pub of: u64,
-    /// The mean, or the end that is asked for; none: they are counted, or none has such a number.
+    /// The mean, minimum or maximum; `None` if devices are counted or none has such a number.
     pub value: Option<f64>,
-    /// The device that has it, where it is of one.
+    /// The device with the minimum or maximum.
     pub device: Option<(DeviceId, String)>,
 }
 
 impl Hub {
-    /// Fetches the dashboard that a link shows.
+    /// Fetches the dashboard of a link.
     ///
     /// Needs that the link's maker may change it.
     ///
     /// # Errors
-    /// `Forbidden`: the maker may not any more. `Unauthenticated`: the dashboard is gone, and the link with it.
+    /// `Forbidden`: the maker may not change it any more. `Unauthenticated`: the dashboard was deleted, and the link
+    /// with it.
     pub async fn wall_fetch(&self, session: &LinkSession) -> Result<WallBoard> {
         let permit = self.0.identity.link_permit(session).await?;
         let board = self.registry().board_fetch(&permit, session.link.board).await?;
         Ok(WallBoard { board: board.ok_or(Error::Unauthenticated)?, expires_at: session.link.expires_at })
     }
 
-    /// Reads what one widget of a link's dashboard shows.
+    /// Reads the data of one widget of a link's dashboard.
     ///
-    /// Needs what [`Hub::wall_fetch`] needs; what the maker does not reach, or the dashboard's organization, is left out.
+    /// Needs what [`Hub::wall_fetch`] needs; devices out of reach of the maker or of the dashboard's organization are
+    /// left out.
     ///
     /// # Errors
-    /// As of [`Hub::wall_fetch`]; `Missing`: the dashboard has no such widget. `Busy`: too much is under way.
+    /// As of [`Hub::wall_fetch`]; `Missing`: the dashboard has no such widget. `Busy`: too many calls are running.
     pub async fn wall_widget_fetch(&self, session: &LinkSession, widget: &str) -> Result<WallWidget> {
         let WallBoard { board, .. } = self.wall_fetch(session).await?;
         let needs = {
@@ -171,9 +176,9 @@ impl Hub {
         Ok(WallWidget { range, data })
     }
 
-    /// The most urgent devices, those that have stored anything in the element first.
-    /// Who reads for a screen: the link's maker, as if it belonged to the dashboard's organization. Whoever changes the
-    /// dashboard later may belong there alone, and names devices on it that only a maker from higher up would reach.
+    /// Returns the reader for a screen: the link's maker, as if it belonged to the dashboard's organization. A user of
+    /// that
+    /// organization alone may change the dashboard later, and name devices that only a maker from above would reach.
     async fn wall_reader(&self, session: &LinkSession) -> Result<Arc<Caller>> {
         let LinkSession { link, maker } = session;
         let lineage = self.0.caches.lineage_of(link.organization).await?.ok_or(Error::Unauthenticated)?;
@@ -181,6 +186,7 @@ impl Hub {
         Ok(Arc::new(Caller { role, lineage, ..Caller::clone(maker) }))
     }
 
+    /// Reads the most urgent devices; those with values in the element come first.
     async fn wall_table(&self, reader: &Caller, tree: TreeQuery, element: &str, paths: &[String]) -> Result<WallData> {
         let (projects, fields) = self.projects_storing(reader, tree, element).await?;
         let meanings = meanings_at(fields.as_ref(), paths);
@@ -205,8 +211,9 @@ impl Hub {
         Ok(WallData::Table(WallTable { rows, total, meanings }))
     }
 
-    /// The filter of the projects that may store an element, none where no design says so, that nothing is left out; and what the
-    /// first design that says anything of its keys says of them.
+    /// Returns a filter for the projects that may store an element, or no filter if no design declares it; and the
+    /// description of its
+    /// keys by the first design that has one.
     async fn projects_storing(
         &self,
         reader: &Caller,
@@ -218,7 +225,7 @@ impl Hub {
         for (project, ..) in summary.by_project.into_iter().take(WALL_PROJECTS_MAX) {
             let plan = self.0.caches.plan_of_project(project).await?;
             let stored = plan.storage_elements();
-            // A design without any stores whatever comes.
+            // A design without storage elements stores every event.
             if stored.is_empty() || stored.iter().any(|name| &**name == element) {
                 found.push(project);
                 fields = fields.or_else(|| plan.storage_fields(element).cloned());
@@ -241,7 +248,7 @@ impl Hub {
         Ok(WallDevice { id, name, status, last_active, values })
     }
 
-    /// One figure over the devices of a selection.
+    /// Computes one figure of the devices of a selection.
     async fn wall_figure(
         &self,
         reader: &Caller,
@@ -269,7 +276,7 @@ impl Hub {
         Ok(told)
     }
 
-    /// Where the devices are: a look at the whole world tells which part of it is shown.
+    /// Returns the places of the devices: an overview of the whole world decides which area is shown.
     async fn wall_map(&self, reader: &Caller, tree: TreeQuery) -> Result<Vec<DeviceCluster>> {
         let world = self.device_clusters(reader, tree, MapBox::WORLD, WALL_WORLD_CELL_DEGREES).await?;
         let Some(around) = world.iter().map(|cluster| cluster.bounds).reduce(around) else { return Ok(world) };
@@ -285,7 +292,7 @@ impl Hub {
         self.device_clusters(reader, tree, within, side).await
     }
 
-    /// The devices of a picture, as far as they are in reach.
+    /// Returns the devices of a picture that are within reach.
     async fn wall_picture(&self, reader: &Arc<Caller>, devices: Vec<DeviceId>) -> Result<WallData> {
         let (reader, mut rows) = (Principal::User(Arc::clone(reader)), Vec::with_capacity(devices.len()));
         for id in devices {
@@ -311,12 +318,12 @@ impl Hub {
 }
 
 impl WallFigure {
-    /// Takes one more number.
+    /// Adds one more number.
     fn take(&mut self, figure: Figure, number: f64, device: (DeviceId, String)) {
         self.of += 1;
         let is_worse = match (figure, self.value) {
             (Figure::Count, _) => return,
-            // Each step is divided first: the sum of large ones would be none.
+            // Each term is divided first, because the sum of large numbers would overflow.
             (Figure::Mean, mean) => {
                 let (mean, of) = (mean.unwrap_or_default(), self.of as f64);
                 self.value = Some(mean - mean / of + number / of);
@@ -332,7 +339,7 @@ impl WallFigure {
     }
 }
 
-/// What is said of each of these paths.
+/// Returns the description of each of these paths.
 fn meanings_at(fields: Option<&RawJson>, paths: &[String]) -> Vec<Option<RawJson>> {
     let fields = fields.map(RawJson::tree);
     paths.iter().map(|path| fields.as_ref().and_then(|all| meaning_at(all, path)).map(RawJson::from)).collect()
@@ -342,7 +349,7 @@ fn latest(field: &str) -> SortKey {
     SortKey { field: field.to_owned(), descending: true }
 }
 
-/// The least box around two.
+/// Returns the smallest box around two boxes.
 fn around(one: MapBox, other: MapBox) -> MapBox {
     MapBox {
         west: one.west.min(other.west),
@@ -369,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_means_and_ends() {
+    fn figure_is_mean_minimum_or_maximum() {
         let numbers = [3.0, 9.0, -6.0, 9.0];
         assert_eq!(figure_of(Figure::Highest, &numbers), (Some(9.0), Some(1)));
         assert_eq!(figure_of(Figure::Lowest, &numbers), (Some(-6.0), Some(2)));

@@ -1,4 +1,4 @@
-//! Numbers of devices, and their course, as a screen on a wall shows them.
+//! Reads numbers of devices, and their charts, for a screen on a wall.
 
 use isobar_model::buckets::{Function, Zone};
 use isobar_model::error::Result;
@@ -15,59 +15,59 @@ use crate::Hub;
 use crate::error::if_there;
 use crate::identity::authentication::Principal;
 
-/// How much later than the time that it tells of a value may have arrived, in milliseconds: 31 days, the most that buckets take.
+/// Longest delay between the time in a payload and its arrival, in milliseconds: 31 days, the most that buckets accept.
 const WALL_LATE_MILLIS: i64 = 31 * 86_400_000;
 
-/// Which course of numbers is shown.
+/// The range and resolution of a chart.
 #[derive(Clone)]
 pub(super) struct WallCourse {
     pub range: TimeRange,
-    /// Most points.
+    /// Number of points, at most.
     pub points: usize,
-    /// The path of the time in payloads, where it counts.
+    /// The path of the time in payloads, if it defines the time axis.
     pub time: Option<Vec<String>>,
 }
 
 /// A number of a device.
 pub struct WallReading {
-    /// Where it stands.
+    /// Its device, element and path.
     pub key: WidgetKey,
-    /// What there is to read; none: the device or the element is out of reach, or not there.
+    /// The number; `None` if the device or the element is missing or out of reach.
     pub known: Option<WallKnown>,
 }
 
-/// What there is to read of a number.
+/// A number with its description and chart.
 #[derive(Default)]
 pub struct WallKnown {
-    /// When anything was last stored in the element.
+    /// The time of the element's newest value.
     pub updated_at: Option<Timestamp>,
-    /// What stands at the path; none: nothing does.
+    /// The value at the path, if there is one.
     pub value: Option<RawJson>,
-    /// What the design says of it.
+    /// The design's description of it.
     pub meaning: Option<RawJson>,
-    /// Its course, in order of time.
+    /// Its chart, in order of time.
     pub points: Vec<WallPoint>,
 }
 
-/// What a number came to in a stretch of time.
+/// The numbers of one bucket of a chart.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WallPoint {
-    /// Where it begins.
+    /// The beginning of the bucket.
     pub from: Timestamp,
-    /// Where it ends.
+    /// The end of the bucket.
     pub to: Timestamp,
-    /// How many numbers came.
+    /// Number of values.
     pub count: u64,
     /// Their mean.
     pub mean: f64,
-    /// The least.
+    /// Their minimum.
     pub min: f64,
-    /// The most.
+    /// Their maximum.
     pub max: f64,
 }
 
 impl Hub {
-    /// Reads these numbers, and their course if one is asked for: one question for each element of each device.
+    /// Reads these numbers, and their charts if requested, with one query for each element of each device.
     pub(super) async fn wall_readings(
         &self,
         reader: &Principal,
@@ -88,7 +88,7 @@ impl Hub {
         Ok(readings)
     }
 
-    /// Reads what stands at these paths of an element.
+    /// Reads the values at these paths of an element.
     async fn wall_element(
         &self,
         reader: &Principal,
@@ -115,7 +115,7 @@ impl Hub {
     }
 }
 
-/// The elements of devices that are read, each once.
+/// Returns the elements of devices to read, each once.
 fn elements_of(readings: &[WallReading]) -> Vec<(DeviceId, String)> {
     let mut elements: Vec<(DeviceId, String)> = Vec::new();
     for WallReading { key, .. } in readings {
@@ -139,7 +139,7 @@ fn request_of(WallCourse { range, points, time }: WallCourse, paths: &[String]) 
     }
 }
 
-/// The course of each field of an answer.
+/// Returns the chart of each field of an answer.
 fn courses(answer: &BucketAnswer, paths: &[String]) -> Vec<Vec<WallPoint>> {
     let mut courses = vec![Vec::new(); paths.len()];
     let mut rows = BucketRows::default();

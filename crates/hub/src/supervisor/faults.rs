@@ -1,25 +1,25 @@
-//! Panics on demand. There is nothing of this in the program: only the tests of this crate are built with it.
+//! Panics on demand. Only the tests of this crate are built with this module.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-/// How many panics are still to come at each point.
+/// Number of panics left at each point.
 #[derive(Default)]
 pub(crate) struct Faults(Mutex<HashMap<&'static str, u32>>);
 
 impl Faults {
-    /// From here on the point panics so many times.
+    /// Makes the point panic this many times from now on.
     pub(crate) fn panic_at(&self, point: &'static str, times: u32) {
         self.0.lock().insert(point, times);
     }
 
-    /// How many panics are still to come there.
+    /// Returns the number of panics left at a point.
     pub(crate) fn left_at(&self, point: &'static str) -> u32 {
         self.0.lock().get(point).copied().unwrap_or_default()
     }
 
-    /// Panics if a test wants this point to.
+    /// Panics if a test has requested it for this point.
     pub(crate) fn reached(&self, point: &'static str) {
         let is_over = {
             let mut left = self.0.lock();

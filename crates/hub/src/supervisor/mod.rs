@@ -1,8 +1,10 @@
-//! Work beside the calls, kept going whatever happens in it.
+//! Supervises background work, and restarts it whatever happens in it.
 //!
-//! A worker that panics is logged, counted and started again after a pause: it begins with what the stores say and with what
-//! stands in the hub, where no panic leaves it half-changed. One that panics again before it has come through once is named
-//! by readiness. A panic in one piece of work (a delivery, a timer, a connection) is the end of that piece alone.
+//! A worker that panics is logged, counted and restarted after a pause: it begins with the state of the stores and of
+//! the hub,
+//! which no panic leaves half-changed. Readiness names a worker that panics repeatedly without completing a round. A
+//! panic in one
+//! piece of work (a delivery, a timer, a connection) ends only that piece.
 
 #[cfg(test)]
 pub(crate) mod faults;
@@ -22,20 +24,20 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// First pause before a worker that has panicked is started again; it doubles up to [`RESTART_PAUSE_MAX`].
+/// First pause before a worker is restarted after a panic; it doubles up to [`RESTART_PAUSE_MAX`].
 const RESTART_PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Longest pause before it is started again.
+/// Longest pause before a worker is restarted.
 const RESTART_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// After so many panics without one round in between, readiness tells of it.
+/// Panics of a worker without a completed round after which readiness reports it.
 const PANICS_TOLD: u32 = 3;
-/// After so many tries of the same thing that have all ended in a panic, it is given up: with the pauses, after about two
+/// Attempts of the same work, all ended by a panic, after which it is dropped: with the pauses, after about two
 /// minutes.
 pub(crate) const TRIES_MAX: u32 = 12;
 
 const RESTARTS: &str = "isobar_worker_restarts_total";
 const PANICS: &str = "isobar_task_panics_total";
 
-/// All the work beside the calls.
+/// Runs all background workers.
 pub(crate) struct Supervisor {
     clock: Clock,
     workers: Mutex<JoinSet<()>>,
@@ -43,14 +45,14 @@ pub(crate) struct Supervisor {
     stop: watch::Sender<bool>,
 }
 
-/// How a worker stands.
+/// The health of a worker.
 struct Standing {
     worker: &'static str,
-    /// Panics since it last came through.
+    /// Panics since its last completed round.
     panics: AtomicU32,
 }
 
-/// What a worker is given each time it is started.
+/// The handle that a worker gets at each start.
 pub struct Shift {
     clock: Clock,
     stop: watch::Receiver<bool>,
@@ -58,12 +60,12 @@ pub struct Shift {
 }
 
 impl Shift {
-    /// The worker has come through: with a round of its work, or a piece of it.
+    /// Reports that the worker has completed a round of its work, or a piece of it.
     pub fn well(&self) {
         self.standing.panics.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the hub stops.
+    /// Returns true if the hub stops.
     pub fn ends(&self) -> bool {
         *self.stop.borrow()
     }
@@ -73,7 +75,7 @@ impl Shift {
         stopped(&mut self.stop).await;
     }
 
-    /// Waits for so long, or less when the hub stops. True: it stops.
+    /// Waits for this long, or until the hub stops. Returns true if it stops.
     pub async fn pause(&mut self, duration: Duration) -> bool {
         let clock = self.clock.clone();
         clock.timeout(duration, self.end()).await.is_ok()
@@ -85,38 +87,40 @@ impl Supervisor {
         Self { clock, workers: Mutex::default(), standings: Mutex::default(), stop: watch::Sender::new(false) }
     }
 
-    /// What is the matter with workers that do not come through.
+    /// Returns the faults of workers that keep panicking.
     pub(crate) fn matters(&self) -> Vec<Fault> {
         let standings = self.standings.lock();
         let failing = standings.iter().filter(|standing| standing.panics.load(Ordering::Relaxed) >= PANICS_TOLD);
         failing.map(|standing| Fault::new(standing.worker, "fails again and again: the log tells why")).collect()
     }
 
-    /// Becomes true when the hub stops.
+    /// Returns a receiver that becomes true when the hub stops.
     pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
-    /// Stops all workers and waits until they have ended. Pieces of their work end where they are: what they were about
-    /// stands in a store, and is done after the next start.
+    /// Stops all workers and waits until they have ended. Their work is cut off where it is: its state is in a store,
+    /// and it is
+    /// completed after the next start.
     pub(crate) async fn stop(&self) {
         self.stop.send_replace(true);
         let mut workers = std::mem::take(&mut *self.workers.lock());
         while workers.join_next().await.is_some() {}
     }
 
-    /// Has a worker work until the hub stops. It is started again whenever it panics, so it keeps nothing for itself that
-    /// another one could not find in a store or in the hub; and says whenever it has come through.
+    /// Runs a worker until the hub stops. It is restarted after each panic, so it has no state that is not in a store
+    /// or in the hub;
+    /// and it reports each completed round.
     pub(crate) fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let kept = self.keep(worker, work);
-        // Nothing of it is left that could panic unseen.
+        // Guarded too, so that no panic goes unnoticed.
         spawn_guarded_in(&mut self.workers.lock(), worker, kept);
     }
 
-    /// Has a worker work where this is awaited, until the hub stops; it is started again whenever it panics.
+    /// Runs a worker in the task that awaits this, until the hub stops; it is restarted after each panic.
     pub(crate) fn keep<W, F>(&self, worker: &'static str, work: W) -> impl Future<Output = ()> + use<W, F>
     where
         W: Fn(Shift) -> F,
@@ -144,31 +148,31 @@ impl Supervisor {
                 if *stop.borrow() {
                     return;
                 }
-                // When the hub stops it is started once more, for what it does at the end.
+                // A worker in its pause is started once more when the hub stops, for its final work.
                 let _ = clock.timeout(pause, stopped(&mut stop)).await;
             }
         }
     }
 }
 
-/// How long to wait after so many panics.
+/// Returns the pause after this many panics.
 fn pause_after(panics: u32) -> Duration {
     RESTART_PAUSE_FIRST.saturating_mul(1 << panics.saturating_sub(1).min(20)).min(RESTART_PAUSE_MAX)
 }
 
-/// Does work in which a panic is the end of nothing else: it is logged and counted. None: it panicked.
+/// Runs work whose panic must not end anything else: it is logged and counted, and the result is `None`.
 pub fn guarded<T>(task: &'static str, work: impl Future<Output = T>) -> impl Future<Output = Option<T>> {
-    // No `async fn`: that would keep room for the work twice, as its argument and as what it waits for.
+    // An `async fn` would store the work twice, as its argument and as the awaited future.
     AssertUnwindSafe(work).catch_unwind().map(move |ended| ended.map_err(|panic| panicked(task, &*panic)).ok())
 }
 
-/// Begins work that goes on by itself. What this gives ends it where it is.
+/// Starts a task that runs on its own. The returned handle aborts it.
 #[expect(clippy::disallowed_methods, reason = "one of the two places where a task begins")]
 pub fn spawn_guarded(task: &'static str, work: impl Future<Output: Send> + Send + 'static) -> AbortHandle {
     tokio::spawn(guarded(task, work)).abort_handle()
 }
 
-/// Begins work that ends with the set.
+/// Starts a task that ends with the set.
 #[expect(clippy::disallowed_methods, reason = "one of the two places where a task begins")]
 pub(crate) fn spawn_guarded_in(
     tasks: &mut JoinSet<()>,
@@ -178,7 +182,7 @@ pub(crate) fn spawn_guarded_in(
     tasks.spawn(guarded(task, work).map(|_| ()))
 }
 
-/// A piece of work has panicked.
+/// Logs and counts a panic in a piece of work.
 fn panicked(task: &'static str, panic: &(dyn Any + Send)) {
     metrics::counter!(PANICS, "task" => task).increment(1);
     tracing::error!(task, panic = words(panic), "a piece of work panicked");
@@ -186,17 +190,17 @@ fn panicked(task: &'static str, panic: &(dyn Any + Send)) {
 
 /// Waits until `stop` becomes true.
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // A hub that is gone has stopped too.
+    // A dropped sender means that the hub has stopped too.
     let _ = stop.wait_for(|stopped| *stopped).await;
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 pub fn words(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no text")
 }
 
-/// How often the same thing was begun and never ended, because each try panicked.
+/// Counts attempts of the same work that did not end, because each panicked.
 #[derive(Debug)]
 pub(crate) struct Tries<K>(Mutex<Option<(K, u32)>>);
 
@@ -205,7 +209,7 @@ impl<K: Copy + PartialEq> Tries<K> {
         Self(Mutex::new(None))
     }
 
-    /// A try begins; how many before it have not ended.
+    /// Begins an attempt; returns the number of attempts before it that did not end.
     pub(crate) fn begin(&self, thing: K) -> u32 {
         let mut tried = self.0.lock();
         let before = tried.filter(|(last, _)| *last == thing).map_or(0, |(_, times)| times);
@@ -213,7 +217,7 @@ impl<K: Copy + PartialEq> Tries<K> {
         before
     }
 
-    /// It has ended, well or not.
+    /// Ends the attempt, successful or not.
     pub(crate) fn end(&self) {
         *self.0.lock() = None;
     }

@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use super::*;
 use crate::stage::{Stage, answering_server, until};
 
-/// Each worker, and the point at which it begins its work.
+/// Each worker, with the point at which it begins its work.
 const WORKERS: [(&str, &str); 10] = [
     ("outbox", "outbox"),
     ("activity", "activity"),
@@ -26,10 +26,10 @@ const WORKERS: [(&str, &str); 10] = [
     ("deliveries_mail", "deliveries"),
 ];
 
-/// So often each of them panics: readiness tells of it, and does for some seconds.
+/// Panics of each worker, enough for readiness to report it for some seconds.
 const PANICS_EACH: u32 = PANICS_TOLD + 2;
 
-/// Plays a scene of a hub, with what it measures.
+/// Runs a test with a hub and its metrics.
 fn played<F: Future<Output = ()>>(scene: impl FnOnce(Measured) -> F) {
     let recorder = PrometheusBuilder::new().build_recorder();
     let measured = Measured(recorder.handle());
@@ -54,7 +54,7 @@ impl Measured {
     }
 }
 
-/// A design of which every event gives something to do to the outbox, the calls and the notices.
+/// A design whose every event makes work for the outbox, the calls and the notices.
 fn busy(port: u16) -> String {
     let to = |element: &str, ability: &str| format!(r#"{{"element":"{element}","ability":"{ability}"}}"#);
     let links = [to("log", "store"), to("ask", "request"), to("tell", "notify"), to("warm", "evaluate")].join(",");
@@ -78,7 +78,7 @@ fn busy(port: u16) -> String {
     )
 }
 
-/// A design that gives a critical status to a device whose readings are warm.
+/// A design that sets the status of a device with warm readings to critical.
 fn warning() -> &'static str {
     r#"{
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "warm", "ability": "evaluate"}]}},
@@ -116,7 +116,7 @@ async fn notices(stage: &Stage) -> u64 {
 }
 
 #[test]
-fn every_worker_that_panics_is_started_again_and_does_its_work() {
+fn panicking_worker_is_restarted_and_does_its_work() {
     played(async |measured| {
         let stage = Stage::set().await;
         let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
@@ -127,7 +127,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         hub.system_notification_emit(&stage.admin, "hear".to_owned()).await.unwrap();
         stage.clock.advance_seconds(300);
         hub.employ_all();
-        // All that fail are named as long as they do.
+        // Each failing worker is named while it fails.
         until("readiness tells", || async {
             let told = hub.ready().await.err().unwrap_or_default();
             told.iter().any(|fault| fault.field == "outbox" && fault.message.contains("fails again and again"))
@@ -145,7 +145,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
         for (worker, _) in WORKERS {
             assert_eq!(measured.restarts(worker), PANICS_EACH, "{worker}");
         }
-        // At the end what was seen and what was stored is written.
+        // Activity and stored bytes are written at the end.
         stage.ends().await;
         let entry = stage.entry(&device).await;
         let permit = system(entry.device, "a test looks at a device").reading();
@@ -157,7 +157,7 @@ fn every_worker_that_panics_is_started_again_and_does_its_work() {
 }
 
 #[test]
-fn a_worker_that_panics_while_the_hub_stops_holds_nobody_up() {
+fn worker_panicking_at_the_stop_delays_nothing() {
     played(async |measured| {
         let stage = Stage::set().await;
         let runs = Arc::new(AtomicUsize::new(0));
@@ -177,7 +177,7 @@ fn a_worker_that_panics_while_the_hub_stops_holds_nobody_up() {
 }
 
 #[test]
-fn what_a_run_expected_that_panicked_is_not_waited_for() {
+fn work_of_a_panicked_run_is_not_waited_for() {
     played(async |measured| {
         let stage = Stage::set().await;
         let device = stage.device(warning()).await;
@@ -185,7 +185,7 @@ fn what_a_run_expected_that_panicked_is_not_waited_for() {
         let panicked = guarded("test", stage.posts(&device, r#"{"temp":9}"#)).await;
         assert_eq!((panicked, measured.panics("test")), (None, 1));
         assert!(stage.hub.0.outbox.pending(device.key).is_none());
-        // The device goes on, as if that run had never been.
+        // The device continues as if that run had never happened.
         stage.posts(&device, r#"{"temp":1}"#).await;
         assert!(stage.hub.0.outbox.pending(device.key).is_some());
         stage.hub.0.delivery.work_off_now().await.unwrap();
@@ -195,7 +195,7 @@ fn what_a_run_expected_that_panicked_is_not_waited_for() {
 }
 
 #[test]
-fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
+fn panicking_delivery_is_retried_without_delaying_others() {
     played(async |measured| {
         let stage = Stage::set().await;
         let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
@@ -208,10 +208,10 @@ fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
         until("the others are sent", async || stage.mails() == all - 1 && stage.waiting(DeliveryKind::Link).await == 1)
             .await;
         assert_eq!(measured.panics("delivery"), 1);
-        // Its pause goes by the clock, which stands still.
+        // The pause depends on the clock, which does not move by itself.
         stage.clock.advance_seconds(10);
         until("it is sent too", async || stage.mails() == all && stage.waiting(DeliveryKind::Link).await == 0).await;
-        // One that always panics is given up when it has become too old.
+        // A delivery that always panics is dropped once it is too old.
         faults.panic_at("delivery", u32::MAX);
         hub.user_create(&stage.admin, user("dora")).await.unwrap();
         until("it was tried", async || measured.panics("delivery") >= 2).await;
@@ -224,7 +224,7 @@ fn a_delivery_that_panics_is_tried_again_and_the_others_go_their_way() {
 }
 
 #[test]
-fn a_call_and_a_notice_that_panic_are_tried_again() {
+fn panicking_call_and_notice_are_retried() {
     played(async |measured| {
         let stage = Stage::set().await;
         let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
@@ -248,7 +248,7 @@ fn a_call_and_a_notice_that_panic_are_tried_again() {
 }
 
 #[test]
-fn a_timer_that_panics_comes_later_and_the_others_in_time() {
+fn panicking_timer_is_retried_without_delaying_others() {
     played(async |measured| {
         let stage = Stage::set().await;
         let first = stage.device(&busy(1)).await;
@@ -270,7 +270,7 @@ fn a_timer_that_panics_comes_later_and_the_others_in_time() {
 }
 
 #[test]
-fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
+fn notice_that_always_panics_is_dropped_after_its_tries() {
     played(async |_| {
         let stage = Stage::set().await;
         let hub = &stage.hub;
@@ -289,7 +289,7 @@ fn a_notice_that_panics_whenever_it_is_spread_holds_up_the_next_for_a_while() {
 }
 
 #[test]
-fn what_was_counted_when_the_writing_panicked_is_written_the_next_time() {
+fn usage_is_written_after_a_panicked_write() {
     played(async |_| {
         let stage = Stage::set().await;
         let (hub, faults) = (&stage.hub, &stage.hub.0.env.faults);
@@ -305,7 +305,7 @@ fn what_was_counted_when_the_writing_panicked_is_written_the_next_time() {
 }
 
 #[test]
-fn pauses_grow_up_to_half_a_minute() {
+fn pause_grows_up_to_half_a_minute() {
     let pauses = [1, 2, 3, 9, 10, u32::MAX].map(pause_after).map(|pause| pause.as_millis());
     assert_eq!(pauses, [100, 200, 400, 25_600, 30_000, 30_000]);
 }

@@ -1,4 +1,5 @@
-//! Bodies of calls: a short one is read where it came, a long one on a thread that gives way, in a slot of its tenant.
+//! Reads bodies of calls: short ones on the serving thread, long ones on a low-priority thread, in a slot of the
+//! tenant.
 
 use std::sync::Arc;
 
@@ -13,28 +14,31 @@ use isobar_quota::NOBODY;
 use super::bounded_jobs::BoundedJobs;
 use isobar_quota::TenantShares;
 
-/// Most bytes of a body that is read on the thread that serves calls. Of names of a few letters, that takes up to a
-/// millisecond.
+/// Largest body read on the serving thread, in bytes. JSON with short names of this size takes up to a millisecond.
 pub(crate) const READ_HERE_BYTES_MAX: usize = 32 << 10;
-/// What the threads are called that read longer ones.
+/// Name of the threads that read longer bodies.
 const READING_THREAD: &str = "isobar-bodies";
-/// Longer bodies that are read at the same time, and those that are read or wait, of all tenants and of one; beyond, 503.
+/// Limits on longer bodies: read at the same time, and read or queued ones of all tenants and of one. Beyond the limits
+/// the call
+/// is refused with 503.
 const READ_AT_ONCE: usize = 2;
 const READING_MAX: usize = 4_096;
 const READING_OF_ONE_MAX: usize = 1_024;
-/// Bytes of longer bodies that are read or wait, of all tenants and of one; beyond, 503.
+/// Bytes of longer bodies that are read or queued, of all tenants and of one; beyond this the call is refused with 503.
 const READING_BYTES_MAX: usize = 256 << 20;
 const READING_BYTES_OF_ONE_MAX: usize = 64 << 20;
 
-/// Reads bodies.
+/// Reads bodies of calls within limits.
 pub(crate) struct BodyReader {
     jobs: BoundedJobs,
     bytes: Arc<TenantShares>,
 }
 
 impl BodyReader {
+    /// Starts the reading threads.
+    ///
     /// # Errors
-    /// The system gives no more resources.
+    /// Returns an error if the system gives no more threads.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
             jobs: BoundedJobs::giving_way(READING_THREAD, READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX)?,
@@ -42,7 +46,8 @@ impl BodyReader {
         })
     }
 
-    /// Reads a body of so many bytes, a short one here. [`isobar_model::error::Error::Busy`] when too many long ones wait for a slot.
+    /// Reads a body of this size, a short one on this thread. Returns [`isobar_model::error::Error::Busy`] if too many
+    /// long ones wait.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
@@ -52,8 +57,9 @@ impl BodyReader {
         if bytes <= READ_HERE_BYTES_MAX { Ok(read()) } else { self.take_apart(tenant, bytes, read).await }
     }
 
-    /// Reads a body on such a thread, however short it is: what is done with it takes longer than its length
-    /// tells. [`isobar_model::error::Error::Busy`] as with a long one.
+    /// Processes a body on a reading thread even if it is short, because the work takes longer than its length
+    /// suggests. Returns
+    /// [`isobar_model::error::Error::Busy`] as for a long one.
     pub(crate) async fn take_apart<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
@@ -61,7 +67,7 @@ impl BodyReader {
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T> {
         let share = self.bytes.take(tenant.unwrap_or(NOBODY), bytes)?;
-        // Whoever hangs up does not end what has begun, nor give back what it holds.
+        // A client that disconnects neither ends running work nor frees its share.
         let read = move || {
             let _share = share;
             read()
@@ -69,7 +75,7 @@ impl BodyReader {
         self.jobs.run_charged(tenant, read).await
     }
 
-    /// Reads a payload: any JSON but null. Its tree comes with it, unless it is a long one.
+    /// Reads a payload, any JSON but null. A short one is returned with its tree.
     pub(crate) async fn payload<'a>(
         &self,
         tenant: Option<OrganizationId>,
@@ -87,7 +93,7 @@ impl BodyReader {
     }
 }
 
-/// A payload and its tree, or what is wrong with it.
+/// Reads a payload and its tree, or returns its fault.
 fn payload_of(body: &Bytes) -> std::result::Result<(RawJson, Json<'_>), String> {
     match RawJson::read(body) {
         Ok((_, Json::Null)) => Err("must not be null".to_owned()),
@@ -101,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_long_body_is_read_on_another_thread() {
+    async fn long_body_is_read_on_another_thread() {
         let (bodies, here) = (BodyReader::new().unwrap(), std::thread::current().id());
         for (bytes, is_here) in [(1, true), (READ_HERE_BYTES_MAX, true), (READ_HERE_BYTES_MAX + 1, false)] {
             let read = bodies.read(None, bytes, || std::thread::current().id()).await.unwrap();
@@ -112,13 +118,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_tenant_has_waiting_is_bounded_in_bytes_and_others_have_room() {
+    async fn queued_bodies_of_a_tenant_are_bounded_in_bytes() {
         let (bodies, [one, other]) =
             (BodyReader::new().unwrap(), [1, 2].map(|n| Some(OrganizationId(uuid::Uuid::from_u128(n)))));
         let (begin, begun) = std::sync::mpsc::channel::<()>();
         let most = bodies.read(one, READING_BYTES_OF_ONE_MAX, move || begun.recv().is_ok());
         let rest = async {
-            // It is polled behind the first, which holds all that it may.
+            // Polled after the first read, which occupies the tenant's whole share.
             let refused = bodies.read(one, READ_HERE_BYTES_MAX + 1, || ()).await;
             assert!(matches!(refused, Err(isobar_model::error::Error::Busy)), "{refused:?}");
             let refused = bodies.take_apart(one, 1, || ()).await;
@@ -133,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_payload_is_judged_alike_wherever_it_is_read() {
+    async fn payload_has_the_same_faults_on_every_thread() {
         let bodies = BodyReader::new().unwrap();
         for filling in [1, READ_HERE_BYTES_MAX] {
             let text = "x".repeat(filling);

@@ -1,4 +1,4 @@
-//! Tools that know nothing of the platform's rooms.
+//! Utilities that do not depend on the platform's domain.
 
 pub(crate) mod body_reader;
 pub(crate) mod bounded_jobs;

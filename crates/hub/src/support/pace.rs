@@ -1,24 +1,25 @@
-//! Much work on a thread that serves calls: it goes piece by piece, so that no call waits for more than one piece of it.
+//! Paces long work on a serving thread: it runs in pieces, so that no call waits for more than one piece of it.
 
 use std::time::{Duration, Instant};
 
 use isobar_model::time::Clock;
 use tokio::sync::Mutex;
 
-/// The pace of work that has many pieces side by side.
+/// The pace of concurrent pieces of work.
 #[derive(Default)]
 pub(crate) struct Pace(Mutex<()>);
 
 impl Pace {
-    /// Waits until the next piece may begin: when everything else that is ready has had its turn since the piece before.
+    /// Waits until the next piece may begin: when all other ready tasks have had their turn since the last piece.
     pub(crate) async fn next(&self) {
         let _turn = self.0.lock().await;
         tokio::task::yield_now().await;
     }
 }
 
-/// The slices of work whose pieces are much shorter than what a call may wait. All works of one pace have them one after the
-/// other, and between two of them everything else that is ready has its turn: however many works there are.
+/// Groups pieces that are much shorter than a call may wait into slices. The slices of one pace follow one another, and
+/// between
+/// two of them all other ready tasks have their turn, however many works there are.
 pub(crate) struct Slices<'p> {
     pace: &'p Pace,
     lasts: Duration,
@@ -26,7 +27,7 @@ pub(crate) struct Slices<'p> {
 }
 
 impl<'p> Slices<'p> {
-    /// Slices of this length.
+    /// Makes slices of this length.
     pub(crate) fn of(pace: &'p Pace, lasts: Duration) -> Self {
         Self { pace, lasts, began: parking_lot::Mutex::new(None) }
     }
@@ -51,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn after_a_slice_others_have_their_turn() {
+    async fn other_tasks_run_after_each_slice() {
         let pace = Pace::default();
         let is_pending = async |slices: &Slices<'_>| futures::poll!(Box::pin(slices.next())).is_pending();
         let (short, long) = (Slices::of(&pace, Duration::ZERO), Slices::of(&pace, Duration::MAX));
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn between_two_pieces_others_have_their_turn() {
+    async fn other_tasks_run_between_two_pieces() {
         let (pace, pieces, most) = (Pace::default(), AtomicUsize::new(0), AtomicUsize::new(0));
         let work = stream::iter(0..200).map(|_| async {
             pace.next().await;

@@ -1,6 +1,6 @@
-//! What is put right when work ends before its time: by a panic, or because nobody waits for it any more.
+//! Runs a remedy if work ends early: by a panic, or because its future is dropped.
 
-/// Does something when it is dropped, unless it was disarmed.
+/// Runs a function when it is dropped, unless it was disarmed.
 pub(crate) struct ScopeGuard<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> ScopeGuard<F> {
@@ -8,7 +8,7 @@ impl<F: FnOnce()> ScopeGuard<F> {
         Self(Some(remedy))
     }
 
-    /// Nothing has to be put right any more.
+    /// Disarms the guard after the work is complete.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }

@@ -1,14 +1,15 @@
-//! The order of what a list holds in memory.
+//! Sorts lists in memory.
 
 use std::cmp::Ordering;
 
 use isobar_model::page::SortKey;
 
-/// The order of two things by these keys, of which `by_field` tells that by one. Those that are alike stand as `otherwise`
-/// says, in the direction of the last key.
+/// Compares two items by these keys, with `by_field` as the comparison by one field. Equal items are ordered by
+/// `otherwise`, in
+/// the direction of the last key.
 pub(crate) fn by_fields(keys: &[SortKey], by_field: impl Fn(&str) -> Ordering, otherwise: Ordering) -> Ordering {
     let directed = |order: Ordering, descends: bool| if descends { order.reverse() } else { order };
-    // A field that comes again decides nothing.
+    // A repeated field decides nothing.
     let is_new = |(at, key): &(usize, &SortKey)| !keys.iter().take(*at).any(|before| before.field == key.field);
     let descends = || keys.iter().enumerate().rfind(is_new).is_some_and(|(_, key)| key.descending);
     let mut by_key = keys.iter().map(|key| directed(by_field(&key.field), key.descending));

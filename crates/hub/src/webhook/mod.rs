@@ -1,8 +1,10 @@
-//! The integration webhook: a third party's body becomes device events, and devices where there are none yet
-//! (specification: Integration webhook; contract: Integration webhook).
+//! Receives the integration webhook: a third party's body becomes device events, and creates missing devices
+//! (specification:
+//! Integration webhook; contract: Integration webhook).
 //!
-//! A delivery is read and taken apart before anything is done, and it is known how many events it makes: what is wrong with
-//! it as a whole is refused. What goes wrong with one of its blocks is told beside what came of the others.
+//! A delivery is parsed, and its events are counted, before anything is changed: faults of the delivery as a whole
+//! refuse it.
+//! Failures of single blocks are reported next to the results of the others.
 
 mod memory;
 mod parameters;
@@ -39,79 +41,80 @@ pub use self::parameters::{Given, PARAMETERS};
 
 /// Longest name of a device, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
-/// Devices that are provisioned in one transaction, fewer where their labels are long: others who write to the registry come
-/// in between.
+/// Devices created in one transaction, fewer if their labels are long, so that other writers of the registry have their
+/// turn in
+/// between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
-/// Devices that are given labels in one transaction, for the same reason.
+/// Devices labelled in one transaction, for the same reason.
 const LABELLED_AT_ONCE: usize = 500;
-/// Most events of one delivery: its blocks, each as often as there are elements that take it.
+/// Events of one delivery, at most: its blocks, each as often as there are elements that receive it.
 const EVENTS_MAX: usize = 20_000;
-/// Most bytes of their payloads together.
+/// Bytes of the payloads of one delivery together, at most.
 const EVENTS_BYTES_MAX: usize = 64 << 20;
 
-/// What came of a delivery.
+/// The result of a delivery.
 #[derive(Debug)]
 pub struct WebhookReport {
-    /// Whether the caller wants to see it all.
+    /// True if the caller wants all details.
     pub debug: bool,
     /// The body.
     pub body: RawJson,
-    /// How many event blocks it held.
+    /// Number of event blocks in the body.
     pub blocks: usize,
     /// The integration type.
     pub integration: &'static str,
-    /// The label that devices are found by.
+    /// The label that identifies devices.
     pub device_tag: String,
-    /// Where devices are sought, and provisioned.
+    /// The organization in which devices are searched and created.
     pub organization: OrganizationId,
-    /// Who delivered it.
+    /// The user who delivered it.
     pub owner: UserId,
     /// The labels that its devices were to get.
     pub extra_meta: RawJson,
-    /// What could not be made out in the body.
+    /// The faults found in the body.
     pub errors: Vec<String>,
-    /// What was done, device by device.
+    /// The results, device by device.
     pub tasks: Vec<TaskReport>,
-    /// The memory for all of this.
+    /// The memory that the report occupies.
     pub held: HeldByDelivery,
 }
 
-/// What was done for one device.
+/// The result for one device.
 #[derive(Debug)]
 pub struct TaskReport {
-    /// What the third party calls it.
+    /// The third party's identifier of the device.
     pub tag_value: String,
-    /// The project that it would be provisioned in.
+    /// The project in which it would be created.
     pub project: Option<ProjectId>,
-    /// What was sent for it, in order.
+    /// The payloads sent for it, in order.
     pub payloads: Vec<RawJson>,
-    /// The device, if it was provisioned now.
+    /// The device, if it was created now.
     pub provisioned: Option<Provision>,
-    /// The events that were made: all of them are durable.
+    /// The created events, which are all durable.
     pub events: Vec<(DeviceId, EventId, RawJson)>,
-    /// What went wrong.
+    /// The failures.
     pub errors: Vec<String>,
 }
 
-/// A device that was provisioned.
+/// A device that was created.
 #[derive(Clone, Debug)]
 pub struct Provision {
     /// Its identifier.
     pub id: DeviceId,
     /// Its name.
     pub name: String,
-    /// The project that it was provisioned in.
+    /// Its project.
     pub project: ProjectId,
 }
 
 impl WebhookReport {
-    /// Everything that went wrong, in order.
+    /// Returns all failures, in order.
     pub fn all_errors(&self) -> impl Iterator<Item = &String> {
         self.errors.iter().chain(self.tasks.iter().flat_map(|task| &task.errors))
     }
 }
 
-/// Where a delivery goes.
+/// The target of a delivery.
 struct Target {
     permit: CanWrite<OrganizationId>,
     subtree: CanList,
@@ -120,15 +123,17 @@ struct Target {
 }
 
 impl Hub {
-    /// Takes a delivery with the parameters that came. What is refused has done nothing.
+    /// Processes a delivery with the given parameters. A refused delivery has changed nothing.
     ///
-    /// Needs `WebhookReceive` on the organization. The devices and events that the report names are durable when this
-    /// returns. The body is taken apart on a thread that may block, in a slot of its tenant.
+    /// Needs `WebhookReceive` on the organization. The devices and events in the report are durable when this returns.
+    /// The body is
+    /// parsed on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
-    /// `Invalid`: all faults of the parameters and the body, too many events among them. `NoRoom`: deliveries under way
-    /// hold as much as they may. `Busy`: too many bodies wait, or the stores took nothing at all; then the delivery may come
-    /// again.
+    /// `Invalid`: all faults of the parameters and the body, including too many events. `NoRoom`: running deliveries
+    /// use all the
+    /// memory they may. `Busy`: too many bodies wait, or the stores accepted nothing at all; the delivery may be
+    /// repeated.
     pub async fn webhook_receive(
         &self,
         caller: &Caller,
@@ -149,7 +154,7 @@ impl Hub {
         self.webhook_run(caller, &request, &target, extracted).await
     }
 
-    /// The organization that a delivery is for, and whether it and the project may be used.
+    /// Returns the organization of a delivery after checking that it and the project may be used.
     async fn webhook_target(&self, caller: &Caller, request: &Request) -> Result<Target> {
         let mut faults = Faults::new();
         let lineage = match &request.organization {
@@ -178,7 +183,7 @@ impl Hub {
         Ok(if_there(self.0.identity.project_read(caller, project).await)?.is_some())
     }
 
-    /// Finds the devices, makes those that are missing, labels them, and runs their events.
+    /// Finds the devices, creates missing ones, labels them, and runs their events.
     async fn webhook_run(
         &self,
         caller: &Caller,
@@ -189,11 +194,11 @@ impl Hub {
         let size = DeliverySize::of(&extracted, &request.label);
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
-        // A device is found by what its design has labelled it with, too.
+        // Devices are also found by labels that their designs have set.
         let caught_up = self.0.outbox.caught_up(target.top).await;
         let known = self.registry().devices_labelled(&target.subtree, request.tag(), &values).await?;
         if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
-            // One that seems to be missing may be there: it is not made a second time.
+            // A device that seems missing may exist: it must not be created twice.
             return Err(Error::Busy);
         }
         let tasks = task::merge(tasks, |task| match known.get(&task.tag_value) {
@@ -223,7 +228,7 @@ impl Hub {
         })
     }
 
-    /// Those of the projects that devices would be provisioned in which the caller may use.
+    /// Returns those projects for new devices that the caller may use.
     async fn usable_projects(&self, caller: &Caller, tasks: &[Task], known: &Known) -> Result<HashSet<ProjectId>> {
         let unknown = tasks.iter().filter(|task| !known.contains_key(&task.tag_value));
         let wanted: HashSet<ProjectId> = unknown.filter_map(|task| task.project).collect();
@@ -236,8 +241,9 @@ impl Hub {
         Ok(usable)
     }
 
-    /// The events that a delivery will make; one that makes too many is refused before any is made. Designs that change
-    /// meanwhile find the same bound where events are made.
+    /// Counts the events that a delivery will make; too many refuse it before any is made. If designs change meanwhile,
+    /// the same
+    /// limit applies where events are made.
     async fn events_ahead(
         &self,
         integration: Integration,
@@ -255,7 +261,7 @@ impl Hub {
             let Some(project) = project else { continue };
             let each = match elements.get(&project) {
                 Some(each) => *each,
-                // It may have been deleted meanwhile.
+                // The project may have been deleted meanwhile.
                 None => if_there(self.0.caches.plan_of_project(project).await)?
                     .map_or(0, |plan| run::elements_of(&plan, integration).len()),
             };
@@ -268,8 +274,9 @@ impl Hub {
         }
     }
 
-    /// Takes the body apart on a thread that may block, in a slot of the tenant; what comes of it holds its memory from
-    /// there on. Without a request, the body's own faults are looked for.
+    /// Parses the body on a thread that may block, in a slot of the tenant, and reserves memory for the result. Without
+    /// a request, only
+    /// the faults of the body are returned.
     async fn taken_apart(
         &self,
         caller: &Caller,
@@ -291,7 +298,7 @@ impl Hub {
         self.0.env.bodies().take_apart(Some(tenant), bytes, work).await?
     }
 
-    /// Makes the devices that nobody knows, each once, so many at a time.
+    /// Creates the missing devices, each once, in batches of `at_once`.
     async fn provision(
         &self,
         caller: &Caller,
@@ -351,13 +358,13 @@ impl Hub {
             description: None,
             street_address: None,
             created_by: Some(caller.user),
-            // Nobody is shown it: who needs one has a new one made.
+            // The token is shown to nobody: a user who needs one has a new one made.
             token: Secret::new(self.0.env.chance()).digest(),
         };
         NewTagged { value, device }
     }
 
-    /// Gives the devices that were there already their labels, where these change anything.
+    /// Labels the devices that existed before, if that changes anything.
     async fn label(&self, caller: &Caller, labels: &NewLabels, work: &mut [TaskRun]) -> Result<()> {
         if *labels == NewLabels::default() {
             return Ok(());
@@ -370,7 +377,7 @@ impl Hub {
                 Ok((permit, self.0.caches.device_view(&entry).await?))
             };
             let Some((permit, view)) = if_there(known.await)? else {
-                // It has gone since it was found.
+                // The device was deleted since it was found.
                 work.device = None;
                 work.fail(GONE);
                 continue;
@@ -381,11 +388,11 @@ impl Hub {
                 permits.push(permit);
             }
         }
-        // In pieces, so that nobody else who writes to the registry waits for the labels of all.
+        // Written in batches, so that no other writer of the registry waits for the labels of all.
         for permits in permits.chunks(LABELLED_AT_ONCE) {
-            // What a device found out earlier must not be written over what is written here.
+            // Earlier changes of a design must not overwrite this one.
             self.0.delivery.settle_findings(permits.iter().map(|permit| permit.target().key)).await?;
-            // Even if it failed: it may have been done.
+            // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| {
                 permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
             });
@@ -410,7 +417,7 @@ fn too_many_events(EventsAmount { events, bytes }: EventsAmount, integration: In
     )
 }
 
-/// How many events there are, and how much they hold.
+/// Number and bytes of events.
 #[derive(Clone, Copy, Default)]
 struct EventsAmount {
     events: usize,
@@ -418,7 +425,7 @@ struct EventsAmount {
 }
 
 impl EventsAmount {
-    /// Blocks, each of which goes to so many elements; one that is refused becomes one event.
+    /// Counts the events of blocks that each go to this many elements; a refused block becomes one event.
     fn of(blocks: &[Block], elements: usize) -> Self {
         blocks.iter().fold(Self::default(), |all, block| {
             let events = if block.refused.is_some() { 1 } else { elements.max(1) };
@@ -430,7 +437,7 @@ impl EventsAmount {
         Self { events: self.events.saturating_add(more.events), bytes: self.bytes.saturating_add(more.bytes) }
     }
 
-    /// Whether one delivery may make so many.
+    /// Returns true if one delivery may make this many.
     fn is_allowed(self) -> bool {
         self.events <= EVENTS_MAX && self.bytes <= EVENTS_BYTES_MAX
     }

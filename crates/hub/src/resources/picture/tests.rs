@@ -1,4 +1,4 @@
-//! Images, whole and otherwise.
+//! Tests of whole, damaged and hostile images.
 
 use image::codecs::jpeg::JpegEncoder;
 use image::codecs::webp::WebPEncoder;
@@ -10,7 +10,7 @@ fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// A picture of so many pixels in which no two neighbours are alike.
+/// Makes a picture of random pixels.
 fn noise(width: u32, height: u32) -> RgbImage {
     let mut state = 1_u32;
     RgbImage::from_fn(width, height, |_, _| {
@@ -44,14 +44,14 @@ fn size(png: &[u8]) -> (u32, u32) {
     (picture.width(), picture.height())
 }
 
-/// CRC-32 of a chunk, as PNG has it.
+/// Computes the CRC-32 of a PNG chunk.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 })
     })
 }
 
-/// The PNG with other sides, and a checksum that says that they are right.
+/// Returns the PNG with other sides, and a checksum that matches them.
 fn claiming(png: &[u8], width: u32, height: u32) -> Vec<u8> {
     let mut png = png.to_vec();
     png[16..20].copy_from_slice(&width.to_be_bytes());
@@ -62,7 +62,7 @@ fn claiming(png: &[u8], width: u32, height: u32) -> Vec<u8> {
 }
 
 #[test]
-fn a_png_stays_as_it_is_and_the_others_become_one() {
+fn png_stays_unchanged_and_others_become_png() {
     let small = noise(8, 5);
     let original = png(&small);
     assert_eq!(picture(&base64(&original)), Ok(original.clone()));
@@ -75,7 +75,7 @@ fn a_png_stays_as_it_is_and_the_others_become_one() {
 }
 
 #[test]
-fn base64_may_be_broken_into_lines_and_lack_its_padding() {
+fn base64_may_have_line_breaks_and_lack_padding() {
     let original = png(&noise(9, 9));
     let text = base64(&original);
     let lines: Vec<&str> = text.as_bytes().chunks(76).map(|line| std::str::from_utf8(line).unwrap()).collect();
@@ -84,7 +84,7 @@ fn base64_may_be_broken_into_lines_and_lack_its_padding() {
 }
 
 #[test]
-fn what_is_no_image_is_refused() {
+fn text_that_is_not_an_image_is_refused() {
     let good = base64(&png(&noise(2, 2)));
     let svg = base64(b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>");
     let html = base64(b"<!doctype html><script>alert(1)</script>");
@@ -111,10 +111,10 @@ fn what_is_no_image_is_refused() {
 }
 
 #[test]
-fn an_image_that_lacks_what_its_decoder_needs_is_refused() {
+fn truncated_image_is_refused() {
     let small = noise(20, 20);
     for bytes in [png(&small), jpeg(&small), webp(&small)] {
-        // A JPEG's decoder makes do with the head, and fills up what is missing with grey.
+        // A JPEG decoder needs only the head, and fills missing parts with grey.
         let head = bytes.windows(2).position(|pair| pair == [0xff, 0xda]).filter(|_| bytes.starts_with(&[0xff, 0xd8]));
         for end in 0..head.unwrap_or(bytes.len() / 2) {
             assert!(picture(&base64(&bytes[..end])).is_err(), "{end} of {} bytes", bytes.len());
@@ -123,7 +123,7 @@ fn an_image_that_lacks_what_its_decoder_needs_is_refused() {
 }
 
 #[test]
-fn a_png_with_a_wrong_checksum_is_refused() {
+fn png_with_a_wrong_checksum_is_refused() {
     let mut bytes = png(&noise(20, 20));
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -131,13 +131,13 @@ fn a_png_with_a_wrong_checksum_is_refused() {
 }
 
 #[test]
-fn large_sides_are_refused_before_anything_is_decoded() {
+fn large_sides_are_refused_before_decoding() {
     let tiny = png(&noise(1, 1));
     for (width, height) in [(65_535, 65_535), (4_097, 1), (1, 4_097), (u32::MAX >> 1, u32::MAX >> 1)] {
         let refused = picture(&base64(&claiming(&tiny, width, height)));
         assert!(refused == Err(TOO_WIDE) || refused == Err(TOO_HEAVY) && width > 65_535, "{width}: {refused:?}");
     }
-    // Within bounds, but with pixels for one alone.
+    // The sides are within bounds, but there are pixels for one only.
     assert_eq!(picture(&base64(&claiming(&tiny, 4_096, 4_096))), Err(NOT_WHOLE));
     let mut wide = jpeg(&noise(8, 8));
     let frame = wide.windows(2).position(|pair| pair == [0xff, 0xc0]).unwrap();
@@ -146,10 +146,10 @@ fn large_sides_are_refused_before_anything_is_decoded() {
 }
 
 #[test]
-fn the_largest_picture_is_taken_and_one_that_grows_is_halved() {
+fn largest_picture_is_accepted_and_halved_if_it_grows() {
     let plain = RgbImage::new(4_096, 4_096);
     assert_eq!(size(&picture(&base64(&png(&plain))).unwrap()), (4_096, 4_096));
-    // As PNG it would be twelve times as large.
+    // The picture would be twelve times as large as PNG.
     let mut bytes = Vec::new();
     noise(1_600, 1_600).write_with_encoder(JpegEncoder::new_with_quality(&mut bytes, 30)).unwrap();
     assert!(bytes.len() < IMAGE_BYTES_MAX);
@@ -158,37 +158,37 @@ fn the_largest_picture_is_taken_and_one_that_grows_is_halved() {
     assert_eq!(size(&shown), (800, 800));
 }
 
-/// Most memory that a picture may take on its way, in bytes: see docs/limits.md.
+/// Most memory that decoding a picture may take, in bytes: see docs/limits.md.
 const DECODING_BYTES_MAX: u64 = 224 << 20;
 
-/// A figure of this process's memory, in bytes.
+/// Reads a figure of this process's memory, in bytes.
 fn memory(figure: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with(figure)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Reads a picture: what comes of it, and the most memory that it takes. The test needs a process of its own.
+/// Reads a picture; returns the result and the most memory taken. The test needs a process of its own.
 fn measured(bytes: &[u8]) -> (Result<Vec<u8>, PictureFault>, u64) {
     let (text, before) = (base64(bytes), memory("VmRSS"));
-    // From here on the kernel counts the most anew.
+    // Resets the kernel's record of the highest memory use.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let read = picture(&text);
     (read, memory("VmHWM").saturating_sub(before))
 }
 
-/// A chunk of a PNG.
+/// Makes a chunk of a PNG.
 fn png_chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let named = [kind.as_slice(), content].concat();
     [&(content.len() as u32).to_be_bytes(), named.as_slice(), &crc(&named).to_be_bytes()].concat()
 }
 
-/// The PNG with more chunks behind its head.
+/// Returns the PNG with more chunks after its head.
 fn with_chunks(png: &[u8], chunks: &[Vec<u8>]) -> Vec<u8> {
     [&png[..33], &chunks.concat(), &png[33..]].concat()
 }
 
-/// Compresses so many MiB of zeros as PNG has it: the pixels of a plain picture.
+/// Compresses this many MiB of zeros for a PNG: the pixels of a plain picture.
 fn zeros(mebibytes: usize) -> Vec<u8> {
     use std::io::Write as _;
     let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::best());
@@ -196,20 +196,20 @@ fn zeros(mebibytes: usize) -> Vec<u8> {
     out.finish().unwrap()
 }
 
-/// A chunk of a RIFF file.
+/// Makes a chunk of a RIFF file.
 fn riff_chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let padding: &[u8] = if content.len() % 2 == 1 { &[0] } else { &[] };
     [kind.as_slice(), &(content.len() as u32).to_le_bytes(), content, padding].concat()
 }
 
-/// A WebP of chunks: the canvas with these flags first.
+/// Makes a WebP of chunks: the canvas with these flags first.
 fn extended_webp(flags: u8, width: u32, height: u32, chunks: &[Vec<u8>]) -> Vec<u8> {
     let side = |pixels: u32| (pixels - 1).to_le_bytes()[..3].to_vec();
     let canvas = riff_chunk(b"VP8X", &[vec![flags, 0, 0, 0], side(width), side(height)].concat());
     riff_chunk(b"RIFF", &[b"WEBP".to_vec(), canvas, chunks.concat()].concat())
 }
 
-/// The picture of a simple WebP, as a chunk.
+/// Returns the picture of a simple WebP, as a chunk.
 fn webp_bitstream(webp: &[u8]) -> Vec<u8> {
     webp[12..].to_vec()
 }
@@ -231,7 +231,7 @@ fn chunk_that_unpacks_to_much_takes_bounded_memory() {
 #[test]
 fn largest_pictures_take_bounded_memory() {
     let mut largest = Vec::new();
-    // 16 bits a channel, to be turned by its camera's word.
+    // A picture with 16 bits for each channel, to be rotated by its camera orientation.
     let turned = png_chunk(b"eXIf", b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0");
     let mut deep = claiming(&png(&noise(1, 1)), 4_096, 4_096);
     deep.truncate(33);
@@ -240,7 +240,7 @@ fn largest_pictures_take_bounded_memory() {
     deep[29..33].copy_from_slice(&crc);
     deep.extend([turned, png_chunk(b"IDAT", &zeros(129)), png_chunk(b"IEND", &[])].concat());
     largest.push(deep);
-    // One that moves, with a picture as large as its canvas, turned as well.
+    // An animation with a picture as large as its canvas, rotated as well.
     let frame = webp_bitstream(&webp(&RgbImage::new(4_096, 4_096)));
     let place = [&[0; 6][..], &[255, 15, 0, 255, 15, 0], &[0; 4]].concat();
     let moving = [
@@ -250,7 +250,7 @@ fn largest_pictures_take_bounded_memory() {
     ];
     let moving = extended_webp(0x1a, 4_096, 4_096, &moving);
     largest.push(moving);
-    // A JPEG that comes sharper and sharper, whose parts are all in memory.
+    // A progressive JPEG, whose passes are all in memory.
     let mut steps = jpeg(&RgbImage::new(4_096, 4_096));
     let at = |steps: &[u8], marker: u8| steps.windows(2).position(|pair| pair == [0xff, marker]).unwrap();
     let (frame, scan) = (at(&steps, 0xc0), at(&steps, 0xda));
@@ -261,7 +261,7 @@ fn largest_pictures_take_bounded_memory() {
     for hostile in largest {
         assert!(hostile.len() <= IMAGE_BYTES_MAX);
         let (read, most) = measured(&hostile);
-        // The JPEG's scan is none of its kind, which is found out when everything is in memory.
+        // The JPEG's scan is invalid, which the decoder detects when everything is in memory.
         assert!(read.is_ok() || read == Err(NOT_WHOLE) && hostile.starts_with(&[0xff, 0xd8]));
         assert!(most < DECODING_BYTES_MAX, "{most} bytes");
     }
@@ -277,7 +277,7 @@ fn webp_chunk_that_claims_more_than_is_there_is_refused() {
     let claims = extended_webp(8, 4, 4, &[small, exif]);
     let before = memory("VmPeak");
     assert_eq!(picture(&base64(&claims)), Err(NOT_WHOLE));
-    // Nor is room for it taken, where a system has a bound.
+    // No memory is allocated for it, either.
     assert!(memory("VmPeak") - before < 1 << 30);
 }
 
@@ -293,7 +293,7 @@ fn too_many_bytes_are_refused() {
 
 proptest::proptest! {
     #[test]
-    fn rubbish_behind_a_good_beginning_never_panics(
+    fn rubbish_after_a_good_beginning_never_panics(
         format in 0..3_usize,
         at in 0.0..1.0_f64,
         rubbish in proptest::collection::vec(proptest::num::u8::ANY, 1..64),
