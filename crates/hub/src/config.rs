@@ -1,27 +1,27 @@
-//! What the operator configures of the platform's behaviour.
+//! Configures the platform's behaviour.
 
 use isobar_store::registry::LetterBounds;
 
 /// The configuration of the hub.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The address that clients see, without a slash at its end.
+    /// The address that clients use, without a slash at its end.
     pub public_url: String,
-    /// Requests a minute; 0: unlimited.
+    /// Requests a minute; 0 for no limit.
     pub rate_limit: RateLimits,
-    /// Whether strangers may register.
+    /// True if strangers may register.
     pub registration_open: bool,
-    /// Whether a user must verify its e-mail address before it can log in.
+    /// True if a user must verify its e-mail address before it can log in.
     pub require_verified_email: bool,
     /// The first administrator's password, if the operator chose one.
     pub admin_password: Option<String>,
-    /// How many e-mails an account and a tenant are sent in an hour.
+    /// E-mails that an account and a tenant may be sent in an hour.
     pub letters: LetterBounds,
-    /// What designs may call though it is in the house: addresses, networks, host names.
+    /// Internal addresses, networks and host names that designs may call nevertheless.
     pub outgoing_allow: Vec<String>,
 }
 
-/// Requests a minute (contract: Rate limits); 0: unlimited.
+/// Requests a minute (contract: Rate limits); 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimits {
     /// For a user, whatever credentials it uses.

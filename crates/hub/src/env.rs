@@ -1,4 +1,4 @@
-//! What every room is given: the stores, the clock, chance, and what the operator configured.
+//! Provides the stores, the clock, random numbers and the configuration to all modules.
 
 use std::sync::Arc;
 
@@ -15,15 +15,16 @@ use crate::config::Config;
 use crate::supervisor::faults::Faults;
 use crate::support::body_reader::BodyReader;
 
-/// First pause before something that failed is tried again, in seconds; it doubles up to [`RETRY_MAX_SECONDS`].
+/// First pause before failed work is retried, in seconds; it doubles up to [`RETRY_MAX_SECONDS`].
 const RETRY_FIRST_SECONDS: i64 = 5;
-/// Longest pause before something that failed is tried again, in seconds.
+/// Longest pause before failed work is retried, in seconds.
 const RETRY_MAX_SECONDS: i64 = 3600;
-/// A pause is longer or shorter than it should be by up to a fifth, so that what failed together does not return together.
+/// Largest random change of a pause, as a fraction, so that work that failed together is not retried together.
 const JITTER: f64 = 0.2;
 
-/// The stores, the clock, chance, and the configuration, which nobody can put others in the place of. It knows nothing of the
-/// rooms.
+/// The stores, the clock, random numbers and the configuration, which cannot be replaced later. It does not depend on
+/// any other
+/// module of the hub's domain.
 pub(crate) struct Env {
     registry: Registry,
     telemetry: Arc<dyn Telemetry>,
@@ -69,7 +70,7 @@ impl Env {
         &self.clock
     }
 
-    /// What the clock tells.
+    /// Returns the time of the clock.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -78,17 +79,17 @@ impl Env {
         &self.chance
     }
 
-    /// What the operator has configured.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// What reads the bodies of calls.
+    /// Returns the reader of call bodies.
     pub fn bodies(&self) -> &BodyReader {
         &self.bodies
     }
 
-    /// Identifiers grow across restarts too: the first goes on behind the newest that the stores know.
+    /// Continues the identifiers of earlier processes: the first new one is greater than all in the stores.
     pub async fn ids_go_on(&self) -> Result<()> {
         let stored = self.telemetry.follow().from.newest;
         let newest = self.registry.newest_id().await?.map_or(stored, |registered| stored.max(registered));
@@ -100,36 +101,36 @@ impl Env {
         Ok(())
     }
 
-    /// New identifiers go on behind this one, which was made before, maybe by a clock that was ahead.
+    /// Makes new identifiers greater than this one, even if a clock that was ahead has made it.
     pub fn ids_go_on_behind(&self, newest: EventId) {
         self.mint.go_on_behind(newest.0);
     }
 
-    /// A new identifier, made at this moment, or right behind the newest of all. Identifiers grow.
+    /// Makes an identifier of the present time, or just after the newest one: identifiers always grow.
     pub fn new_id(&self) -> EventId {
         let now = self.clock.now();
         EventId(self.chance.with(|rng| self.mint.mint(now, rng)))
     }
 
-    /// When something that has failed `attempts` times is tried again: later each time, up to an hour.
+    /// Returns the time of the next retry after `attempts` failures: later each time, up to an hour.
     pub fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
         let share = self.chance.with(|rng| rng.random_range(1.0 - JITTER..1.0 + JITTER));
         Timestamp::from_millis(now.millis().saturating_add(back_off_millis(attempts, share)))
     }
 
-    /// Work has come to a point where tests of this crate may have it panic; elsewhere that is nothing.
+    /// Does nothing; in tests of this crate it panics at requested points.
     #[cfg(not(test))]
     #[inline(always)]
     pub fn reaches(&self, _point: &'static str) {}
 
-    /// Work has come to a point where a test may have it panic.
+    /// Panics if a test has requested it for this point.
     #[cfg(test)]
     pub fn reaches(&self, point: &'static str) {
         self.faults.reached(point);
     }
 }
 
-/// How long to wait after so many failed tries: `share` of a pause that doubles.
+/// Returns the pause in milliseconds after this many failures: `share` of a pause that doubles.
 fn back_off_millis(attempts: u32, share: f64) -> i64 {
     let doubled = RETRY_FIRST_SECONDS.saturating_mul(1 << attempts.saturating_sub(1).min(20));
     (doubled.min(RETRY_MAX_SECONDS) as f64 * 1000.0 * share) as i64
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_an_hour() {
+    fn pause_doubles_up_to_an_hour() {
         let pauses: Vec<i64> = [1, 2, 3, 10, 11, 1000, u32::MAX].map(|tries| back_off_millis(tries, 1.0)).to_vec();
         assert_eq!(pauses, [5_000, 10_000, 20_000, 2_560_000, 3_600_000, 3_600_000, 3_600_000]);
         assert_eq!(back_off_millis(1, 0.8), 4_000);

@@ -1,16 +1,16 @@
-//! What callers hear of things that are gone, and of one that failed among many.
+//! Words the errors of missing resources, and of one failed item among many.
 
 use isobar_model::error::{Error, Fault, Result};
 use isobar_store::error::StoreError;
 
-/// An organization, by the member that names it.
+/// An organization, with the member that names it.
 pub(crate) const ORGANIZATION: (&str, &str) = ("organization", "organizationId");
-/// A parent organization, by the member that names it.
+/// A parent organization, with the member that names it.
 pub(crate) const PARENT: (&str, &str) = ("organization", "parentId");
-/// A project, by the member that names it.
+/// A project, with the member that names it.
 pub(crate) const PROJECT: (&str, &str) = ("project", "projectUuid");
 
-/// What a caller hears whose body names things by these members: a thing that was deleted meanwhile is a fault of the body.
+/// Converts store errors for a body whose members name resources: a deleted resource is a fault of the body.
 pub(crate) fn naming(members: &[(&'static str, &'static str)]) -> impl Fn(StoreError) -> Error {
     move |error| match error {
         StoreError::Gone(noun) => match members.iter().find(|(named, _)| *named == noun) {
@@ -21,7 +21,7 @@ pub(crate) fn naming(members: &[(&'static str, &'static str)]) -> impl Fn(StoreE
     }
 }
 
-/// What was found; nothing where it is not there, or the caller may not know that it is.
+/// Returns the result, or `None` if it is missing or hidden from the caller.
 pub(crate) fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     match found {
         Err(Error::Missing(_)) => Ok(None),
@@ -29,12 +29,14 @@ pub(crate) fn if_there<T>(found: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Whether it is not for the sake of what was asked that it failed.
+/// Returns true if the failure is not caused by the request.
 pub(crate) fn is_ours(error: &Error) -> bool {
     matches!(error, Error::Busy | Error::NoRoom(_) | Error::Internal(_))
 }
 
-/// What is told of one of many things that failed: `told` of each of its faults. The cause of what broke is for the log.
+/// Returns the message of one failed item among many, with `told` for each of its faults. The cause of an internal
+/// error goes to
+/// the log.
 pub(crate) fn of_one_of_many(error: &Error, what: &str, told: impl Fn(&Fault) -> String) -> String {
     match error {
         Error::Invalid(faults) => faults.iter().map(told).collect::<Vec<_>>().join("; "),

@@ -1,16 +1,23 @@
-//! The hub: the only crate where things happen. Nothing here knows HTTP.
+//! The hub: the only crate that changes the platform's state. It does not depend on HTTP.
 //!
-//! This file is the façade. The verbs that the interface calls are methods of [`Hub`]: those about resources, settings of
-//! devices and the webhook stand in the rooms of that name, the others below, where they lead to the room that owns what
-//! they need. Each takes the caller and gives an answer or an [`isobar_model::error::Error`].
+//! This file is the façade. The operations of the interface are methods of [`Hub`]: those on resources, settings of
+//! devices and
+//! the webhook are in the modules of that name, the others below, which call the module that owns their state. Each
+//! takes the
+//! caller and returns an answer or an [`isobar_model::error::Error`].
 //!
-//! A room owns its state in a struct with private fields and knows only the rooms beneath it; ARCHITECTURE.md has their
-//! order, and a test holds it. [`Hub`] wires them.
+//! A module owns its state in a struct with private fields and depends only on the modules beneath it; ARCHITECTURE.md
+//! has their
+//! order, and a test checks it. [`Hub`] wires them.
 //!
-//! # Errors of all verbs
-//! `Unauthenticated` and `Forbidden` (who calls, and its role), `Missing` (what is not there, or out of reach), `Invalid`
-//! (what was asked for, fault by fault), `Busy` (a bound is reached, or a store does not answer: another time it may work)
-//! and `Internal` (a defect, or damage; the log has the cause). A verb that names a permit asks `access` for it before
+//! # Errors of all operations
+//! `Unauthenticated` and `Forbidden` (the caller and its role), `Missing` (the resource does not exist, or is out of
+//! reach),
+//! `Invalid` (the request, fault by fault), `Busy` (a limit is reached, or a store does not answer: a later call may
+//! succeed) and
+//! `Internal` (a defect, or damage; the log has the cause). An operation that names a permit asks `access` for it
+//! before anything
+//! else; `Missing` comes before `Forbidden`. No operation blocks its thread; heavy work runs on threads for it.
 //! anything else; `Missing` comes before `Forbidden`. No verb blocks its thread; what is heavy runs where it may.
 
 mod cache;
@@ -94,26 +101,26 @@ pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport
 
 use crate::wiring::Rooms;
 
-/// Longest time that a store may take to answer and be ready. Whoever asks has little patience.
+/// Longest time that a store may take to answer a readiness check, because its callers have short timeouts.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
-/// The stores, as readiness names them. All else that it names is a worker.
+/// The stores, as readiness names them. All other names are workers.
 const STORES: [&str; 2] = ["registry", "telemetry"];
-/// Shows what readiness says of each store, and of all workers together.
+/// Gauge of the readiness of each store, and of all workers together.
 const READY: &str = "isobar_ready";
 
-/// What a hub is made of.
+/// The parts that a hub is made of.
 pub struct Parts {
-    /// Organizations, users, projects, devices.
+    /// The store of organizations, users, projects and devices.
     pub registry: Registry,
-    /// Events and values.
+    /// The store of events and values.
     pub telemetry: Arc<dyn Telemetry>,
     /// Sends e-mails.
     pub mailer: Mailer,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
     /// Makes secrets and identifiers.
     pub chance: Chance,
-    /// What the operator configured.
+    /// The configuration.
     pub config: Config,
 }
 
@@ -121,15 +128,15 @@ pub struct Parts {
 pub struct Started {
     /// The hub.
     pub hub: Hub,
-    /// The first administrator's password, when one was made up: to be shown once.
+    /// The first administrator's password, if one was generated: to be shown once.
     pub first_password: Option<String>,
 }
 
-/// The façade of everything. Clones share one hub.
+/// The façade of all modules. Clones share one hub.
 #[derive(Clone)]
 pub struct Hub(Arc<Rooms>);
 
-/// What is the matter with a store that is asked whether it is well.
+/// Returns the fault of a store that fails its check.
 async fn matter(
     clock: &Clock,
     store: &str,
@@ -141,13 +148,14 @@ async fn matter(
     }
 }
 
-/// The life of the hub.
+/// Starting, stopping and supervising the hub.
 impl Hub {
-    /// Starts a hub: founds the first administrator if there is no user yet, takes up what the outbox still holds,
-    /// and starts the workers.
+    /// Starts a hub: creates the first administrator if there is no user yet, loads the entries left in the outbox, and
+    /// starts the
+    /// workers.
     ///
     /// # Errors
-    /// A store does not answer, or the configuration cannot be used.
+    /// Returns an error if a store does not answer, or the configuration cannot be used.
     pub async fn start(parts: Parts) -> Result<Started> {
         let hub = Self::made_of(parts).await?;
         let first_password = hub.found_first_administrator().await?;
@@ -157,8 +165,9 @@ impl Hub {
         Ok(Started { hub, first_password })
     }
 
-    /// Has a worker work until the hub stops. It is started again whenever it panics, so it keeps nothing for itself that
-    /// another one could not find in a store or in the hub; and says whenever it has come through.
+    /// Runs a worker until the hub stops. It is restarted after each panic, so it has no state that is not in a store
+    /// or in the hub;
+    /// and it reports each completed round.
     pub fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -166,7 +175,7 @@ impl Hub {
         self.0.supervisor.employ(worker, work);
     }
 
-    /// Has a worker work where this is awaited, until the hub stops; it is started again whenever it panics.
+    /// Runs a worker in the task that awaits this, until the hub stops; it is restarted after each panic.
     pub fn keep<W, F>(&self, worker: &'static str, work: W) -> impl Future<Output = ()> + use<W, F>
     where
         W: Fn(Shift) -> F,
@@ -175,40 +184,42 @@ impl Hub {
         self.0.supervisor.keep(worker, work)
     }
 
-    /// From here on no call waits for what may come: each answers what there is.
+    /// Ends all long polls: each returns what is there.
     pub fn end_waits(&self) {
         self.0.closing.send_replace(true);
     }
 
-    /// Ends all waits, and stops the workers after they have written what they can write soon. The stores are the caller's
-    /// to close. Everything that was acknowledged is durable before and after.
+    /// Ends all waits, and stops the workers after they have written what they can within a short time. The caller must
+    /// close the
+    /// stores. Everything that was acknowledged is durable before and after.
     pub async fn stop(&self) {
         self.end_waits();
         self.0.supervisor.stop().await;
     }
 
-    /// Tells the time.
+    /// Returns the clock.
     pub fn clock(&self) -> &Clock {
         self.0.env.clock()
     }
 
-    /// When the hub was started.
+    /// Returns the time at which the hub was started.
     pub fn started_at(&self) -> Timestamp {
         self.0.started_at
     }
 
-    /// Returns true if e-mails go out, and do not become files.
+    /// Returns true if e-mails are sent, and not written to files.
     pub fn sends_email(&self) -> bool {
         self.0.delivery.sends_email()
     }
 
-    /// What the operator configured.
+    /// Returns the configuration.
     pub fn config(&self) -> &Config {
         self.0.env.config()
     }
 
-    /// Brings the gauges up to date that are measured now and then: whoever shows metrics calls this before. It asks both
-    /// stores whether they work, and waits as long for them as [`Hub::ready`].
+    /// Updates the gauges that are measured on demand; to be called before metrics are shown. It checks both stores,
+    /// and waits for
+    /// them as long as [`Hub::ready`].
     pub async fn measure(&self) {
         self.0.outbox.measure(self.0.env.clock());
         self.0.caches.measure();
@@ -221,15 +232,15 @@ impl Hub {
         metrics::gauge!(READY, "part" => "workers").set(f64::from(all_work));
     }
 
-    /// How often the code of projects has run since the start.
+    /// Returns how often the code of projects has run since the start.
     pub fn code_runs(&self) -> CodeRuns {
         self.0.code.runs()
     }
 
-    /// Whether both stores answer within two seconds each, and all workers come through.
+    /// Checks that both stores answer within two seconds each, and that no worker keeps panicking.
     ///
     /// # Errors
-    /// What is the matter with each store and worker for which that is not so.
+    /// Returns the fault of each store and worker that fails the check.
     pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
         let clock = self.0.env.clock();
         let [registry, telemetry] = STORES;
@@ -242,13 +253,14 @@ impl Hub {
     }
 }
 
-/// Who calls, how often, and what it may do.
+/// Authentication, rate limits and authorization.
 impl Hub {
-    /// Finds out who calls. A credential that the operation does not accept is as good as none.
+    /// Finds the caller. A credential that the operation does not accept counts as none.
     ///
     /// # Errors
-    /// `Unauthenticated` where there is no good credential of a kind that `accepts` names; `Busy` where the registry had to
-    /// be asked and did not answer.
+    /// `Unauthenticated`: there is no valid credential of a kind that `accepts` names. `Busy`: the registry was needed
+    /// and did not
+    /// answer.
     pub fn authenticate<'a>(
         &'a self,
         credentials: &'a Credentials<'a>,
@@ -257,28 +269,30 @@ impl Hub {
         self.0.identity.authenticate(credentials, accepts)
     }
 
-    /// Counts a call in the window (one minute) of its user, its device, its link, or its address. None: that limit is off.
+    /// Counts a call in the window (one minute) of its user, device, link or address; returns `None` if that limit is
+    /// off.
     ///
     /// # Errors
-    /// `RateLimited`, with the window, when it is spent.
+    /// `RateLimited`, with the window, if it is used up.
     pub fn count_call(&self, principal: &Principal, address: IpAddr) -> Result<Option<RateWindow>> {
         self.0.identity.count_call(principal, address)
     }
 
-    /// Counts a call with bad credentials; true: there were so many from its address that its connection should end.
+    /// Counts a call with bad credentials; returns true if its address has sent so many that the connection should be
+    /// closed.
     pub fn count_refused(&self, address: IpAddr) -> bool {
         self.0.identity.count_refused(address)
     }
 
-    /// Whether the caller's role is high enough for an action that names no thing yet.
+    /// Checks that the caller's role is high enough for an action, before the resource is known.
     ///
     /// # Errors
-    /// `Forbidden`.
+    /// `Forbidden`: the role is too low.
     pub async fn allow(&self, caller: &Caller, action: Action) -> Result<()> {
         self.0.identity.allow(caller, action).await
     }
 
-    /// Whether a user or a device may do something with a device.
+    /// Checks that a user or a device may perform an action on a device.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -286,7 +300,7 @@ impl Hub {
         self.0.identity.device_write(principal, id, action).await.map(|_| ())
     }
 
-    /// Whether the caller may do something with a project.
+    /// Checks that the caller may perform an action on a project.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -297,7 +311,7 @@ impl Hub {
         }
     }
 
-    /// Whether the caller may do something with an organization.
+    /// Checks that the caller may perform an action on an organization.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -305,7 +319,7 @@ impl Hub {
         self.0.identity.organization_write(caller, id, action).await.map(|_| ())
     }
 
-    /// Whether the caller may do something with a user.
+    /// Checks that the caller may perform an action on a user.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.
@@ -313,48 +327,50 @@ impl Hub {
         self.0.identity.user_write(caller, id, action).await.map(|_| ())
     }
 
-    /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns. Takes
-    /// tens of milliseconds for the hash, and waits for a slot among the hashes.
+    /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns.
+    /// Takes tens of
+    /// milliseconds for the hash, and waits for a slot among the hashes.
     ///
     /// # Errors
-    /// `Unauthenticated`: an unknown account and a wrong password look the same. `Throttled` after too many failures.
+    /// `Unauthenticated`: an unknown account and a wrong password get the same answer. `Throttled` after too many
+    /// failures.
     pub async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
         self.0.identity.session_login(login, address).await
     }
 
-    /// A new access token for a refresh token. The refresh token's own end stays where it was.
+    /// Issues a new access token for a refresh token, whose own end does not change.
     ///
     /// # Errors
-    /// `Unauthenticated`.
+    /// `Unauthenticated`: no refresh token is valid.
     pub async fn session_refresh(&self, credentials: &Credentials<'_>) -> Result<Tokens> {
         self.0.identity.session_refresh(credentials).await
     }
 
-    /// Whether a refresh token would be good at this moment.
+    /// Checks that a refresh token is valid now.
     ///
     /// # Errors
-    /// `Unauthenticated`.
+    /// `Unauthenticated`: none is valid.
     pub async fn allow_refresh(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.0.identity.allow_refresh(credentials).await
     }
 
-    /// Whether there is anything that a logout would end.
+    /// Checks that a logout would end something.
     ///
     /// # Errors
-    /// `Unauthenticated`.
+    /// `Unauthenticated`: there is nothing to end.
     pub async fn allow_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.0.identity.allow_logout(credentials).await
     }
 
-    /// Revokes each token that it is given, durably: the jwt at once, the refresh token for good.
+    /// Revokes the tokens of the call, durably: the JWT at once, the refresh token for good.
     ///
     /// # Errors
-    /// `Unauthenticated`: a bad token beside a good one is a bad one.
+    /// `Unauthenticated`: an invalid JWT fails the call, even with a valid refresh token.
     pub async fn session_logout(&self, credentials: &Credentials<'_>) -> Result<()> {
         self.0.identity.session_logout(credentials).await
     }
 
-    /// Verifies the e-mail address that a link was sent to, durably; where its reader goes from here.
+    /// Verifies the e-mail address that a link was sent to, durably; returns the page to redirect to.
     ///
     /// # Errors
     /// `Missing`: the link is unknown, used up or too old.
@@ -362,7 +378,7 @@ impl Hub {
         self.0.identity.user_verify(nonce).await
     }
 
-    /// Where such a link leads, for one who looks and does not follow it: that is no use of it.
+    /// Returns the page that a verification link redirects to without using the link up, for HEAD requests.
     ///
     /// # Errors
     /// `Missing`: the link is unknown, used up or too old.
@@ -370,13 +386,14 @@ impl Hub {
         self.0.identity.verification_look(nonce).await
     }
 
-    /// Returns where somebody is led whose link to verify an address holds no more.
+    /// Returns the page to redirect to if a verification link is not valid any more.
     pub fn unverified_place(&self) -> String {
         self.0.identity.unverified_place()
     }
 
-    /// Sends another link to verify an account's address; the older one ends. It is durable that the e-mail will be sent.
-    /// Nothing is done where the address is verified.
+    /// Sends another link to verify an account's address; the older one ends. The e-mail is durably queued when this
+    /// returns. A
+    /// verified address gets no link.
     ///
     /// # Errors
     /// `Missing`: there is no such account.
@@ -384,7 +401,7 @@ impl Hub {
         self.0.identity.verification_send(name).await
     }
 
-    /// Sends a link to set a new password; an older one ends. It is durable that the e-mail will be sent.
+    /// Sends a link to set a new password; an older one ends. The e-mail is durably queued when this returns.
     ///
     /// # Errors
     /// `Missing`: there is no such account.
@@ -392,7 +409,7 @@ impl Hub {
         self.0.identity.reset_send(name).await
     }
 
-    /// Sets a new password by what a link carried, durably. Every session of the user ends. Waits for a slot among the
+    /// Sets a new password with a link's token, durably. All sessions of the user end. Waits for a slot among the
     /// hashes.
     ///
     /// # Errors
@@ -402,15 +419,18 @@ impl Hub {
     }
 }
 
-/// The main road.
+/// Events from devices.
 impl Hub {
-    /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history, with all
-    /// that it has caused, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
-    /// `DeviceEventCreate` (role and reach). What may take long runs on other threads, in its project's queue.
+    /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history,
+    /// with all its
+    /// effects, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
+    /// `DeviceEventCreate` (role
+    /// and reach). Runs that may take long run on other threads, in their project's queue.
     ///
     /// # Errors
-    /// `Invalid`: all faults of the request, an unknown device among them. `Busy`: too many runs of the project wait, the
-    /// outbox is full, or the store takes nothing; then nothing has happened.
+    /// `Invalid`: all faults of the request, including an unknown device. `Busy`: too many runs of the project wait,
+    /// the outbox is
+    /// full, or the store accepts nothing; the event had no effect.
     pub fn event_accept<'a>(
         &'a self,
         principal: &'a Principal,
@@ -422,27 +442,29 @@ impl Hub {
         self.0.ingest.event_accept(principal, device, element, body, idempotency_key)
     }
 
-    /// Whether the caller may post events at all.
+    /// Checks that the caller may post events at all.
     ///
     /// # Errors
-    /// `Forbidden`.
+    /// `Forbidden`: the role is too low.
     pub async fn allow_batch(&self, principal: &Principal) -> Result<()> {
         self.0.ingest.allow_batch(principal).await
     }
 
-    /// Accepts many events, as [`Hub::event_accept`] accepts one: those of a device in their order, devices side by side. What
-    /// is wrong with one is told beside what came of the others; all that is accepted is durable when this returns. The body
-    /// counts, beside the call by which it came, as one call for every further started hundred of its events.
+    /// Accepts many events, as [`Hub::event_accept`] accepts one: those of a device in their order, devices
+    /// concurrently. Faults of
+    /// single events are reported next to the results of the others; all accepted events are durable when this returns.
+    /// The body
+    /// counts, besides its own call, as one call for every further started hundred of its events.
     ///
     /// # Errors
-    /// `Invalid`: the body is no batch. `RateLimited`: the window has no room for the whole batch; nothing has happened.
-    /// `Busy`, or the defect: the tenant's batches hold as much memory as they may, or the stores took nothing at all.
+    /// `Invalid`: the body is not a batch. `RateLimited`: the window has no room for the whole batch, which had no
+    /// effect. `Busy`, or
+    /// the defect: the tenant's batches use all the memory they may, or the stores accepted nothing at all.
     pub async fn events_accept(&self, principal: &Principal, body: Bytes) -> Result<BatchReport> {
         self.0.ingest.events_accept(principal, body).await
     }
 
-    /// Reads a body of so many bytes: a long one on a thread that may block, in a slot of the tenant that it
-    /// comes from.
+    /// Reads a body of this size: a long one on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Busy`: too many long bodies wait for a slot.
@@ -455,7 +477,7 @@ impl Hub {
         self.0.env.bodies().read(tenant, bytes, read).await
     }
 
-    /// What is wrong with the parameters of an event whose body was found wrong already.
+    /// Finds the faults in the parameters of an event whose body is already known to be invalid.
     ///
     /// # Errors
     /// `Invalid`: all faults of the parameters.

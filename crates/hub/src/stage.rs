@@ -1,4 +1,4 @@
-//! A hub of a test's own, on stores in a folder that goes away with it.
+//! Sets up a hub for a test, on stores in a temporary folder.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,10 +28,10 @@ use tokio::net::TcpListener;
 use crate::cache::entries::DeviceEntry;
 use crate::{Config, Hub, Parts, Principal, RateLimits};
 
-/// Every stage begins then.
+/// The time at which every stage begins.
 const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-/// A hub on stores of its own, and its first administrator.
+/// A hub on stores of its own, with its first administrator.
 pub(crate) struct Stage {
     pub hub: Hub,
     pub clock: Clock,
@@ -41,12 +41,12 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A hub whose workers do not work yet.
+    /// Sets up a hub whose workers are not running yet.
     pub async fn set() -> Self {
         Self::open(tempfile::tempdir().unwrap(), Clock::manual(BEGINNING)).await
     }
 
-    /// The hub ends, and another one begins on the same stores.
+    /// Stops the hub, and starts another one on the same stores.
     pub async fn restarts(self) -> Self {
         let Self { hub, clock, telemetry, folder, .. } = self;
         hub.stop().await;
@@ -83,12 +83,12 @@ impl Stage {
         Self { hub, clock, admin, telemetry, folder }
     }
 
-    /// A device of a project with this design (`planes.cloud`).
+    /// Creates a device of a project with this design (`planes.cloud`).
     pub async fn device(&self, design: &str) -> Device {
         self.device_of(self.admin.organization(), design).await
     }
 
-    /// The same of a tenant of its own.
+    /// Creates such a device in a tenant of its own.
     pub async fn device_of_another_tenant(&self, design: &str) -> Device {
         let input = OrganizationInput::read(&parse(r#"{"name":"another","parentId":null}"#).unwrap()).unwrap();
         let organization = self.hub.organization_create(&self.admin, input).await.unwrap();
@@ -105,13 +105,13 @@ impl Stage {
         self.another(&body).await
     }
 
-    /// A device as a body says.
+    /// Creates a device from a body.
     pub async fn another(&self, body: &str) -> Device {
         let input = DeviceInput::read(&parse(body).unwrap()).unwrap();
         self.hub.device_create(&self.admin, input).await.unwrap().0
     }
 
-    /// The device posts to its element `reading`; its event is durable when this returns.
+    /// Posts to the device's element `reading`; the event is durable when this returns.
     pub async fn posts(&self, device: &Device, payload: &'static str) {
         let caller = Principal::User(Arc::clone(&self.admin));
         let id = device.id.to_string();
@@ -120,18 +120,18 @@ impl Stage {
         accepted.unwrap().durable().await.unwrap();
     }
 
-    /// The entry that the device's runs go by.
+    /// Returns the entry that the device's runs use.
     pub async fn entry(&self, device: &Device) -> Arc<DeviceEntry> {
         self.hub.0.caches.device_entry(device.id).await.unwrap().unwrap()
     }
 
-    /// The device as it is shown.
+    /// Returns the device as a caller sees it.
     pub async fn shows(&self, device: &Device) -> Device {
         let caller = Principal::User(Arc::clone(&self.admin));
         self.hub.device_fetch(&caller, device.id, crate::LastChoice::None).await.unwrap().device
     }
 
-    /// The newest value of a storage element, as text.
+    /// Returns the newest value of a storage element, as text.
     pub async fn stored(&self, device: &Device, element: &str) -> Option<String> {
         let entry = self.entry(device).await;
         let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
@@ -139,23 +139,23 @@ impl Stage {
         Some(last.values.text().to_owned())
     }
 
-    /// The e-mails that were sent.
+    /// Returns the number of sent e-mails.
     pub fn mails(&self) -> usize {
         let files = std::fs::read_dir(self.folder.path().join("mail")).into_iter().flatten();
         files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|it| it == "eml")).count()
     }
 
-    /// Deliveries of a kind that wait, due or not.
+    /// Returns the number of pending deliveries of a kind, due or not.
     pub async fn waiting(&self, kind: DeliveryKind) -> usize {
         self.due(kind, Timestamp::from_millis(i64::MAX / 2)).await
     }
 
-    /// Whether one of a kind waits, and none is due.
+    /// Returns true if deliveries of a kind are pending, but none is due.
     pub async fn is_put_off(&self, kind: DeliveryKind) -> bool {
         self.due(kind, self.clock.now()).await == 0 && self.waiting(kind).await > 0
     }
 
-    /// Deliveries of a kind that are due at a moment, and those that wait for their destination.
+    /// Returns the number of deliveries of a kind that are due at a time, or wait for their destination.
     async fn due(&self, kind: DeliveryKind, moment: Timestamp) -> usize {
         let registry = self.hub.0.env.registry();
         let mut count = registry.deliveries_without_destination(kind, 100).await.unwrap().len();
@@ -165,28 +165,28 @@ impl Stage {
         count
     }
 
-    /// The registry's file, for whoever wants to spoil it.
+    /// Opens the registry's file, to be corrupted by a test.
     pub async fn sql(&self) -> SqlitePool {
         SqlitePool::connect(&registry_of(&self.folder)).await.unwrap()
     }
 
-    /// No `event` of this table is taken by the registry from here on.
+    /// Makes the registry refuse every `event` on this table from now on.
     pub async fn refuses(&self, event: &str, table: &str) {
         let trigger = format!("CREATE TRIGGER no BEFORE {event} ON {table} BEGIN SELECT RAISE(ABORT, 'no'); END");
         sqlx::raw_sql(AssertSqlSafe(trigger)).execute(&self.sql().await).await.unwrap();
     }
 
-    /// It is again.
+    /// Makes the registry accept it again.
     pub async fn takes_again(&self) {
         sqlx::raw_sql("DROP TRIGGER no").execute(&self.sql().await).await.unwrap();
     }
 
-    /// Ends the hub; the stores stay open.
+    /// Stops the hub; the stores stay open.
     pub async fn ends(&self) {
         self.hub.stop().await;
     }
 
-    /// Ends it all.
+    /// Stops the hub and closes the stores.
     pub async fn over(self) {
         let Self { hub, telemetry, .. } = self;
         hub.stop().await;
@@ -195,7 +195,7 @@ impl Stage {
     }
 }
 
-/// A device that nobody has.
+/// Returns a device with blank fields.
 pub(crate) fn blank_device() -> Device {
     let (nobody, begun) = (uuid::Uuid::nil(), Timestamp::from_millis(0));
     let organization = OrganizationId(uuid::Uuid::from_u128(1));
@@ -228,12 +228,12 @@ fn registry_of(folder: &TempDir) -> String {
     format!("sqlite:{}", folder.path().join("registry.db").display())
 }
 
-/// A server that answers every call with 200; its port.
+/// Starts a server that answers every call with 200; returns its port.
 pub(crate) async fn answering_server() -> u16 {
     counting_server().await.0
 }
 
-/// A server that answers, and how often it was called.
+/// Starts such a server; returns its port and its number of calls.
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
 pub(crate) async fn counting_server() -> (u16, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,4 @@
-//! The wiring: every room is made here, from the lowest to the highest, and handed those beneath it that it needs.
+//! Wires the hub: makes each module, from the lowest to the highest, with the modules beneath it that it needs.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::webhook::DeliveryMemory;
 use crate::{Hub, Parts, resources};
 use isobar_quota::TenantShares;
 
-/// The owners of the rooms, and the little state of the verbs themselves.
+/// The owners of the modules' state, and the little state of the operations themselves.
 pub(crate) struct Rooms {
     pub env: Arc<Env>,
     pub started_at: Timestamp,
@@ -55,7 +55,7 @@ pub(crate) struct Rooms {
     pub listing_jobs: BoundedJobs,
     pub selection_jobs: BoundedJobs,
     pub alarm_turns: AlarmTurns,
-    /// Becomes true when calls no longer wait for what may come.
+    /// Becomes true when long polls must end.
     pub closing: watch::Sender<bool>,
 }
 
@@ -72,7 +72,7 @@ impl Hub {
         self.0.env.now()
     }
 
-    /// Wires the rooms, from the lowest to the highest.
+    /// Makes all modules, from the lowest to the highest.
     pub(crate) async fn made_of(parts: Parts) -> Result<Self> {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
         let env = Arc::new(Env::new(registry, telemetry, clock.clone(), chance, config)?);
@@ -150,7 +150,7 @@ impl Hub {
         self.employ("calls", move |shift| Arc::clone(&delivery).run_calls(Arc::clone(&run_on_answer), shift));
     }
 
-    /// What is done with the answer to a call of a design: the design runs on it.
+    /// Returns the function that runs a design on the answer to its call.
     fn run_on_answer(&self) -> RunOnAnswer {
         let ingest = Arc::clone(&self.0.ingest);
         Arc::new(move |device, ended: CallEnded| {

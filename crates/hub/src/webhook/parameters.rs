@@ -1,4 +1,4 @@
-//! The parameters of a delivery: read and checked, every fault of them at once (contract: Integration webhook).
+//! Reads and checks the parameters of a delivery, and reports all their faults at once (contract: Integration webhook).
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use isobar_store::registry::{Tag, TagCase};
 use super::reference::Reference;
 use crate::ingest::event_input::NO_NAME;
 
-/// The names of all parameters, each of which may come in the query or in a header.
+/// The names of all parameters; each may be in the query or in a header.
 pub const PARAMETERS: [&str; 15] = [
     "integration",
     "organizationId",
@@ -32,46 +32,46 @@ pub const PARAMETERS: [&str; 15] = [
     "idempotencyKeyRef",
     "debug",
 ];
-/// Most members of `extraMeta`, `extraMetaMapRefs` and `eventPayloadMapRefs`, each.
+/// Members of `extraMeta`, `extraMetaMapRefs` and `eventPayloadMapRefs`, each, at most.
 const MEMBERS_MAX: usize = 100;
-/// Most members of `projectUuidMap`.
+/// Members of `projectUuidMap`, at most.
 const PROJECTS_MAX: usize = 1_000;
 
-/// A parameter as it came.
+/// A parameter as it was received.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// Where its faults are told: `query.debug`, `header.debug`.
+    /// The field name for its faults: `query.debug`, `header.debug`.
     pub field: String,
-    /// Its text; none when it is no text.
+    /// Its text; `None` if it is not valid text.
     pub text: Option<String>,
 }
 
-/// Something that was named, and where its faults are told.
+/// A value, with the field name for its faults.
 #[derive(Clone, Debug)]
 pub(super) struct Named<T> {
     pub field: String,
     pub value: T,
 }
 
-/// What a delivery asks for.
+/// The checked parameters of a delivery.
 #[derive(Debug)]
 pub(super) struct Request {
     pub integration: Integration,
     pub organization: Option<Named<OrganizationId>>,
     pub events: Option<Reference>,
     pub label: String,
-    /// Of every block that `tag_value_ref` finds nothing in.
+    /// The tag value of every block in which `tag_value_ref` finds nothing.
     pub tag_value: Option<String>,
     pub tag_value_ref: Option<Reference>,
     pub tag_case: TagCase,
     pub extra_meta: Vec<(String, RawJson)>,
     pub extra_meta_refs: Vec<(String, Reference)>,
-    /// Of every block that the map knows nothing for.
+    /// The project of every block that the map does not contain.
     pub project: Option<Named<ProjectId>>,
     pub project_map: HashMap<String, ProjectId>,
     pub project_ref: Option<Reference>,
     pub payload_refs: Option<Vec<(String, Reference)>>,
-    /// Where a block says what makes it the same event when it comes again.
+    /// The place of an idempotency key in a block.
     pub key_ref: Option<Reference>,
     pub debug: bool,
 }
@@ -103,7 +103,7 @@ impl Request {
         reader.faults.unless_any(read)
     }
 
-    /// Returns the tag by which devices are found.
+    /// Returns the tag that identifies devices.
     pub fn tag(&self) -> Tag<'_> {
         Tag { label: &self.label, case: self.tag_case }
     }
@@ -115,12 +115,12 @@ struct Reader<G> {
 }
 
 impl<G: Fn(&str) -> Option<Given>> Reader<G> {
-    /// A parameter; an empty one is as good as none.
+    /// Returns a parameter; an empty one counts as missing.
     fn get(&self, name: &str) -> Option<Given> {
         (self.given)(name).filter(|given| given.text.as_deref() != Some(""))
     }
 
-    /// The text of a parameter, and where its faults are told.
+    /// Returns the text of a parameter, with the field name for its faults.
     fn text(&mut self, name: &str) -> Option<Named<String>> {
         let Given { field, text } = self.get(name)?;
         match text.filter(|text| !text.contains('\0')) {
@@ -176,7 +176,7 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
         }
     }
 
-    /// A text by which devices are found.
+    /// Reads a text that identifies devices.
     fn label(&mut self, name: &str, most: usize) -> Option<String> {
         let Named { field, value } = self.text(name)?;
         self.faults.length(&field, &value, 1, most);
@@ -199,7 +199,7 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
         self.faults.gather(Reference::read(field, &value)).ok().flatten()
     }
 
-    /// The members of an object; none when it is not given, or null where `nullable`.
+    /// Reads the members of an object; `None` if it is missing, or null where `nullable`.
     fn object<T>(
         &mut self,
         name: &str,
@@ -253,7 +253,7 @@ impl<G: Fn(&str) -> Option<Given>> Reader<G> {
     }
 }
 
-/// URI encoded text, decoded; what is JSON already is left as it is, for a query is decoded once before.
+/// Decodes a URI-encoded text; valid JSON is left unchanged, because a query is already decoded once.
 fn decoded(text: &str) -> String {
     if parse(text).is_ok() || !text.contains('%') {
         return text.to_owned();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_a_default() {
+    fn missing_parameters_have_defaults() {
         let request = read(&LEAST).unwrap();
         assert_eq!((request.integration, request.debug), (Integration::Custom, false));
         assert_eq!((&*request.label, request.tag_value.as_deref()), ("eui", Some("1")));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_may_be_encoded() {
+    fn objects_may_be_uri_encoded() {
         for text in [r#"{"a":"100%25"}"#, "%7B%22a%22%3A%22100%2525%22%7D", "{%22a%22:%22100%2525%22}"] {
             let request = read(&with("extraMeta", text)).unwrap();
             assert_eq!(request.extra_meta, [("a".to_owned(), RawJson::trusted("\"100%25\"".into()))], "{text}");
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_no_text_is_a_fault() {
+    fn header_that_is_not_text_is_a_fault() {
         let given = |name: &str| Some(Given { field: format!("header.{name}"), text: None });
         let Err(Error::Invalid(faults)) = Request::read(given) else { panic!() };
         assert!(faults.iter().any(|fault| fault.field == "header.debug"));
@@ -391,7 +391,7 @@ mod tests {
         }
 
         #[test]
-        fn whatever_is_encoded_comes_back(text in "[a-z%+ é\"]{0,12}") {
+        fn encoded_text_is_decoded(text in "[a-z%+ é\"]{0,12}") {
             let object = RawJson::from(&Json::Object(vec![("k".into(), Json::Text(text.as_str().into()))]));
             let encoded: String = object.bytes().iter().map(|byte| format!("%{byte:02X}")).collect();
             prop_assert_eq!(decoded(&encoded), object.text());

@@ -1,10 +1,10 @@
-//! References into a document: a JSONPath, or the name of a top-level member (contract: Integration webhook).
+//! Resolves references into a document: a JSONPath, or the name of a top-level member (contract: Integration webhook).
 
 use isobar_model::error::{Error, Result};
 use isobar_model::json::Json;
 use isobar_model::jsonpath::{Exhausted, JsonPath, Steps};
 
-/// A reference, and where its faults are told.
+/// A reference, with the field name for its faults.
 #[derive(Debug)]
 pub(super) struct Reference {
     field: String,
@@ -18,7 +18,7 @@ enum Kind {
 }
 
 impl Reference {
-    /// Reads a reference; what begins with `$` is a JSONPath.
+    /// Parses a reference; a text that begins with `$` is a JSONPath.
     pub fn read(field: String, text: &str) -> Result<Self> {
         let kind = match text.starts_with('$') {
             true => match JsonPath::parse(text) {
@@ -30,7 +30,7 @@ impl Reference {
         Ok(Self { field, kind })
     }
 
-    /// Everything that it finds in a document. A path that takes too much work is a fault of the parameter.
+    /// Returns all nodes that it finds in a document. A path that needs too much work is a fault of the parameter.
     pub fn all<'v>(&self, document: &'v Json<'v>, steps: &mut Steps) -> Result<Vec<&'v Json<'v>>> {
         match &self.kind {
             Kind::Path(path) => path.find(document, steps).map_err(|spent| self.too_much(spent)),
@@ -42,7 +42,7 @@ impl Reference {
         }
     }
 
-    /// Its value: what it finds, or an array of it where that is more than one.
+    /// Returns its value: the node that it finds, or an array of several.
     pub fn value<'v>(&self, document: &'v Json<'v>, steps: &mut Steps) -> Result<Option<ReferenceValue<'v>>> {
         let mut found = self.all(document, steps)?;
         Ok(match found.len() {
@@ -52,7 +52,7 @@ impl Reference {
         })
     }
 
-    /// The refusal of a delivery for this reference's sake.
+    /// Makes an error that refuses a delivery because of this reference.
     pub fn refuse(&self, why: impl Into<String>) -> Error {
         Error::invalid(self.field.as_str(), why)
     }
@@ -62,19 +62,19 @@ impl Reference {
     }
 }
 
-/// What a reference found.
+/// The nodes that a reference found.
 pub(super) enum ReferenceValue<'v> {
     One(&'v Json<'v>),
     Several(Vec<&'v Json<'v>>),
 }
 
 impl ReferenceValue<'_> {
-    /// Whether that is one JSON null.
+    /// Returns true if the value is a single JSON null.
     pub fn is_null(&self) -> bool {
         matches!(self, ReferenceValue::One(Json::Null))
     }
 
-    /// Writes it as JSON, numbers as they were written; false when more than `most` bytes are there by then.
+    /// Writes the value as JSON, with numbers unchanged; returns false if `out` exceeds `most` bytes.
     pub fn write(&self, out: &mut Vec<u8>, most: usize) -> bool {
         match self {
             ReferenceValue::One(value) => value.write(out),

@@ -1,5 +1,6 @@
-//! The events of a delivery: devices side by side, the events of each in the order of the body. They are made one by one as
-//! there is room for them; between two of them other calls have their turn.
+//! Runs the events of a delivery: devices concurrently, the events of each in the order of the body. Events are made
+//! one by one
+//! as memory allows; other calls have their turn in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,28 +22,29 @@ use crate::error::{is_ours, of_one_of_many};
 use crate::ingest::device_event::{IntegratedEvent, RunSignal};
 use crate::support::pace::Pace;
 
-/// Devices of a delivery whose events run at a time.
+/// Devices of a delivery whose events run at the same time.
 const WEBHOOK_DEVICES_AT_ONCE: usize = 64;
-/// Events of one device that are under way at a time: they run one after the other, and become durable together.
+/// Concurrent events of one device: they run one after the other, and become durable together.
 const WEBHOOK_EVENTS_AT_ONCE: usize = 16;
 
-/// What came of a task, and whether a store was unavailable for part of it.
+/// The outcome of a task, and if a store was unavailable for part of it.
 struct TaskOutcome {
     report: TaskReport,
     unavailable: bool,
 }
 
-/// A delivery whose events are made.
+/// A delivery whose events are being made.
 struct EventRun<'a> {
     hub: &'a Hub,
     caller: &'a Caller,
     integration: Integration,
     pace: Pace,
-    /// What its events are so far.
+    /// The events that it has made so far.
     makes: Mutex<EventsAmount>,
 }
 
-/// The elements that take the events of an integration type; an empty design takes them under the type's name.
+/// Returns the elements that receive events of an integration type; an empty design receives them under the type's
+/// name.
 pub(super) fn elements_of(plan: &Plan, integration: Integration) -> Vec<Arc<str>> {
     match plan.is_empty() {
         true => vec![Arc::from(integration.name())],
@@ -51,7 +53,8 @@ pub(super) fn elements_of(plan: &Plan, integration: Integration) -> Vec<Arc<str>
 }
 
 impl Hub {
-    /// Runs the events of all tasks. When the stores took nothing at all the delivery is refused, so that it comes again.
+    /// Runs the events of all tasks. If the stores accepted nothing at all, the delivery is refused, so that it is sent
+    /// again.
     pub(super) async fn run_all(
         &self,
         caller: &Caller,
@@ -106,7 +109,8 @@ impl EventRun<'_> {
         TaskOutcome { report: TaskReport { tag_value, project, payloads, provisioned, events, errors }, unavailable }
     }
 
-    /// Returns the elements that take the events of a task's device. Where there are none, or the delivery may not make so many
+    /// Returns the elements that receive the events of a task's device. If there are none, or the delivery would make
+    /// too many
     /// events, the events are refused.
     async fn elements_of_run(&self, device: DeviceId, work: &mut TaskRun) -> Result<Vec<Arc<str>>> {
         match self.elements_for(device, &work.task.blocks).await {
@@ -125,14 +129,14 @@ impl EventRun<'_> {
         }
     }
 
-    /// The elements that take the events of a device, if the delivery may make so many.
+    /// Returns the elements that receive the events of a device, if the delivery may make that many.
     async fn elements_for(&self, device: DeviceId, blocks: &[Block]) -> Result<Vec<Arc<str>>> {
         let (_, entry) = self.hub.0.identity.user_device_write(self.caller, device, Action::WebhookReceive).await?;
         let elements = elements_of(&*self.hub.0.caches.plan_of_device(&entry).await?, self.integration);
         let mut makes = self.makes.lock();
         let all = makes.and(EventsAmount::of(blocks, elements.len()));
         if !all.is_allowed() {
-            // When the delivery was checked it made fewer.
+            // The delivery had fewer events when it was checked.
             return Err(Error::invalid(
                 "body",
                 format!("{CHANGED}: the delivery {}", too_many_events(all, self.integration)),
@@ -142,8 +146,9 @@ impl EventRun<'_> {
         Ok(elements)
     }
 
-    /// Runs every block through every element; one that is refused is kept. Each waits until the one before it has run, but not
-    /// until that is durable; one that fails does not hold up the next.
+    /// Runs every block through every element; a refused one is only stored. Each event waits until the one before has
+    /// run, but not
+    /// until it is durable; a failed one does not stop the next.
     async fn run_events<'b>(
         &self,
         device: DeviceId,
@@ -164,7 +169,7 @@ impl EventRun<'_> {
                 let turn = before.replace(next);
                 let run = async move {
                     if let Some(turn) = turn {
-                        // Whether it ran or failed, it is out of the way.
+                        // Proceeds whether the event before ran or failed.
                         let _ = turn.await;
                     }
                     self.pace.next().await;
@@ -180,7 +185,7 @@ impl EventRun<'_> {
         made
     }
 
-    /// Makes an event of a block, or keeps it as refused; none: it was known to be refused before.
+    /// Makes an event of a block, or stores it as refused; returns `None` for a block that was already refused.
     async fn run_event(
         &self,
         device: DeviceId,
@@ -188,7 +193,7 @@ impl EventRun<'_> {
         block: &Block,
         ran: RunSignal,
     ) -> Result<Option<EventId>> {
-        // Every element makes an event of its own.
+        // Each element makes an event of its own.
         let key = block.key.as_ref().map(|key| format!("{element}\0{key}"));
         let event = IntegratedEvent {
             element,
@@ -210,7 +215,7 @@ impl EventRun<'_> {
     }
 }
 
-/// What is told of an event whose design was another one when the delivery came.
+/// Error of an event whose design has changed since the delivery was checked.
 const CHANGED: &str = "the project's design has changed meanwhile";
 
 fn message_of(error: &Error) -> String {

@@ -1,4 +1,4 @@
-//! What is to be done for one device of a delivery.
+//! Defines the work of a delivery for one device.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -12,30 +12,30 @@ use super::Provision;
 const AMBIGUOUS: &str = "several devices carry the tag in other cases, and none in this one";
 pub(super) const NO_SUCH_PROJECT: &str = "no device carries the tag, and the project for it does not exist";
 
-/// What is to be done for one device.
+/// The work for one device.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
-    /// What the third party calls the device.
+    /// The third party's identifier of the device.
     pub tag_value: String,
-    /// The project that it is provisioned in, if anything names one.
+    /// The project in which the device is created, if any is named.
     pub project: Option<ProjectId>,
-    /// What is to be processed for it, in order.
+    /// The blocks to process, in order.
     pub blocks: Vec<Block>,
 }
 
 /// An event block of a device.
 #[derive(Clone, Debug)]
 pub(super) struct Block {
-    /// Its place among all blocks of the delivery.
+    /// Its index among all blocks of the delivery.
     pub index: usize,
     pub payload: RawJson,
-    /// What makes it the same event when it comes again.
+    /// Its idempotency key.
     pub key: Option<String>,
-    /// Why it is refused. It is kept in the device's history with that, and nothing else is done with it.
+    /// The reason for its refusal. A refused block is only stored in the device's history, with the reason.
     pub refused: Option<String>,
 }
 
-/// The device of a task or, where nobody knows it, what is the same of all its names.
+/// The device of a task, or for an unknown device the part that all spellings of its name share.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) enum TaskDevice {
     Known(DeviceId),
@@ -54,14 +54,14 @@ impl Task {
     }
 }
 
-/// Devices that are known, by what the third party calls them.
+/// Known devices, by the third party's identifier.
 pub(super) type Known = HashMap<String, TagCarrier>;
 
-/// A task on its way.
+/// A running task.
 pub(super) struct TaskRun {
     pub task: Task,
     pub device: Option<DeviceId>,
-    /// Nobody carries the tag, and there are events: a device is to be made.
+    /// True if no device has the tag and there are events, so that a device must be created.
     pub is_missing: bool,
     pub provisioned: Option<Provision>,
     pub errors: Vec<String>,
@@ -79,13 +79,13 @@ impl TaskRun {
         run
     }
 
-    /// Notes what went wrong, and with which blocks.
+    /// Records a failure for each of its blocks.
     pub fn fail(&mut self, why: &str) {
         let indexes = self.task.events().map(|block| block.index);
         self.errors.extend(indexes.map(|index| format!("event block {index}: {why}")));
     }
 
-    /// Refuses what is to be processed: history keeps it, with the reason.
+    /// Refuses its blocks: they are stored in history, with the reason.
     pub fn refuse(&mut self, why: &str) {
         self.fail(why);
         self.task.blocks.iter_mut().for_each(|block| {
@@ -93,14 +93,14 @@ impl TaskRun {
         });
     }
 
-    /// Notes that its device does not get the labels of the delivery, if that is so.
+    /// Records that the device cannot get the delivery's labels, if `refused` is given.
     pub fn has_no_room(&mut self, refused: Option<&'static str>) {
         if let Some(most) = refused {
             self.fail(&format!("the device does not get its labels: its metadata holds {most}"));
         }
     }
 
-    /// Goes on with what came of provisioning its device.
+    /// Records the outcome of creating the device.
     pub fn take(&mut self, made: Provisioned, provision: Provision) {
         match made {
             Provisioned::Made(device) => {
@@ -117,7 +117,7 @@ impl TaskRun {
     }
 }
 
-/// Returns tasks of which no two are for the same device, however many names the third party has for it.
+/// Merges tasks for the same device, which may have several names at the third party.
 pub(super) fn merge(tasks: Vec<Task>, device: impl Fn(&Task) -> TaskDevice) -> Vec<Task> {
     let (mut merged, mut places) = (Vec::<Task>::with_capacity(tasks.len()), HashMap::new());
     for task in tasks {

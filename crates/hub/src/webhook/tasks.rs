@@ -1,5 +1,6 @@
-//! A body becomes tasks: one for each device that it speaks of, with the payloads for it in the body's order.
-//! Nothing here does I/O; the work is bounded, for body and paths are somebody else's.
+//! Splits a body into tasks: one for each device in it, with its payloads in the body's order. Nothing here does I/O;
+//! the work is
+//! bounded, because body and paths come from outside.
 
 use std::collections::HashMap;
 
@@ -17,18 +18,18 @@ use super::parameters::Request;
 use super::task::{Block, Task};
 use crate::ingest::event_input::IDEMPOTENCY_KEY_MAX;
 
-/// Most event blocks of one delivery.
+/// Event blocks of one delivery, at most.
 pub(super) const BLOCKS_MAX: usize = 10_000;
-/// The work that all references of one delivery may take together, in steps: about one for each node looked at.
+/// Work that all references of one delivery may take together, in steps: about one for each visited node.
 const PATH_STEPS_MAX: u64 = 10_000_000;
-/// Most bytes of all payloads of one delivery together.
+/// Bytes of all payloads of one delivery together, at most.
 const PAYLOAD_BYTES_MAX: usize = 16 << 20;
-/// What somebody hears whose references make more of the body than that.
+/// Error of a delivery whose references produce more than that.
 const TOO_MUCH_PAYLOAD: &str = "makes more than 16 MiB of payloads out of the body";
-/// Most bytes of one label that comes out of the body.
+/// Bytes of one label taken from the body, at most.
 const LABEL_BYTES_MAX: usize = 16 << 10;
 
-/// What a body holds.
+/// The content of a body.
 #[derive(Debug)]
 pub(super) struct Extracted {
     pub body: RawJson,
@@ -38,7 +39,7 @@ pub(super) struct Extracted {
     pub errors: Vec<String>,
 }
 
-/// Takes a body apart.
+/// Parses a body and splits it.
 pub(super) fn extract(request: &Request, body: &Bytes) -> Result<Extracted> {
     let (body, tree) = match RawJson::read(body) {
         Ok((_, Json::Null)) => return Err(Error::invalid("body", "must not be null")),
@@ -59,7 +60,7 @@ pub(super) fn extract(request: &Request, body: &Bytes) -> Result<Extracted> {
         return Err(Error::invalid("body", format!("must hold at most {BLOCKS_MAX} event blocks")));
     }
     for (index, block) in blocks.iter().enumerate() {
-        // The body itself keeps its very bytes.
+        // The whole body is stored byte by byte as it was received.
         let whole = std::ptr::eq(*block, &tree).then_some(&body);
         extraction.block(index, block, whole)?;
     }
@@ -72,13 +73,13 @@ struct Extraction<'r> {
     steps: Steps,
     bytes_left: usize,
     tasks: Vec<Task>,
-    /// Where the task of a device is.
+    /// Index of each device's task.
     places: HashMap<String, usize>,
     errors: Vec<String>,
 }
 
 impl Extraction<'_> {
-    /// The event blocks: the items of every array that `eventsRef` finds, and whatever else it finds.
+    /// Returns the event blocks: the items of every array that `eventsRef` finds, and all other nodes it finds.
     fn blocks<'v>(&mut self, body: &'v Json<'v>) -> Result<Vec<&'v Json<'v>>> {
         let Some(events) = &self.request.events else { return Ok(vec![body]) };
         let found = events.all(body, &mut self.steps)?;
@@ -98,14 +99,14 @@ impl Extraction<'_> {
         Ok(blocks)
     }
 
-    /// The labels that every device of the delivery gets; the tag itself is none of them.
+    /// Returns the labels that every device of the delivery gets, without the tag itself.
     fn labels(&mut self, body: &Json<'_>) -> Result<NewLabels> {
         let is_tag = |name: &str| name == self.request.label;
         let missing = self.request.extra_meta.iter().filter(|(name, _)| !is_tag(name)).cloned().collect();
         let (mut set, mut bytes_left) = (Vec::new(), META_BYTES_MAX);
         for (name, reference) in self.request.extra_meta_refs.iter().filter(|(name, _)| !is_tag(name)) {
             let found = reference.value(body, &mut self.steps)?;
-            // A null says that there is none: it erases no label.
+            // A null means that there is no value: it does not erase a label.
             let Some(found) = found.filter(|found| !found.is_null()) else { continue };
             let mut text = Vec::new();
             let value = match found.write(&mut text, LABEL_BYTES_MAX) {
@@ -140,7 +141,7 @@ impl Extraction<'_> {
             Ok((payload, key)) => Block { index, payload, key, refused: None },
             Err(why) => {
                 self.errors.push(format!("event block {index}: {why}"));
-                // What is no payload as it is stands for nothing.
+                // A block that cannot be a payload is replaced by an empty object.
                 let payload = self.block_itself(block, whole)?.unwrap_or_else(|_| empty_object());
                 Block { index, payload, key: None, refused: Some(why) }
             }
@@ -156,7 +157,7 @@ impl Extraction<'_> {
         Ok(())
     }
 
-    /// What the third party calls the block's device; the first thing that the reference finds.
+    /// Returns the third party's identifier of the block's device: the first node that the reference finds.
     fn tag_value(&mut self, block: &Json<'_>) -> Result<std::result::Result<String, String>> {
         let found = match &self.request.tag_value_ref {
             Some(reference) => reference.all(block, &mut self.steps)?.first().copied(),
@@ -180,7 +181,7 @@ impl Extraction<'_> {
         })
     }
 
-    /// The project of a block: what the map knows wins over `projectUuid`.
+    /// Returns the project of a block: an entry of the map takes precedence over `projectUuid`.
     fn project(&mut self, block: &Json<'_>) -> Result<Option<ProjectId>> {
         let request = self.request;
         let mut mapped = None;
@@ -192,7 +193,7 @@ impl Extraction<'_> {
         Ok(mapped.or(request.project.as_ref().map(|project| project.value)))
     }
 
-    /// Returns what is processed as the device's event, and its idempotency key.
+    /// Returns the payload of the device's event, and its idempotency key.
     fn event(
         &mut self,
         block: &Json<'_>,
@@ -207,7 +208,7 @@ impl Extraction<'_> {
         })
     }
 
-    /// Returns the first thing that `idempotencyKeyRef` finds, as text; where that is nothing, the block has no key.
+    /// Returns the first node that `idempotencyKeyRef` finds, as text; without one, the block has no key.
     fn key(&mut self, block: &Json<'_>) -> Result<std::result::Result<Option<String>, String>> {
         let Some(reference) = &self.request.key_ref else { return Ok(Ok(None)) };
         let found = reference.all(block, &mut self.steps)?.first().copied();
@@ -226,7 +227,7 @@ impl Extraction<'_> {
         })
     }
 
-    /// What is processed as the device's event: the block, or what `eventPayloadMapRefs` makes of it.
+    /// Returns the payload of the device's event: the block, or the object that `eventPayloadMapRefs` builds.
     fn payload(&mut self, block: &Json<'_>, whole: Option<&RawJson>) -> Result<std::result::Result<RawJson, String>> {
         let request = self.request;
         let Some(references) = &request.payload_refs else { return self.block_itself(block, whole) };
@@ -266,7 +267,7 @@ impl Extraction<'_> {
     }
 }
 
-/// JSON that was made of parts, if it is as flat as it must be.
+/// Checks JSON that was built of parts: it must not be nested too deep.
 fn payload_of_text(text: Vec<u8>) -> std::result::Result<RawJson, String> {
     RawJson::check(text.into()).map_err(|fault| format!("is no JSON that can be kept: {fault}"))
 }
@@ -287,7 +288,7 @@ mod tests {
         Request::read(find).unwrap()
     }
 
-    /// Tasks as `device: payload payload`, then the errors.
+    /// Returns tasks as `device: payload payload`, then the errors.
     fn extracted(given: &[(&str, &str)], body: &str) -> (Vec<String>, Vec<String>) {
         let with_tag: Vec<_> = given.iter().copied().chain([("deviceTag", "eui")]).collect();
         let found = extract(&request(&with_tag), &Bytes::copy_from_slice(body.as_bytes())).unwrap();
@@ -310,7 +311,7 @@ mod tests {
     const BY_ID: (&str, &str) = ("deviceTagValueRef", "id");
 
     #[test]
-    fn a_body_is_split_into_blocks() {
+    fn body_is_split_into_blocks() {
         for (events, body, expected) in [
             ("", "[1,2]", &["1: [1,2]"][..]),
             ("", " {\"a\" : 1.50}\n", &["1: {\"a\" : 1.50}"]),
@@ -323,7 +324,7 @@ mod tests {
             ("$..e", "[{\"e\":[1,2]},{\"e\":[3]}]", &["1: 1 2 3"]),
             ("$", "[1,2]", &["1: 1 2"]),
             ("a", "{\"a\":[]}", &[]),
-            // A name is that of one member, dots and all.
+            // A name denotes one member, even if it contains dots.
             ("a.b", "{\"a.b\":[1],\"a\":{\"b\":[2]}}", &["1: 1"]),
             (
                 "a",
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_no_event_is_told() {
+    fn invalid_block_is_reported() {
         let long = "x".repeat(257);
         let body = format!(r#"[{{}},{{"id":null}},{{"id":[]}},{{"id":""}},{{"id":"{long}"}},{{"id":"a"}},5]"#);
         let (tasks, errors) = extracted(&[("eventsRef", "$"), BY_ID], &body);
@@ -362,12 +363,12 @@ mod tests {
         assert_eq!(blocks, [0, 1, 2, 3, 4, 6].map(|index| format!("event block {index}")), "{errors:?}");
         assert_eq!(extracted(&[("eventsRef", "nothing"), FIXED], "{}").1, ["eventsRef finds nothing in the body"]);
         assert_eq!(extracted(&[("eventsRef", "$"), FIXED], "[null]").1, ["event block 0: the payload is null"]);
-        // What the reference does not find, the parameter may say.
+        // The fixed parameter applies if the reference finds nothing.
         assert_eq!(extracted(&[BY_ID, FIXED], "{}").0, ["1: {}"]);
     }
 
     #[test]
-    fn payloads_are_built_of_what_is_found() {
+    fn payloads_are_built_from_found_nodes() {
         let map = r#"{"n":"$.a.n","all":"$.a[*]","no":"$.b","é\"":"top"}"#;
         let body = r#"{"a":{"n":1.50,"m":[null]},"top":{}}"#;
         let (tasks, _) = extracted(&[FIXED, ("eventPayloadMapRefs", map)], body);
@@ -426,7 +427,7 @@ mod tests {
         assert_eq!(fields(refused(&[("eventsRef", "$"), FIXED], &many)), ["body"]);
         let nested = "[".repeat(60) + "1" + &"]".repeat(60);
         assert_eq!(fields(refused(&[("eventsRef", "$..*..*..*..*..*"), FIXED], &nested)), ["query.eventsRef"]);
-        // It finds few nodes, and looks at all of them for each.
+        // The path finds few nodes, but visits all of them for each.
         let wide = format!("[{}]", vec![r#"{"id":1}"#; 4_000].join(","));
         assert_eq!(fields(refused(&[("eventsRef", "$[?count($..id) > 1]"), FIXED], &wide)), ["query.eventsRef"]);
         let large = format!("[\"{}\"]", "x".repeat(1 << 20));

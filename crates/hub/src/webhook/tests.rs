@@ -1,4 +1,4 @@
-//! What deliveries hold, from when they were taken apart until they are answered.
+//! Tests the memory of deliveries, from parsing until they are answered.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use super::*;
 use crate::code::HeldByRun;
 use crate::stage::{Stage, until};
 
-/// Everything that comes is stored.
+/// Stores each event.
 const STORES: &str = r#"{
     "in": {"type": "deviceEvent", "properties": {"integration": "custom"},
            "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
     "log": {"type": "storage"}
 }"#;
-/// The same by a design with code, which is given nothing.
+/// Stores each event, with code in the design that receives nothing.
 const CODED: &str = r#"{
     "in": {"type": "deviceEvent", "properties": {"integration": "custom"},
            "triggers": {"eventReceived": [{"element": "log", "ability": "store"}]}},
@@ -31,13 +31,13 @@ const CODED: &str = r#"{
 }"#;
 const KIB: usize = 1 << 10;
 
-/// The length of what comes becomes a label, which the registry is to learn.
+/// Stores the length of each event in a label, which is written to the registry.
 const LABELS: &str = r#"{
     "in": {"type": "deviceEvent", "properties": {"integration": "custom"}, "triggers": {"eventReceived": [
         {"element": "meta", "ability": "setValue", "arguments": {"tag": "'length'", "value": "payload.size()"}}]}},
     "meta": {"type": "deviceMeta"}
 }"#;
-/// A text of so many bytes of JSON.
+/// Makes a JSON text of this many bytes.
 fn text(bytes: usize) -> String {
     format!("\"{}\"", "x".repeat(bytes - 2))
 }
@@ -63,19 +63,19 @@ async fn delivers(stage: &Stage, device: &Device, name: &str, bytes: usize) -> R
     delivers_as(stage, &stage.admin, (device, name), &[], text(bytes)).await
 }
 
-/// The same user as a tenant of its own.
+/// Returns the same user as part of another tenant.
 fn another(stage: &Stage) -> Caller {
     let top = OrganizationId(uuid::Uuid::from_u128(1));
     Caller { lineage: Lineage::new([top], stage.admin.organization()), ..(*stage.admin).clone() }
 }
 
-/// Other deliveries of the tenant hold all that it may, but for so many bytes.
+/// Reserves all memory of the tenant for other deliveries, except for this many bytes.
 fn leaves(stage: &Stage, bytes: usize) -> HeldByDelivery {
     let held = SharedAmount::of(DELIVERIES_BYTES_MAX).of_one() - bytes;
     stage.hub.0.deliveries.take(stage.admin.lineage.top(), held).unwrap()
 }
 
-/// Whether there is room for so many bytes more.
+/// Returns true if there is memory for this many more bytes.
 fn has_room(stage: &Stage, bytes: usize) -> bool {
     stage.hub.0.deliveries.take(stage.admin.lineage.top(), bytes).is_ok()
 }
@@ -84,14 +84,14 @@ fn names_the_bound<T>(refused: Result<T>) -> bool {
     matches!(refused, Err(Error::NoRoom(message)) if message.contains("256 MiB"))
 }
 
-/// Whether the project has a device of that name.
+/// Returns true if the project has a device of that name.
 async fn is_there(stage: &Stage, name: &str) -> bool {
     let subtree = access::list(&stage.admin, Action::WebhookReceive, &stage.admin.lineage, None).unwrap();
     let tag = Tag { label: "eui", case: TagCase::Sensitive };
     !stage.hub.0.env.registry().devices_labelled(&subtree, tag, &[name]).await.unwrap().is_empty()
 }
 
-/// The queue of the device's project has a run that goes on until it is let go.
+/// Occupies the queue of the device's project with a run until the sender is used.
 async fn holds_the_queue(stage: &Stage, device: &Device) -> (oneshot::Sender<()>, impl Future<Output = bool>) {
     let (go, gone) = oneshot::channel();
     let (hub, plan) = (stage.hub.clone(), Arc::clone(&stage.entry(device).await.plan));
@@ -105,7 +105,7 @@ async fn holds_the_queue(stage: &Stage, device: &Device) -> (oneshot::Sender<()>
 }
 
 #[tokio::test]
-async fn a_delivery_is_charged_what_it_holds_and_another_tenant_has_room() {
+async fn delivery_is_charged_and_other_tenants_have_room() {
     let stage = Stage::set().await;
     let device = stage.device(STORES).await;
     let others = leaves(&stage, 64 * KIB);
@@ -124,12 +124,12 @@ async fn a_delivery_is_charged_what_it_holds_and_another_tenant_has_room() {
 }
 
 #[tokio::test]
-async fn of_many_deliveries_at_once_as_many_are_let_in_as_have_room_until_they_have_run() {
+async fn concurrent_deliveries_beyond_the_memory_are_refused() {
     let stage = Stage::set().await;
     let device = stage.device(CODED).await;
     drop(delivers(&stage, &device, "a", KIB).await.unwrap());
     let (go, held) = holds_the_queue(&stage, &device).await;
-    // Each holds its body, and its payload.
+    // Each delivery occupies memory for its body and its payload.
     let _others = leaves(&stage, 900 * KIB);
     let mut deliveries: FuturesUnordered<_> =
         std::iter::repeat_with(|| delivers(&stage, &device, "a", 100 * KIB)).take(20).collect();
@@ -148,14 +148,14 @@ async fn of_many_deliveries_at_once_as_many_are_let_in_as_have_room_until_they_h
 
 #[tokio::test]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
-async fn what_a_delivery_holds_is_given_back_when_nobody_waits_for_it_and_when_it_panics() {
+async fn memory_is_freed_after_a_disconnect_or_a_panic() {
     let stage = Arc::new(Stage::set().await);
     let (device, coded) = (stage.device(LABELS).await, stage.device(CODED).await);
     let _others = leaves(&stage, 300 * KIB);
     stage.hub.0.env.faults.panic_at("hand_over", 1);
     let panics = {
         let (stage, device) = (Arc::clone(&stage), device.clone());
-        // It is short enough to run where it came.
+        // The body is short enough to be run on the same thread.
         tokio::spawn(async move { delivers(&stage, &device, "a", 20 * KIB).await.map(drop) })
     };
     assert!(panics.await.unwrap_err().is_panic());
@@ -172,7 +172,7 @@ async fn what_a_delivery_holds_is_given_back_when_nobody_waits_for_it_and_when_i
 }
 
 #[tokio::test]
-async fn copies_of_long_labels_are_charged_as_many_as_are_made_together() {
+async fn copies_of_long_labels_are_charged_by_batch() {
     let stage = Stage::set().await;
     let device = stage.device(STORES).await;
     let blocks: Vec<String> = (0..100).map(|n| format!(r#"{{"id":"d{n}"}}"#)).collect();
