@@ -271,7 +271,7 @@ impl CacheValue for Arc<AccountEntry> {
     }
 }
 
-// These values are found outdated by checks of their own, or nobody keeps them for long.
+// Checks of their own find these values outdated, or nobody keeps them for long.
 impl CacheValue for Arc<DeviceEntry> {}
 impl CacheValue for Arc<SessionEntry> {}
 impl CacheValue for Arc<ApiKeyEntry> {}

@@ -89,7 +89,7 @@ impl Turns {
                 (false, _) => {}
             }
         }
-        // If none of these tenants has a due delivery, the next search begins after them.
+        // Without a due delivery the next search begins after these tenants.
         if due.is_empty() {
             *self.next.lock() = from;
         }

@@ -86,7 +86,7 @@ pub enum BucketFill {
 /// The devices whose series are aggregated.
 #[derive(Clone, Debug)]
 pub enum BucketDevices {
-    /// These devices.
+    /// The named devices.
     These(Vec<DeviceId>),
     /// The devices of a project that the caller reaches.
     OfProject(ProjectId),

@@ -137,7 +137,7 @@ impl Backups {
         files::make_folder(&folder)?;
         for name in [COPY, SCRATCH] {
             files::clear(&folder.join(name));
-            // It may not exist.
+            // The folder may be missing.
             let _ = std::fs::remove_dir(folder.join(name));
         }
         state.begun.retain(|pending| match self.discard(pending) {
@@ -222,7 +222,7 @@ impl Backups {
             trial.take(&mut back)?;
         } else {
             if let Some(input) = trial.input() {
-                // If the restore has ended early, its result says why.
+                // A restore that ends early reports the reason in its result.
                 let _ = archive::pack(&copy, input);
             }
             std::io::copy(&mut back, &mut std::io::sink())?;

@@ -76,7 +76,7 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        // It has ended already, unless the backup was cancelled.
+        // The process has ended already, unless the backup was cancelled.
         let _: io::Result<()> = self.child.kill();
         let _ = self.child.wait();
     }

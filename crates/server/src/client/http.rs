@@ -239,7 +239,7 @@ impl HttpClient {
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
-        // It ends with the connection; the request gets its error.
+        // The task ends with the connection; the request gets its error.
         tokio::spawn(connection);
         sender.send_request(self.request(call)?).await.map_err(|error| self.broken(&error))
     }

@@ -65,7 +65,7 @@ pub async fn logout(options: &ServerOptions) -> Result<bool, ClientError> {
     };
     credentials::remove()?;
     match ended {
-        // It has ended already.
+        // The session has ended already.
         Ok(()) | Err(ClientError::Credentials(_)) => print("Signed out.\n").map(|()| true),
         Err(error) => Err(error),
     }

@@ -152,7 +152,7 @@ async fn open(server: &ServerUrl) -> Result<SendRequest<Full<Bytes>>, NoAnswer> 
     let stream = TcpStream::connect(&*server.authority).await.map_err(NoAnswer::Connect)?;
     stream.set_nodelay(true).map_err(NoAnswer::Connect)?;
     let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with the connection; the current request gets its error.
+    // The task ends with the connection; the current request gets its error.
     tokio::spawn(connection);
     Ok(sender)
 }

@@ -117,7 +117,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // If it stays, the next process removes it.
+        // A file that stays is removed by the next process.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -186,7 +186,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failu
     stream.write_all(format!("{asked}\n").as_bytes()).await?;
     let mut line = String::new();
     match BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line).await {
-        // It ended before it had read the request.
+        // The process ended before it had read the request.
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         heard => drop(heard?),
     }

@@ -27,7 +27,7 @@ pub fn restore(flags: &Flags, from: &str, identity: Option<&Path>) -> Result<Upk
     let settings = config::load(flags)?.settings;
     logging::start(&settings.log);
     if from == STANDARD_INPUT {
-        // If the writing process is killed, nobody needs the restore.
+        // The restore is useless once the writing process is killed.
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
         return archive(&settings, std::io::stdin().lock(), identity, "the backup");
     }
@@ -165,12 +165,12 @@ impl Places {
     fn clear(&self) {
         for folder in [&self.telemetry, &self.mail] {
             files::clear(folder);
-            // It is empty now, and if it cannot be removed, it was empty before too.
+            // The folder is empty now; one that cannot be removed was empty before too.
             let _ = std::fs::remove_dir(folder);
         }
         let Some(file) = &self.registry else { return };
         for file in std::iter::once(file.clone()).chain(companions(file)) {
-            // It may not exist.
+            // The file may be missing.
             let _ = std::fs::remove_file(file);
         }
     }
