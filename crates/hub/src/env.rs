@@ -23,8 +23,7 @@ const RETRY_MAX_SECONDS: i64 = 3600;
 const JITTER: f64 = 0.2;
 
 /// The stores, the clock, random numbers and the configuration, which cannot be replaced later. It does not depend on
-/// any other
-/// module of the hub's domain.
+/// any other module of the hub's domain.
 pub(crate) struct Env {
     registry: Registry,
     telemetry: Arc<dyn Telemetry>,

@@ -35,8 +35,7 @@ pub(crate) fn is_ours(error: &Error) -> bool {
 }
 
 /// Returns the message of one failed item among many, with `told` for each of its faults. The cause of an internal
-/// error goes to
-/// the log.
+/// error goes to the log.
 pub(crate) fn of_one_of_many(error: &Error, what: &str, told: impl Fn(&Fault) -> String) -> String {
     match error {
         Error::Invalid(faults) => faults.iter().map(told).collect::<Vec<_>>().join("; "),

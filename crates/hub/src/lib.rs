@@ -1,24 +1,19 @@
 //! The hub: the only crate that changes the platform's state. It does not depend on HTTP.
 //!
 //! This file is the façade. The operations of the interface are methods of [`Hub`]: those on resources, settings of
-//! devices and
-//! the webhook are in the modules of that name, the others below, which call the module that owns their state. Each
-//! takes the
-//! caller and returns an answer or an [`isobar_model::error::Error`].
+//! devices and the webhook are in the modules of that name, the others below, which call the module that owns their
+//! state. Each takes the caller and returns an answer or an [`isobar_model::error::Error`].
 //!
 //! A module owns its state in a struct with private fields and depends only on the modules beneath it; ARCHITECTURE.md
-//! has their
-//! order, and a test checks it. [`Hub`] wires them.
+//! has their order, and a test checks it. [`Hub`] wires them.
 //!
 //! # Errors of all operations
 //! `Unauthenticated` and `Forbidden` (the caller and its role), `Missing` (the resource does not exist, or is out of
-//! reach),
-//! `Invalid` (the request, fault by fault), `Busy` (a limit is reached, or a store does not answer: a later call may
-//! succeed) and
-//! `Internal` (a defect, or damage; the log has the cause). An operation that names a permit asks `access` for it
-//! before anything
-//! else; `Missing` comes before `Forbidden`. No operation blocks its thread; heavy work runs on threads for it.
-//! anything else; `Missing` comes before `Forbidden`. No verb blocks its thread; what is heavy runs where it may.
+//! reach), `Invalid` (the request, fault by fault), `Busy` (a limit is reached, or a store does not answer: a later
+//! call may succeed) and `Internal` (a defect, or damage; the log has the cause). An operation that names a permit asks
+//! `access` for it before anything else; `Missing` comes before `Forbidden`. No operation blocks its thread; heavy work
+//! runs on threads for it. anything else; `Missing` comes before `Forbidden`. No verb blocks its thread; what is heavy
+//! runs where it may.
 
 mod cache;
 mod code;
@@ -151,8 +146,7 @@ async fn matter(
 /// Starting, stopping and supervising the hub.
 impl Hub {
     /// Starts a hub: creates the first administrator if there is no user yet, loads the entries left in the outbox, and
-    /// starts the
-    /// workers.
+    /// starts the workers.
     ///
     /// # Errors
     /// Returns an error if a store does not answer, or the configuration cannot be used.
@@ -166,8 +160,7 @@ impl Hub {
     }
 
     /// Runs a worker until the hub stops. It is restarted after each panic, so it has no state that is not in a store
-    /// or in the hub;
-    /// and it reports each completed round.
+    /// or in the hub; and it reports each completed round.
     pub fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -190,8 +183,7 @@ impl Hub {
     }
 
     /// Ends all waits, and stops the workers after they have written what they can within a short time. The caller must
-    /// close the
-    /// stores. Everything that was acknowledged is durable before and after.
+    /// close the stores. Everything that was acknowledged is durable before and after.
     pub async fn stop(&self) {
         self.end_waits();
         self.0.supervisor.stop().await;
@@ -218,8 +210,7 @@ impl Hub {
     }
 
     /// Updates the gauges that are measured on demand; to be called before metrics are shown. It checks both stores,
-    /// and waits for
-    /// them as long as [`Hub::ready`].
+    /// and waits for them as long as [`Hub::ready`].
     pub async fn measure(&self) {
         self.0.outbox.measure(self.0.env.clock());
         self.0.caches.measure();
@@ -259,8 +250,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Unauthenticated`: there is no valid credential of a kind that `accepts` names. `Busy`: the registry was needed
-    /// and did not
-    /// answer.
+    /// and did not answer.
     pub fn authenticate<'a>(
         &'a self,
         credentials: &'a Credentials<'a>,
@@ -328,8 +318,7 @@ impl Hub {
     }
 
     /// Logs a user in by username or e-mail address, and opens a session. The session is durable when this returns.
-    /// Takes tens of
-    /// milliseconds for the hash, and waits for a slot among the hashes.
+    /// Takes tens of milliseconds for the hash, and waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: an unknown account and a wrong password get the same answer. `Throttled` after too many
@@ -392,8 +381,7 @@ impl Hub {
     }
 
     /// Sends another link to verify an account's address; the older one ends. The e-mail is durably queued when this
-    /// returns. A
-    /// verified address gets no link.
+    /// returns. A verified address gets no link.
     ///
     /// # Errors
     /// `Missing`: there is no such account.
@@ -422,15 +410,12 @@ impl Hub {
 /// Events from devices.
 impl Hub {
     /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history,
-    /// with all its
-    /// effects, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
-    /// `DeviceEventCreate` (role
-    /// and reach). Runs that may take long run on other threads, in their project's queue.
+    /// with all its effects, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
+    /// `DeviceEventCreate` (role and reach). Runs that may take long run on other threads, in their project's queue.
     ///
     /// # Errors
     /// `Invalid`: all faults of the request, including an unknown device. `Busy`: too many runs of the project wait,
-    /// the outbox is
-    /// full, or the store accepts nothing; the event had no effect.
+    /// the outbox is full, or the store accepts nothing; the event had no effect.
     pub fn event_accept<'a>(
         &'a self,
         principal: &'a Principal,
@@ -451,15 +436,14 @@ impl Hub {
     }
 
     /// Accepts many events, as [`Hub::event_accept`] accepts one: those of a device in their order, devices
-    /// concurrently. Faults of
-    /// single events are reported next to the results of the others; all accepted events are durable when this returns.
-    /// The body
-    /// counts, besides its own call, as one call for every further started hundred of its events.
+    /// concurrently. Faults of single events are reported next to the results of the others; all accepted events are
+    /// durable when this returns. The body counts, besides its own call, as one call for every further started hundred
+    /// of its events.
     ///
     /// # Errors
     /// `Invalid`: the body is not a batch. `RateLimited`: the window has no room for the whole batch, which had no
-    /// effect. `Busy`, or
-    /// the defect: the tenant's batches use all the memory they may, or the stores accepted nothing at all.
+    /// effect. `Busy`, or the defect: the tenant's batches use all the memory they may, or the stores accepted nothing
+    /// at all.
     pub async fn events_accept(&self, principal: &Principal, body: Bytes) -> Result<BatchReport> {
         self.0.ingest.events_accept(principal, body).await
     }

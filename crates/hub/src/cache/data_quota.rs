@@ -65,9 +65,8 @@ impl Meters {
     }
 
     /// Replaces the meters by the registry's figures; `count_unwritten` adds the bytes that the registry does not know
-    /// yet.
-    /// Meters whose limit has not changed stay the same objects, because entries of devices point to them. Returns the
-    /// organizations whose meter was replaced or removed.
+    /// yet. Meters whose limit has not changed stay the same objects, because entries of devices point to them. Returns
+    /// the organizations whose meter was replaced or removed.
     pub(crate) fn set(&self, limited: &[LimitedOrganization], count_unwritten: impl FnOnce()) -> Vec<OrganizationId> {
         let mut meters = self.0.lock();
         let (mut present, mut changed) = (HashMap::with_capacity(limited.len()), Vec::new());

@@ -1,6 +1,5 @@
 //! Counts, tenant by tenant, how often devices have left a place: moved elsewhere, or deleted. Readers that remember
-//! the
-//! devices beneath an organization compare this count to learn if their list is stale.
+//! the devices beneath an organization compare this count to learn if their list is stale.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,8 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use isobar_model::ids::OrganizationId;
 
 /// Number of counters that all tenants are hashed to. Two tenants that share a counter reload their lists more often
-/// than
-/// necessary.
+/// than necessary.
 const COUNTERS: usize = 1_024;
 
 /// Counts how often devices have left places, tenant by tenant.

@@ -21,8 +21,7 @@ use crate::code::HeldByRun;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
 /// Runs of a device that leave the serving thread after a long run of it, the next long one included. A long run that
-/// is
-/// noticed only on the serving thread costs it about a millisecond; spread over this many runs that is a hundredth
+/// is noticed only on the serving thread costs it about a millisecond; spread over this many runs that is a hundredth
 /// each.
 pub(crate) const RUNS_ASIDE: u32 = 100;
 
@@ -38,8 +37,8 @@ pub(crate) struct DeviceEntry {
     /// Time of the newest event that ran by this entry, in milliseconds; 0 if none did.
     pub heard: AtomicI64,
     /// Number of coming runs that still leave the serving thread, because a run took longer, or left more to drop, than
-    /// calls
-    /// waiting for that thread may be delayed: last values, settings or the states of the device's elements are large.
+    /// calls waiting for that thread may be delayed: last values, settings or the states of the device's elements are
+    /// large.
     runs_aside: AtomicU32,
     /// The number of the status to restore when a missing device reports again.
     pub before_missing: AtomicU8,
@@ -108,8 +107,7 @@ impl DeviceEntry {
     }
 
     /// Returns true if a run on a payload of this size must leave the serving thread: it runs code, or may take longer
-    /// than a
-    /// millisecond.
+    /// than a millisecond.
     pub fn runs_aside(&self, payload_bytes: usize) -> bool {
         // A run without a plan finds that its entry is outdated.
         let Some(plan) = self.plan() else { return false };

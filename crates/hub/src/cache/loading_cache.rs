@@ -1,8 +1,7 @@
 //! A bounded cache that never serves a value changed before the read began.
 //!
 //! Each key has one load at a time, and concurrent readers share its result. A load whose key was invalidated meanwhile
-//! is
-//! returned to its readers, but not cached.
+//! is returned to its readers, but not cached.
 
 use std::future::Future;
 use std::hash::Hash;

@@ -1,6 +1,5 @@
 //! Caches the rows of the registry that calls need again and again, bounded in number and bytes. The next request sees
-//! each
-//! change, because the code that changes a row marks its entries as outdated and removes them.
+//! each change, because the code that changes a row marks its entries as outdated and removes them.
 
 pub(crate) mod data_quota;
 mod departures;
@@ -53,8 +52,7 @@ const PLANS_BYTES_GAUGES: [&str; 2] = ["isobar_plan_cache_bytes", "isobar_plan_c
 /// Name of the threads that compile the designs clients send.
 const COMPILING_THREAD: &str = "isobar-compile";
 /// Limits on compiling designs that clients send: compilations at the same time, and running or queued ones of all
-/// tenants
-/// and of one tenant. Beyond the limits the call is refused with 503.
+/// tenants and of one tenant. Beyond the limits the call is refused with 503.
 const COMPILING_AT_ONCE: usize = 2;
 const COMPILING_MAX: usize = 64;
 const COMPILING_OF_ONE_MAX: usize = 32;
@@ -62,8 +60,7 @@ const COMPILING_OF_ONE_MAX: usize = 32;
 const ACCOUNTS_MAX: usize = 16_384;
 
 /// Caches devices, plans, accounts, sessions, API keys and lineages. A load joins the registry's row with the changes
-/// that
-/// wait in the outbox.
+/// that wait in the outbox.
 pub(crate) struct Caches {
     env: Arc<Env>,
     outbox: Arc<Outbox>,
@@ -139,16 +136,14 @@ impl Caches {
     }
 
     /// Returns true if the cache knows that the session still belongs to this caller. False means that it ended, or
-    /// that
-    /// something else has changed.
+    /// that something else has changed.
     pub(crate) fn session_stands(&self, session: SessionId, caller: &Arc<Caller>) -> bool {
         let known = self.sessions.get(&session);
         known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
     }
 
     /// Returns true if the cache knows that the API key still belongs to this caller. False means that it ended, or
-    /// that
-    /// something else has changed.
+    /// that something else has changed.
     pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>, now: Timestamp) -> bool {
         let known = self.api_keys.get(key);
         known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && !known.has_ended(now) && known.account.stands())
@@ -164,8 +159,7 @@ impl Caches {
     }
 
     /// Returns a device's state: from this entry, or from a newer one if this one was retired. If that one was retired
-    /// too, or
-    /// the device changed during the load, the state is read from the registry.
+    /// too, or the device changed during the load, the state is read from the registry.
     pub(crate) async fn device_view(&self, entry: &Arc<DeviceEntry>) -> Result<Arc<DeviceView>> {
         if let Some(view) = entry.view() {
             return Ok(view);
@@ -211,8 +205,7 @@ impl Caches {
     }
 
     /// Returns the entries of many devices, with one query of each kind for each batch that fits in memory. `permit`
-    /// decides
-    /// which devices the caller may see; the others are left out.
+    /// decides which devices the caller may see; the others are left out.
     pub(crate) async fn device_entries(
         &self,
         ids: &[DeviceId],

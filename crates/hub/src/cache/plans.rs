@@ -1,6 +1,5 @@
 //! Compiles designs: those that clients send a few at a time, and stored ones when a device needs them. Stored designs
-//! stay
-//! in the cache.
+//! stay in the cache.
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +30,7 @@ async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedP
 
 impl Caches {
     /// Compiles a design that a client sends, on a low-priority thread, because a large one takes longer than other
-    /// calls should
-    /// wait. Only a few compile at a time.
+    /// calls should wait. Only a few compile at a time.
     pub(crate) async fn compiled(
         &self,
         caller: &Caller,
@@ -58,8 +56,7 @@ impl Caches {
     }
 
     /// Returns the compiled design of a project. A stored specification was checked when it was written; one that no
-    /// longer
-    /// compiles because an older release wrote it is an internal error, which the log names.
+    /// longer compiles because an older release wrote it is an internal error, which the log names.
     pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
         match self.plans.get(project) {
             Some(entry) => Ok(entry),
@@ -124,9 +121,8 @@ impl Caches {
     }
 
     /// Returns the retention of many devices' values: from the cache, or else from the registry. Nothing is installed,
-    /// because
-    /// entries of devices that are only read would evict those of devices that send events. Deleted devices are left
-    /// out.
+    /// because entries of devices that are only read would evict those of devices that send events. Deleted devices are
+    /// left out.
     pub(crate) async fn retention_of_many(
         &self,
         devices: &[CanRead<DeviceRef>],
@@ -163,8 +159,7 @@ impl Caches {
     }
 
     /// Replaces a project's retention once the values that former designs had hidden are deleted for all its devices:
-    /// readers
-    /// need not filter them any more.
+    /// readers need not filter them any more.
     pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
         self.plans.discard_loads();
         if let Some(entry) = self.plans.peek(project) {

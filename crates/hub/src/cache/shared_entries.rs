@@ -1,19 +1,14 @@
 //! A cache of entries that all tenants share, used for devices and for compiled designs: each key has at most one
-//! installed
-//! entry, and runs use only that one.
+//! installed entry, and runs use only that one.
 //!
 //! A run changes the state in its entry (status, meta, settings), so two entries of one device would each miss the
-//! other's
-//! changes. An entry that leaves the cache is retired in place and drops its state: a holder of the entry, a long poll
-//! for
-//! instance, then keeps next to nothing in memory. An entry that was loaded but not installed is retired too, so that
-//! the
-//! counted weight covers all state in memory.
+//! other's changes. An entry that leaves the cache is retired in place and drops its state: a holder of the entry, a
+//! long poll for instance, then keeps next to nothing in memory. An entry that was loaded but not installed is retired
+//! too, so that the counted weight covers all state in memory.
 //!
 //! Entries are bounded in number and in bytes, shared by all tenants. When there is no room for a new or grown entry,
-//! the
-//! tenant whose entries weigh most loses its least recently used one, except those in use by a run. No tenant can evict
-//! entries of another one's equal share.
+//! the tenant whose entries weigh most loses its least recently used one, except those in use by a run. No tenant can
+//! evict entries of another one's equal share.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -120,8 +115,7 @@ impl<E: SharedEntry> SharedEntries<E> {
     }
 
     /// Begins a load once no other exclusive load of the key is running. A caller that has waited looks first if the
-    /// entry is
-    /// installed by now.
+    /// entry is installed by now.
     pub(crate) async fn begin_alone<'a>(&'a self, key: &'a E::Key) -> EntryLoad<'a, E::Key> {
         self.begun(self.loads.alone(key).await)
     }
@@ -132,10 +126,9 @@ impl<E: SharedEntry> SharedEntries<E> {
     }
 
     /// Installs a loaded entry, or returns the entry that a faster load has installed. An entry whose row changed
-    /// during the load
-    /// is retired instead, and its caller loads again. So is one whose load overlaps with another entry that has been
-    /// installed
-    /// and evicted since: runs in between have changed that entry's state, which this one does not know.
+    /// during the load is retired instead, and its caller loads again. So is one whose load overlaps with another entry
+    /// that has been installed and evicted since: runs in between have changed that entry's state, which this one does
+    /// not know.
     pub(crate) fn install(&self, loaded: Arc<E>, load: &EntryLoad<'_, E::Key>) -> Arc<E> {
         let mut by_use = self.by_use.lock();
         let key = loaded.key();
@@ -210,8 +203,7 @@ impl<E: SharedEntry> SharedEntries<E> {
     }
 
     /// Evicts entries until there is room for this many more of this many bytes. Entries in use by running runs may
-    /// stay beyond
-    /// the limits.
+    /// stay beyond the limits.
     fn make_room_for(
         &self,
         by_use: &mut EntriesByUse<Arc<E>>,
@@ -249,8 +241,7 @@ impl<E: SharedEntry> SharedEntries<E> {
     }
 
     /// Returns all installed entries after checking that their weights add up to the counted weight; nobody may change
-    /// an entry
-    /// meanwhile.
+    /// an entry meanwhile.
     pub(crate) fn books_are_right(&self) -> Vec<Arc<E>> {
         let (all, tenants) = (self.all(), self.by_use.lock().tenants());
         let weights = all.iter().map(|entry| entry.held().weight());

@@ -1,8 +1,7 @@
 //! Caches devices as the registry has them, because reading one device is the commonest read.
 //!
 //! A snapshot is valid only with the installed entry that it was loaded with, and only until that entry learns that the
-//! row
-//! has changed. Retiring an entry therefore invalidates its snapshot too.
+//! row has changed. Retiring an entry therefore invalidates its snapshot too.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

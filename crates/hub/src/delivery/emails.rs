@@ -1,6 +1,5 @@
 //! Writes e-mails to people. A queued e-mail states its purpose and is rendered when it is sent, so that the secret of
-//! a link
-//! is stored only as a digest.
+//! a link is stored only as a digest.
 
 use isobar_model::access;
 use isobar_model::error::{Error, Result};

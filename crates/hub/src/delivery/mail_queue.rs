@@ -1,6 +1,5 @@
 //! Sends e-mails, each at least once. Each is stored in the registry before the call that caused it is answered, and
-//! stays
-//! there until it was sent or has become too old (contract: The project design).
+//! stays there until it was sent or has become too old (contract: The project design).
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,8 +1,6 @@
 //! Delivers notifications. A notice is first stored durably, once; then it is spread to its recipients in parts, so
-//! that one
-//! for ten thousand users does not block other writers of the registry. A notice left half-spread by a crash is
-//! finished at
-//! the next start.
+//! that one for ten thousand users does not block other writers of the registry. A notice left half-spread by a crash
+//! is finished at the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +116,7 @@ impl Delivery {
     }
 
     /// Spreads a notice to its next recipients: a row for each, and e-mails for those who want one, all in one
-    /// transaction.
-    /// Returns the rest of the notice.
+    /// transaction. Returns the rest of the notice.
     async fn spread(&self, part: Spreading) -> std::result::Result<Option<Spreading>, StoreError> {
         let recipients = self.env.registry().notice_recipients(&part, SPREAD_AT_ONCE).await?;
         let whole = recipients.len() >= SPREAD_AT_ONCE as usize;

@@ -26,10 +26,8 @@ const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause after a store has failed.
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// Rest of the worker after a round, as a multiple of the round's duration, so that newer states of a device replace
-/// older
-/// ones before they are written, and the registry is free for others. The rest ends after [`REST_MAX`], and at once if
-/// a
-/// caller waits for the outbox or many entries are pending.
+/// older ones before they are written, and the registry is free for others. The rest ends after [`REST_MAX`], and at
+/// once if a caller waits for the outbox or many entries are pending.
 const REST_TIMES: u32 = 9;
 const REST_MAX: Duration = Duration::from_secs(1);
 /// Time for writing entries at a stop. The remaining ones are durable, and are written after the next start.
@@ -80,8 +78,7 @@ impl Delivery {
     }
 
     /// Waits until the registry knows all changes that designs have made so far, and no crash can apply any of them
-    /// again: a
-    /// later write by the caller is final.
+    /// again: a later write by the caller is final.
     ///
     /// # Errors
     /// Returns [`Error::Busy`] if it takes too long.
@@ -205,8 +202,7 @@ impl Delivery {
     }
 
     /// Writes a batch: pieces that were never refused together, and each of the others by itself. Pieces that are
-    /// refused together
-    /// are split in halves until the refused one is found.
+    /// refused together are split in halves until the refused one is found.
     async fn write_batch(self: &Arc<Self>, batch: &mut OutboxBatch) -> std::result::Result<(), StoreError> {
         let mut ranges = batch.ranges();
         while let Some(range) = ranges.pop() {

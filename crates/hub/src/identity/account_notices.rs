@@ -46,8 +46,7 @@ impl AccountNotice {
 
 impl Identity {
     /// Notifies a user, in the application and by e-mail as it prefers. A notice that fails does not fail the call,
-    /// because the
-    /// event itself has happened.
+    /// because the event itself has happened.
     pub(crate) async fn account_notice(&self, user: UserId, what: AccountNotice) {
         let id = self.env.new_id();
         let notice = Notice {
@@ -65,8 +64,7 @@ impl Identity {
     }
 
     /// Records the site that a user has signed in from, and notifies it if the site is new. The first sign-in and other
-    /// addresses
-    /// of the same site cause no notice.
+    /// addresses of the same site cause no notice.
     pub(crate) async fn note_sign_in(&self, user: UserId, address: IpAddr) {
         let (address, site) = (address.to_canonical(), counted(address).to_string());
         match self.env.registry().sign_in_note(user, &site, self.env.now()).await.map_err(Error::from) {

@@ -224,8 +224,7 @@ impl Identity {
     }
 
     /// Returns true if the credential certainly still belongs to the principal. False means that something has changed
-    /// and the
-    /// caller must be authenticated again. A change that was acknowledged is visible here.
+    /// and the caller must be authenticated again. A change that was acknowledged is visible here.
     pub(crate) fn stands(&self, held: &HeldCredential, principal: &Principal) -> bool {
         match (held, principal) {
             (HeldCredential::Device(token), Principal::Device(session)) => self.caches.token_stands(token, &session.0),

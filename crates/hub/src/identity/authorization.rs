@@ -32,8 +32,7 @@ impl Identity {
     }
 
     /// Returns the permit of a user or a device for an action on a device. A device token opens its own device only;
-    /// any other
-    /// device is reported as missing.
+    /// any other device is reported as missing.
     pub(crate) async fn device_write(
         &self,
         principal: &Principal,
@@ -108,8 +107,8 @@ impl Identity {
         access::write(caller, action, id, &lineage).map_err(|refusal| refusal.into_error("organization"))
     }
 
-    /// Returns the permit to create something in the organization that a body names, or in the caller's own.
-    /// An organization out of reach is reported as an invalid field of the body.
+    /// Returns the permit to create something in the organization that a body names, or in the caller's own. An
+    /// organization out of reach is reported as an invalid field of the body.
     pub(crate) async fn owner_permit(
         &self,
         caller: &Caller,

@@ -1,6 +1,5 @@
 //! Authenticates links of dashboards: a caller that presents a link's secret reads its dashboard with the rights of the
-//! user
-//! who made the link (contract: Beyond the specification).
+//! user who made the link (contract: Beyond the specification).
 
 use std::sync::Arc;
 
@@ -35,8 +34,7 @@ impl Identity {
     }
 
     /// Returns the permit to read the organization whose dashboard a link shows, if the link's maker may still change
-    /// that
-    /// dashboard.
+    /// that dashboard.
     ///
     /// # Errors
     /// Returns `Forbidden` if the maker may not change it any more.

@@ -11,8 +11,7 @@ use super::hash_line::HashedFor;
 use super::passwords::Passwords;
 
 /// Sets a generated password for a user and ends all its sessions. Returns `None` if no user has that username or
-/// e-mail
-/// address.
+/// e-mail address.
 pub async fn reset_password(registry: &Registry, clock: &Clock, chance: &Chance, name: &str) -> Result<Option<String>> {
     let Some(account) = registry.login_by_name(name).await? else { return Ok(None) };
     let password = made_up(chance);

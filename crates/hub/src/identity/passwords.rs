@@ -1,6 +1,5 @@
 //! Hashes passwords with Argon2id on a few low-priority threads, so that a flood of logins slows only logins, and among
-//! these
-//! only those from the flood's own origin ([`HashLine`]).
+//! these only those from the flood's own origin ([`HashLine`]).
 
 use std::sync::Arc;
 
@@ -16,8 +15,7 @@ use super::hash_line::{HASHES_AT_ONCE, HashLine, HashedFor};
 const HASH_THREAD: &str = "isobar-password";
 
 /// Hash to verify if there is no account, so that the time does not reveal its absence: a hash with the usual
-/// parameters that
-/// matches no password.
+/// parameters that matches no password.
 const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// Makes and checks password hashes.

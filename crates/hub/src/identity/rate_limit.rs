@@ -21,13 +21,11 @@ const WINDOW_SHARDS: usize = 16;
 const CALLERS_KEPT: usize = 1 << 10;
 
 /// Counts the calls of each `K` in the present window. The counts of an earlier window are dropped at once, so the
-/// callers of
-/// one minute bound the memory, and their number is limited too.
+/// callers of one minute bound the memory, and their number is limited too.
 pub(crate) struct RateWindows<K, S> {
     limit: u32,
     /// Callers counted in one shard, at most. Beyond this all counts of the shard restart: a client with that many
-    /// addresses
-    /// is not stopped by a limit for one.
+    /// addresses is not stopped by a limit for one.
     most: usize,
     hasher: S,
     shards: [Mutex<Shard<K, S>>; WINDOW_SHARDS],
@@ -39,8 +37,7 @@ struct Shard<K, S> {
 }
 
 /// Returns the address that a rate limit counts: for IPv6 the /64 network of a site, in which one client has as many
-/// addresses
-/// as it likes. An IPv4-mapped address counts as its IPv4 address.
+/// addresses as it likes. An IPv4-mapped address counts as its IPv4 address.
 pub(crate) fn counted(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         plain @ IpAddr::V4(_) => plain,
@@ -110,8 +107,7 @@ pub(crate) struct CallRates {
 }
 
 /// Factor of an address's limit up to which it may call with bad credentials before its connections are closed
-/// (contract:
-/// Conventions).
+/// (contract: Conventions).
 const REFUSED_TIMES: u32 = 10;
 /// Users, and devices, counted in a minute, at most.
 const CALLERS_MAX: usize = 1 << 20;

@@ -1,6 +1,5 @@
 //! Tags organizations founded by registration with the site of the registration: its address or network, as a tag that
-//! cannot
-//! be turned back into it (see [`isobar_model::site`]).
+//! cannot be turned back into it (see [`isobar_model::site`]).
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -28,8 +27,7 @@ impl Sites {
 }
 
 /// Returns the network of one customer: an IPv4 address, or an IPv6 network of 48 bits. An IPv4-mapped address counts
-/// as its
-/// IPv4 address.
+/// as its IPv4 address.
 pub(super) fn site_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         plain @ IpAddr::V4(_) => plain,

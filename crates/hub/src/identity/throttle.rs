@@ -26,10 +26,8 @@ const MADE_FREE: usize = 8;
 /// Counts failed logins.
 ///
 /// Names are counted as they are sent, even if no account has them, and the refusal says so. An account has two names
-/// (contract:
-/// a username and an e-mail address) and is counted apart from them without telling the caller: else ten failures for
-/// one
-/// name and a login by the other would reveal that there is an account, and that it has both names.
+/// (contract: a username and an e-mail address) and is counted apart from them without telling the caller: else ten
+/// failures for one name and a login by the other would reveal that there is an account, and that it has both names.
 #[derive(Default)]
 pub(crate) struct LoginThrottle(Mutex<HashMap<(Subject, Option<IpAddr>), Failures>>);
 
@@ -55,8 +53,7 @@ struct Failures {
 
 impl Failures {
     /// Returns the time until which failures count. Failures in the future, counted by a clock that was ahead, are
-    /// moved to now:
-    /// else they would count until that time comes.
+    /// moved to now: else they would count until that time comes.
     fn until(&mut self, now: Timestamp) -> Timestamp {
         self.since = self.since.min(now);
         self.since.plus_seconds(PERIOD_SECONDS)
@@ -77,8 +74,7 @@ impl LoginThrottle {
     }
 
     /// Returns true if too many logins for an account have failed, by any of its names. Its right password is then
-    /// refused as if
-    /// it were wrong, without telling the caller why.
+    /// refused as if it were wrong, without telling the caller why.
     pub(crate) fn is_closed(&self, account: UserId, address: IpAddr, now: Timestamp) -> bool {
         self.until(Subject::Account(account), address, now).is_some()
     }
@@ -134,8 +130,7 @@ impl<K: Hash + Eq> PeriodicAllowance<K> {
 }
 
 /// Removes expired counters once there are many; if that is not enough, those with the fewest failures: to get a
-/// counter
-/// removed, an attacker must try other names as often.
+/// counter removed, an attacker must try other names as often.
 fn make_room<K: Hash + Eq>(remembered: &mut HashMap<K, Failures>, now: Timestamp) {
     if remembered.len() < REMEMBERED_MAX {
         return;

@@ -34,8 +34,7 @@ pub(crate) struct Jwts {
     decoding: DecodingKey,
     validation: Validation,
     /// Tokens revoked before their expiry, by identifier, with the time to forget the revocation: 15 minutes later, or
-    /// at their
-    /// expiry if a clock that was ahead issued them.
+    /// at their expiry if a clock that was ahead issued them.
     revoked: RwLock<HashMap<String, Timestamp>>,
 }
 

@@ -1,6 +1,5 @@
 //! Removes old data: history, notifications, ended alarms and former settings after six months, and sessions after
-//! their end
-//! (specification: Limits).
+//! their end (specification: Limits).
 
 use std::sync::Arc;
 use std::time::Duration;

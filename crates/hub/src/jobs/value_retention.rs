@@ -1,10 +1,8 @@
 //! Deletes values beyond their retention (contract: Beyond the specification). Readers filter such values at once; here
-//! they are
-//! deleted for good, device by device.
+//! they are deleted for good, device by device.
 //!
 //! Values hidden by a former design stay hidden until they are deleted for all devices: the project remembers the
-//! former bounds
-//! until then.
+//! former bounds until then.
 
 use std::time::Instant;
 
@@ -31,8 +29,7 @@ pub(super) struct RetentionState {
     /// The last trusted time, and the instant at which it was read.
     believed: Mutex<Option<(Timestamp, Instant)>>,
     /// Locked for reading by code that changes a design or a device's project; locked for writing while values are
-    /// deleted by
-    /// them.
+    /// deleted by them.
     changing: RwLock<()>,
 }
 
@@ -55,8 +52,7 @@ impl Jobs {
     }
 
     /// Returns the time, but no later than a trusted clock would say, so that a clock that jumps deletes nothing.
-    /// Returns `None`
-    /// if no time was trusted yet.
+    /// Returns `None` if no time was trusted yet.
     pub(super) fn believed_now(&self) -> Option<Timestamp> {
         let (then, since) = (*self.retention.believed.lock())?;
         let ran = i64::try_from(self.env.clock().elapsed(since).as_millis()).unwrap_or(i64::MAX);
@@ -103,8 +99,7 @@ impl Jobs {
     }
 
     /// Deletes values of the next devices of a project, and returns the last device with the outcome. `None` means that
-    /// there are
-    /// no more devices.
+    /// there are no more devices.
     async fn drop_values_of_some(
         &self,
         permit: &CanRead<ProjectId>,
@@ -138,10 +133,8 @@ impl Jobs {
     }
 
     /// Prepares a device to leave its project for another: deletes the values that the old project's former designs
-    /// have hidden, so
-    /// that they stay hidden. Former designs of the new project have no effect on the device's older values. The guard
-    /// must live
-    /// until the device has moved.
+    /// have hidden, so that they stay hidden. Former designs of the new project have no effect on the device's older
+    /// values. The guard must live until the device has moved.
     ///
     /// # Errors
     /// Returns `Busy` if the other project's former bounds are not settled yet.

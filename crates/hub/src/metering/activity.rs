@@ -1,6 +1,5 @@
 //! Records when devices, users and API keys were last active: in memory at once, in the registry every few seconds, so
-//! that an
-//! event costs no registry write.
+//! that an event costs no registry write.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +21,7 @@ use crate::supervisor::Shift;
 /// Interval between two writes of the recorded activity.
 const ACTIVITY_FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Devices written at a time: more would block other writers of the registry, who get a pause of the same length in
-/// between.
-/// A smaller backlog waits for the next interval.
+/// between. A smaller backlog waits for the next interval.
 const DEVICES_A_FLUSH: usize = 5_000;
 
 /// Records activity that is not yet written.
@@ -173,8 +171,8 @@ impl Activity {
     }
 
     /// Returns the last activity of all devices of a tenant that the registry does not know yet, without collecting
-    /// that of
-    /// other tenants. A device that came from another tenant since its event is missing until it is written soon after.
+    /// that of other tenants. A device that came from another tenant since its event is missing until it is written
+    /// soon after.
     pub(crate) fn of_tenant(&self, tenant: OrganizationId) -> Vec<(DeviceKey, Timestamp)> {
         let gathered = self.gather(|devices| devices.remove(&tenant).unwrap_or_default());
         gathered.of_tenant(tenant)
@@ -246,10 +244,8 @@ impl Activity {
     }
 
     /// Writes the recorded activity of some devices, of all users, and of the keys not written in the last minute; at
-    /// the end all
-    /// of it. Activity that cannot be written stays in memory, where the check for missing devices and readers find it.
-    /// Returns
-    /// true if the write succeeded and a full batch is already pending.
+    /// the end all of it. Activity that cannot be written stays in memory, where the check for missing devices and
+    /// readers find it. Returns true if the write succeeded and a full batch is already pending.
     pub(crate) async fn flush_activity(&self, is_end: bool) -> bool {
         let registry = self.env.registry();
         let most = if is_end { usize::MAX } else { DEVICES_A_FLUSH };

@@ -40,8 +40,7 @@ impl Usage {
     }
 
     /// Records the crossing of a threshold, notifies, and records the notice, in this order: the next check completes a
-    /// sequence
-    /// that a crash has interrupted, and the notice's identifier is derived from the crossing.
+    /// sequence that a crash has interrupted, and the notice's identifier is derived from the crossing.
     async fn tell_of_limit(&self, of: &LimitedOrganization, measured: &MeasuredLimit) -> Result<(), StoreError> {
         let mut alert = measured.alert;
         let fill = alert.fill.after(measured.used, measured.limit);

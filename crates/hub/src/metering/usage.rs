@@ -1,10 +1,8 @@
 //! Counts the bytes that devices have stored: in memory at once, in the registry every few seconds, and enforces the
-//! data limits
-//! of the organizations above them.
+//! data limits of the organizations above them.
 //!
 //! The telemetry store knows the exact figure of each device. This module only records whose figure has changed, so a
-//! missed
-//! figure is corrected by the device's next value; after a stop that was not orderly all devices are counted.
+//! missed figure is corrected by the device's next value; after a stop that was not orderly all devices are counted.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -107,8 +105,7 @@ impl Usage {
 }
 
 /// Removes the values that a device may not store from a commit, and reports them as errors of the event. Returns the
-/// bytes
-/// that remain to be stored.
+/// bytes that remain to be stored.
 pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
     if commit.values.is_empty() || !entry.quota.is_used_up() {
         return commit.values.iter().map(|value| value.payload.bytes().len() as u64).sum();

@@ -1,6 +1,5 @@
 //! Queues the pending work of one device in three lanes: its report, merged into one; its settings, in order; and its
-//! outgoing
-//! deliveries. Each lane proceeds independently.
+//! outgoing deliveries. Each lane proceeds independently.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -394,8 +393,7 @@ impl DeviceQueue {
     }
 
     /// Puts back a piece that was not written, before newer work. Returns the size by which pending work shrinks if two
-    /// reports
-    /// are merged into one.
+    /// reports are merged into one.
     pub fn put_back(&mut self, piece: Piece) -> OutboxSize {
         let mut less = OutboxSize::default();
         self.let_go(&piece.what);

@@ -11,8 +11,7 @@ use super::device_queue::{OutboxSize, Report, ReportRows};
 use super::work::{DeviceFindings, RegistryWork};
 
 /// Largest report, in bytes, that is always rewritten whole as one entry. A larger one gets entries with only the
-/// changes, until
-/// these add up to twice its size.
+/// changes, until these add up to twice its size.
 const WHOLE_BYTES_MAX: usize = 1_024;
 
 /// The pending report of a device at the time when a run's report is drafted.

@@ -1,15 +1,11 @@
 //! The outbox: changes that runs of designs made and the registry must learn, written afterwards, for many devices at a
-//! time,
-//! and retried until they succeed.
+//! time, and retried until they succeed.
 //!
 //! The work of a run is written into the telemetry store in the run's own commit, as *entries*, and is pending in
-//! memory from
-//! the moment the commit is submitted (`queue.rs`): each device has one *report*, in which newer states replace older
-//! ones, its
-//! settings in order, and its deliveries. Readers of a device get its pending changes applied over the registry's row
-//! (`pending.rs`). The registry writer of the module `delivery` takes pending work (`writing.rs`), makes sure that it
-//! is
-//! durable, writes it in one transaction, and removes the entries.
+//! memory from the moment the commit is submitted (`queue.rs`): each device has one *report*, in which newer states
+//! replace older ones, its settings in order, and its deliveries. Readers of a device get its pending changes applied
+//! over the registry's row (`pending.rs`). The registry writer of the module `delivery` takes pending work
+//! (`writing.rs`), makes sure that it is durable, writes it in one transaction, and removes the entries.
 
 mod device_queue;
 mod draft;
@@ -113,8 +109,7 @@ impl Outbox {
     }
 
     /// Stages the work of a run that is about to be committed, of a device of this tenant. The caller holds the
-    /// device's lock;
-    /// `is_current` returns true if the run used the current state of the device.
+    /// device's lock; `is_current` returns true if the run used the current state of the device.
     pub(crate) fn stage(
         self: &Arc<Self>,
         (device, tenant): (DeviceRef, OrganizationId),
@@ -131,8 +126,7 @@ impl Outbox {
             let draft = Draft::of(device, base, unstaged, &number);
             let mut queue = self.queue.lock();
             // A newer entry loaded from now on includes this work, because its load asks for it under this lock. An
-            // entry loaded earlier
-            // does not know of these runs, which must then leave no work.
+            // entry loaded earlier does not know of these runs, which must then leave no work.
             if !is_current() {
                 return Staged::Outdated;
             }
@@ -200,8 +194,7 @@ impl Outbox {
     }
 
     /// Waits until the changes of all runs of a tenant so far are written; returns false if it takes too long. Later
-    /// runs, and
-    /// those of other tenants, are not waited for.
+    /// runs, and those of other tenants, are not waited for.
     pub(crate) async fn caught_up(&self, tenant: OrganizationId) -> bool {
         let newest = self.queue.lock().newest();
         self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, newest)).await

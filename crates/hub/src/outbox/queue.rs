@@ -1,8 +1,7 @@
 //! Queues all pending work in memory: decides whose work is written next, counts it, and tracks the work in hand.
 //!
 //! Each tenant (all devices beneath one top-level organization) has its devices in the order of their oldest work, and
-//! tenants
-//! take turns, one device at a time.
+//! tenants take turns, one device at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -19,9 +18,7 @@ use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
 use super::reported::ReportedDevices;
 use super::work::RegistryWork;
 
-/// Largest amount of pending work. One tenant gets no more than what is left free, hence at most half; the tenants of
-/// one site
-/// leave a third to others.
+/// Limits on pending work. One tenant gets at most as much as is free, hence half; one site leaves a third to others.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
 /// Pieces written in one batch, and their bytes.
 const PIECES_AT_ONCE: usize = 512;
@@ -179,8 +176,7 @@ impl OutboxQueue {
             && fits(own.bytes, self.size.bytes, more.bytes, OUTBOX_MAX.bytes)
     }
 
-    /// Adds the expected work of a device once its commit is submitted. Returns true if the worker has something new to
-    /// do.
+    /// Adds the expected work of a device once its commit is submitted. Returns true if the worker has new work.
     pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
         self.sequence += 1;
         let (sequence, since) = (self.sequence, now.millis());
@@ -210,7 +206,7 @@ impl OutboxQueue {
         self.place(device)
     }
 
-    /// Cancels the expected work of a device. Returns true if the worker has something new to do.
+    /// Cancels the expected work of a device. Returns true if the worker has new work.
     pub fn does_not_come(&mut self, device: DeviceKey) -> bool {
         if let Some(of) = self.devices.get_mut(&device) {
             of.expected -= 1;
@@ -285,8 +281,7 @@ impl OutboxQueue {
     }
 
     /// Sets the tenant of a device, which may have moved with its organization. Work in hand is written for the tenant
-    /// that it was
-    /// taken for.
+    /// that it was taken for.
     pub fn belongs(&mut self, device: DeviceKey, tenant: OrganizationId) {
         let is_another = |of: &&mut DeviceQueue| of.tenant != Some(tenant) && of.in_hand.is_none();
         let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
@@ -305,8 +300,7 @@ impl OutboxQueue {
         self.place(device);
     }
 
-    /// Takes the work that can be written, up to a sequence, with tenants taking turns. Returns an empty list if there
-    /// is none.
+    /// Takes the work that can be written, up to a sequence, with tenants taking turns. The list may be empty.
     pub fn take(&mut self, until: u64, now: Instant) -> Vec<Piece> {
         while let Some((due, device)) = self.later.first().copied().filter(|(due, _)| *due <= now) {
             self.later.remove(&(due, device));
@@ -335,8 +329,7 @@ impl OutboxQueue {
             let first = self.in_hand.entry(tenant).or_insert(sequence);
             *first = sequence.min(*first);
             if of.expected > 0 {
-                // Expected work may overwrite an entry that would be removed. The device gets a place again when the
-                // work arrives.
+                // Expected work may overwrite an entry that would be removed. The device gets a place when it arrives.
                 continue;
             }
             let before = pieces.len();
@@ -378,8 +371,7 @@ impl OutboxQueue {
     }
 
     /// Drops a device's parked labels that `is_dropped` selects, because a user has written others. Returns the changes
-    /// for the
-    /// store.
+    /// for the store.
     pub fn drop_parked_labels(
         &mut self,
         device: DeviceRef,

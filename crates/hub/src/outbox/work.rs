@@ -42,8 +42,7 @@ pub(crate) struct RegistryWork {
 }
 
 /// A setting that was set, or reset if there is no value. The run has chosen the record's identifier, so that a
-/// repeated
-/// write makes no second record.
+/// repeated write makes no second record.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SettingWork {
     pub id: SettingId,

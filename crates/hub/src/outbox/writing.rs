@@ -197,8 +197,7 @@ impl Outbox {
     }
 
     /// Drops a device's parked labels that `is_dropped` selects, while the caller holds the device's lock; returns the
-    /// changes for
-    /// the store.
+    /// changes for the store.
     pub(crate) fn drop_parked_labels(
         &self,
         device: DeviceRef,

@@ -37,8 +37,7 @@ impl Hub {
     /// newest.
     ///
     /// Needs `AlarmRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
-    /// among the
-    /// lists.
+    /// among the lists.
     ///
     /// # Errors
     /// `Busy`: too many lists wait. `Invalid`: the texts of the page are too large together.
@@ -90,14 +89,12 @@ impl Hub {
     /// design.
     ///
     /// Needs `AlarmUpdate` on its device. Durable when this returns, with all effects of the design. Of several
-    /// concurrent calls that
-    /// acknowledge it one runs the design.
+    /// concurrent calls that acknowledge it one runs the design.
     ///
     /// # Errors
     /// `Busy`: the registry could not be written for ten seconds, the outbox is full, or too many runs wait. `Invalid`:
-    /// the alarm is
-    /// over and cannot become unacknowledged again, or the assignee is not a user whom the caller can see and who can
-    /// see the alarm.
+    /// the alarm is over and cannot become unacknowledged again, or the assignee is not a user whom the caller can see
+    /// and who can see the alarm.
     pub async fn alarm_update(&self, caller: &Caller, id: AlarmId, change: AlarmChange) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmUpdate).await?;
         let before = self.alarm_view(&permit, id).await?.alarm;

@@ -48,8 +48,7 @@ impl Hub {
     /// Checks that the caller may create a key for a user, with this role if one is named.
     ///
     /// Needs `ApiKeyManage` on the user. A key with a role of its own cannot create any; an expiring key cannot create
-    /// one for its
-    /// own user, which would outlive it.
+    /// one for its own user, which would outlive it.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.

@@ -37,8 +37,8 @@ impl Hub {
     }
 
     /// Checks that the caller may create a link of a dashboard: it may change that dashboard and has all rights of its
-    /// user. An API
-    /// key with a role or an expiry of its own cannot create one, because the link would exceed its rights.
+    /// user. An API key with a role or an expiry of its own cannot create one, because the link would exceed its
+    /// rights.
     ///
     /// # Errors
     /// `Missing` before `Forbidden`.

@@ -1,6 +1,5 @@
 //! Manages dashboards of organizations: any number, the first of which is the one of the specification (contract:
-//! Beyond the
-//! specification).
+//! Beyond the specification).
 
 use std::cmp::Ordering;
 

@@ -38,8 +38,7 @@ pub struct FieldRow<'a> {
     /// Number of numeric values in it.
     pub count: u64,
     /// The figures: those of an earlier bucket if this one is empty and the answer is filled with previous ones; `None`
-    /// if there
-    /// are none.
+    /// if there are none.
     pub tally: Option<&'a Tally>,
 }
 

@@ -1,6 +1,5 @@
 //! Aggregates series in buckets of time (contract: Beyond the specification). The values are read by the slots for long
-//! reads;
-//! the memory of an answer is charged to the caller's tenant until it is written.
+//! reads; the memory of an answer is charged to the caller's tenant until it is written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,8 +27,7 @@ pub const DEVICES_APART_MAX: usize = 100;
 /// Devices whose values may be merged into one series, at most.
 pub const DEVICES_ALIKE_MAX: usize = 1_000;
 /// Memory of all concurrent answers in bytes; one tenant has at most twice what is left for the others. Beyond this the
-/// call is
-/// refused with 503.
+/// call is refused with 503.
 const BUCKET_BYTES_OF_ALL_MAX: usize = 384 << 20;
 /// Memory that an answer reserves at first, and each further time it grows, in bytes. A finished answer keeps only what
 /// it uses.
@@ -98,13 +96,11 @@ impl Hub {
     /// Aggregates a series of a device in buckets.
     ///
     /// Needs `DeviceRead`; a device reads its own. Waits for slots among the long reads, and holds the answer's memory
-    /// until the
-    /// answer is dropped.
+    /// until the answer is dropped.
     ///
     /// # Errors
     /// `Missing`: there is no such device or element. `Invalid`: there would be too many buckets, or they would need
-    /// too much memory.
-    /// `Busy`: too many calls are running.
+    /// too much memory. `Busy`: too many calls are running.
     pub async fn buckets(
         &self,
         principal: &Principal,
@@ -119,16 +115,14 @@ impl Hub {
     }
 
     /// Aggregates the series of this name of many devices in buckets: separately, or merged into one. A device without
-    /// such a series
-    /// contributes nothing.
+    /// such a series contributes nothing.
     ///
     /// Needs `DeviceRead` on each. Waits for slots among the long reads, and holds the answer's memory until the answer
     /// is dropped.
     ///
     /// # Errors
     /// `Missing`: there is no such device, project or organization. `Invalid`: there are too many devices, there would
-    /// be too many
-    /// buckets, or they would need too much memory. `Busy`: too many calls are running.
+    /// be too many buckets, or they would need too much memory. `Busy`: too many calls are running.
     pub async fn buckets_of_many(
         &self,
         caller: &Caller,
@@ -238,8 +232,7 @@ impl Hub {
     }
 
     /// Returns the grid of the buckets, or `None` for a single bucket. If a number of points is requested, an open
-    /// range ends where
-    /// the readable values of the series end.
+    /// range ends where the readable values of the series end.
     async fn grid(
         &self,
         devices: &[CanRead<DeviceRef>],

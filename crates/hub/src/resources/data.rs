@@ -107,8 +107,7 @@ impl Hub {
     }
 
     /// Lists the storage elements of a device by name, ascending or descending: those with data and those that the
-    /// design
-    /// declares.
+    /// design declares.
     ///
     /// Needs `DeviceRead`. Sizes are bytes of payloads.
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {

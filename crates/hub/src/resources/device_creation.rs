@@ -22,8 +22,7 @@ const DEVICES_OF_A_TRANSACTION: usize = 50;
 /// Name of the threads that create devices in bulk.
 const CREATING_THREAD: &str = "isobar-bulks";
 /// Limits on bulk creations: running at the same time, and running or queued ones of all tenants and of one. Beyond the
-/// limits
-/// the call is refused with 503.
+/// limits the call is refused with 503.
 const CREATIONS_AT_ONCE: usize = 2;
 const CREATIONS_MAX: usize = 64;
 const CREATIONS_OF_ONE_MAX: usize = 8;
@@ -32,8 +31,7 @@ const CREATIONS_OF_ONE_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub struct CreationOutcome {
     /// The created items: their place, and the device with its token, which is shown only this once. In a test, the
-    /// items that could
-    /// be created, without a device.
+    /// items that could be created, without a device.
     pub made: Vec<(usize, Option<(DeviceId, Secret)>)>,
     /// The place of every other item, and the reason for its failure.
     pub errors: Vec<(usize, String)>,
@@ -77,17 +75,14 @@ impl Hub {
     }
 
     /// Creates many devices, each item by itself; a test only reports which could be created. The work continues if the
-    /// caller
-    /// disconnects, and never leaves a device half-made.
+    /// caller disconnects, and never leaves a device half-made.
     ///
     /// Needs `DeviceCreate` on each organization, and to see each project. Devices in `made` are durable when this
-    /// returns. Waits for
-    /// a slot among the bulk creations; writes in transactions of 50 devices.
+    /// returns. Waits for a slot among the bulk creations; writes in transactions of 50 devices.
     ///
     /// # Errors
     /// `Forbidden`: the role is too low for any device. `Busy`: too many bulk creations wait, and nothing was created.
-    /// Faults of one
-    /// item are part of the outcome.
+    /// Faults of one item are part of the outcome.
     pub async fn devices_create(&self, caller: &Caller, items: Vec<BulkItem>, test: bool) -> Result<CreationOutcome> {
         self.0.identity.allow(caller, Action::DeviceCreate).await?;
         let (hub, user) = (self.clone(), caller.clone());

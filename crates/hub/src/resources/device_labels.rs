@@ -33,13 +33,11 @@ impl Hub {
     /// Changes labels of a device. Labels that the patch does not name stay, including concurrent changes by others.
     ///
     /// Needs `DeviceUpdate`. Durable when this returns; the next event sees it. Waits up to ten seconds for pending
-    /// changes of the
-    /// device's design.
+    /// changes of the device's design.
     ///
     /// # Errors
     /// `Invalid`: the metadata would become too large. `Busy`: pending changes of the design could not be written in
-    /// that time, or the
-    /// device kept moving between organizations; nothing was changed.
+    /// that time, or the device kept moving between organizations; nothing was changed.
     pub async fn meta_update(
         &self,
         caller: &Caller,
@@ -61,17 +59,14 @@ impl Hub {
     }
 
     /// Changes labels of many devices, each item by itself; items of one device in their order. The work continues if
-    /// the caller
-    /// disconnects.
+    /// the caller disconnects.
     ///
     /// Needs `DeviceUpdate` on each device. Items in `changed` are durable when this returns. Waits for a slot among
-    /// the bulk
-    /// creations; writes in transactions of 50 items.
+    /// the bulk creations; writes in transactions of 50 items.
     ///
     /// # Errors
     /// `Forbidden`: the role is too low for any device. `Busy`: too many bulk operations wait, or a store does not
-    /// answer; nothing
-    /// was changed. Faults of one item are part of the outcome.
+    /// answer; nothing was changed. Faults of one item are part of the outcome.
     pub async fn metas_update(&self, caller: &Caller, items: Vec<MetaItem>) -> Result<LabelsOutcome> {
         self.0.identity.allow(caller, Action::DeviceUpdate).await?;
         let (hub, user) = (self.clone(), caller.clone());

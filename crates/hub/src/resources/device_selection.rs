@@ -17,10 +17,8 @@ use crate::{Hub, TreeQuery};
 use isobar_quota::TenantShare;
 
 /// Limits on selections (lists with filters, summaries, starting CSVs): running at the same time, and running or queued
-/// ones of
-/// all tenants and of one. Beyond the limits the call is refused with 503. Half of the readers of a registry on SQLite
-/// are left
-/// to other calls.
+/// ones of all tenants and of one. Beyond the limits the call is refused with 503. Half of the readers of a registry on
+/// SQLite are left to other calls.
 const SELECTIONS_AT_ONCE: usize = 2;
 const SELECTIONS_MAX: usize = 64;
 const SELECTIONS_OF_ONE_MAX: usize = 24;
@@ -57,8 +55,7 @@ pub struct SummaryView {
 }
 
 /// Reads all devices of a list in its order, fixed at the beginning. A device that is deleted or leaves the part of the
-/// tree
-/// before its piece is read is left out.
+/// tree before its piece is read is left out.
 pub struct DeviceExport {
     hub: Hub,
     caller: Caller,
@@ -69,8 +66,7 @@ pub struct DeviceExport {
 
 impl Hub {
     /// Returns the permit to list the devices of a part of the tree, and their tenant, after waiting up to a second for
-    /// its pending
-    /// changes.
+    /// its pending changes.
     pub(super) async fn devices_permit(&self, caller: &Caller, tree: TreeQuery) -> Result<(CanList, OrganizationId)> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
@@ -106,8 +102,7 @@ impl Hub {
     /// Counts the devices of a part of the tree that pass the filters: by status, by project, by last activity.
     ///
     /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
-    /// among the
-    /// selections.
+    /// among the selections.
     ///
     /// # Errors
     /// `Busy`: too many selections wait, or too many changes are pending to be included.

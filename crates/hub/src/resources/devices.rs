@@ -26,8 +26,7 @@ use crate::support::scope_guard::ScopeGuard;
 use crate::{Hub, TreeQuery};
 
 /// Limits on lists without filters: running at the same time, as many as a registry on SQLite has readers for, and
-/// running or
-/// queued ones of all tenants and of one. Beyond the limits the call is refused with 503.
+/// running or queued ones of all tenants and of one. Beyond the limits the call is refused with 503.
 const LISTS_AT_ONCE: usize = 4;
 const LISTS_MAX: usize = 1_024;
 const LISTS_OF_ONE_MAX: usize = 512;
@@ -97,13 +96,11 @@ impl Hub {
     /// Lists the devices that pass the filters. [`Hub::device_with_last`] adds to each what the registry does not know.
     ///
     /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
-    /// among the
-    /// lists, or with filters among the selections.
+    /// among the lists, or with filters among the selections.
     ///
     /// # Errors
     /// `Invalid`: the metadata of the page is too large together. `Busy`: too many lists or selections wait; or there
-    /// are filters on
-    /// changes of designs, and too many of these are pending to be included.
+    /// are filters on changes of designs, and too many of these are pending to be included.
     pub async fn device_list(
         &self,
         caller: &Caller,
@@ -154,8 +151,7 @@ impl Hub {
     /// Counts the devices of a part of the tree within a box, by the cells of a grid of this many degrees.
     ///
     /// Needs `DeviceRead` on that part of the tree. Waits up to a second for pending changes of designs, and for a slot
-    /// among the
-    /// lists.
+    /// among the lists.
     ///
     /// # Errors
     /// `Busy`: too many lists wait.
@@ -209,13 +205,11 @@ impl Hub {
     /// Changes a device: fields missing in the body keep their values.
     ///
     /// Needs `DeviceUpdate`, also on the new organization if the device moves. Durable when this returns; the next
-    /// event sees it.
-    /// Waits up to ten seconds for pending changes of the device's design.
+    /// event sees it. Waits up to ten seconds for pending changes of the device's design.
     ///
     /// # Errors
     /// `Busy`: pending changes of the design could not be written in that time, or values hidden by former designs of
-    /// the new project
-    /// are not deleted yet, or the device kept moving between organizations; nothing was changed.
+    /// the new project are not deleted yet, or the device kept moving between organizations; nothing was changed.
     pub async fn device_update(
         &self,
         caller: &Caller,
@@ -303,8 +297,7 @@ impl Hub {
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
         // The registry comes first: from now on no event of the device is accepted. Data that a crash leaves in the
-        // telemetry store
-        // cannot be reached by any call.
+        // telemetry store cannot be reached by any call.
         self.registry().device_delete(&permit).await?;
         self.0.caches.device_changed(id);
         self.0.caches.departures().note(entry.lineage.top());

@@ -40,8 +40,7 @@ impl Hub {
     /// Runs a project's design, or one to be tried, as if an event had arrived.
     ///
     /// Needs `ProjectDryRun`, and `DeviceRead` if a device is named. Nothing is stored, sent or called. Code runs on
-    /// threads that may
-    /// block, for at most 200 ms of processor time.
+    /// threads that may block, for at most 200 ms of processor time.
     ///
     /// # Errors
     /// `Invalid`: faults of the input and of the design under trial. `Busy`: too many runs wait.

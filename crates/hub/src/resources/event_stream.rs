@@ -1,10 +1,8 @@
 //! Streams events as they are committed, from history or live, and alarms as they change, which are only live.
 //!
 //! A stream uses little memory, bounded whatever the size of the events and the speed of its client: a list of
-//! positions in
-//! history, and the piece of text, or the event, that is being sent. Memory beyond a few kilobytes is charged to its
-//! tenant.
-//! Catching up takes turns with all other long reads.
+//! positions in history, and the piece of text, or the event, that is being sent. Memory beyond a few kilobytes is
+//! charged to its tenant. Catching up takes turns with all other long reads.
 
 use std::sync::Arc;
 
@@ -73,14 +71,12 @@ pub enum StreamScope {
 
 impl Hub {
     /// Streams the events of the scope in the order in which they become durable, each once, as `write` writes them;
-    /// with `after`,
-    /// starting with the event that followed it. Past events come in pieces of many. The stream ends when the
-    /// credentials would be
-    /// refused, the scope is out of reach, history cannot be read, or the hub stops. An error is its last item.
+    /// with `after`, starting with the event that followed it. Past events come in pieces of many. The stream ends when
+    /// the credentials would be refused, the scope is out of reach, history cannot be read, or the hub stops. An error
+    /// is its last item.
     ///
     /// Alarms of the scope are sent as they change from now on. Earlier changes must be listed, and a stream whose
-    /// client leaves too
-    /// many unread ends.
+    /// client leaves too many unread ends.
     ///
     /// Needs `DeviceRead` on the device, or on the part of the tree.
     ///
@@ -133,8 +129,7 @@ impl Hub {
     }
 
     /// Returns the position after which a stream resumes whose client received this event last. A gap that reaches too
-    /// far back is
-    /// refused, and so is a future event, which belongs to another server or to one that was set back.
+    /// far back is refused, and so is a future event, which belongs to another server or to one that was set back.
     async fn position_to_resume(&self, after: EventId, newest: StreamPosition) -> Result<StreamPosition> {
         let begins = self.0.jobs.history_begins();
         if after.minted_at() < begins {
@@ -462,8 +457,8 @@ impl Tail {
     }
 
     /// Returns true if a found event may belong to a device that has moved out of reach; the caller must not await
-    /// between this and
-    /// its use. Found events are not discarded: if devices move all the time, no event would ever be sent.
+    /// between this and its use. Found events are not discarded: if devices move all the time, no event would ever be
+    /// sent.
     fn has_moved(&mut self) -> bool {
         let Some(behind) = &mut self.behind else { return false };
         behind.has_moved |= self.hub.0.caches.departures().count(behind.tenant) != behind.moves;

@@ -15,8 +15,7 @@ use crate::resources::data::ELEMENT;
 use isobar_quota::{TenantShare, TenantShares};
 
 /// Concurrent exports of all tenants and of one, which leaves others a part; beyond this the call is refused with 503.
-/// Each
-/// holds at most one piece of its series in memory.
+/// Each holds at most one piece of its series in memory.
 const EXPORTS_MAX: usize = 256;
 const EXPORTS_OF_ONE_MAX: usize = 32;
 
@@ -70,8 +69,7 @@ impl Hub {
 
 impl Export {
     /// Returns the values in pieces; each piece is read when it is polled. A series that is deleted meanwhile is an
-    /// error, because
-    /// the export would be incomplete.
+    /// error, because the export would be incomplete.
     pub fn pieces(mut self) -> impl Stream<Item = Result<Vec<StoredValue>>> + Send + 'static {
         let begun = std::mem::take(&mut self.begun.values);
         let rest = stream::try_unfold(self, |mut export| async move {

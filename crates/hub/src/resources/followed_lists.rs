@@ -1,9 +1,8 @@
 //! Lists the devices of a part of the tree for streams that resume.
 //!
 //! The list may be long, and after an interruption all streams of an organization need it at once. It is therefore made
-//! in
-//! slots of its own, on low-priority threads; and while one waits for a slot, all streams that need the same list share
-//! it.
+//! in slots of its own, on low-priority threads; and while one waits for a slot, all streams that need the same list
+//! share it.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -64,8 +64,7 @@ impl Hub {
     }
 
     /// Marks or deletes the caller's notifications within a time range. Notifications that arrive later are not
-    /// affected, even if
-    /// the range includes the future.
+    /// affected, even if the range includes the future.
     ///
     /// Each user marks its own. Durable when this returns.
     pub async fn notifications_mark(&self, caller: &Caller, range: TimeRange, mark: NotificationMark) -> Result<()> {

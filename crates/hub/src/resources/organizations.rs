@@ -15,8 +15,7 @@ use crate::{Hub, TreeQuery};
 
 impl Hub {
     /// Creates an organization beneath the named one, or beneath the caller's own. `parentId: null` requests a
-    /// top-level one, which
-    /// only a system administrator creates.
+    /// top-level one, which only a system administrator creates.
     ///
     /// Needs `OrganizationCreate` on the parent, or `OrganizationCreateTop`. Durable when this returns.
     ///
@@ -98,8 +97,7 @@ impl Hub {
     /// beneath it.
     ///
     /// Needs `OrganizationUpdate`, on a new parent too; limits are set from an organization above. Durable when this
-    /// returns; the next
-    /// call of every user beneath it sees it.
+    /// returns; the next call of every user beneath it sees it.
     ///
     /// # Errors
     /// `Invalid`: the parent is unknown, beneath the organization itself, or a limit of it would be exceeded.

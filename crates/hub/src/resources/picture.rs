@@ -1,6 +1,5 @@
 //! Reads a posted image (contract: Resources). Every byte may be hostile: the size is checked before the image is
-//! decoded,
-//! memory is bounded, and images that the decoder cannot read are refused.
+//! decoded, memory is bounded, and images that the decoder cannot read are refused.
 
 use std::io::Cursor;
 

@@ -41,8 +41,7 @@ impl Hub {
     }
 
     /// Lists projects, of one `kind` if it is named; with `usable` also those of organizations above that part of the
-    /// tree, which
-    /// devices in it can use.
+    /// tree, which devices in it can use.
     ///
     /// Needs `ProjectRead` on that part of the tree.
     pub async fn project_list(

@@ -41,12 +41,10 @@ pub struct QueueRead {
 
 impl Hub {
     /// Reads queued cloud events, oldest first, for `principal`, who was authenticated by `credentials`. Events that
-    /// are not peeked
-    /// at are removed durably before this returns. A waiting caller is refused as soon as its credentials end, and no
-    /// event is taken
-    /// for it then. A waiting caller gets nothing once `given_up` is done, because later events might be taken for a
-    /// caller that has
-    /// disconnected; and no event is taken for which there is no memory.
+    /// are not peeked at are removed durably before this returns. A waiting caller is refused as soon as its
+    /// credentials end, and no event is taken for it then. A waiting caller gets nothing once `given_up` is done,
+    /// because later events might be taken for a caller that has disconnected; and no event is taken for which there is
+    /// no memory.
     ///
     /// Needs `CloudEventRead`; a device reads its own. Waits for at most `read.wait`.
     ///
@@ -95,8 +93,7 @@ impl Hub {
     }
 
     /// Waits until the caller may no longer read the queue, and returns the reason. The end of a device's token rings
-    /// the bell; a
-    /// user's credentials are checked regularly, without reading the queue.
+    /// the bell; a user's credentials are checked regularly, without reading the queue.
     async fn ended(&self, held: &HeldCredential, device: Option<&str>) -> Error {
         loop {
             match held {

@@ -34,19 +34,16 @@ impl Hub {
     }
 
     /// Replaces a project's specification, if its design can be executed; else the old one stays in force, and the
-    /// design's faults
-    /// are returned with those already found in the body. The specification is also stored as the project's newest
-    /// version.
+    /// design's faults are returned with those already found in the body. The specification is also stored as the
+    /// project's newest version.
     ///
     /// Needs `ProjectUpdate`. Durable when this returns; the next event of each device runs the new design. It is
-    /// compiled on a thread
-    /// that may block, in a slot of its tenant.
+    /// compiled on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults, each by its place. `Outdated`: the specification is not as `required`. `Busy`: too many
-    /// designs wait to
-    /// be compiled, or bounds of retention were loosened too often since the values that they had hidden were last
-    /// deleted.
+    /// designs wait to be compiled, or bounds of retention were loosened too often since the values that they had
+    /// hidden were last deleted.
     pub async fn specification_write(
         &self,
         caller: &Caller,
@@ -59,8 +56,7 @@ impl Hub {
     }
 
     /// Lists the versions of a project's specification, newest first by default. The writer of a version is shown if it
-    /// is within
-    /// the caller's reach.
+    /// is within the caller's reach.
     ///
     /// Needs `ProjectRead`.
     pub async fn specification_versions(
@@ -104,8 +100,7 @@ impl Hub {
     ///
     /// # Errors
     /// `Missing`: there is no such project or version. `Invalid`: the faults of its design by today's rules, each by
-    /// its place.
-    /// `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
+    /// its place. `Outdated`: the specification in force is not as `required`. `Busy`: too many wait for a slot.
     pub async fn specification_restore(
         &self,
         caller: &Caller,

@@ -20,13 +20,11 @@ use crate::resources::users::may_give;
 
 impl Hub {
     /// Changes a user: the caller itself, or one of at most the caller's rank. Fields missing in the body keep their
-    /// values. The
-    /// change is authorized before anything costly is done, and again while the user's row is locked.
+    /// values. The change is authorized before anything costly is done, and again while the user's row is locked.
     ///
     /// Needs `UserUpdate`, and `UserDisable` to disable. Durable when this returns; the next call of the user sees it.
-    /// A new password
-    /// waits for a slot among the hashes. A user who changes its own password and sends the current one must send the
-    /// right one.
+    /// A new password waits for a slot among the hashes. A user who changes its own password and sends the current one
+    /// must send the right one.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults of the input. `Throttled`: too many passwords

@@ -128,12 +128,10 @@ impl Hub {
     }
 
     /// Registers a user. Without an organization it gets a new one, named after its company; with one, the caller must
-    /// be a user who
-    /// may create that user there.
+    /// be a user who may create that user there.
     ///
     /// Needs no permit, or `UserCreate` on the named organization. Durable when this returns, together with the e-mail
-    /// that verifies
-    /// the address. Waits for a slot among the hashes.
+    /// that verifies the address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Unauthenticated`: registration is closed. `Invalid`: all faults, including names that are taken.
@@ -167,8 +165,7 @@ impl Hub {
     /// Creates a user within the caller's reach, up to the caller's own rank.
     ///
     /// Needs `UserCreate` on the organization. Durable when this returns, together with the e-mail that verifies the
-    /// address. Waits
-    /// for a slot among the hashes.
+    /// address. Waits for a slot among the hashes.
     ///
     /// # Errors
     /// `Forbidden`: the role is above the caller's. `Invalid`: all faults, including names that are taken.

@@ -1,8 +1,6 @@
 //! Reads the dashboard of a link for a screen on a wall, and the data of each widget. Only data named in the stored
-//! dashboard is
-//! read, with the present rights of the link's maker within the dashboard's organization, by the same operations as the
-//! interface
-//! offers.
+//! dashboard is read, with the present rights of the link's maker within the dashboard's organization, by the same
+//! operations as the interface offers.
 
 use std::sync::Arc;
 
@@ -177,8 +175,8 @@ impl Hub {
     }
 
     /// Returns the reader for a screen: the link's maker, as if it belonged to the dashboard's organization. A user of
-    /// that
-    /// organization alone may change the dashboard later, and name devices that only a maker from above would reach.
+    /// that organization alone may change the dashboard later, and name devices that only a maker from above would
+    /// reach.
     async fn wall_reader(&self, session: &LinkSession) -> Result<Arc<Caller>> {
         let LinkSession { link, maker } = session;
         let lineage = self.0.caches.lineage_of(link.organization).await?.ok_or(Error::Unauthenticated)?;
@@ -212,8 +210,7 @@ impl Hub {
     }
 
     /// Returns a filter for the projects that may store an element, or no filter if no design declares it; and the
-    /// description of its
-    /// keys by the first design that has one.
+    /// description of its keys by the first design that has one.
     async fn projects_storing(
         &self,
         reader: &Caller,

@@ -1,10 +1,8 @@
 //! Supervises background work, and restarts it whatever happens in it.
 //!
 //! A worker that panics is logged, counted and restarted after a pause: it begins with the state of the stores and of
-//! the hub,
-//! which no panic leaves half-changed. Readiness names a worker that panics repeatedly without completing a round. A
-//! panic in one
-//! piece of work (a delivery, a timer, a connection) ends only that piece.
+//! the hub, which no panic leaves half-changed. Readiness names a worker that panics repeatedly without completing a
+//! round. A panic in one piece of work (a delivery, a timer, a connection) ends only that piece.
 
 #[cfg(test)]
 pub(crate) mod faults;
@@ -100,8 +98,7 @@ impl Supervisor {
     }
 
     /// Stops all workers and waits until they have ended. Their work is cut off where it is: its state is in a store,
-    /// and it is
-    /// completed after the next start.
+    /// and it is completed after the next start.
     pub(crate) async fn stop(&self) {
         self.stop.send_replace(true);
         let mut workers = std::mem::take(&mut *self.workers.lock());
@@ -109,8 +106,7 @@ impl Supervisor {
     }
 
     /// Runs a worker until the hub stops. It is restarted after each panic, so it has no state that is not in a store
-    /// or in the hub;
-    /// and it reports each completed round.
+    /// or in the hub; and it reports each completed round.
     pub(crate) fn employ<F>(&self, worker: &'static str, work: impl Fn(Shift) -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,

@@ -19,8 +19,7 @@ pub(crate) const READ_HERE_BYTES_MAX: usize = 32 << 10;
 /// Name of the threads that read longer bodies.
 const READING_THREAD: &str = "isobar-bodies";
 /// Limits on longer bodies: read at the same time, and read or queued ones of all tenants and of one. Beyond the limits
-/// the call
-/// is refused with 503.
+/// the call is refused with 503.
 const READ_AT_ONCE: usize = 2;
 const READING_MAX: usize = 4_096;
 const READING_OF_ONE_MAX: usize = 1_024;
@@ -58,8 +57,7 @@ impl BodyReader {
     }
 
     /// Processes a body on a reading thread even if it is short, because the work takes longer than its length
-    /// suggests. Returns
-    /// [`isobar_model::error::Error::Busy`] as for a long one.
+    /// suggests. Returns [`isobar_model::error::Error::Busy`] as for a long one.
     pub(crate) async fn take_apart<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,

@@ -18,8 +18,7 @@ impl Pace {
 }
 
 /// Groups pieces that are much shorter than a call may wait into slices. The slices of one pace follow one another, and
-/// between
-/// two of them all other ready tasks have their turn, however many works there are.
+/// between two of them all other ready tasks have their turn, however many works there are.
 pub(crate) struct Slices<'p> {
     pace: &'p Pace,
     lasts: Duration,

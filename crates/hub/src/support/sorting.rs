@@ -5,8 +5,7 @@ use std::cmp::Ordering;
 use isobar_model::page::SortKey;
 
 /// Compares two items by these keys, with `by_field` as the comparison by one field. Equal items are ordered by
-/// `otherwise`, in
-/// the direction of the last key.
+/// `otherwise`, in the direction of the last key.
 pub(crate) fn by_fields(keys: &[SortKey], by_field: impl Fn(&str) -> Ordering, otherwise: Ordering) -> Ordering {
     let directed = |order: Ordering, descends: bool| if descends { order.reverse() } else { order };
     // A repeated field decides nothing.

@@ -1,10 +1,8 @@
 //! Receives the integration webhook: a third party's body becomes device events, and creates missing devices
-//! (specification:
-//! Integration webhook; contract: Integration webhook).
+//! (specification: Integration webhook; contract: Integration webhook).
 //!
 //! A delivery is parsed, and its events are counted, before anything is changed: faults of the delivery as a whole
-//! refuse it.
-//! Failures of single blocks are reported next to the results of the others.
+//! refuse it. Failures of single blocks are reported next to the results of the others.
 
 mod memory;
 mod parameters;
@@ -42,8 +40,7 @@ pub use self::parameters::{Given, PARAMETERS};
 /// Longest name of a device, in characters.
 const NAME_CHARACTERS_MAX: usize = 80;
 /// Devices created in one transaction, fewer if their labels are long, so that other writers of the registry have their
-/// turn in
-/// between.
+/// turn in between.
 const PROVISIONED_AT_ONCE: usize = 1_000;
 /// Devices labelled in one transaction, for the same reason.
 const LABELLED_AT_ONCE: usize = 500;
@@ -126,14 +123,12 @@ impl Hub {
     /// Processes a delivery with the given parameters. A refused delivery has changed nothing.
     ///
     /// Needs `WebhookReceive` on the organization. The devices and events in the report are durable when this returns.
-    /// The body is
-    /// parsed on a thread that may block, in a slot of its tenant.
+    /// The body is parsed on a thread that may block, in a slot of its tenant.
     ///
     /// # Errors
     /// `Invalid`: all faults of the parameters and the body, including too many events. `NoRoom`: running deliveries
-    /// use all the
-    /// memory they may. `Busy`: too many bodies wait, or the stores accepted nothing at all; the delivery may be
-    /// repeated.
+    /// use all the memory they may. `Busy`: too many bodies wait, or the stores accepted nothing at all; the delivery
+    /// may be repeated.
     pub async fn webhook_receive(
         &self,
         caller: &Caller,
@@ -242,8 +237,7 @@ impl Hub {
     }
 
     /// Counts the events that a delivery will make; too many refuse it before any is made. If designs change meanwhile,
-    /// the same
-    /// limit applies where events are made.
+    /// the same limit applies where events are made.
     async fn events_ahead(
         &self,
         integration: Integration,
@@ -275,8 +269,7 @@ impl Hub {
     }
 
     /// Parses the body on a thread that may block, in a slot of the tenant, and reserves memory for the result. Without
-    /// a request, only
-    /// the faults of the body are returned.
+    /// a request, only the faults of the body are returned.
     async fn taken_apart(
         &self,
         caller: &Caller,

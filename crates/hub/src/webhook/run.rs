@@ -1,6 +1,5 @@
 //! Runs the events of a delivery: devices concurrently, the events of each in the order of the body. Events are made
-//! one by one
-//! as memory allows; other calls have their turn in between.
+//! one by one as memory allows; other calls have their turn in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -110,8 +109,7 @@ impl EventRun<'_> {
     }
 
     /// Returns the elements that receive the events of a task's device. If there are none, or the delivery would make
-    /// too many
-    /// events, the events are refused.
+    /// too many events, the events are refused.
     async fn elements_of_run(&self, device: DeviceId, work: &mut TaskRun) -> Result<Vec<Arc<str>>> {
         match self.elements_for(device, &work.task.blocks).await {
             Ok(elements) if elements.is_empty() => {
@@ -147,8 +145,7 @@ impl EventRun<'_> {
     }
 
     /// Runs every block through every element; a refused one is only stored. Each event waits until the one before has
-    /// run, but not
-    /// until it is durable; a failed one does not stop the next.
+    /// run, but not until it is durable; a failed one does not stop the next.
     async fn run_events<'b>(
         &self,
         device: DeviceId,

@@ -1,6 +1,5 @@
 //! Splits a body into tasks: one for each device in it, with its payloads in the body's order. Nothing here does I/O;
-//! the work is
-//! bounded, because body and paths come from outside.
+//! the work is bounded, because body and paths come from outside.
 
 use std::collections::HashMap;
 

@@ -54,8 +54,7 @@ fn load_begun_before_entry_lost_its_design_is_not_installed() {
     let (slow, old, new) = (entries.begin(&id), entry(0, 1, 2), entry(0, 1, 2));
     assert!(put(&entries, &new).is_current());
     // A run changes the state of the new entry. Then its project's design is evicted: no run uses the entry any more,
-    // and
-    // nobody has removed it.
+    // and nobody has removed it.
     new.plan.held().retire();
     assert!(!new.is_current() && new.held().is_installed());
     assert!(!entries.install(old, &slow).is_current() && entries.get(id).is_none());

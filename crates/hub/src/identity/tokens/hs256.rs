@@ -1,6 +1,5 @@
 //! Implements the one signature of access tokens: HMAC with SHA-256 (RFC 7518, 3.2). The library offers either RSA and
-//! elliptic
-//! curves too, or nothing; with this provider a token that names another algorithm cannot be verified at all.
+//! elliptic curves too, or nothing; with this provider a token that names another algorithm cannot be verified at all.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};

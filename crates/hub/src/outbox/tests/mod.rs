@@ -258,8 +258,7 @@ enum Step {
     /// A device gets a label of this many bytes, and perhaps a status.
     Leaves(Leaves),
     /// The same while the worker has a batch in hand, or takes one only when the work is already expected, and ends it
-    /// before the
-    /// run's commit is submitted.
+    /// before the run's commit is submitted.
     Meets(Leaves, u8, bool),
     /// The worker takes pending work; every piece whose bit is set is written, the others are put back.
     Works(u8),
@@ -279,8 +278,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     /// Checks for any order of writes, put-backs and restarts that a device shows the changes of its runs in order, and
-    /// that the
-    /// registry has them in the end, each setting once and in order.
+    /// that the registry has them in the end, each setting once and in order.
     #[test]
     fn no_change_is_lost_or_reordered(steps in prop::collection::vec(step(), 1..120)) {
         let mut desk = Desk::default();
