@@ -1,4 +1,4 @@
-//! What the server says of itself (contract: About).
+//! Tests the server's description of itself (contract: About).
 
 use isobar_hub::RateLimits;
 use reqwest::Method;

@@ -31,7 +31,7 @@ impl<'a> Cast<'a> {
     }
 }
 
-/// Whether a user calls it, by whatever credentials.
+/// Returns true if a user may call it, with any kind of credential.
 fn is_a_users(row: &RouteRow) -> bool {
     matches!(row.access, RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey)
 }

@@ -1,4 +1,4 @@
-//! What a design's alarms do: raised again, cleared by hand, of ever new keys; and what a dry run tells of them.
+//! Tests alarms of a design: raised again, cleared by a user, with ever new keys; and their trace in a dry run.
 
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ async fn alarms(person: &Person<'_>) -> Vec<Value> {
     person.get("/v2/alarms?limit=10000").await.list_of("")
 }
 
-/// How often a trigger was set off.
+/// Returns how often a trigger fired.
 async fn stored(person: &Person<'_>, device: &Device<'_>, element: &str) -> Value {
     person.get(&device.at(&format!("data/{element}"))).await.ok()["meta"]["totalDocs"].clone()
 }

@@ -58,7 +58,7 @@ fn url_of(alarm: &Value) -> String {
     format!("/v2/alarms/{}", text(alarm, "id"))
 }
 
-/// What happened to an alarm, in its order.
+/// Returns the events in an alarm's history, in order.
 async fn history(person: &Person<'_>, alarm: &Value) -> Vec<String> {
     let alarm = person.get(&url_of(alarm)).await.ok();
     alarm["history"].as_array().unwrap().iter().map(|entry| text(entry, "what").to_owned()).collect()

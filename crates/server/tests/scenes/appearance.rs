@@ -1,4 +1,4 @@
-//! How organizations show themselves: branding, dashboard, device table.
+//! Tests the appearance of organizations: branding, dashboard, device table.
 
 use serde_json::{Value, json};
 

@@ -17,7 +17,7 @@ on_both_registries!(
 
 /// Times that a meeting is arranged: not every one comes about.
 const ROUNDS: usize = 8;
-/// Where meetings are short.
+/// Number of meetings of short calls.
 const MANY_ROUNDS: usize = 40;
 
 fn profile(role: &str, change: &Value) -> Value {

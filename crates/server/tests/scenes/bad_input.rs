@@ -1,4 +1,4 @@
-//! What is wrong is refused, every field of it is named, and nothing is written.
+//! Tests that invalid input is refused with every field named, and that nothing is written.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! What series say in buckets of time: of one device, and of many.
+//! Tests series in buckets of time: of one device, and of many.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn buckets(ana: &Person<'_>, device: &Device<'_>, query: &str) -> Value {
     ana.get(&device.at(&format!("data/reading/buckets?{query}"))).await.ok()
 }
 
-/// What each bucket tells of the one field, in order.
+/// Returns one figure of the single field of each bucket, in order.
 fn told(answer: &Value, member: &str) -> Vec<Value> {
     let data = answer["data"].as_array().unwrap().iter();
     data.map(|bucket| bucket["fields"].as_object().unwrap().values().next().unwrap()[member].clone()).collect()
@@ -68,7 +68,7 @@ async fn a_series_is_told_in_buckets() {
     assert_eq!((&turned["data"], &turned["meta"]["values"]), (&json!([]), &json!(0)));
 }
 
-/// As charting tools send them, which know nothing of RFC 3339.
+/// Charting tools send milliseconds, and do not know RFC 3339.
 #[tokio::test]
 async fn range_takes_unix_milliseconds() {
     let app = TestApp::start().await;

@@ -1,4 +1,4 @@
-//! What designs do outside: calls to other servers, and what they tell people.
+//! Tests the effects of designs outside: calls to other servers, and notices to users.
 
 use isobar_power::{becomes, settled};
 use serde_json::{Value, json};

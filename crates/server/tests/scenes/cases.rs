@@ -1,4 +1,4 @@
-//! How each operation is called: a case for every route, and the things that the cases name.
+//! Defines how each operation is called: a case for every route, and the resources that the cases name.
 
 use isobar_http::RouteRow;
 use isobar_model::ids::DeviceId;
@@ -10,17 +10,17 @@ use crate::support::app::{new_user, with_json};
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
-/// How one operation is called.
+/// A call of one operation.
 #[derive(Clone)]
 pub struct Case {
     /// Its path, with names in it.
     pub path: String,
     pub body: Option<Value>,
-    /// Whether the body is a text, sent as such.
+    /// True if the body is sent as plain text.
     is_text: bool,
-    /// What somebody hears from whom the named thing is hidden; none: it names nothing.
+    /// The status for a caller from whom the named resource is hidden; `None` if the path names none.
     pub hidden: Option<u16>,
-    /// What somebody hears whose role is high enough.
+    /// The status for a caller whose role is high enough.
     pub success: u16,
 }
 
@@ -61,10 +61,10 @@ fn case_of_image(row: &RouteRow, owner: &str) -> Case {
     Case { is_text: true, ..case(&row.path.replace("{id}", owner), body, success) }
 }
 
-/// What paths and bodies can name.
+/// The resources that paths and bodies can name.
 pub struct Things<'a> {
     pub fridge: Device<'a>,
-    /// It has a setting, `limit`.
+    /// A device with a setting, `limit`.
     thermostat: Device<'a>,
     project: String,
     organization: String,
@@ -129,7 +129,7 @@ impl<'a> Things<'a> {
         }
     }
 
-    /// What a path may begin with: the things themselves, not their parts.
+    /// Returns the identifiers at which a path may begin: those of resources, not of their parts.
     pub fn ids(&self) -> [&str; 9] {
         let Self { fridge, thermostat, project, organization, empty, unused, user, leaver, alarm, .. } = self;
         [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver, alarm]
@@ -320,7 +320,7 @@ impl<'a> Things<'a> {
         Some(case(&row.path.replace("{id}", &fridge.id), body, success))
     }
 
-    /// What a device has stored, and what it has said.
+    /// Returns the case of an operation on stored data and history of a device.
     fn of_device_data(&self, row: &RouteRow) -> Option<Case> {
         let success = match (row.method.name(), row.path) {
             (
@@ -406,7 +406,7 @@ pub fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     }
 }
 
-/// What an operation is called when it fails a scene.
+/// Returns the name of an operation for a failed scene.
 pub fn name(row: &RouteRow) -> String {
     format!("{} {}", row.method.name(), row.path)
 }

@@ -1,4 +1,4 @@
-//! What the code of projects costs the server.
+//! Tests the load that the code of projects puts on the server.
 
 use futures::future::{Either, join_all, select};
 use isobar_power::becomes;

@@ -66,8 +66,8 @@ fn every_test_that_is_named_exists() {
     assert!(missing.is_empty(), "no such tests: {missing:#?}");
 }
 
-/// Whether a function is a test, and no helper of one: by its attribute, or as a scene that both registries play, or as
-/// a promise of the suite, whose functions are nothing else.
+/// Returns true if a function is a test and not a helper: by its attribute, or as a scene that both registries play, or
+/// as a promise of the suite, whose functions are all tests.
 fn is_test(file: &str, name: &str, is_suite: bool) -> bool {
     let Some((before, _)) = file.split_once(&format!("fn {name}(")) else { return false };
     let attributes = before.split('\n').rev().skip(1).map(str::trim).take_while(|line| line.starts_with("#["));

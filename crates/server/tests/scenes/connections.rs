@@ -1,5 +1,4 @@
-//! What connections may take: there are only so many, bodies come and answers go at some speed, and all who call share what
-//! there is.
+//! Tests the limits of connections: their number, the speed of bodies and answers, and the shares of callers.
 
 use std::time::Duration;
 
@@ -10,11 +9,11 @@ use crate::support::socket::Socket;
 use crate::support::stream::Stream;
 use crate::support::{Device, TestApp};
 
-/// What a slow client has in these scenes, in which nobody likes to wait.
+/// Patience with a slow client in these scenes, short so that tests end soon.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks at something that becomes true by itself.
 const LOOK: Duration = Duration::from_millis(20);
-/// So many looks at what comes at once.
+/// Number of checks that something happens at once.
 const ROUNDS: usize = 50;
 /// Most connections, where that matters.
 const CONNECTIONS: usize = 12;

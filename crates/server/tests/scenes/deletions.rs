@@ -1,4 +1,5 @@
-//! What meets the deletion of its device: it is refused, or goes with it. Nothing is left of a device that is gone.
+//! Tests concurrent calls while their device is deleted: they are refused, or deleted with it. Nothing is left of the
+//! device.
 
 use futures::future::join_all;
 use isobar_power::settled;
@@ -15,7 +16,7 @@ const ROUNDS: usize = 20;
 /// Calls of each kind that meet a deletion.
 const AT_ONCE: usize = 24;
 
-/// What is stored once no work waits for the registry any more.
+/// Returns the stored data once no work is pending for the registry.
 async fn nothing_waits(app: &TestApp) -> Examined {
     settled("the end of work for the registry", async || {
         let left = app.telemetry().examine().await.unwrap();

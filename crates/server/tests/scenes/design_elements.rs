@@ -25,7 +25,7 @@ fn design(links: Value, mut others: Value) -> Value {
     others
 }
 
-/// What a dry run found: a line for each step, and the effects.
+/// Returns the result of a dry run: a line for each step, and the effects.
 async fn tried(ana: &Person<'_>, project: &str, elements: Value, begin: &str, payload: Value) -> (Vec<String>, Value) {
     let specification = json!({"name": "tried", "planes": {"cloud": {"elements": elements}}});
     let asked = json!({"specification": specification, "elementName": begin, "payload": payload});
@@ -430,7 +430,7 @@ async fn events_of_a_device_at_once_are_each_seen_once(app: &TestApp) {
     assert_eq!(series("rest", "/payload/n").await, order[1..]);
 }
 
-/// Whatever sets off a run of a device's design, one window sees it.
+/// Runs from settings, deliveries and events share one window, in one order.
 async fn settings_deliveries_and_events_at_once_are_in_one_order(app: &TestApp) {
     const EACH: u64 = 16;
     let sender = Sender::of(app.developer("ana").await).await;

@@ -1,4 +1,4 @@
-//! What a device may do with its token: its own channel, its own things, nothing else.
+//! Tests the rights of a device token: its own channel, its own data, nothing else.
 
 use isobar_http::{RouteAccess, table};
 use reqwest::Method;

@@ -91,7 +91,7 @@ fn reaching_out(url: &str) -> Value {
     })
 }
 
-/// What somebody was told, once there is something.
+/// Returns a user's notifications, once there are any.
 async fn told(person: &Person<'_>) -> Vec<Value> {
     settled("a notification", async || {
         let found = person.get("/v2/notifications").await.list_of("/translations/en/message");

@@ -1,4 +1,4 @@
-//! What the expressions of a design see.
+//! Tests the variables that expressions of a design can use.
 
 use serde_json::json;
 

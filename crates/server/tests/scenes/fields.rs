@@ -1,4 +1,4 @@
-//! What a design says of the keys of stored values (contract: The project design).
+//! Tests a design's descriptions of the keys of stored values (contract: The project design).
 
 use serde_json::{Value, json};
 

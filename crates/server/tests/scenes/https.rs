@@ -14,7 +14,7 @@ use crate::support::TestApp;
 use crate::support::https::{SecureDoor, asks, heard, reads};
 
 const POST: &str = "/v2/events/device?elementName=reading";
-/// As many as a batch that takes a while has.
+/// Number of events in a batch that takes a while.
 const EVENTS: usize = 500;
 /// A look for new files, and some more.
 const A_LOOK: Duration = Duration::from_secs(11);

@@ -20,7 +20,7 @@ const BODY_BYTES: usize = 1_040_000;
 /// Tries until something has to have come that comes in its own time.
 const TRIES: usize = 10_000;
 
-/// When a client hangs up.
+/// The moment at which a client disconnects.
 #[derive(Clone, Copy, PartialEq)]
 enum HangsUp {
     InTheMiddleOfTheBody,

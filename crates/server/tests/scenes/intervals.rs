@@ -1,4 +1,4 @@
-//! What happens to devices by itself: intervals elapse, and who is silent goes missing.
+//! Tests periodic changes of devices: intervals elapse, and silent devices become missing.
 
 use serde_json::{Value, json};
 

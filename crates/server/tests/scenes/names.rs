@@ -7,7 +7,7 @@ use crate::support::app::with_json;
 use crate::support::socket::Socket;
 use crate::support::{NOBODY, TestApp};
 
-/// What is no name: bytes that are no UTF-8, and U+0000.
+/// Texts that are not names: invalid UTF-8, and U+0000.
 const ODD: [&str; 6] = ["%ff", "a%C3", "%ED%A0%80", "%00", "a%00b", "%C0%80"];
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crate::support::{Device, NOBODY, Person, TestApp};
 /// Reads at length that may wait, of all and of one tenant.
 const READS: usize = 64;
 const READS_OF_ONE: usize = 24;
-/// Where whoever means no harm lives.
+/// The address of harmless clients.
 const ELSEWHERE: &str = "203.0.113.7";
 
 /// A server behind a proxy, which says where people live, with so many places to wait for long.
@@ -146,7 +146,7 @@ async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
     mallory.get("/v2/events/stream").await.is(503);
 }
 
-/// What one of them hears, which is none of them then.
+/// Returns the first answer on one of the sockets, and removes that socket.
 async fn heard(sockets: &mut Vec<Socket>) -> String {
     let mut looks = || (0..sockets.len()).find(|at| sockets[*at].hears_within(Duration::from_millis(1)).is_some());
     let at = settled("an answer on one of the sockets", async || looks()).await;

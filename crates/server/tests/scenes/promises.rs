@@ -1,4 +1,4 @@
-//! What the document says of bodies and parameters, held against the server from both sides.
+//! Tests the document's statements on bodies and parameters against the server, in both directions.
 
 use isobar_http::{RouteRow, table};
 use reqwest::Method;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::cases::{Case, Things, name, request};
 use crate::support::{Answer, Person, TestApp};
 
-/// What the document says of a row.
+/// Returns the document's description of a row.
 fn told<'d>(document: &'d Value, row: &RouteRow) -> &'d Value {
     &document["paths"][row.path][row.method.name().to_lowercase()]
 }

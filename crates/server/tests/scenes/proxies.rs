@@ -8,7 +8,7 @@ use crate::support::app::with_json;
 use crate::support::socket::Socket;
 use crate::support::{Answer, TestApp};
 
-/// So many calls a minute for an address without credentials.
+/// Calls a minute for an address without credentials.
 const LIMIT: u32 = 30;
 
 /// A server that trusts these proxies.
@@ -21,7 +21,7 @@ async fn behind(proxies: &[&str]) -> TestApp {
     .await
 }
 
-/// How many calls an address has left, as the answer to a request has it that says this.
+/// Returns the number of calls left to an address, for a request with these headers.
 async fn left(app: &TestApp, said: &[(&str, &str)]) -> u32 {
     let request = app.request(Method::GET, "/v2/spec");
     let request = said.iter().fold(request, |request, (name, value)| request.header(*name, *value));

@@ -1,4 +1,4 @@
-//! What is told first when several things are wrong: 401, 429, 404, 403, and only then the parameters and the body.
+//! Tests which of several faults is reported first: 401, 429, 404, 403, and only then the parameters and the body.
 
 use isobar_http::{RouteAccess, RouteRow, table};
 use isobar_hub::RateLimits;

@@ -1,4 +1,4 @@
-//! How accounts come to be.
+//! Tests how accounts are created.
 
 use reqwest::Method;
 use serde_json::json;

@@ -15,7 +15,7 @@ use crate::support::{Device, TestApp};
 
 /// Half of them run code.
 const DEVICES: usize = 200;
-/// They post until the client has come back so often, unless the environment's SCENES_STREAM_COMEBACKS says how often.
+/// Number of times that the client reconnects, unless SCENES_STREAM_COMEBACKS sets another.
 const COMEBACKS: usize = 20;
 /// Most events that the client hears before it breaks off, each time after another number of them.
 const STAYS_MAX: usize = 101;
@@ -30,7 +30,7 @@ fn taking_its_time() -> Value {
     })
 }
 
-/// Who listens.
+/// The client of a stream.
 #[derive(Default)]
 struct Listener {
     /// Every event that it has heard.

@@ -1,4 +1,4 @@
-//! What is kept of stored values, as the design says.
+//! Tests the retention of stored values by a design's bounds.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Whatever comes, the answer is no failure of the server.
+//! Tests that no input makes the server fail.
 
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

@@ -1,4 +1,4 @@
-//! What each noun is found by: its fields that the contract names, and no others.
+//! Tests that each resource is found by the fields that the contract names, and by no others.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a device shows is never older than what somebody was told of, however often it was looked at before.
+//! Tests that a device is never shown older than a caller was told, however often it was read before.
 
 use isobar_model::access;
 use isobar_model::time::Timestamp;

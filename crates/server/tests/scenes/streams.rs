@@ -149,7 +149,7 @@ async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
     assert_eq!(stream.next().await.data["payload"], 3);
 }
 
-/// How often a comment comes where nothing else does.
+/// Interval of comments on an idle stream.
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
 
 #[tokio::test]

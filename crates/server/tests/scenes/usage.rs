@@ -1,4 +1,4 @@
-//! What organizations use, and what their limits do.
+//! Tests the usage of organizations, and the effects of their limits.
 
 use isobar_power::settled;
 use serde_json::{Value, json};

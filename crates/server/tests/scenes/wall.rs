@@ -1,4 +1,4 @@
-//! What a screen is shown by the link of a dashboard: widget by widget what that needs, by the rights of the link's maker.
+//! Tests what a dashboard's link shows on a screen: each widget gets its data, with the rights of the link's maker.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -217,7 +217,7 @@ async fn events_are_shown_briefly(app: &TestApp) {
     assert_eq!(data(app, &gone, "events").await["events"], json!(null));
 }
 
-/// Who may change a board low in the tree names devices on it that a maker from higher up reaches.
+/// A user low in the tree can put devices on a board that only a maker from above reaches.
 async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp) {
     for maker in [app.developer("ana").await, app.admin().await] {
         let above = maker.creates_device("above").await;

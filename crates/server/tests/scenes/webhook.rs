@@ -70,12 +70,12 @@ pub fn path(parameters: &[(&str, &str)]) -> String {
     url.as_str().trim_start_matches("http://host").to_owned()
 }
 
-/// What an answer says went wrong.
+/// Returns the error messages in an answer.
 pub fn messages(answer: &Value) -> Vec<String> {
     answer["errors"].as_array().unwrap().iter().map(|error| text(error, "message").to_owned()).collect()
 }
 
-/// What a debug answer says of a device that the delivery made, which is labelled `devEUI`.
+/// Returns the debug entry of a device that the delivery created, which has the label `devEUI`.
 fn provisioned(device: &Value) -> Value {
     json!({
         "deviceId": device["id"],
@@ -87,7 +87,7 @@ fn provisioned(device: &Value) -> Value {
     })
 }
 
-/// What a debug answer says of an event that ran, as history has it.
+/// Returns the debug entry of an event that ran, from its entry in history.
 fn processed(event: &Value, integration: &str) -> Value {
     json!({
         "_id": event["id"],

@@ -56,14 +56,14 @@ impl<'a> Limited<'a> {
         self.ana.devices().await.iter().map(|device| text(device, "name").to_owned()).collect()
     }
 
-    /// How many devices the organization is told to have.
+    /// Returns the number of devices that the organization shows.
     async fn counted(&self) -> Value {
         let usage = self.ana.person.get(&format!("/v2/organizations/{}/usage", self.organization)).await.ok();
         usage["deviceCount"].clone()
     }
 }
 
-/// What is said of the blocks whose devices have no room.
+/// Returns the errors for the blocks whose devices exceed the limit.
 fn no_room(blocks: impl IntoIterator<Item = usize>) -> Vec<String> {
     let why = "the device limit of the organization is reached: no device was provisioned";
     blocks.into_iter().map(|block| format!("event block {block}: {why}")).collect()

@@ -1,6 +1,6 @@
-//! What accepts connections and what looks after them panics, and goes on.
+//! Tests that the workers that accept and supervise connections continue after a panic.
 //!
-//! The panics come from outside the server: from a recorder of metrics that does not bear to be told.
+//! The panics come from outside the server: from a recorder of metrics that panics.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -94,17 +94,17 @@ impl<R: Recorder> Recorder for Failing<R> {
 struct Scene {
     app: TestApp,
     panics: Arc<AtomicU32>,
-    /// What /metrics would say.
+    /// Renders the text of /metrics.
     rendered: Box<dyn Fn() -> String>,
 }
 
 impl Scene {
-    /// How often a worker was started again.
+    /// Returns how often a worker was restarted.
     fn restarts(&self, worker: &str) -> u32 {
         self.metric(&format!("{RESTARTS}{{worker=\"{worker}\"}}"))
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     fn open(&self) -> usize {
         self.metric(OPEN)
     }
@@ -145,7 +145,7 @@ async fn ends(mut stream: TcpStream) {
     assert!(!matches!(ended, Ok(1..)), "it was served");
 }
 
-/// Whether a question on a connection of its own is answered.
+/// Returns true if a request on a connection of its own is answered.
 async fn is_served(scene: &Scene) -> bool {
     let mut stream = scene.connects().await;
     stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n\r\n").await.unwrap();
@@ -172,7 +172,7 @@ fn accepting_panics_twice_and_the_next_connection_is_served() {
     });
 }
 
-/// Where there are more idle connections than there may be for long, one is closed.
+/// Opens more idle connections than may stay idle for long, until one is closed.
 async fn closes_an_idle_one(scene: &Scene) {
     becomes("the others end", async || scene.open() == 0).await;
     let mut silent = Vec::new();

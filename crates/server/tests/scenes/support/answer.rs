@@ -1,4 +1,4 @@
-//! What the server answered, and what a scene may expect of it.
+//! Holds an answer of the server, with the expectations that a scene may check.
 
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
@@ -116,7 +116,7 @@ impl Answer {
         items.iter().map(|item| item.pointer(pointer).cloned().unwrap_or(Value::Null)).collect()
     }
 
-    /// As [`Answer::list_of`], for names.
+    /// Returns names, as [`Answer::list_of`] does.
     #[track_caller]
     pub fn names(self) -> Vec<String> {
         self.list_of("/name").into_iter().map(|name| name.as_str().unwrap().to_owned()).collect()

@@ -28,7 +28,7 @@ const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// The first administrator's password.
 const ADMIN_PASSWORD: &str = "the-admin's-own";
 
-/// What a scene wants to be otherwise.
+/// Settings that a scene may change.
 #[derive(Clone)]
 pub struct TestSettings {
     pub hub: Config,
@@ -132,7 +132,7 @@ impl TestApp {
         self
     }
 
-    /// As [`TestApp::restart`]; in between, something is done to the telemetry of the server that rests.
+    /// Restarts as [`TestApp::restart`] does; `meanwhile` works on the telemetry of the stopped server.
     pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&Embedded)) -> Self {
         halt(self.running).await;
         let telemetry = open_telemetry(&self.settings, &self.folder);
@@ -143,7 +143,7 @@ impl TestApp {
         self
     }
 
-    /// As [`TestApp::restart`]; in between, an operator says that the clock is right, however far it has gone.
+    /// Restarts as [`TestApp::restart`] does; meanwhile an operator confirms the clock, however far it has moved.
     pub async fn restart_believing_the_clock(mut self) -> Self {
         halt(self.running).await;
         let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
@@ -160,7 +160,7 @@ impl TestApp {
         }
     }
 
-    /// Where e-mails become files.
+    /// Returns the folder in which e-mails become files.
     pub fn mail_folder(&self) -> PathBuf {
         self.folder.path().join("mail")
     }
@@ -197,17 +197,17 @@ impl TestApp {
         sqlx::query_scalar(rows).fetch_one(&mut reader).await.unwrap()
     }
 
-    /// What no operation shows, because it is nobody's but the operator's.
+    /// Returns the hub, for state that only operators can reach.
     pub fn hub(&self) -> &Hub {
         &self.running.hub
     }
 
-    /// What no operation shows yet can be looked up here.
+    /// Returns the registry, for state that no operation shows yet.
     pub fn registry(&self) -> &Registry {
         &self.running.registry
     }
 
-    /// What no operation shows, because nobody can reach it any more.
+    /// Returns the telemetry store, for state that no operation reaches any more.
     pub fn telemetry(&self) -> &Embedded {
         &self.running.telemetry
     }

@@ -20,7 +20,7 @@ impl<'a> Device<'a> {
         Self { app, id: text(made, "id").to_owned(), token: text(made, "token").to_owned() }
     }
 
-    /// Where the API shows it.
+    /// Returns the device's path in the API.
     pub fn url(&self) -> String {
         format!("/v2/devices/{}", self.id)
     }
@@ -30,7 +30,7 @@ impl<'a> Device<'a> {
         format!("/v2/devices/{}/{rest}", self.id)
     }
 
-    /// Where a user posts events in its name.
+    /// Returns the path at which a user posts events in its name.
     pub fn door(&self, element: &str) -> String {
         format!("/v2/events/device?deviceId={}&elementName={element}", self.id)
     }

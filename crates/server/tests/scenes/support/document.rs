@@ -65,7 +65,7 @@ fn operation(question: &str) -> Option<&'static Value> {
     item.get(method.to_lowercase().replace("head", "get"))
 }
 
-/// What a reference leads to.
+/// Follows a reference.
 fn followed(value: &'static Value) -> &'static Value {
     match value["$ref"].as_str() {
         Some(reference) => DOCUMENT.pointer(&reference[1..]).unwrap(),
@@ -73,7 +73,7 @@ fn followed(value: &'static Value) -> &'static Value {
     }
 }
 
-/// What is wrong with a value by its schema: as much of JSON Schema as our document uses.
+/// Returns the fault of a value by its schema, with as much of JSON Schema as our document uses.
 fn fault(value: &Value, schema: &'static Value, at: &str) -> Option<String> {
     let schema = followed(schema);
     if let Some(choices) = schema["oneOf"].as_array() {

@@ -29,7 +29,7 @@ const NAME: &str = "isobar.test";
 pub struct SecureDoor {
     pub certificates: Certificates,
     pub address: SocketAddr,
-    /// Where health and metrics are, by HTTP.
+    /// The address of health and metrics, by HTTP.
     pub operations: SocketAddr,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,

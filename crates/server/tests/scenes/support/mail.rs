@@ -42,13 +42,13 @@ impl Email {
         self.text.split_whitespace().find(|word| word.starts_with("http")).expect("there is a link")
     }
 
-    /// Where the link leads to beneath the server's public address.
+    /// Returns the path of the link beneath the server's public address.
     pub fn path(&self) -> String {
         let rest = self.link().split_once("://").unwrap().1;
         rest[rest.find('/').unwrap()..].to_owned()
     }
 
-    /// What a link to reset a password carries.
+    /// Returns the token of a link that resets a password.
     pub fn token(&self) -> String {
         self.link().split_once("resetToken=").expect("it is a reset link").1.to_owned()
     }

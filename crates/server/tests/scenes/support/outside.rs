@@ -27,7 +27,7 @@ impl Called {
     }
 }
 
-/// What it says, and what it was asked.
+/// The server's next answers, and the calls it received.
 #[derive(Default)]
 struct State {
     answers: VecDeque<(u16, String)>,
@@ -56,7 +56,7 @@ impl Outside {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What it says next.
+    /// Sets a further answer.
     pub fn will_answer(&self, status: u16, body: &str) {
         self.state.lock().unwrap().answers.push_back((status, body.to_owned()));
     }
@@ -82,7 +82,7 @@ impl Outside {
         .await;
     }
 
-    /// How often it was called.
+    /// Returns the number of calls it received.
     pub fn count(&self) -> usize {
         self.state.lock().unwrap().calls.len()
     }

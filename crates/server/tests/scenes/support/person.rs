@@ -17,7 +17,7 @@ pub struct Person<'a> {
     /// The refresh token.
     pub cookie: String,
     project: OnceCell<String>,
-    /// What it calls with instead of its jwt.
+    /// The API key that it uses instead of its JWT.
     key: Option<String>,
 }
 

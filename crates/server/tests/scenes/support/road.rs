@@ -30,7 +30,7 @@ impl Road {
         self.closed.send_replace(true);
     }
 
-    /// What has waited goes on.
+    /// Lets waiting calls continue.
     pub fn opens(&self) {
         self.closed.send_replace(false);
     }

@@ -51,12 +51,12 @@ impl Socket {
         tokio::net::TcpStream::from_std(self.0).unwrap().set_zero_linger().unwrap();
     }
 
-    /// Whether the server has ended the connection; nothing has come on it.
+    /// Returns true if the server has ended the connection without sending anything.
     pub fn has_ended(&mut self) -> bool {
         self.hears_within(Duration::from_millis(1)) == Some(0)
     }
 
-    /// How many bytes there are to be heard; 0 at the end, none when nothing comes.
+    /// Returns the number of bytes ready to be read; 0 at the end, `None` if nothing arrives in time.
     pub fn hears_within(&mut self, time: Duration) -> Option<usize> {
         self.0.set_read_timeout(Some(time)).unwrap();
         let heard = self.0.peek(&mut [0]);
@@ -84,7 +84,7 @@ impl Socket {
         }
     }
 
-    /// How many bytes come until the connection ends, however it ends.
+    /// Returns the number of bytes received until the connection ends, in whatever way.
     pub fn counts_all(&mut self) -> usize {
         let (mut heard, mut piece) = (0, vec![0; 1 << 16]);
         while let Ok(count @ 1..) = self.0.read(&mut piece) {

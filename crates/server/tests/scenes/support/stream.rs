@@ -11,7 +11,7 @@ pub struct Stream {
     unread: String,
 }
 
-/// What a stream carries.
+/// A message of a stream.
 #[derive(Debug)]
 pub struct Sent {
     pub event: String,
