@@ -12,8 +12,7 @@
 //! reach), `Invalid` (the request, fault by fault), `Busy` (a limit is reached, or a store does not answer: a later
 //! call may succeed) and `Internal` (a defect, or damage; the log has the cause). An operation that names a permit asks
 //! `access` for it before anything else; `Missing` comes before `Forbidden`. No operation blocks its thread; heavy work
-//! runs on threads for it. anything else; `Missing` comes before `Forbidden`. No verb blocks its thread; what is heavy
-//! runs where it may.
+//! runs on threads for it.
 
 mod cache;
 mod code;

@@ -50,7 +50,6 @@ impl Hub {
     ///
     /// # Errors
     /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
-    /// `Missing`: there is no such device or element. `Invalid`: the page lies too far back in an order by payload.
     pub async fn values(
         &self,
         caller: &Caller,
