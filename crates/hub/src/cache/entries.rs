@@ -36,9 +36,8 @@ pub(crate) struct DeviceEntry {
     pub active: AtomicI64,
     /// Time of the newest event that ran by this entry, in milliseconds; 0 if none did.
     pub heard: AtomicI64,
-    /// Number of coming runs that still leave the serving thread, because a run took longer, or left more to drop, than
-    /// calls waiting for that thread may be delayed: last values, settings or the states of the device's elements are
-    /// large.
+    /// Number of coming runs that still leave the serving thread, because a run took longer, or wrote more bytes, than
+    /// is acceptable to calls that wait for that thread: last values, settings or the states of elements are large.
     runs_aside: AtomicU32,
     /// The number of the status to restore when a missing device reports again.
     pub before_missing: AtomicU8,
@@ -101,7 +100,7 @@ impl DeviceEntry {
         })
     }
 
-    /// Returns the compiled design of the device's project, or `None` if a newer plan entry has replaced it.
+    /// Returns the compiled design of the device's project, or `None` if this plan entry was evicted or replaced.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.plan.plan()
     }
@@ -125,7 +124,7 @@ impl DeviceEntry {
         HeldByRun { tenant: self.lineage.top(), bytes }
     }
 
-    /// Returns true if one of the newest runs was too long, or left too much to drop, for a serving thread.
+    /// Returns true if one of the newest runs was too long, or wrote too many bytes, for a serving thread.
     pub fn has_run_long(&self) -> bool {
         self.runs_aside.load(Ordering::Relaxed) > 0
     }

@@ -57,13 +57,13 @@ impl PlanEntry {
         Arc::new(Self { project, tenant, held: Held::new(design), queue: ProjectQueue::default() })
     }
 
-    /// Returns the design and counts a use, or returns `None` if a newer entry has the design.
+    /// Returns the design and counts a use, or returns `None` if the entry was evicted or replaced.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.held.note_use();
         self.held.get().map(|design| Arc::clone(&design.plan.plan))
     }
 
-    /// Returns the retention of the project's values, or `None` if a newer entry has it.
+    /// Returns the retention of the project's values, or `None` if the entry was evicted or replaced.
     pub fn retention(&self) -> Option<Arc<ProjectRetention>> {
         self.held.get().map(|design| Arc::clone(&design.retention))
     }
