@@ -1,7 +1,7 @@
-//! The registry: who and what. One SQL layer over SQLite and PostgreSQL, a file per noun.
+//! Stores people, organizations, projects and devices: one SQL layer over SQLite and PostgreSQL, a file per noun.
 //!
-//! A method that touches a tenant's rows demands a permit. What decides about permits (placements) and what makes callers
-//! (credentials) demands none, and hands out no tenant's data.
+//! A method that touches a tenant's rows demands a permit. Methods that decide about permits (placements) or identify
+//! callers (credentials) demand none, and return no tenant's data.
 
 mod lists;
 mod maintenance;
@@ -53,25 +53,25 @@ use crate::error::Result;
 use maintenance::GivenNumbers;
 use sql::connections::Connections;
 
-/// Files that a registry has open at a time, at most: those of its connections (each the database and its log, or a socket),
-/// the log's index, the note, and what is sorted aside.
+/// Bounds the files that a registry has open at a time: those of its connections (each the database and its log, or a
+/// socket), the index of the log, the note of durable changes, and temporary files of sorts.
 pub const REGISTRY_FILES_MAX: u64 = 32;
 
-/// The registry. Cloning shares it.
+/// Handle of the registry. Clones share it.
 ///
 /// A method that reads or changes what belongs to a tenant takes a permit for it: [`CanRead`] to look, [`CanWrite`] to
-/// change, [`CanList`] for a part of the tree. Those without one serve the system, or decide about permits, and say so.
-/// Moments are in milliseconds; `now` is the caller's clock.
+/// change, [`CanList`] for a part of the tree. Methods without a permit serve the system, or decide about permits, and
+/// their documentation says so. Moments are in milliseconds; `now` is the caller's clock.
 ///
-/// No method blocks the thread that calls it: statements run on the threads of the driver, and on SQLite changes wait for
-/// each other. Each change is one transaction, all or nothing, and durable when its method returns `Ok`; one that is
-/// dropped half-way is rolled back. Each list is answered as of one moment.
+/// No method blocks the thread that calls it: statements run on the threads of the driver, and on SQLite changes wait
+/// for each other. Each change is one transaction, all or nothing, and durable when its method returns `Ok`; a change
+/// that is dropped half-way is rolled back. Each list shows the state of one moment.
 ///
 /// # Errors
 /// Any method may answer [`StoreError::Busy`] where no connection is free in time or PostgreSQL ends one of two
-/// transactions that wait for each other, [`StoreError::Unavailable`] where the database cannot be reached or failed, and
-/// [`StoreError::Damaged`] where a row cannot be read. A change that was being committed then may have been made. Further
-/// errors stand at the methods; after those nothing was done.
+/// transactions that wait for each other, [`StoreError::Unavailable`] where the database cannot be reached or failed,
+/// and [`StoreError::Damaged`] where a row cannot be read. A change that was being committed then may have been made.
+/// Further errors are documented at the methods; after those nothing was changed.
 ///
 /// [`CanList`]: isobar_model::access::CanList
 /// [`CanRead`]: isobar_model::access::CanRead
@@ -82,20 +82,21 @@ pub const REGISTRY_FILES_MAX: u64 = 32;
 #[derive(Clone, Debug)]
 pub struct Registry {
     db: Connections,
-    /// How long ago most devices were heard when they were last counted, in [`lists`]' ages: the one that is told from the others
-    /// rather than counted. Which one it is changes no figure, only how long a summary takes.
+    /// Index of the age class (see [`lists`]) that held most devices at the last count. A summary derives the count of
+    /// this class from the total instead of counting it. The choice changes no figure, only how long a summary takes.
     commonest_age: Arc<AtomicUsize>,
-    /// Numbers that a database which goes back to an earlier state while it is in use would give out a second time.
+    /// Device numbers already assigned. A database that is set back to an earlier state while in use would assign them
+    /// again.
     given: GivenNumbers,
 }
 
 impl Registry {
-    /// Opens the registry at `sqlite:PATH` (made if missing) or `postgres://…`, and brings its schema up to date.
+    /// Opens the registry at `sqlite:PATH` (created if missing) or `postgres://…`, and updates its schema.
     ///
     /// # Errors
-    /// [`Damaged`](crate::error::StoreError::Damaged) where the schema is newer than this version knows, or where what was
-    /// acknowledged is missing from the file (see [`loss`]); [`Unavailable`](crate::error::StoreError::Unavailable) where
-    /// the address is of neither kind.
+    /// [`Damaged`](crate::error::StoreError::Damaged) if the schema is newer than this version knows, or if
+    /// acknowledged changes are missing from the file (see [`loss`]);
+    /// [`Unavailable`](crate::error::StoreError::Unavailable) if the address has neither form.
     pub async fn open(address: &str) -> Result<Self> {
         let db = Connections::open(address).await?;
         let tx = db.begin().await?;
@@ -108,24 +109,24 @@ impl Registry {
         Self { db, commonest_age: Arc::default(), given: GivenNumbers::default() }
     }
 
-    /// Lets go of the database; what is under way ends first.
+    /// Closes the connections to the database, after running statements have ended.
     pub async fn close(&self) -> Result<()> {
         self.db.close().await
     }
 
-    /// Whether the database answers, and keeps what is written: where the last change is older than half a minute, or failed,
-    /// a row is written.
+    /// Returns `Ok` if the database answers and commits changes. Writes a row to find out if the last change is older
+    /// than half a minute, or failed.
     pub async fn healthy(&self) -> Result<()> {
         sql::one(&self.db.read, sql::Sql::new("SELECT 1 AS answer")).await?;
         self.db.write.healthy().await
     }
 
-    /// Whether the database answers within this time. It is asked nothing that would be written; where it does not answer, it
-    /// may take as long again to find out why.
+    /// Returns `Ok` if the database answers within this time. Asks a question that writes nothing; if the database does
+    /// not answer, finding the cause may take as long again.
     ///
     /// # Errors
-    /// [`Unavailable`](crate::error::StoreError::Unavailable), with the cause: it cannot be reached, or has failed.
-    /// [`Busy`](crate::error::StoreError::Busy): it is there, and all connections are in use.
+    /// [`Unavailable`](crate::error::StoreError::Unavailable), with the cause: the database cannot be reached, or has
+    /// failed. [`Busy`](crate::error::StoreError::Busy): the database runs, but all connections are in use.
     pub async fn answers(&self, within: Duration) -> Result<()> {
         self.db.answers(within).await
     }

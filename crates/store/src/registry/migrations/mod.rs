@@ -1,13 +1,13 @@
-//! The schema's history: steps of SQL, applied in order, never changed once released.
+//! Holds the history of the schema: steps of SQL, applied in order, never changed once released.
 //!
-//! The runner is ours, and short: that of sqlx notes versions in a table of its own, which the registries that there are
-//! lack, and does not write one step for both dialects. A test holds released steps to their digests.
+//! The runner is short, and part of Isobar: that of sqlx records versions in a table of its own, which existing
+//! registries lack, and cannot write one step for both dialects. A test compares released steps with their digests.
 
 use super::nouns::specification_versions;
 use super::sql::{AdvisoryLock, Connection, Dialect, Sql, one, run, run_script};
 use crate::error::{Result, StoreError};
 
-/// Every step; a step's version is its place in the list, from 1.
+/// Steps of the schema, in order. The version of a step is its position, from 1.
 const STEPS: &[&str] = &[
     include_str!("0001_nouns.sql"),
     include_str!("0002_pulse.sql"),
@@ -30,7 +30,7 @@ const STEPS: &[&str] = &[
     include_str!("0019_dashboard_links.sql"),
 ];
 
-/// Brings the schema up to date within a transaction that excludes other writers, and what is stored with it.
+/// Updates the schema, and the data stored with it, within a transaction that excludes other writers.
 pub(super) async fn migrate(tx: &impl Connection) -> Result<()> {
     if advance(tx, STEPS).await? {
         specification_versions::begin_where_missing(tx).await?;
@@ -38,7 +38,7 @@ pub(super) async fn migrate(tx: &impl Connection) -> Result<()> {
     Ok(())
 }
 
-/// Takes those of these steps that were not taken yet; whether there were any.
+/// Applies those of these steps that were not applied yet; returns true if there were any.
 async fn advance(tx: &impl Connection, steps: &[&str]) -> Result<bool> {
     let dialect = Dialect::of(tx);
     AdvisoryLock::Schema.hold(tx).await?;
@@ -51,12 +51,12 @@ async fn advance(tx: &impl Connection, steps: &[&str]) -> Result<bool> {
     Ok(found < steps.len() as u64)
 }
 
-/// Returns the version of the schema that this program has.
+/// Returns the version of the schema that this program knows.
 pub(super) const fn known() -> u64 {
     STEPS.len() as u64
 }
 
-/// The version of the schema that is there. A newer one is refused.
+/// Reads the version of the schema of a database. Refuses a newer one than this program knows.
 pub(super) async fn version(connection: &impl Connection) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
     let found = row.map_or(Ok(0), |row| row.count("version"))?;
@@ -69,10 +69,10 @@ pub(super) async fn version(connection: &impl Connection) -> Result<u64> {
     Ok(found)
 }
 
-/// The step in the words of a dialect.
+/// Spells a step for a dialect.
 fn spelled(step: &str, dialect: Dialect) -> String {
     let words = match dialect {
-        // SQLite numbers rows by an INTEGER PRIMARY KEY alone; its text compares by bytes, which is code points.
+        // SQLite numbers rows only by an INTEGER PRIMARY KEY; its text compares by bytes, in the order of code points.
         Dialect::Sqlite => ["TEXT", "BLOB", "INTEGER PRIMARY KEY AUTOINCREMENT", "INTEGER"],
         Dialect::Postgres => {
             ["TEXT COLLATE \"C\"", "BYTEA", "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "BIGINT"]
@@ -100,10 +100,10 @@ mod tests {
 
     const HOME: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
     const PROJECT: &str = "01890a5d-ac96-774b-bcce-b302099a8058";
-    /// What no re-writing leaves as it is.
+    /// Design whose text no serializer would reproduce unchanged.
     const PLANES: &str = r#"{"cloud" : {"elements":{"a":{"type":"storage"},"ü":{"type":"storage"}}},"n":1.10}"#;
 
-    /// A registry as it was before there were versions, with a project.
+    /// Creates a registry as it was before versions existed, with a project.
     async fn before_versions(address: &str) {
         let db = Connections::open(address).await.unwrap();
         let tx = db.begin().await.unwrap();
@@ -155,7 +155,8 @@ mod tests {
         database.remove().await;
     }
 
-    /// SHA-256 of the steps that were applied somewhere already, in their order: all of those that are on the main branch.
+    /// SHA-256 of the released steps, in order: every step that is on the main branch, since it may have been applied
+    /// somewhere.
     const RELEASED: &[&str] = &[
         "ee95951e953e456f2f7dd3c6dbf1b8bb476d35b5847fc83db08ce67cb93987c2",
         "8a48fb2a78a88791d99afa4fdc8661b2635cf1475c59fcab316690aed3fa40c7",

@@ -1,26 +1,26 @@
-//! What PostgreSQL has us lock that is no row. SQLite has one writer: it holds everything.
+//! Locks of PostgreSQL that belong to no row. SQLite needs none: it has one writer, whose transaction locks everything.
 
 use super::{Connection, Dialect, Sql, one};
 use crate::error::Result;
 
-/// Numbers that only Isobar locks. No two are alike: the compiler refuses that.
+/// Numbers of the advisory locks that Isobar takes. The compiler refuses two equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i64)]
 pub(crate) enum AdvisoryLock {
-    /// Two processes that start at once do not migrate at once.
+    /// Keeps two processes that start at once from migrating at once.
     Schema = 0x0069_736f_6261_7201,
-    /// Notices for everybody get their numbers in the order of their commits.
+    /// Gives notices for everybody their numbers in the order of their commits.
     NoticeNumbers = 0x0069_736f_6261_7202,
-    /// The tree of organizations keeps its shape.
+    /// Keeps the tree of organizations unchanged during a change.
     Tree = 0x0069_736f_6261_7203,
-    /// Of two system administrators who go at once, one stays.
+    /// Keeps one of two system administrators who are removed at once.
     Administrators = 0x0069_736f_6261_7204,
-    /// No two letters take the same last place of an hour.
+    /// Keeps two letters from taking the same last place of an hour.
     Letters = 0x0069_736f_6261_7205,
 }
 
 impl AdvisoryLock {
-    /// Waits for whoever holds it, and holds it until the transaction ends.
+    /// Waits until the lock is free, then holds it until the transaction ends.
     pub(crate) async fn hold(self, tx: &impl Connection) -> Result<()> {
         if Dialect::of(tx) == Dialect::Postgres {
             one(tx, Sql::new("SELECT pg_advisory_xact_lock(?)").bind(self as i64)).await?;

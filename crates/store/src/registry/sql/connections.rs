@@ -1,4 +1,4 @@
-//! The connections: how each dialect is opened, and how it keeps writers apart.
+//! Opens the connections of each dialect, and separates readers from writers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,42 +16,43 @@ use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
 
-/// Connections that read SQLite at the same time. Each has a thread of its own.
+/// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
-/// Connections to PostgreSQL that read, and that write.
+/// Bounds the connections to PostgreSQL that read. The next constant bounds those that write.
 const POSTGRES_READERS_MAX: u32 = 8;
 const POSTGRES_WRITERS_MAX: u32 = 8;
-/// How long a call waits for a connection before the store is busy.
+/// Time that a call waits for a connection before the store answers `Busy`.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
-/// A connection to PostgreSQL that answered so short a time ago is not asked whether it is there before it is read from: that
-/// would be a way there and back more for each read.
+/// Time within which a connection to PostgreSQL that answered is reused for reading without a ping. A ping would cost
+/// each read one more round trip.
 const SURE_FOR: Duration = Duration::from_millis(100);
-/// How long SQLite waits for another process that writes. A stop was seen to meet it five times, one after the other (in what is
-/// being written of the outbox and of the usage, and in the last try of these and of the activity), and has 10 s.
+/// Time that SQLite waits for another process that writes. A shutdown was seen to wait five times in a row (for the
+/// writes of the outbox and of the usage in progress, and for the last try of these and of the activity), and has 10 s.
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(1);
-/// What each connection to SQLite keeps of the file, in KiB (a negative number of pages means that). Nothing is mapped:
-/// each connection would map all of it, and the process would count as large as the file times the connections.
+/// Size of the page cache of each connection to SQLite, in KiB (SQLite reads a negative number as KiB). Memory mapping
+/// is off: each connection would map the whole file, and the process would count as large as the file times the
+/// connections.
 const SQLITE_CACHE: &str = "-16384";
-/// From so many pages in its log on, SQLite carries them into the file with the next commit and syncs that: with few at a time.
-/// Others that sync wait for it, and so does whoever waits for the processor on which the system writes the pages out: up to
-/// 4 ms with the thousand that are usual.
+/// Pages in the write-ahead log from which SQLite copies them into the file with the next commit and syncs the file.
+/// The number is small because other syncs wait for this one, and so does every thread that needs the processor on
+/// which the system writes the pages: up to 4 ms with the usual thousand pages.
 const SQLITE_CHECKPOINT_PAGES: &str = "100";
-/// Rows that a connection to SQLite reads ahead of whoever takes them: more than a page has.
+/// Rows that a connection to SQLite reads ahead of its consumer: more than a page of a list has.
 const SQLITE_ROWS: usize = 256;
 
-/// The connections of a registry.
+/// Connections of a registry.
 #[derive(Clone, Debug)]
 pub(crate) struct Connections {
-    /// For what only reads.
+    /// Connections that only read.
     pub(crate) read: Pool,
-    /// For what writes.
+    /// Connection or connections that write.
     pub(crate) write: Writer,
     pub(crate) dialect: Dialect,
-    /// Where PostgreSQL is; none: it is a file of SQLite.
+    /// Address of PostgreSQL; `None` means a SQLite file.
     server: Option<ServerAddress>,
 }
 
-/// The address of a server. It may have a password in it, so nothing shows it.
+/// Address of a server. Its `Debug` hides it, because it may contain a password.
 #[derive(Clone)]
 struct ServerAddress(Arc<str>);
 
@@ -76,7 +77,7 @@ impl Connections {
         Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
     }
 
-    /// Opens a registry that is there; a SQLite file is opened as it is.
+    /// Opens a registry that exists already; a SQLite file is opened unchanged.
     pub(crate) async fn open_existing(address: &str) -> Result<Self> {
         if let Some(path) = address.strip_prefix("sqlite:").map(plain)
             && !std::path::Path::new(path).is_file()
@@ -91,7 +92,7 @@ impl Connections {
             return Err(StoreError::unavailable("sqlite: needs the path of a file"));
         }
         let layer = sqlite_file::prepare(plain(path), how).await?;
-        // The writer first: it turns the write-ahead log on.
+        // Open the writer first: it turns the write-ahead log on.
         let write = open_sqlite_pool(path, layer, 1).await?;
         let read = open_sqlite_pool(path, layer, SQLITE_READERS_MAX).await?;
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite, server: None })
@@ -99,7 +100,7 @@ impl Connections {
 
     async fn open_postgres(address: &str) -> Result<Self> {
         let write = match open_postgres_pool(address, POSTGRES_WRITERS_MAX, transaction::DURABLE, None).await {
-            // The pool has tried for a while and does not tell what was in its way.
+            // The pool retried for a while and does not report the cause.
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
         };
@@ -117,7 +118,7 @@ impl Connections {
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres, server })
     }
 
-    /// Whether a question is answered within this time; where it is not, why.
+    /// Returns `Ok` if a question is answered within this time, else the cause.
     pub(crate) async fn answers(&self, within: Duration) -> Result<()> {
         match Clock::System.timeout(within, one(&self.read, Sql::new("SELECT 1 AS answer"))).await {
             Err(_) | Ok(Err(StoreError::Busy)) => match &self.server {
@@ -128,15 +129,15 @@ impl Connections {
         }
     }
 
-    /// A transaction that writes.
+    /// Begins a transaction that writes.
     pub(crate) async fn begin(&self) -> Result<Transaction> {
         self.write.begin().await
     }
 
-    /// A transaction that reads: every question of it is answered as of the same moment. It ends when it is dropped, and
-    /// nobody waits for that.
+    /// Begins a transaction that reads: every question in it sees the state of the same moment. The transaction ends
+    /// when it is dropped, without waiting.
     pub(crate) async fn snapshot(&self) -> Result<OpenTransaction> {
-        // Connections that were lost a moment ago are found out here, where nothing has been asked yet.
+        // Connections lost a moment ago are detected here, before anything has been asked of them.
         for _ in 0..POSTGRES_READERS_MAX {
             match self.read.begin().await.map_err(failure) {
                 Err(StoreError::Unavailable(_)) => {}
@@ -154,7 +155,8 @@ impl Connections {
     }
 }
 
-/// Why PostgreSQL gives no connection: what a single one meets. [`StoreError::Busy`]: it is let in, so all of the pool are in use.
+/// Finds out why PostgreSQL gives no connection, by opening a single one. Returns [`StoreError::Busy`] if that
+/// succeeds: then all connections of the pool are in use.
 async fn no_postgres(address: &str, within: Duration) -> StoreError {
     let let_in = async { PgConnection::connect(address).await?.close().await };
     match Clock::System.timeout(within, let_in).await {
@@ -168,7 +170,7 @@ fn pool_options<DB: sqlx::Database>(connections: u32) -> PoolOptions<DB> {
     PoolOptions::new().max_connections(connections).acquire_timeout(ACQUIRE_WAIT)
 }
 
-/// Opens connections without a log line for every statement.
+/// Opens connections that write no log line for each statement.
 async fn open_postgres_pool(
     address: &str,
     connections: u32,
@@ -180,13 +182,13 @@ async fn open_postgres_pool(
     Pool::open_postgres(pool, options.disable_statement_logging()).await.map_err(failure)
 }
 
-/// The path of a SQLite file, which may be written as in a URL.
+/// Returns the path of a SQLite file, without the slashes of a URL.
 pub(crate) fn plain(path: &str) -> &str {
     path.strip_prefix("//").unwrap_or(path)
 }
 
 async fn open_sqlite_pool(path: &str, layer: Option<&'static str>, connections: u32) -> Result<Pool> {
-    // The path goes in as it is, so that no character of it means anything.
+    // The path is passed verbatim, outside a URL, so that no character in it has a meaning.
     let options = SqliteConnectOptions::new()
         .filename(plain(path))
         .create_if_missing(true)
@@ -212,12 +214,12 @@ mod tests {
     use super::super::super::support::OwnDatabase;
     use super::*;
 
-    /// Long enough for whoever is let in.
+    /// Time long enough for a connection that is accepted.
     const WITHIN: Duration = Duration::from_secs(3);
-    /// Nobody listens there.
+    /// Address on which no server listens.
     const NOWHERE: &str = "postgres://somebody:secret@127.0.0.1:1/nothing";
 
-    /// The connections for what reads, each of them in use.
+    /// Takes all connections that read, each within a transaction.
     async fn all_readers(connections: &Connections, count: u32) -> Vec<OpenTransaction> {
         let mut held = Vec::new();
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! The driver: SQLite and PostgreSQL behind one trait, whether a pool of connections or an open transaction answers.
+//! Drives SQLite and PostgreSQL behind one trait, for a pool of connections and for an open transaction alike.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use super::Dialect;
 
 type Outcome<T> = Result<T, DriverError>;
 
-/// A failure below the registry's own words. The driver's errors are shared, because they are looked at in two places.
+/// Failure of the driver, before it becomes a [`StoreError`](crate::error::StoreError). The errors of sqlx are shared,
+/// because two places look at them.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum DriverError {
-    /// There is no connection, or none on which a transaction could be begun.
+    /// No connection could be opened, or no transaction begun on one.
     #[error(transparent)]
     Connection(Arc<sqlx::Error>),
-    /// A statement failed, or a commit.
+    /// A statement or a commit failed.
     #[error(transparent)]
     Statement(Arc<sqlx::Error>),
     #[error("an earlier statement of the transaction failed")]
@@ -35,7 +36,7 @@ impl DriverError {
     }
 }
 
-/// A value as it is bound. Each has its type even if it is null, because PostgreSQL asks for the type of every parameter.
+/// Value bound to a parameter. Null values have a type too, because PostgreSQL asks for the type of every parameter.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Number(Option<i64>),
@@ -44,18 +45,18 @@ pub(crate) enum Value {
     Bytes(Option<Vec<u8>>),
 }
 
-/// What a statement is answered with.
+/// Kind of answer that a statement has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AnswerKind {
-    /// The number of rows that it changed.
+    /// Number of rows that the statement changed.
     Count,
     FirstRow,
     AllRows,
-    /// Nothing but its success. It may be several statements, unprepared and without values.
+    /// Nothing but success. The text may have several statements, unprepared and without values.
     Success,
 }
 
-/// A statement in the words of the dialect that it is for.
+/// Statement in the spelling of the dialect that executes it.
 #[derive(Debug)]
 pub(crate) struct Statement {
     pub(super) text: String,
@@ -63,21 +64,21 @@ pub(crate) struct Statement {
     pub(super) kind: AnswerKind,
 }
 
-/// The answer to a statement. What its kind does not have is empty.
+/// Answer to a statement. Fields that the kind of answer does not have are empty.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(super) rows: Vec<RawRow>,
-    /// The number of rows that were changed.
+    /// Number of rows that were changed.
     pub(super) touched: u64,
 }
 
-/// A row as the driver gives it.
+/// Row as the driver returns it.
 pub(crate) enum RawRow {
     Sqlite(SqliteRow),
     Postgres(PgRow),
 }
 
-/// A type that both databases know.
+/// Type that both databases can decode.
 pub(crate) trait Readable:
     for<'r> Decode<'r, Sqlite> + Type<Sqlite> + for<'r> Decode<'r, Postgres> + Type<Postgres>
 {
@@ -95,7 +96,7 @@ impl RawRow {
     }
 }
 
-/// Makes the function that has a connection of one database answer a statement.
+/// Defines the function that executes a statement on a connection of one database.
 macro_rules! answer {
     ($name:ident, $database:ty, $connection:ty, $row:path) => {
         async fn $name(connection: &mut $connection, statement: Statement) -> Result<Answer, sqlx::Error> {
@@ -132,7 +133,7 @@ macro_rules! answer {
 answer!(answer_of_sqlite, Sqlite, SqliteConnection, RawRow::Sqlite);
 answer!(answer_of_postgres, Postgres, PgConnection, RawRow::Postgres);
 
-/// Whatever answers statements.
+/// Executes statements: a pool or an open transaction.
 #[async_trait]
 pub(crate) trait Connection: Sync {
     fn dialect(&self) -> Dialect;
@@ -140,7 +141,7 @@ pub(crate) trait Connection: Sync {
     async fn ask(&self, statement: Statement) -> Outcome<Answer>;
 }
 
-/// Connections to one database. Cloning shares them.
+/// Connections to one database. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) enum Pool {
     Sqlite(SqlitePool),
@@ -156,7 +157,7 @@ impl Pool {
         pool.connect_with(options).await.map(Self::Postgres).map_err(DriverError::connection)
     }
 
-    /// Begins a transaction, which SQLite makes one that reads until it writes.
+    /// Begins a transaction. On SQLite it only reads until its first write.
     pub(super) async fn begin(&self) -> Outcome<OpenTransaction> {
         let begun = match self {
             Self::Sqlite(pool) => pool.begin().await.map(Session::Sqlite),
@@ -165,7 +166,7 @@ impl Pool {
         self.opened(begun)
     }
 
-    /// Begins a transaction that writes: SQLite lets no other write from here on.
+    /// Begins a transaction that writes. On SQLite no other transaction writes until this one ends.
     pub(super) async fn begin_to_write(&self) -> Outcome<OpenTransaction> {
         let begun = match self {
             Self::Sqlite(pool) => pool.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
@@ -216,7 +217,7 @@ enum Session {
     Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
-/// A transaction. It is rolled back when it is dropped, by the time its connection is used again.
+/// Open transaction. Dropping it rolls it back, before its connection is used again.
 pub(crate) struct OpenTransaction {
     dialect: Dialect,
     session: Mutex<Session>,

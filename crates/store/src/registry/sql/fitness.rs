@@ -1,24 +1,25 @@
-//! Decides if a PostgreSQL can hold a registry: what it could not is told at the start, not to each caller.
+//! Checks that a PostgreSQL can hold a registry, so that an unsuitable one is reported at startup rather than to each
+//! caller.
 
 use sqlx::{Connection as _, PgConnection, Row as _};
 
 use crate::error::{Result, StoreError};
 
-/// The only encoding that holds every text that there is.
+/// Encoding of the database: the only one that holds every text.
 const ENCODING: &str = "UTF8";
-/// Gives a session a mark that no other has.
+/// Statement that gives a session a mark that no other session has.
 const GIVE_MARK: &str = "SELECT set_config('isobar.session', pg_backend_pid()::text, false)";
-/// Asks for the mark of a session.
+/// Statement that reads the mark of a session.
 const LOOK: &str = "SELECT coalesce(current_setting('isobar.session', true), '')";
 
-/// Refuses a database that cannot hold every text, and a pooler that gives each transaction another session: what is set
-/// for one connection would hold for others.
+/// Refuses a database that cannot hold every text, and a pooler that gives each transaction another session: settings
+/// of one connection would apply to others.
 pub(crate) async fn must_be_fit(address: &str) -> Result<()> {
     let (mut first, mut second) = (connect(address).await?, connect(address).await?);
     let encoding = told(&mut first, "SHOW server_encoding").await?;
     let is_shared = is_session_shared(&mut first, &mut second).await?;
     for connection in [first, second] {
-        // A pooler may have closed it already.
+        // A pooler may have closed the connection already.
         let _ = connection.close().await;
     }
     if is_shared {
@@ -38,16 +39,16 @@ pub(crate) async fn must_be_fit(address: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns true if what one connection sets is not there for its next statement, or is there for another connection.
+/// Returns true if a setting of one connection is missing in its next statement, or visible on another connection.
 async fn is_session_shared(first: &mut PgConnection, second: &mut PgConnection) -> Result<bool> {
     let mark = told(first, GIVE_MARK).await?;
-    // A pooler may give sessions out in turn: then the next statement is another's.
+    // A pooler may hand sessions out in turn: then the next statement runs in another session.
     if told(first, LOOK).await? != mark {
         return Ok(true);
     }
-    // Or the one that was in use last: then it is the other connection's while that is in a transaction.
+    // Or a pooler hands out the session used last: then the other connection gets it for its transaction.
     match sqlx::raw_sql("BEGIN").execute(&mut *second).await {
-        // One that shares by statements has no transactions.
+        // A pooler that shares sessions by statement allows no transactions.
         Err(sqlx::Error::Database(_)) => return Ok(true),
         begun => begun.map_err(StoreError::unavailable)?,
     };
@@ -60,7 +61,7 @@ async fn connect(address: &str) -> Result<PgConnection> {
     PgConnection::connect(address).await.map_err(StoreError::unavailable)
 }
 
-/// Asks a question that is answered with a text, in one message: a statement that is prepared would be one of a session.
+/// Asks a question whose answer is a text, in one message: a prepared statement would belong to one session.
 async fn told(connection: &mut PgConnection, question: &'static str) -> Result<String> {
     let row = sqlx::raw_sql(question).fetch_one(connection).await.map_err(StoreError::unavailable)?;
     row.try_get(0).map_err(StoreError::unavailable)

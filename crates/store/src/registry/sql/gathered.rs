@@ -1,4 +1,4 @@
-//! Rows of SQLite, taken over many at a time.
+//! Collects rows of SQLite in batches.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -6,14 +6,14 @@ use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
-/// How long more rows gather before it is looked for them again.
+/// Pause in which more rows gather before the next poll.
 const PAUSE: Duration = Duration::from_micros(20);
-/// So often in a row; then whoever reads waits to be woken.
+/// Pauses in a row, after which the reader waits to be woken.
 const PAUSES: usize = 10;
 
-/// What reads rows, done in few steps. SQLite's thread hands over row by row, and for each it wakes whoever waits: a list of a
-/// hundred took two hundred changes of threads, most of its time. From the first row on, a thread that may block lets more
-/// gather instead. One that serves others never does.
+/// Polls a future that reads rows in few steps. SQLite's thread hands over row by row and wakes the reader for each: a
+/// list of a hundred rows took two hundred thread switches, most of its time. From the first row on, a thread that may
+/// block pauses instead until more rows have gathered. A thread that serves requests never pauses.
 pub(super) async fn gathered<T>(reading: impl Future<Output = T>) -> T {
     let mut reading = pin!(reading);
     let mut has_begun = false;
@@ -22,7 +22,7 @@ pub(super) async fn gathered<T>(reading: impl Future<Output = T>) -> T {
             if let Poll::Ready(rows) = reading.as_mut().poll(context) {
                 return Poll::Ready(rows);
             }
-            // The first row may take long.
+            // The first row may take long, so no pause waits for it.
             if !std::mem::replace(&mut has_begun, true) || isobar_threads::serves() {
                 break;
             }
@@ -43,7 +43,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks so often at reading that is done when it was looked at five times; whether it is.
+    /// Polls this often a future that is ready at the fifth poll; returns true if it became ready.
     fn is_done_after(looks: usize) -> bool {
         let mut left = 5;
         let reading = poll_fn(move |_| {

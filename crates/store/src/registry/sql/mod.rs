@@ -1,4 +1,5 @@
-//! Plain SQL with bound parameters, the same text for both dialects. Only here is it known which one answers.
+//! Writes plain SQL with bound parameters, the same text for both dialects. Only this module knows which database
+//! answers.
 
 mod advisory_locks;
 pub(crate) mod connections;
@@ -26,7 +27,7 @@ pub(crate) use driver::{Connection, DriverError};
 
 use crate::error::{Result, StoreError};
 
-/// The few places where the dialects say one thing in two ways.
+/// Database that answers. Its methods spell the few phrases in which the two differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Sqlite,
@@ -38,7 +39,7 @@ impl Dialect {
         connection.dialect()
     }
 
-    /// What is spelled differently, as each spells it.
+    /// Chooses the spelling of this dialect.
     pub(crate) fn either(self, sqlite: &'static str, postgres: &'static str) -> &'static str {
         match self {
             Self::Sqlite => sqlite,
@@ -46,27 +47,30 @@ impl Dialect {
         }
     }
 
-    /// Holds the rows read until the transaction ends, for a change. SQLite has one writer: it holds everything.
+    /// Locks the rows read for a change until the transaction ends. SQLite needs no clause: its one writer locks
+    /// everything.
     pub(crate) fn hold_for_change(self) -> &'static str {
         self.either("", " FOR NO KEY UPDATE")
     }
 
-    /// Holds the rows read until the transaction ends so that nothing else may refer to them or change them.
+    /// Locks the rows read until the transaction ends, so that no other transaction can refer to them or change them.
     pub(crate) fn hold_alone(self) -> &'static str {
         self.either("", " FOR UPDATE")
     }
 
-    /// Keeps the rows read from being removed until the transaction ends.
+    /// Locks the rows read against removal until the transaction ends.
     pub(crate) fn hold_in_place(self) -> &'static str {
         self.either("", " FOR KEY SHARE")
     }
 
-    /// Where a text lies in another, from 1; 0 where it does not: a search without wildcards.
+    /// Names the function that returns the position of a text in another, from 1, or 0 if it is absent: a search
+    /// without wildcards.
     pub(crate) fn position(self) -> &'static str {
         self.either("instr", "strpos")
     }
 
-    /// A column that SQLite's planner must not look up in an index; PostgreSQL's has statistics and decides by itself.
+    /// Spells a column so that SQLite's planner does not use its index; PostgreSQL's planner has statistics and decides
+    /// by itself.
     pub(crate) fn unindexed(self, column: &str) -> String {
         match self {
             Self::Sqlite => format!("+{column}"),
@@ -74,28 +78,28 @@ impl Dialect {
         }
     }
 
-    /// Whether many rows that an index finds are better not looked up one by one: SQLite finds each of them anew, in whatever
-    /// page it lies. PostgreSQL's planner knows when to read them in their order.
+    /// Returns true if looking up many indexed rows one by one is slow. SQLite seeks each row anew, whatever page holds
+    /// it; PostgreSQL's planner knows when to read rows in their physical order.
     pub(crate) fn reads_scattered_rows_dearly(self) -> bool {
         self == Self::Sqlite
     }
 
-    /// The larger of two numbers.
+    /// Names the function that returns the larger of two numbers.
     pub(crate) fn larger(self) -> &'static str {
         self.either("max", "greatest")
     }
 
-    /// The texts of one bound JSON array as rows: one parameter, however long the list is.
+    /// Selects the texts of one bound JSON array as rows: one parameter, whatever the length of the list.
     fn rows_of_texts(self) -> &'static str {
         self.either("(SELECT value FROM json_each(?))", "(SELECT jsonb_array_elements_text(?::jsonb))")
     }
 
-    /// The numbers of one bound JSON array as rows.
+    /// Selects the numbers of one bound JSON array as rows.
     fn rows_of_numbers(self) -> &'static str {
         self.either("(SELECT value FROM json_each(?))", "(SELECT jsonb_array_elements_text(?::jsonb)::bigint)")
     }
 
-    /// The arrays of one bound JSON array as rows of these columns, texts or numbers.
+    /// Selects the arrays in one bound JSON array as rows of these columns, texts or numbers.
     fn rows_of_arrays(self, columns: &[Column]) -> String {
         let column = |(index, column): (usize, &Column)| match (self, column) {
             (Self::Sqlite, Column::Text(name) | Column::Number(name)) => {
@@ -110,14 +114,14 @@ impl Dialect {
     }
 }
 
-/// A column of a relation that is bound as one parameter.
+/// Column of a relation that is bound as one parameter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Column {
     Text(&'static str),
     Number(&'static str),
 }
 
-/// A statement in the making: text with a `?` for each value, and the values in their order.
+/// Builder of a statement: text with a `?` for each value, and the values in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sql {
     text: String,
@@ -129,46 +133,46 @@ impl Sql {
         Self { text: text.into(), values: Vec::new() }
     }
 
-    /// Binds the next `?`.
+    /// Binds a value to the next `?`.
     pub(crate) fn bind(mut self, value: impl Bound) -> Self {
         self.values.push(value.bound());
         self
     }
 
-    /// `VALUES` and as many rows of so many places, to be bound one after the other.
+    /// Appends `VALUES` with this number of rows and columns of placeholders, to be bound one after the other.
     pub(crate) fn values(self, rows: usize, columns: usize) -> Self {
         let row = format!("({})", vec!["?"; columns].join(", "));
         self.text(" VALUES ").text(&vec![row; rows].join(", "))
     }
 
-    /// Goes on with more text.
+    /// Appends text.
     pub(crate) fn text(mut self, text: &str) -> Self {
         self.text.push_str(text);
         self
     }
 
-    /// Goes on with another piece, its values after those bound so far.
+    /// Appends another builder's text, and its values after those bound already.
     pub(crate) fn then(mut self, piece: Sql) -> Self {
         self.text.push_str(&piece.text);
         self.values.extend(piece.values);
         self
     }
 
-    /// `IN` a list of texts.
+    /// Appends `IN` and a list of texts.
     pub(crate) fn among<T: ToString>(self, dialect: Dialect, texts: impl IntoIterator<Item = T>) -> Self {
-        // No row has a text with U+0000 in it, and PostgreSQL would refuse the whole question.
+        // No stored text contains U+0000, and PostgreSQL would refuse the whole question.
         let texts = texts.into_iter().map(|text| text.to_string()).filter(|text| !text.contains('\0'));
         let list: Vec<_> = texts.map(serde_json::Value::String).collect();
         self.text(" IN ").text(dialect.rows_of_texts()).bind(serde_json::Value::Array(list).to_string())
     }
 
-    /// `IN` a list of numbers.
+    /// Appends `IN` and a list of numbers.
     pub(crate) fn among_numbers(self, dialect: Dialect, numbers: &[i64]) -> Self {
         let list = serde_json::Value::from(numbers).to_string();
         self.text(" IN ").text(dialect.rows_of_numbers()).bind(list)
     }
 
-    /// A relation of `item` and `moment`, from pairs.
+    /// Appends a relation with the columns `item` and `moment`, from pairs.
     pub(crate) fn moments(
         self,
         dialect: Dialect,
@@ -178,7 +182,7 @@ impl Sql {
         self.relation(dialect, &[Column::Text("item"), Column::Number("moment")], list)
     }
 
-    /// A relation of these columns, from arrays of as many texts and numbers; what is null stays so.
+    /// Appends a relation with these columns, from arrays of as many texts and numbers; nulls stay null.
     pub(crate) fn relation(
         self,
         dialect: Dialect,
@@ -189,13 +193,13 @@ impl Sql {
         self.text(&dialect.rows_of_arrays(columns)).bind(list.to_string())
     }
 
-    /// A relation of `item` and `amount`, from pairs.
+    /// Appends a relation with the columns `item` and `amount`, from pairs.
     pub(crate) fn amounts(self, dialect: Dialect, pairs: impl IntoIterator<Item = (serde_json::Value, u64)>) -> Self {
         let list = pairs.into_iter().map(|(item, amount)| serde_json::json!([item, amount]));
         self.relation(dialect, &[Column::Text("item"), Column::Number("amount")], list)
     }
 
-    /// Its text, as it is written here.
+    /// Returns the text before it is spelled for a dialect.
     #[cfg(test)]
     pub(crate) fn written(&self) -> &str {
         &self.text
@@ -210,7 +214,7 @@ impl Sql {
     }
 }
 
-/// PostgreSQL counts its parameters: `$1`, `$2`.
+/// Numbers the parameters as PostgreSQL demands: `$1`, `$2`.
 fn numbered(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 32);
     for (index, part) in text.split('?').enumerate() {
@@ -223,13 +227,13 @@ fn numbered(text: &str) -> String {
     out
 }
 
-/// The first row, if there is one.
+/// Returns the first row, or `None`.
 pub(crate) async fn one(connection: &impl Connection, sql: Sql) -> Result<Option<Row>> {
     let statement = sql.statement(connection.dialect(), AnswerKind::FirstRow);
     Ok(connection.ask(statement).await.map_err(failure)?.rows.pop().map(Row))
 }
 
-/// All rows.
+/// Returns all rows.
 pub(crate) async fn all(connection: &impl Connection, sql: Sql) -> Result<Vec<Row>> {
     let reading = connection.ask(sql.statement(connection.dialect(), AnswerKind::AllRows));
     let answer = match connection.dialect() {
@@ -239,20 +243,20 @@ pub(crate) async fn all(connection: &impl Connection, sql: Sql) -> Result<Vec<Ro
     Ok(answer.map_err(failure)?.rows.into_iter().map(Row).collect())
 }
 
-/// Carries a change out and says how many rows it touched.
+/// Executes a change and returns how many rows it touched.
 pub(crate) async fn run(connection: &impl Connection, sql: Sql) -> Result<u64> {
     let statement = sql.statement(connection.dialect(), AnswerKind::Count);
     Ok(connection.ask(statement).await.map_err(failure)?.touched)
 }
 
-/// Carries out statements that have no values, in the words of the dialect.
+/// Executes statements that have no values, in the spelling of the dialect.
 pub(crate) async fn run_script(connection: &impl Connection, text: String) -> Result<()> {
     let statement = Statement { text, values: Vec::new(), kind: AnswerKind::Success };
     connection.ask(statement).await.map(drop).map_err(failure)
 }
 
-/// A failure of the database in this crate's words. Unique names are claimed with `ON CONFLICT` and never fail here; a
-/// foreign key that fails refers to what is gone.
+/// Converts a failure of the database to an error of this crate. Unique names are claimed with `ON CONFLICT` and never
+/// fail here; a foreign key that fails refers to a row that was removed.
 pub(crate) fn failure(error: DriverError) -> StoreError {
     let (DriverError::Connection(cause) | DriverError::Statement(cause)) = &error else {
         return StoreError::unavailable(error);
@@ -274,8 +278,8 @@ pub(crate) fn failure(error: DriverError) -> StoreError {
     }
 }
 
-/// Whether the database refused a statement for what it says: a constraint, a value that is too large or of another type,
-/// a trigger.
+/// Returns true if the database refused a statement because of its content: a constraint, a value that is too large or
+/// of another type, a trigger.
 pub(crate) fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
     let Some(DriverError::Statement(cause)) = cause.downcast_ref::<DriverError>() else { return false };
     let Some(code) = cause.as_database_error().and_then(|error| error.code()) else { return false };
@@ -288,11 +292,11 @@ pub(crate) fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
     }
 }
 
-/// A value that a parameter can take.
+/// Value that a parameter can take.
 pub(crate) trait Bound {
-    /// The value.
+    /// Converts the value to one that the driver binds.
     fn bound(self) -> Value;
-    /// No value of this type.
+    /// Returns the null of this type.
     fn absent() -> Value;
 }
 
@@ -316,7 +320,7 @@ bound! {
     i64 => Number, |number| number;
     u64 => Number, |number| i64::try_from(number).unwrap_or(i64::MAX);
     f64 => Float, |number| number;
-    // Truth is stored as a number: SQLite has no boolean, and one way serves both.
+    // Booleans are stored as numbers: SQLite has no boolean type, and one form serves both.
     bool => Number, i64::from;
     Timestamp => Number, Timestamp::millis;
     DeviceKey => Number, |key| i64::try_from(key.0).unwrap_or(i64::MAX);
@@ -357,7 +361,7 @@ impl<T: Bound> Bound for Option<T> {
     }
 }
 
-/// U+0000 is no character of a text in PostgreSQL. It is left out in both dialects, so that both keep the same.
+/// Removes U+0000, which PostgreSQL allows in no text. Both dialects leave it out, so that both store the same.
 pub(crate) fn without_nul(mut text: String) -> String {
     if text.contains('\0') {
         text.retain(|character| character != '\0');
@@ -365,7 +369,7 @@ pub(crate) fn without_nul(mut text: String) -> String {
     text
 }
 
-/// A row of an answer; what cannot be read is damage, never a panic.
+/// Row of an answer. A column that cannot be read is reported as damage, without a panic.
 pub(crate) struct Row(RawRow);
 
 impl Row {
@@ -406,7 +410,7 @@ impl Row {
         self.get(column)
     }
 
-    /// What a number means, which stands for one of a few things.
+    /// Reads a number that stands for one of a few variants.
     pub(crate) fn named<T>(&self, column: &str, read: impl FnOnce(i64) -> Option<T>) -> Result<T> {
         let number = self.number(column)?;
         read(number).ok_or_else(|| StoreError::Damaged(format!("column {column}: {number} means nothing")))
@@ -433,7 +437,7 @@ impl Row {
         bytes.map(|bytes| thirty_two(column, bytes).map(Digest)).transpose()
     }
 
-    /// An identifier, a lineage: whatever is read from its text.
+    /// Reads a column whose type is parsed from text, such as an identifier.
     pub(crate) fn id<T: FromStr>(&self, column: &str) -> Result<T> {
         parse(column, &self.text(column)?)
     }
@@ -447,7 +451,7 @@ impl Row {
         Lineage::parse(&text).ok_or_else(|| StoreError::Damaged(format!("column {column}: {text:?} is no lineage")))
     }
 
-    /// JSON that was checked before it was stored.
+    /// Reads JSON that was checked before it was stored.
     pub(crate) fn json(&self, column: &str) -> Result<RawJson> {
         Ok(RawJson::trusted(Bytes::from(self.text(column)?)))
     }
@@ -465,7 +469,7 @@ fn parse<T: FromStr>(column: &str, text: &str) -> Result<T> {
     text.parse().map_err(|_| StoreError::Damaged(format!("column {column}: {text:?} is no identifier")))
 }
 
-/// The 32 bytes of a digest or a key.
+/// Converts bytes to the 32 bytes of a digest or a key.
 pub(crate) fn thirty_two(column: &str, bytes: Vec<u8>) -> Result<[u8; 32]> {
     let length = bytes.len();
     bytes.try_into().map_err(|_| StoreError::Damaged(format!("column {column}: {length} bytes, not 32")))

@@ -1,4 +1,4 @@
-//! What SQLite's file lacks, from [`isobar_pages`]: checksums of its pages, and a note of what was durable.
+//! Adds to SQLite's file, by [`isobar_pages`], checksums of its pages and a note of the durable changes.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,17 @@ use isobar_pages::{Loss, Open, PagesError};
 use super::DriverError;
 use crate::error::{Result, StoreError};
 
-/// What SQLite answers when what it has read makes no sense: `SQLITE_CORRUPT` and its extended forms, `SQLITE_NOTADB`.
+/// Codes with which SQLite answers when its file makes no sense: `SQLITE_CORRUPT` and its extended forms,
+/// `SQLITE_NOTADB`.
 const SENSELESS: [&str; 5] = ["11", "267", "523", "779", "26"];
 
-/// Makes a file ready to be opened; the layer that it is opened through.
+/// Prepares a file for opening; returns the name of the layer through which it must be opened.
 pub(crate) async fn prepare(path: &str, how: Open) -> Result<Option<&'static str>> {
     let path = PathBuf::from(path);
     blocking(move || isobar_pages::prepare(&path, how)).await
 }
 
-/// What a registry has lost that was acknowledged. None: nothing that is known of.
+/// Returns the acknowledged changes that a registry has lost, or `None` if no loss is known.
 pub fn loss(address: &str) -> Result<Option<Loss>> {
     match file_of(address) {
         Some(file) => isobar_pages::loss(&file).map_err(store_error),
@@ -24,8 +25,8 @@ pub fn loss(address: &str) -> Result<Option<Loss>> {
     }
 }
 
-/// Goes on with what is left of a registry; what it has lost. None: nothing, and nothing was done. What there is of the
-/// registry is copied into the folder `aside` first.
+/// Accepts a loss: the registry is used with the remaining data. Returns the loss, or `None` if there was none, and
+/// then changes nothing. Copies the files of the registry into the folder `aside` first.
 pub fn loss_accept(address: &str, aside: &Path) -> Result<Option<Loss>> {
     match file_of(address) {
         Some(file) => isobar_pages::accept_loss(&file, aside).map_err(store_error),
@@ -33,23 +34,23 @@ pub fn loss_accept(address: &str, aside: &Path) -> Result<Option<Loss>> {
     }
 }
 
-/// The file of a registry, if it is one and there.
+/// Returns the path of a registry that is an existing SQLite file.
 fn file_of(address: &str) -> Option<PathBuf> {
     let path = PathBuf::from(super::connections::plain(address.strip_prefix("sqlite:")?));
     path.is_file().then_some(path)
 }
 
-/// What this process has met that was damaged, of a file and of what lies beside it.
+/// Lists the damage that this process has met in a file and its companions.
 pub(crate) fn damage_met(file: &str) -> Vec<String> {
     if file.is_empty() { Vec::new() } else { isobar_pages::damage_of(Path::new(file)) }
 }
 
-/// Whether SQLite says with this code that what it has read is damaged.
+/// Returns true if this code of SQLite reports damaged data.
 pub(crate) fn tells_of_damage(code: &str) -> bool {
     SENSELESS.contains(&code) || code.parse() == Ok(isobar_pages::DAMAGED_CODE)
 }
 
-/// The damage that SQLite has met, by its name if it is known.
+/// Builds the error for damage that SQLite has met, with its place if that is known.
 pub(crate) fn damage(error: &DriverError) -> StoreError {
     match isobar_pages::last_damage() {
         Some(place) => StoreError::Damaged(format!("{error} ({place})")),

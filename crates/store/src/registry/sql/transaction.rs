@@ -1,9 +1,9 @@
-//! Writing: whatever changes the registry goes through here, so that nothing is acknowledged that was not committed.
+//! Writes to the registry. Every change passes through here, so that only committed changes are acknowledged.
 //!
 //! The driver counts how deep it is in transactions, and a database that ends a transaction by itself (SQLite does when
-//! its disk is full) leaves that count behind: the next transaction would be a part of one that nobody ends. So a
-//! connection is looked at before anybody gets it, and closed when it is not at rest; and a transaction in which a
-//! statement failed, or was dropped half-way, takes no other and is never committed.
+//! its disk is full) makes that count wrong: the next transaction would be nested in one that never ends. Therefore a
+//! connection is checked before it is handed out, and closed if a transaction is open on it; and a transaction in which
+//! a statement failed, or was dropped half-way, accepts no other statement and is never committed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,14 +19,13 @@ use super::driver::{Answer, OpenTransaction, Pool, Statement};
 use super::{Connection, Dialect, DriverError, Sql, failure, run};
 use crate::error::{Result, StoreError};
 
-/// A registry that committed a change so long ago, or less, is healthy; beyond that a change is tried.
+/// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
 
-/// Steps of SQLite's machine, some tenth of a millisecond, after which a question that takes longer lets others have the
-/// processor.
+/// Steps of SQLite's virtual machine (about a tenth of a millisecond) after which a long query yields the processor.
 const SQLITE_STEPS_A_LOOK: i32 = 2_000;
 
-/// The connections that write. In SQLite it is a single one, so writers queue here and never meet a locked database.
+/// Connections that write. SQLite has a single one, so writers queue here and never meet a locked database.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
     pool: Pool,
@@ -38,7 +37,7 @@ impl Writer {
         Self { pool, health: Arc::default() }
     }
 
-    /// A transaction that writes. In SQLite it is the only one; in PostgreSQL rows are held one by one.
+    /// Begins a transaction that writes. On SQLite it is the only one; on PostgreSQL transactions lock single rows.
     pub(crate) async fn begin(&self) -> Result<Transaction> {
         let begun = self.pool.begin_to_write().await.map_err(failure);
         self.health.failed_if(&begun);
@@ -50,7 +49,7 @@ impl Writer {
         })
     }
 
-    /// Carries out a change that is a single statement, and says how many rows it touched.
+    /// Executes a change that is a single statement, and returns how many rows it touched.
     pub(crate) async fn run(&self, sql: Sql) -> Result<u64> {
         let touched = run(&self.pool, sql).await;
         self.health.failed_if(&touched);
@@ -61,7 +60,7 @@ impl Writer {
         Ok(touched)
     }
 
-    /// Whether changes can be committed: one was, a moment ago, or is now.
+    /// Returns `Ok` if changes can be committed: a recent one was, or one is now.
     pub(crate) async fn healthy(&self) -> Result<()> {
         let _turn = self.health.trying.lock().await;
         if self.health.is_proven() {
@@ -78,20 +77,21 @@ impl Writer {
     }
 }
 
-/// A transaction that writes. It is rolled back when it is dropped.
+/// Transaction that writes. Dropping it rolls it back.
 pub(crate) struct Transaction {
     inner: OpenTransaction,
-    /// A statement failed, or nobody waited for its end: what the database made of the transaction is not known.
+    /// True if a statement failed or was dropped before its end: then the state of the transaction in the database is
+    /// unknown.
     is_broken: AtomicBool,
     has_changed: AtomicBool,
     health: Arc<Health>,
 }
 
 impl Transaction {
-    /// Makes its changes durable.
+    /// Makes the changes durable.
     pub(crate) async fn commit(self) -> Result<()> {
         if self.is_broken.load(Ordering::Acquire) {
-            // PostgreSQL would answer COMMIT with a rollback, and call that a success.
+            // PostgreSQL would answer COMMIT with a rollback, and report success.
             return Err(StoreError::unavailable(DriverError::Broken));
         }
         let committed = self.inner.commit().await.map_err(failure);
@@ -103,7 +103,7 @@ impl Transaction {
     }
 }
 
-/// Marks a transaction as broken, unless its statement came to a good end.
+/// Guard that marks a transaction as broken unless its statement succeeds.
 struct Underway<'a> {
     breaks: Option<&'a AtomicBool>,
 }
@@ -122,7 +122,7 @@ impl Connection for Transaction {
         self.inner.dialect()
     }
 
-    /// Carries a statement out, unless an earlier one failed.
+    /// Executes a statement, unless an earlier one failed.
     async fn ask(&self, statement: Statement) -> std::result::Result<Answer, DriverError> {
         if self.is_broken.load(Ordering::Acquire) {
             return Err(DriverError::Broken);
@@ -144,11 +144,11 @@ impl Connection for Transaction {
     }
 }
 
-/// What became of the last change.
+/// Outcome of the last change.
 #[derive(Debug, Default)]
 struct Health {
     last: Mutex<LastChange>,
-    /// Held by the one that tries whether changes can be committed.
+    /// Lock of the task that tries to commit a change.
     trying: tokio::sync::Mutex<()>,
 }
 
@@ -172,7 +172,7 @@ impl Health {
         }
     }
 
-    /// Notes a change that failed because of the database, not because of what was asked.
+    /// Records a change that failed because of the database, not because of its content.
     fn failed_if<T>(&self, result: &Result<T>) {
         let Err(error @ (StoreError::Unavailable(_) | StoreError::Damaged(_))) = result else { return };
         let before = std::mem::replace(&mut *self.last.lock(), LastChange::Failed);
@@ -183,12 +183,12 @@ impl Health {
     }
 }
 
-/// Has every connection of a pool to SQLite looked at when it comes back and before it is given out again.
+/// Checks every connection of a pool to SQLite when it is returned and before it is handed out again.
 pub(crate) fn guard_sqlite(pool: SqlitePoolOptions) -> SqlitePoolOptions {
     pool.before_acquire(|connection, _| Box::pin(is_at_rest(connection)))
         .after_connect(|connection, _| {
             Box::pin(async move {
-                // The driver gives each connection a thread of its own, and what one asks may take long.
+                // Each connection has a thread of its own in the driver, and its queries may take long.
                 connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
                     isobar_threads::rest_at_times();
                     true
@@ -198,15 +198,15 @@ pub(crate) fn guard_sqlite(pool: SqlitePoolOptions) -> SqlitePoolOptions {
         })
         .after_release(|connection, _| {
             Box::pin(async move {
-                // A rollback that was begun by dropping a transaction has ended after this.
+                // A rollback that was begun by dropping a transaction has ended after this ping.
                 connection.ping().await?;
                 Ok(is_outside(connection))
             })
         })
 }
 
-/// Has every connection of a pool to PostgreSQL begin with a statement, and looked at before it is given out. One that was
-/// used within the time `sure_for` is not asked whether it is there.
+/// Makes every connection of a pool to PostgreSQL begin with a statement, and checks it before it is handed out. A
+/// connection that was used within the time `sure_for` is not pinged.
 pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for: Option<Duration>) -> PgPoolOptions {
     pool.test_before_acquire(sure_for.is_none())
         .before_acquire(move |connection, last| {
@@ -214,7 +214,8 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
                 if sure_for.is_some_and(|time| last.idle_for >= time) {
                     connection.ping().await?;
                 }
-                // PostgreSQL tells with every answer whether a transaction is open, and the driver begins none within another.
+                // PostgreSQL reports with every answer if a transaction is open, and the driver begins none within
+                // another.
                 Ok(is_outside(connection))
             })
         })
@@ -223,14 +224,15 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
         })
 }
 
-/// A commit is acknowledged when it is durable, whatever the server or the role is set to by default. What is stricter stays.
+/// Makes PostgreSQL acknowledge a commit only when it is durable, whatever the default of the server or role. Stricter
+/// settings stay.
 pub(crate) const DURABLE: &str =
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
-/// What is read in one transaction is of one moment. Said once for a connection, and not once more in every transaction.
+/// Makes each transaction read the state of one moment. Set once for a connection rather than in every transaction.
 pub(crate) const OF_ONE_MOMENT: &str =
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";
 
-/// Whether no transaction is open: neither for the driver, nor for SQLite, which would refuse to begin another.
+/// Returns true if no transaction is open, neither for the driver nor for SQLite, which would refuse to begin another.
 async fn is_at_rest(connection: &mut SqliteConnection) -> std::result::Result<bool, sqlx::Error> {
     if !is_outside(connection) {
         return Ok(false);
@@ -238,7 +240,8 @@ async fn is_at_rest(connection: &mut SqliteConnection) -> std::result::Result<bo
     sqlx::raw_sql("BEGIN; COMMIT").execute(connection).await.map(|_| true)
 }
 
-/// Whether the driver is in no transaction. It cannot leave one that the database has ended: such a connection is closed.
+/// Returns true if the driver has no open transaction. The driver cannot leave a transaction that the database has
+/// ended: such a connection is closed.
 fn is_outside<C: sqlx::Connection>(connection: &C) -> bool {
     let is_outside = !connection.is_in_transaction();
     if !is_outside {

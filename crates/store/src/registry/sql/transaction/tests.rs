@@ -9,7 +9,7 @@ async fn fill(db: &Connections, bytes: usize) -> Result<()> {
     tx.commit().await
 }
 
-/// What somebody sees who has a connection of its own.
+/// Counts the rows that another connection sees.
 async fn rows(db: &Connections) -> i64 {
     rows_in(&db.read).await
 }
@@ -40,7 +40,7 @@ async fn a_full_disk_costs_no_later_write() {
         for _ in 0..=round {
             db.write.run(Sql::new("PRAGMA max_page_count = 8")).await.unwrap();
             assert!(fill(&db, 100_000).await.is_err());
-            // What is refused within a transaction that the driver takes for nested only ends that one.
+            // A refusal within a transaction that the driver takes for nested ends only that one.
             assert!(fill(&db, 1).await.is_err());
         }
         db.write.run(Sql::new("PRAGMA max_page_count = 1000000")).await.unwrap();
@@ -91,7 +91,7 @@ async fn nothing_is_committed_after_a_dropped_statement(address: &str) {
     db.close().await.unwrap();
 }
 
-/// Whoever asks hears of it as long as changes fail, and no longer.
+/// Checks that health fails as long as changes fail, and no longer.
 async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
     let db = empty(address).await;
     db.write.healthy().await.unwrap();
@@ -101,7 +101,7 @@ async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
     for _ in 0..2 {
         assert!(db.write.healthy().await.is_err());
     }
-    // What is refused because of what was asked says nothing of the registry; nor does what changes nothing.
+    // Neither a refusal because of a statement's content nor an empty transaction tells anything about health.
     db.begin().await.unwrap().commit().await.unwrap();
     assert!(db.write.healthy().await.is_err());
     db.write.run(Sql::new("ALTER TABLE stopped RENAME TO pulse")).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
     db.close().await.unwrap();
 }
 
-/// The server forgets nothing that was committed, even where its default allows that.
+/// Checks that commits are durable even where the server's default allows them not to be.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_waits_until_postgresql_has_written_it() {
     let database = OwnDatabase::new().await;
@@ -129,13 +129,13 @@ async fn a_commit_waits_until_postgresql_has_written_it() {
     database.remove().await;
 }
 
-/// What PostgreSQL goes by in a transaction.
+/// Returns a setting of PostgreSQL within a transaction.
 async fn setting(tx: &impl Connection, name: &str) -> String {
     let query = Sql::new("SELECT current_setting(?) AS it").bind(name);
     one(tx, query).await.unwrap().unwrap().text("it").unwrap()
 }
 
-/// What is read is of one moment, and what writes sees what others have written before it.
+/// Checks that a reading transaction sees one moment, and that a writing one sees earlier commits of others.
 #[tokio::test(flavor = "multi_thread")]
 async fn postgresql_reads_as_of_one_moment_and_changes_nothing_meanwhile() {
     let database = OwnDatabase::new().await;
