@@ -1,4 +1,4 @@
-//! The list of alarms: what it may be filtered by, and its pages.
+//! Lists alarms: the filters of the list, and its pages.
 
 use isobar_model::access::{CanList, Scope};
 use isobar_model::alarm::Alarm;
@@ -17,37 +17,37 @@ use crate::registry::nouns::alarms::{ALARM_COLUMNS, alarm};
 use crate::registry::sql::{Connection, Dialect, Sql};
 use crate::telemetry::{Filter, Operand, Operator};
 
-/// The order when none is asked for, which an index has: the active ones first, of these the most severe, of these the newest.
+/// Default order, which an index has: active alarms first, then the most severe, then the newest.
 const DEFAULT_ORDER: [(&str, bool); 3] = [("state", false), ("severity", true), ("raisedAt", true)];
-/// The device of an alarm.
+/// Column with the number of an alarm's device.
 const DEVICE_KEY: &str = "a.device_key";
-/// The name of its device.
+/// Column with the name of an alarm's device.
 const DEVICE_NAME: &str = "d.name";
 
-/// What a filter of alarms looks at.
+/// Field of an alarm that a filter compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmField {
-    /// The number of its state.
+    /// Number of the state.
     State,
-    /// The number of its severity.
+    /// Number of the severity.
     Severity,
-    /// Whether it was acknowledged: a boolean.
+    /// True if the alarm was acknowledged: a boolean.
     Acknowledged,
-    /// Its device: the text of an identifier.
+    /// Device of the alarm: the text of an identifier.
     Device,
-    /// The project of its device: the text of an identifier.
+    /// Project of the device: the text of an identifier.
     Project,
-    /// Its element: a text.
+    /// Element that raised the alarm: a text.
     Element,
-    /// Its key: a text.
+    /// Key of the alarm: a text.
     Key,
-    /// Who is to see to it: the text of an identifier, or null.
+    /// User to whom the alarm is assigned: the text of an identifier, or null.
     Assignee,
-    /// Since when it is active: a time.
+    /// Moment since which the alarm is active: a time.
     RaisedAt,
 }
 
-/// One filter of alarms; operands are texts, whole numbers, booleans and times as the field asks for them.
+/// Filter of alarms; operands are texts, whole numbers, booleans and times, as the field demands.
 pub type AlarmFilter = Filter<AlarmField>;
 
 impl AlarmField {
@@ -70,7 +70,7 @@ impl AlarmField {
     }
 }
 
-/// How alarms are found: what else is known of them is looked at where they are.
+/// Way to find alarms. Conditions on other columns are tested on the rows found.
 #[derive(Clone, Copy)]
 pub(super) enum AlarmWay<'w> {
     /// Along an index in this order.
@@ -82,7 +82,7 @@ pub(super) enum AlarmWay<'w> {
 }
 
 impl AlarmWay<'_> {
-    /// The way to all that pass the filters.
+    /// Chooses the way to all alarms that pass the filters.
     pub(super) fn to(filters: &[AlarmFilter]) -> Self {
         let names = |filter: &AlarmFilter| {
             filter.field == AlarmField::Device && matches!(filter.operator, Operator::Eq | Operator::In)
@@ -115,11 +115,11 @@ impl AlarmWay<'_> {
 }
 
 impl Registry {
-    /// Alarms of a part of the tree that pass the filters: by default the active ones first, of these the most severe, of
-    /// these the newest.
+    /// Lists alarms of a part of the tree that pass the filters. Default order: active alarms first, then the most
+    /// severe, then the newest.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`](crate::error::StoreError::TooMuch) where their texts take more than
+    /// [`StoreError::TooMuch`](crate::error::StoreError::TooMuch) if their texts take more than
     /// [`crate::telemetry::PAGE_BYTES_MAX`].
     pub async fn alarm_list(
         &self,
@@ -136,8 +136,8 @@ impl Registry {
     }
 }
 
-/// The ids of a page and how many pass, found in whichever of two ways costs less: along an index in the order, leaving out
-/// what lies elsewhere, or by gathering all that pass and sorting them.
+/// Finds the ids of a page and counts the alarms that pass, by the cheaper of two ways: along an index in the order,
+/// skipping alarms outside the part of the tree, or by collecting all that pass and sorting them.
 async fn page(
     tx: &impl Connection,
     scope: &Scope,
@@ -168,8 +168,8 @@ async fn page(
     Ok((ids, extent.within))
 }
 
-/// All that pass, to be sorted at the end (none: only counted). `CROSS JOIN` keeps SQLite to an order of the tables;
-/// PostgreSQL takes it as any other join.
+/// Selects all alarms that pass, to be sorted at the end (`None`: only counted). `CROSS JOIN` fixes the order of the
+/// tables for SQLite; PostgreSQL treats it as any other join.
 pub(super) fn gathered(dialect: Dialect, scope: &Scope, filters: &[AlarmFilter], order: Option<&Order>) -> Sql {
     let way = AlarmWay::to(filters);
     let from = match way {
@@ -186,7 +186,7 @@ pub(super) fn gathered(dialect: Dialect, scope: &Scope, filters: &[AlarmFilter],
         .then(way.condition(dialect, filters))
 }
 
-/// The table that has an index in the order that is asked for.
+/// Returns the table that has an index in the requested order.
 pub(super) fn indexed_in(request: &ListRequest, order: &Order) -> Option<TableAlias> {
     let is_default = request.sort.iter().map(|key| (&*key.field, key.descending)).eq(DEFAULT_ORDER);
     if is_default { Some(ALARMS.relation) } else { order.indexed_in() }

@@ -1,11 +1,12 @@
-//! Filters of the list of devices: what may be filtered, and the condition in SQL that a request becomes.
+//! Filters the list of devices: the fields of filters, and the SQL condition of a request.
 //!
-//! Columns are compared by the database. Metadata is JSON, of which SQLite and PostgreSQL have views of their own (how far
-//! numbers go, what a text may hold), so it is compared here, by the very test that stored values are filtered with: the
-//! devices that meet the other filters are read some at a time, and from then on the condition is a set of their numbers.
+//! The database compares columns. Metadata is JSON, about which SQLite and PostgreSQL disagree (the range of numbers,
+//! the characters of texts), so it is compared in this program, by the same test that filters stored values: the
+//! devices that pass the other filters are read in batches, and from then on the condition is a set of their numbers.
 //!
-//! What the caller is shown may be newer than the registry: what runs found out and is not written yet. A filter is true for
-//! what is shown. Devices of which something waits are taken out of what the database decides and are decided here.
+//! The caller may see newer state than the registry has: findings of runs that are not written yet. Filters apply to
+//! the state that the caller sees. Devices with unwritten findings are excluded from the database's decision and
+//! decided here.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -25,28 +26,28 @@ use crate::registry::sql::{Connection, Dialect, Sql};
 use crate::telemetry::embedded::FilterTest;
 use crate::telemetry::{Filter, FilterField, Operand, Operator};
 
-/// What a filter of devices looks at.
+/// Field of a device that a filter compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceField {
-    /// The name: a text.
+    /// Name: a text.
     Name,
-    /// The number of the status.
+    /// Number of the status.
     Status,
-    /// The project: the text of an identifier.
+    /// Project: the text of an identifier.
     Project,
-    /// When it was made: a time.
+    /// Moment of creation: a time.
     CreatedAt,
-    /// When it was last changed: a time.
+    /// Moment of the last change: a time.
     UpdatedAt,
-    /// When its last event came: a time, or null of one that was never heard.
+    /// Moment of the last event: a time, or null if the device never sent one.
     LastActive,
-    /// How many alarms of a severity are active.
+    /// Number of active alarms of a severity.
     Alarms(AlarmSeverity),
-    /// What lies at a path of keys within the metadata: any JSON.
+    /// Value at a path of keys within the metadata: any JSON.
     Meta(Vec<String>),
 }
 
-/// The fields that count active alarms, as the API calls them.
+/// Fields that count active alarms, by their API names.
 const ALARM_COUNT_FIELDS: [(&str, AlarmSeverity); 3] = [
     ("alarms.critical", AlarmSeverity::Critical),
     ("alarms.warning", AlarmSeverity::Warning),
@@ -54,7 +55,7 @@ const ALARM_COUNT_FIELDS: [(&str, AlarmSeverity); 3] = [
 ];
 
 impl DeviceField {
-    /// The field of that name in the API, of those that are not paths.
+    /// Returns the field with this API name, unless it is a path.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match ALARM_COUNT_FIELDS.iter().find(|(field, _)| *field == name) {
@@ -63,90 +64,90 @@ impl DeviceField {
         }
     }
 
-    /// The names of the fields that are not paths.
+    /// Returns the names of the fields that are not paths.
     pub fn names() -> impl Iterator<Item = &'static str> {
         let columns = DEVICE_FIELDS.iter().filter(|field| field.filter.is_some()).map(|field| field.name);
         columns.chain(ALARM_COUNT_FIELDS.iter().map(|(name, _)| *name))
     }
 
-    /// Whether a run of a design may change it.
+    /// Returns true if a run of a design may change the field.
     fn is_found_out(&self) -> bool {
         matches!(self, Self::Status | Self::UpdatedAt | Self::Meta(_))
     }
 }
 
-/// One filter of devices; operands are texts, whole numbers and times as the field asks for them.
+/// Filter of devices; operands are texts, whole numbers and times, as the field demands.
 pub type DeviceFilter = Filter<DeviceField>;
 
-/// Devices of which something waits to be written, and what they are with it.
+/// Devices with state that is not written to the registry yet, and that state.
 pub struct UnwrittenDevices {
-    /// The devices.
+    /// Devices with unwritten state.
     pub devices: Vec<DeviceId>,
-    /// Makes of a device as the registry has it what it is.
+    /// Applies the unwritten state to a device read from the registry.
     pub apply: Box<dyn Fn(&mut Device) + Send + Sync>,
 }
 
-/// Which devices of a part of the tree are meant, and what the registry does not know of them yet.
+/// Selection of devices of a part of the tree, with the state that the registry does not have yet.
 #[derive(Default)]
 pub struct DeviceSelection {
-    /// All must hold.
+    /// Filters, all of which a device must pass.
     pub filters: Vec<DeviceFilter>,
-    /// When devices were heard, where the registry may not know it yet.
+    /// Moments of last events that the registry may not have yet.
     pub heard: Vec<(DeviceKey, Timestamp)>,
-    /// Those of which a run has found something out.
+    /// Devices of which findings of runs are not written yet.
     pub unwritten: Option<UnwrittenDevices>,
 }
 
 impl DeviceSelection {
-    /// Whether any filter looks at what a run of a design may change.
+    /// Returns true if any filter compares a field that a run of a design may change.
     pub fn looks_at_findings(&self) -> bool {
         self.filters.iter().any(|filter| filter.field.is_found_out())
     }
 
-    /// Whether any filter looks at when devices were heard.
+    /// Returns true if any filter compares the moment of the last event.
     pub fn looks_at_activity(&self) -> bool {
         self.filters.iter().any(|filter| filter.field == DeviceField::LastActive)
     }
 }
 
-/// Which indexes may find the rows that a condition is about.
+/// Indexes that may find the rows of a condition.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lookup<'c> {
-    /// Whichever the planner likes.
+    /// Any index that the planner prefers.
     Any,
-    /// None but one that begins with this column: the rows are read in its order.
+    /// Only an index that begins with this column: the rows are read in its order.
     Along(&'c str),
-    /// That of the column `order`, and nothing but it is read: what passes the filters on other columns is found once, along
-    /// the indexes of these, as sets of numbers that `key` is looked up in.
+    /// Only the index of the column `order`, without the table: rows that pass the filters on other columns are found
+    /// once, along the indexes of these columns, as sets of numbers in which `key` is looked up.
     InSets { order: &'c str, key: &'static str },
 }
 
-/// A selection, made ready for a database.
+/// Selection prepared for a database.
 pub(super) struct ReadyFilters<'s> {
     pub(super) dialect: Dialect,
     selection: &'s DeviceSelection,
     /// Filters on metadata.
     pub(super) meta: Arc<[FilterTest]>,
-    /// Devices that pass all filters, once metadata was looked at; none: it was not.
+    /// Devices that pass all filters, once metadata was compared; `None` before that.
     pub(super) passing: Option<Vec<i64>>,
-    /// Devices that were heard later than the registry knows: those that pass the filters on that, and those that fail.
+    /// Devices with a later event than the registry has: those that pass the filters on activity, and those that fail.
     heard: [Vec<i64>; 2],
-    /// Devices that are decided here.
+    /// Devices that are decided in this program.
     pub(super) decided: Vec<DecidedDevice>,
 }
 
-/// A device of which something waits to be written.
+/// Device with unwritten state.
 pub(super) struct DecidedDevice {
-    /// Its status as the registry has it, and whether it has a place there.
+    /// Status in the registry, and true if the device has a place there.
     pub(super) written: (Status, bool),
-    /// What it is.
+    /// Device with its unwritten state applied.
     pub(super) device: Device,
-    /// Whether all filters hold.
+    /// True if the device passes all filters.
     pub(super) passes: bool,
 }
 
 impl<'s> ReadyFilters<'s> {
-    /// Makes a selection ready; devices of that part of the tree of which something waits are read and decided.
+    /// Prepares a selection: reads the devices with unwritten state in this part of the tree, and decides if they pass.
     pub(super) async fn of(
         connection: &impl Connection,
         scope: &Scope,
@@ -163,17 +164,17 @@ impl<'s> ReadyFilters<'s> {
         })
     }
 
-    /// Whether the condition needs the activity of devices, `a`.
+    /// Returns true if the condition needs the activity of devices, `a`.
     pub(super) fn needs_activity(&self) -> bool {
         self.passing.is_none() && self.selection.looks_at_activity()
     }
 
-    /// Whether nothing but activity is looked at.
+    /// Returns true if all filters compare activity only.
     pub(super) fn is_of_activity_alone(&self) -> bool {
         self.passing.is_none() && self.selection.filters.iter().all(|filter| filter.field == DeviceField::LastActive)
     }
 
-    /// The column of a device's number: of its activity, where that is needed anyway.
+    /// Returns the column of a device's number: that of its activity, if the condition needs the activity anyway.
     fn key(&self, lookup: Lookup<'_>) -> String {
         let key = match lookup {
             Lookup::InSets { key, .. } => key,
@@ -183,7 +184,7 @@ impl<'s> ReadyFilters<'s> {
         self.column(key, lookup)
     }
 
-    /// The condition that a device `d`, with its activity `a` if that is needed, meets.
+    /// Builds the condition for a device `d`, with its activity `a` if needed.
     pub(super) fn condition(&self, lookup: Lookup<'_>) -> Sql {
         let (key, written) = (self.key(lookup), self.of_registry(lookup));
         if self.decided.is_empty() {
@@ -194,7 +195,7 @@ impl<'s> ReadyFilters<'s> {
         self.known_better(written, &key, &self.keys_decided(), &chosen)
     }
 
-    /// As [`ReadyFilters::condition`], without the devices that are decided here.
+    /// Builds the condition without the devices that are decided in this program; see [`ReadyFilters::condition`].
     pub(super) fn condition_of_written(&self, lookup: Lookup<'_>) -> Sql {
         let (key, written) = (self.key(lookup), self.of_registry(lookup));
         if self.decided.is_empty() {
@@ -203,7 +204,7 @@ impl<'s> ReadyFilters<'s> {
         written.text(&format!(" AND NOT ({key}")).among_numbers(self.dialect, &self.keys_decided()).text(")")
     }
 
-    /// The condition by what the registry knows.
+    /// Builds the condition on the state in the registry.
     fn of_registry(&self, lookup: Lookup<'_>) -> Sql {
         match &self.passing {
             Some(passing) => Sql::new(self.key(lookup)).among_numbers(self.dialect, passing),
@@ -211,7 +212,7 @@ impl<'s> ReadyFilters<'s> {
         }
     }
 
-    /// A condition that is not asked for devices of which more is known than the registry knows: of these the chosen meet it.
+    /// Builds a condition that ignores devices whose newer state is known here: of these only the chosen pass.
     fn known_better(&self, condition: Sql, key: &str, known: &[i64], chosen: &[i64]) -> Sql {
         Sql::new("((")
             .then(condition)
@@ -222,7 +223,7 @@ impl<'s> ReadyFilters<'s> {
             .text(")")
     }
 
-    /// The filters on columns, and what an index of labels knows of those on metadata.
+    /// Builds the condition on columns, and that part of the filters on metadata which the index of labels can answer.
     fn of_columns(&self, lookup: Lookup<'_>) -> Sql {
         let (mut conditions, key) = (Vec::new(), self.key(lookup));
         for &DeviceListField { column, relation: TableAlias { table, alias }, filter: ref field, .. } in DEVICE_FIELDS {
@@ -232,7 +233,7 @@ impl<'s> ReadyFilters<'s> {
                 continue;
             }
             let written = match lookup {
-                // An index of the column knows the numbers of those that meet the condition.
+                // An index of the column finds the numbers of the devices that meet the condition.
                 Lookup::InSets { order, .. } if order != column => {
                     Sql::new(format!("{key} IN (SELECT {alias}.key FROM {table} {alias} WHERE "))
                         .then(of_column(self.dialect, column, &filters))
@@ -248,7 +249,7 @@ impl<'s> ReadyFilters<'s> {
         all_of(conditions)
     }
 
-    /// The condition on activity, with what the registry does not know of it yet.
+    /// Builds the condition on activity, including events that the registry does not have yet.
     fn over_heard(&self, condition: Sql, key: &str) -> Sql {
         let [passing, failing] = &self.heard;
         if passing.is_empty() && failing.is_empty() {
@@ -270,7 +271,8 @@ impl<'s> ReadyFilters<'s> {
     }
 }
 
-/// Devices that were heard later than the registry may know: those that pass the filters on that, and those that fail.
+/// Sorts the devices with a later event than the registry may have: those that pass the filters on activity, and those
+/// that fail.
 fn heard(selection: &DeviceSelection) -> [Vec<i64>; 2] {
     let (mut passing, mut failing) = (Vec::new(), Vec::new());
     let filters = selection.filters.iter().filter(|filter| filter.field == DeviceField::LastActive);
@@ -283,7 +285,7 @@ fn heard(selection: &DeviceSelection) -> [Vec<i64>; 2] {
     [passing, failing]
 }
 
-/// What becomes of the devices of which something waits.
+/// Decides the devices with unwritten state.
 async fn decided(
     connection: &impl Connection,
     scope: &Scope,
@@ -304,19 +306,19 @@ async fn decided(
     Ok(read_within(connection, scope, &unwritten.devices).await?.into_iter().map(decide).collect())
 }
 
-/// A device's number as it is bound.
+/// Converts a device's number to one that can be bound.
 pub(super) fn number(key: DeviceKey) -> i64 {
     i64::try_from(key.0).unwrap_or(i64::MAX)
 }
 
-/// All of these; none: whatever it is.
+/// Joins conditions by `AND`; without any, returns a condition that is always true.
 pub(super) fn all_of(conditions: Vec<Sql>) -> Sql {
     let mut conditions = conditions.into_iter();
     let first = conditions.next().unwrap_or_else(|| Sql::new("1 = 1"));
     conditions.fold(first, |all, next| all.text(" AND ").then(next))
 }
 
-/// A filter as a test of JSON: what a device is shown with, or its metadata.
+/// Converts a filter to a test of JSON: of a field's text, or of the metadata.
 fn test(filter: &DeviceFilter) -> FilterTest {
     let path = match &filter.field {
         DeviceField::Meta(path) => path.clone(),
@@ -330,7 +332,7 @@ fn test(filter: &DeviceFilter) -> FilterTest {
     FilterTest::of(Filter { field: FilterField::Payload(path), operator: filter.operator, operands })
 }
 
-/// What a device shows in a field, as JSON; times in milliseconds.
+/// Returns the value of a device's field as JSON; times in milliseconds.
 fn shown(field: &DeviceField, device: &Device) -> String {
     let quoted = |text: &str| serde_json::Value::from(text).to_string();
     match field {
@@ -347,7 +349,7 @@ fn shown(field: &DeviceField, device: &Device) -> String {
     }
 }
 
-/// An operand as a column has it; none: no column holds it.
+/// Operand that a column can hold.
 pub(super) enum Bindable {
     Text(String),
     Number(i64),
@@ -355,7 +357,7 @@ pub(super) enum Bindable {
 
 pub(super) fn bindable(operand: &Operand) -> Option<Bindable> {
     match operand {
-        // No column holds U+0000, and what is bound would lose it.
+        // No column holds U+0000, and binding would remove it.
         Operand::Text(text) => (!text.contains('\0')).then(|| Bindable::Text(text.clone())),
         Operand::Number(text) => text.parse().ok().map(Bindable::Number),
         Operand::Time(moment) => Some(Bindable::Number(moment.millis())),
@@ -363,7 +365,7 @@ pub(super) fn bindable(operand: &Operand) -> Option<Bindable> {
     }
 }
 
-/// The condition that a column, which is never null, meets these filters, all of one field.
+/// Builds the condition that a column, which is never null, passes these filters of one field.
 fn of_column(dialect: Dialect, column: &str, filters: &[&DeviceFilter]) -> Sql {
     let conditions = filters.iter().map(|filter| match filter.field {
         DeviceField::LastActive => of_activity(dialect, column, filter),
@@ -416,11 +418,12 @@ fn equal_to_any(dialect: Dialect, column: &str, operands: &[Bindable]) -> Sql {
     }
 }
 
-/// The condition on when a device was heard; the column holds 0 of one that never was, which is shown as null.
+/// Builds the condition on the moment of the last event; the column holds 0 for a device without events, which is shown
+/// as null.
 fn of_activity(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
     let moment = |operand: &Operand| match operand {
         Operand::Null => Some(Bindable::Number(0)),
-        // Nothing was heard before the epoch.
+        // No event is older than the epoch.
         Operand::Time(moment) if moment.millis() > 0 => Some(Bindable::Number(moment.millis())),
         _ => None,
     };
@@ -438,8 +441,8 @@ fn of_activity(dialect: Dialect, column: &str, filter: &DeviceFilter) -> Sql {
     }
 }
 
-/// The condition on how many alarms are active. Devices that have none are in no index: where they pass, those are found that
-/// fail.
+/// Builds the condition on the number of active alarms. Devices without alarms are in no index: if they pass, the query
+/// finds the devices that fail instead.
 fn of_alarms(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> {
     let DeviceField::Alarms(severity) = filter.field else { return None };
     let none_passes = test(filter).holds_for_json("0");
@@ -453,8 +456,8 @@ fn of_alarms(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> 
     Some(counted.then(compared(dialect, "count(*)", filter.operator, &operands)).text("))"))
 }
 
-/// What the index of labels knows of a filter on metadata: it finds the devices that have one of these texts or truths
-/// right beneath the metadata. None: it cannot tell.
+/// Builds the condition that the index of labels can answer for a filter on metadata: it finds the devices that have
+/// one of these texts or booleans at the top level of the metadata. Returns `None` if the index cannot answer.
 fn of_labels(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> {
     let DeviceField::Meta(path) = &filter.field else { return None };
     let [label] = path.as_slice() else { return None };
@@ -465,7 +468,7 @@ fn of_labels(dialect: Dialect, key: &str, filter: &DeviceFilter) -> Option<Sql> 
     let value = |operand: &Operand| match operand {
         Operand::Text(text) => is_indexed(text, LABEL_VALUE_CHARACTERS_MAX).then(|| text.clone()),
         Operand::Bool(truth) => Some(truth.to_string()),
-        // A number has many spellings, and what is null has no label.
+        // A number has many spellings, and null has no label.
         _ => None,
     };
     let values: HashSet<String> = filter.operands.iter().map(value).collect::<Option<_>>()?;

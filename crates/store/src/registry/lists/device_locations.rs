@@ -1,4 +1,5 @@
-//! The devices on a map. A column keeps where each is shown, and an index knows those that are shown at all.
+//! Lists the devices on a map. A column holds the place at which each is shown, and an index covers the devices that
+//! have a place.
 
 use std::fmt::Write as _;
 
@@ -14,19 +15,19 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Dialect, Row, Sql, all};
 
-/// `CROSS JOIN` keeps SQLite to this order of the tables; PostgreSQL takes it as any other join.
+/// `CROSS JOIN` fixes this order of the tables for SQLite; PostgreSQL treats it as any other join.
 const PLACED: &str = " FROM organizations o CROSS JOIN devices d \
     WHERE d.organization_id = o.id AND d.place_latitude IS NOT NULL AND ";
 
-/// The highest severity of a device's active alarms.
+/// Highest severity of a device's active alarms.
 const WORST_ALARM: &str =
     "(SELECT max(l.severity) FROM alarms l WHERE l.device_key = d.key AND l.state = 0) AS alarm_severity";
 
-/// Steps of a degree to which the mean of places is told: about a metre.
+/// Steps of a degree to which the mean of places is rounded: about a metre.
 const MEAN_STEPS: f64 = 100_000.0;
 
 impl Registry {
-    /// The devices of a part of the tree that have coordinates within a box, in the order in which they were made.
+    /// Lists the devices of a part of the tree that have coordinates within a box, in the order of their creation.
     pub async fn device_places(
         &self,
         permit: &CanList,
@@ -36,7 +37,7 @@ impl Registry {
         let tx = self.db.snapshot().await?;
         let total = count(&tx, Sql::new(PLACED).then(within(permit.scope())).then(inside(asked))).await?;
         let rows = if request.offset() < total {
-            // The keys first, from the index alone: only the page's rows are read.
+            // Find the keys first, from the index alone: then only the page's rows are read.
             let page = Sql::new(format!(
                 "SELECT d.id, d.name, d.organization_id, d.place_latitude, d.place_longitude, d.status, {WORST_ALARM} \
                  FROM (SELECT d.key AS key"
@@ -54,8 +55,8 @@ impl Registry {
         Ok(Page::new(rows.iter().map(placed).collect::<Result<_>>()?, total, request))
     }
 
-    /// The devices of a part of the tree that stand within a box, by the cells of a grid of so many degrees that begins at
-    /// the south pole and the date line; from south to north, then from west to east.
+    /// Groups the devices of a part of the tree within a box by the cells of a grid. Cells are this many degrees wide
+    /// and begin at the south pole and the date line; the answer goes from south to north, then from west to east.
     pub async fn device_clusters(&self, permit: &CanList, within: &MapBox, cell: f64) -> Result<Vec<DeviceCluster>> {
         let tx = self.db.snapshot().await?;
         let rows = all(&tx, clusters(Dialect::of(&tx), permit, within, cell)).await?;
@@ -63,8 +64,8 @@ impl Registry {
     }
 }
 
-/// The cells that hold anything, in one pass over an index of the devices that have a place and a look at that of active
-/// alarms for each; then the device of each cell that holds one.
+/// Selects the cells that hold devices, in one pass over the index of devices with a place, with a look-up of active
+/// alarms for each; then the device of each cell that holds exactly one.
 fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sql {
     let mut select = String::from(
         "SELECT c.*, e.id, e.name FROM (SELECT count(*) AS devices, avg(d.place_latitude) AS latitude, \
@@ -73,13 +74,13 @@ fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sq
          max(d.alarm_severity) AS alarm_severity, count(d.alarm_severity) AS alarm_devices",
     );
     for status in Status::ALL.into_iter().map(Status::number) {
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(select, ", count(CASE WHEN d.status = {status} THEN 1 END) AS status_{status}");
     }
     let index = |column: &str, from: f64| {
         let position = format!("(d.{column} + {from}) / CAST(? AS DOUBLE PRECISION)");
         let whole = match dialect {
-            // Nothing is below 0 here: what is cut off is the fraction.
+            // No value is below 0 here, so the cast cuts off the fraction.
             Dialect::Sqlite => format!("CAST({position} AS INTEGER)"),
             Dialect::Postgres => format!("CAST(floor({position}) AS BIGINT)"),
         };
@@ -95,7 +96,7 @@ fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sq
         .text(PLACED)
         .then(within(permit.scope()))
         .then(inside(asked))
-        // What has a limit is not merged into what is around it, which would look for alarms twice.
+        // A subquery with a limit is not merged into the outer query, which would look up alarms twice.
         .then(limit_offset(u32::MAX, 0))
         .text(
             ") d GROUP BY cell_row, cell_column) c LEFT JOIN devices e ON e.key = c.first_key AND c.devices = 1 \
@@ -103,7 +104,8 @@ fn clusters(dialect: Dialect, permit: &CanList, asked: &MapBox, cell: f64) -> Sq
         )
 }
 
-/// `AND` a place lies within a box; nothing of the whole map, whose count an index alone answers.
+/// Builds `AND` with the condition that a place lies within a box; empty for the whole map, which an index alone
+/// counts.
 fn inside(asked: &MapBox) -> Sql {
     if *asked == MapBox::WORLD {
         return Sql::default();
@@ -128,7 +130,7 @@ fn cluster(row: &Row) -> Result<DeviceCluster> {
     };
     let [south, west] = [row.float("south")?, row.float("west")?];
     let [north, east] = [row.float("north")?, row.float("east")?];
-    // A rounded mean may lie beyond what it is the mean of. Damage has no order, and is read as it is.
+    // A rounded mean may lie outside the bounds. Damaged values have no order, and are read unchanged.
     let mean = |name, from: f64, to: f64| -> Result<f64> {
         Ok(((row.float(name)? * MEAN_STEPS).round() / MEAN_STEPS).max(from).min(to))
     };

@@ -1,8 +1,8 @@
-//! How many devices a part of the tree has, of which status, of which project, heard how long ago, with a place.
+//! Counts the devices of a part of the tree: by status, by project, by age of the last event, and those with a place.
 //!
-//! Without filters these are counts of ranges of indexes, which is what both databases count the quickest; nothing is kept
-//! beside the devices that could differ from them. With filters the devices that pass are gone through once. All of it is as
-//! of one moment, and with what the registry does not know yet.
+//! Without filters these are counts of index ranges, the fastest count in both databases; no counters are stored that
+//! could differ from the devices. With filters the devices that pass are scanned once. All counts show one moment,
+//! including state that the registry does not have yet.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -24,38 +24,39 @@ use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one};
 const HOUR_MILLIS: i64 = 3_600_000;
 const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
 const WEEK_MILLIS: i64 = 7 * DAY_MILLIS;
-/// How devices are told apart by when they were heard: never, longer ago, within the week, the day, the hour.
+/// Number of age classes of the last event: none, older, within the week, the day, the hour.
 const AGES: usize = 5;
 
-/// What a part of the tree has.
+/// Counts of the devices in a part of the tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceSummary {
-    /// Devices.
+    /// Number of devices.
     pub total: u64,
-    /// How many have each status, in the order of [`Status::ALL`].
+    /// Number of devices with each status, in the order of [`Status::ALL`].
     pub by_status: [u64; Status::ALL.len()],
-    /// How many each project has, those with most first, then by name and id; none without any.
+    /// Number of devices of each project, largest first, then by name and id; projects without devices are left out.
     pub by_project: Vec<ProjectDevices>,
-    /// How many were heard within a time.
+    /// Number of devices by the time since their last event.
     pub active: ActiveDevices,
-    /// How many have coordinates.
+    /// Number of devices with coordinates.
     pub located: u64,
 }
 
-/// The devices of a project.
+/// Number of devices of a project.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProjectDevices {
-    /// The project.
+    /// Identifier of the project.
     pub project: ProjectId,
-    /// Its name.
+    /// Name of the project.
     pub name: String,
-    /// Where it belongs: who reaches that may know its name.
+    /// Lineage of the project's organization: callers who can read that organization may see the name.
     pub lineage: Lineage,
-    /// Its devices.
+    /// Number of devices.
     pub count: u64,
 }
 
-/// Devices by when their last event came; who was heard within the hour was heard within the day.
+/// Number of devices by the time since their last event; a device within the hour also counts within the day and the
+/// week.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActiveDevices {
     /// Within the last hour.
@@ -64,11 +65,11 @@ pub struct ActiveDevices {
     pub day: u64,
     /// Within the last seven days.
     pub week: u64,
-    /// Never.
+    /// Without any event.
     pub never: u64,
 }
 
-/// Counts in the making.
+/// Accumulator of the counts.
 #[derive(Default)]
 struct Counts {
     status: [i64; Status::ALL.len()],
@@ -78,8 +79,8 @@ struct Counts {
 }
 
 impl Registry {
-    /// What a part of the tree has of the devices that pass the filters, as of one moment, with what `selection` knows beside
-    /// the registry.
+    /// Counts the devices of a part of the tree that pass the filters, at one moment, including the state in
+    /// `selection` that the registry does not have yet.
     pub async fn device_summary(
         &self,
         permit: &CanList,
@@ -111,7 +112,7 @@ impl Registry {
     }
 }
 
-/// Where the hour, the day and the week begin.
+/// Moments at which the last hour, day and week begin.
 pub(super) struct Ages {
     hour: i64,
     day: i64,
@@ -120,12 +121,12 @@ pub(super) struct Ages {
 
 impl Ages {
     pub(super) fn before(now: Timestamp) -> Self {
-        // Nothing was heard before the epoch; 0 is never.
+        // No event is older than the epoch; 0 means no event.
         let since = |millis: i64| now.millis().saturating_sub(millis).max(1);
         Self { hour: since(HOUR_MILLIS), day: since(DAY_MILLIS), week: since(WEEK_MILLIS) }
     }
 
-    /// The age of what was heard at a moment.
+    /// Returns the age class of a last event.
     fn of(&self, heard: Option<Timestamp>) -> usize {
         match heard.map_or(0, Timestamp::millis) {
             at if at >= self.hour => 4,
@@ -136,7 +137,7 @@ impl Ages {
         }
     }
 
-    /// The same in SQL.
+    /// Returns the age class as an SQL expression.
     fn case(&self, column: &str) -> String {
         let Self { hour, day, week } = self;
         format!(
@@ -145,7 +146,7 @@ impl Ages {
         )
     }
 
-    /// The range of each age, as a condition.
+    /// Returns the condition of each age class, as a range of the index.
     fn ranges(&self) -> [String; AGES] {
         let Self { hour, day, week } = self;
         [
@@ -159,7 +160,7 @@ impl Ages {
 }
 
 impl Counts {
-    /// A device that passes, none of which was counted.
+    /// Adds a device that passes and was not counted by the database.
     fn add(&mut self, decided: &DecidedDevice, ages: &Ages) {
         let device = &decided.device;
         self.status[usize::from(device.status.number())] += 1;
@@ -168,7 +169,7 @@ impl Counts {
         *self.projects.entry(device.project).or_default() += 1;
     }
 
-    /// A device that was counted as the registry has it.
+    /// Corrects the counts by a device that the database counted with its state in the registry.
     fn change(&mut self, decided: &DecidedDevice) {
         let (status, is_located) = decided.written;
         self.status[usize::from(status.number())] -= 1;
@@ -176,7 +177,7 @@ impl Counts {
         self.located += i64::from(decided.device.coordinates().is_some()) - i64::from(is_located);
     }
 
-    /// The age that most devices have.
+    /// Returns the age class with most devices.
     fn commonest_age(&self) -> usize {
         (0..AGES).max_by_key(|age| self.ages[*age]).unwrap_or_default()
     }
@@ -199,7 +200,7 @@ impl Counts {
     }
 }
 
-/// Counts everything, by ranges of indexes.
+/// Counts all devices, by ranges of indexes.
 async fn count_all(
     tx: &impl Connection,
     scope: &Scope,
@@ -219,7 +220,8 @@ async fn count_all(
     for age in (0..AGES).filter(|age| *age != uncounted) {
         counts.ages[age] = row.number(&format!("age_{age}"))?;
     }
-    // Organizations know how many devices they have; those of the first status, and of the age that is not counted, are the others.
+    // Organizations store their number of devices; subtracting the counts gives those of the first status and of the
+    // age class that is not counted.
     let others = |counts: &[i64]| i64::try_from(extent.within).unwrap_or(i64::MAX) - counts.iter().sum::<i64>();
     counts.status[usize::from(Status::None.number())] = others(&counts.status);
     counts.ages[uncounted] = others(&counts.ages);
@@ -227,8 +229,8 @@ async fn count_all(
     Ok(())
 }
 
-/// The projects of all devices, counted and named by one question. Projects know how many devices they have, though not in
-/// which organizations.
+/// Counts and names the projects of all devices by one query. Projects store their number of devices, but not by
+/// organization.
 async fn projects(tx: &impl Connection, scope: &Scope, extent: &Extent) -> Result<Vec<ProjectDevices>> {
     let query = if extent.within == 0 {
         return Ok(Vec::new());
@@ -255,7 +257,8 @@ async fn projects(tx: &impl Connection, scope: &Scope, extent: &Extent) -> Resul
     Ok(projects)
 }
 
-/// The counts of all ranges but one of age: of everything, or of each organization of the part, summed up.
+/// Builds the query for the counts of all ranges but one age class: of all devices, or summed up over the organizations
+/// of the part.
 pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages, uncounted: usize) -> Sql {
     let mut sql = String::from("SELECT ");
     let count = |table: &str, condition: &str| {
@@ -269,7 +272,7 @@ pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages, uncounted:
     };
     for status in Status::ALL.into_iter().skip(1) {
         let number = status.number();
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(sql, "{} AS status_{number}, ", count("devices d", &format!("d.status = {number}")));
     }
     for (age, range) in ages.ranges().iter().enumerate().filter(|(age, _)| *age != uncounted) {
@@ -282,7 +285,7 @@ pub(super) fn ranges(scope: &Scope, is_everything: bool, ages: &Ages, uncounted:
     Sql::new(sql + " FROM organizations o WHERE o.device_count > 0 AND ").then(within(scope))
 }
 
-/// Counts what passes filters, without the devices that are decided apart.
+/// Counts the devices that pass filters, without those that are decided in this program.
 async fn count_passing(
     tx: &impl Connection,
     scope: &Scope,
@@ -310,7 +313,7 @@ async fn count_passing(
     Ok(())
 }
 
-/// The counts of each project, in one pass over what passes.
+/// Builds the query that counts by project, in one pass over the devices that pass.
 fn passing_of_projects(
     scope: &Scope,
     extent: &Extent,
@@ -320,7 +323,7 @@ fn passing_of_projects(
 ) -> Sql {
     let mut select = String::from("SELECT d.project_id AS project, count(*) AS devices, ");
     for status in Status::ALL.into_iter().skip(1).map(Status::number) {
-        // Writing into a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(select, "count(CASE WHEN d.status = {status} THEN 1 END) AS status_{status}, ");
     }
     for (age, range) in ages.ranges().iter().enumerate() {
@@ -329,18 +332,18 @@ fn passing_of_projects(
     Sql::new(select + "count(d.place_latitude) AS located")
         .then(from(filters.dialect, scope, extent, true))
         .then(filters.condition_of_written(lookup))
-        // Not along an index of the projects, which would look every device up in the table.
+        // Grouping along the index of the projects would look up every device in the table.
         .text(&format!(" GROUP BY {}", filters.dialect.unindexed("d.project_id")))
 }
 
-/// The count that a column names.
+/// Returns the counter at the index in a column.
 fn place<'c>(counts: &'c mut [i64], row: &Row, column: &str) -> Result<&'c mut i64> {
     let at = row.count(column)?;
     let found = usize::try_from(at).ok().and_then(|at| counts.get_mut(at));
     found.ok_or_else(|| StoreError::Damaged(format!("column {column}: {at} is out of its range")))
 }
 
-/// Puts devices where they belong that were heard later than the registry knows.
+/// Moves devices with a later event than the registry has to their age class.
 async fn count_heard(
     tx: &impl Connection,
     scope: &Scope,
@@ -379,7 +382,7 @@ async fn count_heard(
     Ok(())
 }
 
-/// The projects that have any, with their names.
+/// Reads the names of the projects that have devices.
 async fn named(tx: &impl Connection, counts: &HashMap<ProjectId, i64>) -> Result<Vec<ProjectDevices>> {
     let present = counts.iter().filter(|(_, count)| **count > 0).map(|(project, _)| *project);
     let query = Sql::new(
@@ -397,7 +400,7 @@ fn project_devices(row: &Row, count: u64) -> Result<ProjectDevices> {
     Ok(ProjectDevices { project: row.id("id")?, name: row.text("name")?, lineage: row.lineage("lineage")?, count })
 }
 
-/// Those with most devices first, then by name and id.
+/// Sorts projects by number of devices, largest first, then by name and id.
 fn order(projects: &mut [ProjectDevices]) {
     projects.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| (&a.name, a.project).cmp(&(&b.name, b.project))));
 }

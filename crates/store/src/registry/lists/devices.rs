@@ -1,5 +1,5 @@
-//! The device list: the longest of all. It is found along an index or from the organizations, as other lists are; but
-//! nothing is counted for it, and what is searched is a table of its own.
+//! Lists devices, in the longest of all lists. Pages are found along an index or from the organizations, as in other
+//! lists; but totals come from stored counts, and searches read a table of their own.
 
 use isobar_model::access::{CanList, Scope};
 use isobar_model::device::Device;
@@ -16,15 +16,15 @@ use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
 use crate::registry::sql::{Connection, Dialect, Sql, all};
 
-/// A search that finds no more devices than this takes them all at once.
+/// Number of devices up to which a search takes all that it finds at once.
 const FOUND_AT_ONCE_MAX: u32 = 500;
-/// A part of the tree with less than this share of all devices is searched device by device.
+/// Share of all devices: a part of the tree with less is searched device by device.
 pub(super) const SMALL_SHARE: u64 = 8;
-/// A search that finds more than this share of all devices goes along the index of the order: it soon fills a page.
+/// Share of all devices: a search that finds more follows the index of the order, because a page fills soon.
 const DENSE_SHARE: u64 = 4;
 
 impl Registry {
-    /// The devices of a part of the tree.
+    /// Lists the devices of a part of the tree.
     pub async fn device_list(&self, permit: &CanList, request: &ListRequest) -> Result<Page<Device>> {
         self.devices_selected(permit, request, &DeviceSelection::default()).await
     }
@@ -49,7 +49,7 @@ pub(super) async fn page(
     }
 }
 
-/// A page of all devices of the part of the tree.
+/// Finds the page of all devices of the part of the tree.
 pub(super) async fn all_within(
     connection: &impl Connection,
     scope: &Scope,
@@ -68,7 +68,7 @@ pub(super) async fn all_within(
     }
 }
 
-/// Organizations know how many devices they have: nothing is counted but them.
+/// Counts the devices by the counts that organizations store, without counting any.
 pub(super) async fn extent(connection: &impl Connection, scope: &Scope) -> Result<Extent> {
     let query = Sql::new(
         "SELECT CAST(coalesce(sum(o.device_count), 0) AS BIGINT) AS within, \
@@ -79,7 +79,7 @@ pub(super) async fn extent(connection: &impl Connection, scope: &Scope) -> Resul
     Extent::read(connection, query).await
 }
 
-/// Those of the devices that lie within the scope.
+/// Reads those of the devices that belong to the scope.
 pub(super) async fn read_within(
     connection: &impl Connection,
     scope: &Scope,
@@ -93,8 +93,8 @@ pub(super) async fn read_within(
     read(connection, &here).await
 }
 
-/// From the organizations to their devices, to be sorted at the end (none: only counted). `CROSS JOIN` keeps SQLite to this
-/// order of the tables; PostgreSQL takes it as any other join.
+/// Selects devices by their organizations, to be sorted at the end (`None`: only counted). `CROSS JOIN` fixes this
+/// order of the tables for SQLite; PostgreSQL treats it as any other join.
 pub(super) fn gathered(dialect: Dialect, order: Option<&Order>, scope: &Scope, search: Option<&str>) -> Sql {
     let activity = order.is_some_and(|order| order.has(DEVICE_LAST_ACTIVE));
     let mut sql = Sql::new(" FROM organizations o CROSS JOIN devices d");
@@ -145,7 +145,7 @@ async fn search(
     }
     let total = count(connection, Sql::new(" FROM device_search s WHERE ").then(matching.clone())).await?;
     if total == extent.within {
-        // What finds everything leaves nothing out.
+        // A search that finds every device excludes none.
         return Ok((all_within(connection, scope, extent, order, page).await?, total));
     }
     let Some(window) = PageWindow::of(page, total) else { return Ok((Vec::new(), total)) };
@@ -156,20 +156,20 @@ async fn search(
     Ok((window.ids(connection, relation, from, order).await?, total))
 }
 
-/// Along an index in the order of the list, each device looked up in what it is searched by.
+/// Selects devices along an index in the order of the list, and tests the search text of each.
 pub(super) fn searched_along(index: TableAlias, matching: Sql) -> Sql {
     let TableAlias { table, alias } = index;
     Sql::new(format!(" FROM {table} {alias} CROSS JOIN device_search s WHERE s.key = {alias}.key AND ")).then(matching)
 }
 
-/// From what devices are searched by to the devices, to be sorted at the end.
+/// Selects devices from the table of search texts, to be sorted at the end.
 pub(super) fn searched(matching: Sql) -> Sql {
     let from = " FROM device_search s CROSS JOIN devices d CROSS JOIN device_activity a \
                 WHERE s.key = d.key AND a.key = d.key AND ";
     Sql::new(from).then(matching)
 }
 
-/// Devices that are known already.
+/// Selects devices by their ids.
 fn these(dialect: Dialect, devices: &[DeviceId]) -> Sql {
     Sql::new(" FROM devices d JOIN device_activity a ON a.key = d.key WHERE d.id").among(dialect, devices)
 }

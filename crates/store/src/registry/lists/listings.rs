@@ -1,66 +1,66 @@
-//! What each list may be sorted and searched by. Every list of these can be held to ids, too.
+//! Describes the order and the search of each list. Every list can be restricted to ids, too.
 
 use super::device_filters::DeviceField;
 use super::order::{SortField, TableAlias, names};
 
-/// How a noun is listed.
+/// Description of the list of a noun.
 pub(crate) struct Listing {
-    /// Its table.
+    /// Table of the noun.
     pub(crate) relation: TableAlias,
-    /// What its conditions and its order need besides, joined; the organizations that it belongs to are `o`.
+    /// Tables that the conditions and the order need besides, as joins; `o` is the organization of a row.
     pub(crate) joined: &'static str,
-    /// The column of the organization that a row belongs to, in each table that has an index in an order of the list; none:
-    /// the rows are organizations themselves, or are not looked for in the tree.
+    /// Column of the organization of a row, in each table that has an index in an order of the list; `None`: the rows
+    /// are organizations themselves, or are not selected by the tree.
     pub(crate) organization: Option<&'static str>,
-    /// The column that it is searched by, in lower case, of a row of the list's own table or of one that is joined; none: it
-    /// is not searched.
+    /// Column that a search reads, in lower case, of the list's own table or of a joined one; `None`: the list has no
+    /// search.
     pub(crate) search: Option<&'static str>,
-    /// The fields that it can be sorted by.
+    /// Fields by which the list can be sorted.
     pub(crate) fields: &'static [SortField],
-    /// The order when none is asked for.
+    /// Default order.
     pub(crate) default: &'static str,
 }
 
-/// The fields that each list can be sorted by, as the API calls them.
+/// Fields by which each list can be sorted, by their API names.
 pub mod sortable {
     use super::names;
 
-    /// Of the list of alarms.
+    /// Fields of the list of alarms.
     pub const ALARMS: &[&str] = &names(&super::ALARM_FIELDS);
-    /// Of the list of devices.
+    /// Fields of the list of devices.
     pub const DEVICES: &[&str] = &names(&super::DEVICE_SORT_FIELDS);
-    /// Of the list of organizations.
+    /// Fields of the list of organizations.
     pub const ORGANIZATIONS: &[&str] = &names(&super::ORGANIZATION_FIELDS);
-    /// Of the list of projects.
+    /// Fields of the list of projects.
     pub const PROJECTS: &[&str] = &names(&super::PROJECT_FIELDS);
-    /// Of the list of the records of settings that were replaced.
+    /// Fields of the list of replaced settings.
     pub const SETTING_HISTORY: &[&str] = &names(&super::SETTING_HISTORY_FIELDS);
-    /// Of the list of users.
+    /// Fields of the list of users.
     pub const USERS: &[&str] = &names(&super::USER_FIELDS);
 }
 
 const DEVICE: TableAlias = TableAlias { table: "devices", alias: "d" };
-/// The activity of devices is indexed beside them, where it is written with every event.
+/// Table of the activity of devices, which has its own index because it is written with every event.
 const ACTIVITY: TableAlias = TableAlias { table: "device_activity", alias: "a" };
 const ORGANIZATION: TableAlias = TableAlias { table: "organizations", alias: "o" };
 const PROJECT: TableAlias = TableAlias { table: "projects", alias: "p" };
 const USER: TableAlias = TableAlias { table: "users", alias: "u" };
 
-/// When a device was heard last.
+/// Column with the moment of a device's last event.
 pub(super) const DEVICE_LAST_ACTIVE: &str = "a.last_active";
 
-/// A field of the list of devices, declared once: the orders, the filters, their SQL and what the API says of both come from
-/// [`DEVICE_FIELDS`].
+/// Field of the list of devices, declared once: the orders, the filters, their SQL and the API's description of both
+/// derive from [`DEVICE_FIELDS`].
 pub(super) struct DeviceListField {
-    /// Its name in the API.
+    /// Name in the API.
     pub(super) name: &'static str,
-    /// What stands for it in SQL.
+    /// SQL expression of the field.
     pub(super) column: &'static str,
-    /// The table that it is in, with an index by the column.
+    /// Table of the column, with an index by it.
     pub(super) relation: TableAlias,
-    /// Whether the list can be sorted by it.
+    /// True if the list can be sorted by the field.
     is_sortable: bool,
-    /// What filters call it; none: the list cannot be filtered by it.
+    /// Filter on the field; `None`: the list cannot be filtered by it.
     pub(super) filter: Option<DeviceField>,
 }
 
@@ -74,7 +74,7 @@ const fn field(
     DeviceListField { name, column, relation, is_sortable, filter }
 }
 
-/// What devices can be sorted and filtered by, besides the paths beneath their metadata.
+/// Fields by which devices can be sorted and filtered, besides the paths in their metadata.
 pub(super) const DEVICE_FIELDS: &[DeviceListField] = &[
     field("name", "d.name", DEVICE, true, Some(DeviceField::Name)),
     field("description", "coalesce(d.description, '')", DEVICE, true, None),
@@ -99,7 +99,7 @@ const DEVICE_SORT_FIELDS: [SortField; 6] = {
     fields
 };
 
-/// Searched by name, description, id and the values of the metadata.
+/// List of devices, searched by name, description, id and the values of the metadata.
 pub(crate) const DEVICES: Listing = Listing {
     relation: DEVICE,
     joined: " JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
@@ -110,7 +110,7 @@ pub(crate) const DEVICES: Listing = Listing {
     default: "name",
 };
 
-/// The place in rising urgency of the most urgent status in the subtree of `o`: each question is one look into an index.
+/// Expression for the rank of the most urgent status in the subtree of `o`: each subquery is one look-up in an index.
 macro_rules! urgency {
     () => {
         "(SELECT CAST(max(CASE \
@@ -132,7 +132,7 @@ const ORGANIZATION_FIELDS: [SortField; 5] = [
     SortField::unindexed("urgency", urgency!()),
 ];
 
-/// Searched by name and description.
+/// List of organizations, searched by name and description.
 pub(crate) const ORGANIZATIONS: Listing = Listing {
     relation: ORGANIZATION,
     joined: "",
@@ -148,7 +148,7 @@ const PROJECT_FIELDS: [SortField; 3] = [
     SortField::unindexed("updatedAt", "p.updated_at"),
 ];
 
-/// Searched by name and id; held to a type by a condition of its own.
+/// List of projects, searched by name and id; a condition restricts it to a type.
 pub(crate) const PROJECTS: Listing = Listing {
     relation: PROJECT,
     joined: " JOIN organizations o ON o.id = p.organization_id",
@@ -170,7 +170,7 @@ const USER_FIELDS: [SortField; 9] = [
     SortField::indexed("lastActive", "coalesce(u.last_active, 0)", USER),
 ];
 
-/// Searched by username, e-mail address, names and company.
+/// List of users, searched by username, e-mail address, names and company.
 pub(crate) const USERS: Listing = Listing {
     relation: USER,
     joined: " JOIN organizations o ON o.id = u.organization_id",
@@ -183,12 +183,12 @@ pub(crate) const USERS: Listing = Listing {
 const SETTING_HISTORY_FIELDS: [SortField; 4] = [
     SortField::unindexed("changedAt", "s.changed_at"),
     SortField::unindexed("createdAt", "s.created_at"),
-    // A replaced record was touched last when it was replaced.
+    // The last change of a replaced record was its replacement.
     SortField::unindexed("updatedAt", "s.changed_at"),
     SortField::unindexed("name", "s.name"),
 ];
 
-/// Of one device, newest first.
+/// List of the replaced settings of one device, newest first.
 pub(crate) const SETTING_HISTORY: Listing = Listing {
     relation: TableAlias { table: "settings", alias: "s" },
     joined: "",
@@ -203,7 +203,7 @@ const ALARM: TableAlias = TableAlias { table: "alarms", alias: "a" };
 const ALARM_FIELDS: [SortField; 10] = [
     SortField::indexed("raisedAt", "a.raised_at", ALARM),
     SortField::unindexed("severity", "a.severity"),
-    // The active ones first.
+    // Active alarms come first.
     SortField::unindexed("state", "a.state"),
     SortField::unindexed("acknowledged", "a.acknowledged"),
     SortField::unindexed("deviceName", "d.name"),
@@ -214,7 +214,7 @@ const ALARM_FIELDS: [SortField; 10] = [
     SortField::unindexed("updatedAt", "a.updated_at"),
 ];
 
-/// Those of a part of the tree.
+/// List of the alarms of a part of the tree.
 pub(crate) const ALARMS: Listing = Listing {
     relation: ALARM,
     joined: "",
@@ -224,7 +224,7 @@ pub(crate) const ALARMS: Listing = Listing {
     default: "-raisedAt",
 };
 
-/// Of one user.
+/// List of the API keys of one user.
 pub(crate) const API_KEYS: Listing = Listing {
     relation: TableAlias { table: "api_keys", alias: "k" },
     joined: "",

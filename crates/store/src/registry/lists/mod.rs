@@ -1,7 +1,7 @@
-//! What all lists share: the part of the tree, the search, the order and the page.
+//! Implements the parts that all lists share: the part of the tree, the search, the order and the page.
 //!
-//! A page is found in two steps: first the ids in their order, from indexes where there are any, then the rows of
-//! those ids. So no list computes anything for rows that it does not show.
+//! A page is found in two steps: first the ids in order, from indexes if there are any, then the rows of those ids. No
+//! list computes anything for rows that it does not show.
 
 mod alarms;
 mod device_filters;
@@ -38,15 +38,15 @@ use page_window::PageWindow;
 use super::sql::{Connection, Dialect, Row, Sql, all, one};
 use crate::error::Result;
 
-/// Rows that are read at a time, where what they make stays in memory.
+/// Rows that are read at a time when their results stay in memory.
 const LIST_ROWS_AT_ONCE: usize = 500;
 
-/// What one row of an index that is passed costs, as against one row that is gathered and sorted: in microseconds, measured
+/// Cost of one row passed in an index, and (next constant) of one row collected and sorted: in microseconds, measured
 /// on SQLite with 100,000 devices and 10,000 users.
 const INDEX_ROW_COST: f64 = 0.1;
 const SORTED_ROW_COST: f64 = 1.0;
 
-/// How many things a list has, and how many of them there are everywhere.
+/// Number of rows of a list, and of all rows of its table.
 pub(crate) struct Extent {
     within: u64,
     everywhere: u64,
@@ -58,14 +58,14 @@ impl Extent {
         Ok(Self { within: row.count("within")?, everywhere: row.count("everywhere")? })
     }
 
-    /// Whether the page is found sooner along an index over the things of the whole tree, passing those that the list leaves
-    /// out, than by gathering the list and sorting it.
+    /// Returns true if the page is found sooner along an index over the rows of the whole tree, skipping rows outside
+    /// the list, than by collecting the list and sorting it.
     fn index_is_cheaper(&self, window: &PageWindow) -> bool {
         let passed = window.rows_passed() as f64 * self.everywhere as f64 / self.within as f64;
         passed * INDEX_ROW_COST <= self.within as f64 * SORTED_ROW_COST
     }
 
-    /// The condition that leaves out what is not in the part of the tree; none where that is everything.
+    /// Builds the condition that excludes rows outside the part of the tree; always true if the part is everything.
     fn outside_left_out(&self, dialect: Dialect, scope: &Scope, organization: &str) -> Sql {
         if self.within == self.everywhere {
             return Sql::new("1 = 1");
@@ -80,7 +80,7 @@ impl Listing {
         Order::of(self.fields, self.default, &request.sort)
     }
 
-    /// The ids of a page, in order, and how many there are in the whole list.
+    /// Finds the ids of a page, in order, and counts the whole list.
     pub(crate) async fn page<T: FromStr>(
         &self,
         connection: &impl Connection,
@@ -94,9 +94,9 @@ impl Listing {
         Ok((window.ids(connection, self.relation, gathered, &order).await?, total))
     }
 
-    /// The ids of a page of what belongs to a part of the tree and meets a condition besides, and how many there are in the
-    /// whole list. They are found in one of two ways, whichever costs less: along an index in the order, leaving out what lies
-    /// elsewhere, or from the organizations of that part, sorting at the end.
+    /// Finds the ids of a page of rows that belong to a part of the tree and meet a condition, and counts the whole
+    /// list. Takes the cheaper of two ways: along an index in the order, skipping rows outside the part, or from the
+    /// organizations of the part, sorting at the end.
     pub(crate) async fn page_within<T: FromStr>(
         &self,
         connection: &impl Connection,
@@ -122,13 +122,14 @@ impl Listing {
         Ok((ids, extent.within))
     }
 
-    /// `FROM` and `WHERE` of what meets a condition and the request.
+    /// Builds `FROM` and `WHERE` of the rows that meet a condition and the request.
     fn gathered(&self, dialect: Dialect, condition: Sql, request: &ListRequest) -> Sql {
         let from = Sql::new(format!(" FROM {} {}{} WHERE ", self.relation.table, self.relation.alias, self.joined));
         from.then(condition).then(self.narrowed(dialect, request))
     }
 
-    /// `FROM` a table that has an index in the order of the list, and `WHERE` a row belongs to the part of the tree.
+    /// Builds `FROM` a table that has an index in the order of the list, and `WHERE` a row belongs to the part of the
+    /// tree.
     fn along(&self, dialect: Dialect, index: TableAlias, extent: &Extent, scope: &Scope) -> Sql {
         let organization = format!("{}.{}", index.alias, self.organization.unwrap_or("id"));
         Sql::new(format!(" FROM {} {} WHERE ", index.table, index.alias)).then(extent.outside_left_out(
@@ -144,7 +145,7 @@ impl Listing {
         Extent::read(connection, query).await
     }
 
-    /// `AND` the ids and the search that a list is asked for.
+    /// Builds `AND` with the ids and the search of a request.
     fn narrowed(&self, dialect: Dialect, request: &ListRequest) -> Sql {
         let mut sql = Sql::default();
         if let Some(ids) = &request.ids {
@@ -158,41 +159,41 @@ impl Listing {
     }
 }
 
-/// How many rows there are of `FROM` and so on.
+/// Counts the rows of a `FROM` clause.
 pub(crate) async fn count(connection: &impl Connection, from: Sql) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT count(*) AS total").then(from)).await?;
     row.map_or(Ok(0), |row| row.count("total"))
 }
 
-/// The part of a list that is a page.
+/// Builds the `LIMIT` and `OFFSET` of a page.
 pub(crate) fn limit_offset(limit: u32, offset: u64) -> Sql {
     Sql::new(" LIMIT ? OFFSET ?").bind(i64::from(limit)).bind(offset)
 }
 
-/// A search, without wildcards and without regard to case, in a column that is in lower case.
+/// Builds the condition that a column in lower case contains a text, without wildcards and regardless of case.
 pub(crate) fn found(dialect: Dialect, column: &str, text: &str) -> Sql {
     Sql::new(format!("{}({column}, ?) > 0", dialect.position())).bind(folded(text))
 }
 
-/// A text without regard to case. Rust folds for both dialects: theirs differ beyond ASCII. Letter by letter, so that
-/// a part of a text folds to a part of the folded text.
+/// Folds the case of a text. Rust folds for both dialects: theirs differ beyond ASCII. Folding goes letter by letter,
+/// so that a part of a text folds to a part of the folded text.
 pub(crate) fn folded(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// What a row is searched by: its fields, kept apart so that no search spans two of them.
+/// Builds the search text of a row: its fields, separated so that no search spans two of them.
 pub(crate) fn searched<'a>(fields: impl IntoIterator<Item = &'a str>) -> String {
     let fields: Vec<_> = fields.into_iter().filter(|field| !field.is_empty()).collect();
     folded(&fields.join("\u{1f}"))
 }
 
-/// The ids that an answer holds.
+/// Reads the ids in an answer.
 pub(crate) fn ids<T: FromStr>(rows: &[Row]) -> Result<Vec<T>> {
     rows.iter().map(|row| row.id("id")).collect()
 }
 
-/// The things of these ids, in no order: `select` ends where the ids go. Row by row and some at a time, so that a long
-/// list never lies in memory as rows and as things.
+/// Reads the rows with these ids, unordered; `select` ends where the ids follow. Reads in batches, so that a long list
+/// is never in memory both as rows and as values.
 pub(crate) async fn read_by_id<K: Display, T>(
     connection: &impl Connection,
     select: &str,
@@ -209,19 +210,19 @@ pub(crate) async fn read_by_id<K: Display, T>(
     Ok(things)
 }
 
-/// The things in the order of their ids.
+/// Sorts values by the order of their ids.
 pub(crate) fn in_order<K: Hash + Eq, T>(ids: &[K], mut things: Vec<T>, id: impl Fn(&T) -> K) -> Vec<T> {
     let places: HashMap<&K, usize> = ids.iter().zip(0..).collect();
     things.sort_unstable_by_key(|thing| places.get(&id(thing)).copied());
     things
 }
 
-/// The list of a page whose request is at hand already.
+/// Builds the request of a list from a page alone.
 pub(crate) fn request_of(page: PageRequest) -> ListRequest {
     ListRequest { page, ..ListRequest::default() }
 }
 
-/// The condition that an organization `o` lies in a part of the tree.
+/// Builds the condition that an organization `o` belongs to a part of the tree.
 pub(crate) fn within(scope: &Scope) -> Sql {
     match scope {
         Scope::Everything => Sql::new("1 = 1"),
@@ -234,7 +235,7 @@ pub(crate) fn within(scope: &Scope) -> Sql {
     }
 }
 
-/// The condition that an organization `o` is this one, or one of so many generations from it.
+/// Builds the condition that an organization `o` is this one, or within this many generations of it.
 fn beneath(base: &Lineage, levels: Option<u32>) -> Sql {
     if let Some(0 | 1) = levels {
         return Sql::new("o.id = ?").bind(base.own());
@@ -250,12 +251,13 @@ fn beneath(base: &Lineage, levels: Option<u32>) -> Sql {
     }
 }
 
-/// Where the range of a subtree ends: every lineage in it goes on with digits, `-`, a to f and `/`, all below `~`.
+/// Returns the end of a subtree's range of lineages: each lineage in it continues with digits, `-`, a to f and `/`, all
+/// below `~`.
 pub(crate) fn end_of(lineage: &str) -> String {
     format!("{lineage}~")
 }
 
-/// The names of organizations, asked for once for a whole page.
+/// Reads the names of organizations, by one query for a whole page.
 pub(crate) async fn names_of(
     connection: &impl Connection,
     wanted: impl IntoIterator<Item = OrganizationId>,

@@ -1,29 +1,29 @@
-//! The order of a list: the fields that it can be sorted by, and the `ORDER BY` of a request.
+//! Orders a list: the fields by which it can be sorted, and the `ORDER BY` of a request.
 //!
-//! Ties are broken by the id, in the direction of the last key: where that descends, so do the ids of rows that are alike.
-//! An order by one field and its reverse are therefore the same index, read from one end or from the other, and a page near
-//! the end of a list is read from there, whatever its order.
+//! The id breaks ties, in the direction of the last key: if that descends, the ids of equal rows descend too. An order
+//! by one field and its reverse therefore use the same index, read from one end or the other, and a page near the end
+//! of a list is read from there in any order.
 
 use isobar_model::page::SortKey;
 
 use crate::error::{Result, StoreError};
 use crate::registry::sql::Dialect;
 
-/// A table and the name that it has in a statement. Each has its rows' ids in a column `id`.
+/// Table and its alias in a statement. Each table has the ids of its rows in a column `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableAlias {
     pub(crate) table: &'static str,
     pub(crate) alias: &'static str,
 }
 
-/// A field that a list can be sorted by.
+/// Field by which a list can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SortField {
-    /// Its name in the API.
+    /// Name in the API.
     pub(crate) name: &'static str,
-    /// What stands for it in SQL.
+    /// SQL expression of the field.
     pub(crate) column: &'static str,
-    /// The table that has an index by the column, then by the id, over all rows of the list.
+    /// Table that has an index by the column, then by the id, over all rows of the list.
     indexed_in: Option<TableAlias>,
 }
 
@@ -37,7 +37,7 @@ impl SortField {
     }
 }
 
-/// The names of fields, as the API calls them.
+/// Returns the API names of fields.
 pub(super) const fn names<const N: usize>(fields: &[SortField; N]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut index = 0;
@@ -48,16 +48,16 @@ pub(super) const fn names<const N: usize>(fields: &[SortField; N]) -> [&'static 
     names
 }
 
-/// An order of a list: its fields, and whether each descends; then the id.
+/// Order of a list: its fields, with true for each that descends; then the id.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     keys: Vec<(SortField, bool)>,
-    /// Whether the rows are sorted at the end, whatever index there is.
+    /// True if the rows are sorted at the end, regardless of any index.
     is_sorted: bool,
 }
 
 impl Order {
-    /// The order that is asked for, or else the one by `default`, a field of the list or `-` and a field. Only the fields'
+    /// Builds the requested order, or the one by `default`, a field of the list or `-` and a field. Only the fields'
     /// own columns become SQL.
     pub(super) fn of(fields: &[SortField], default: &str, asked: &[SortKey]) -> Result<Self> {
         let keys: Vec<_> = if asked.is_empty() {
@@ -70,7 +70,7 @@ impl Order {
             let Some(field) = fields.iter().find(|field| field.name == name) else {
                 return Err(StoreError::unavailable(format!("a list has no field {name:?} to sort by")));
             };
-            // A column that comes again decides nothing.
+            // A column that is named again decides nothing.
             if !order.iter().any(|(present, _)| present.column == field.column) {
                 order.push((*field, descends));
             }
@@ -78,23 +78,23 @@ impl Order {
         Ok(Self { keys: order, is_sorted: false })
     }
 
-    /// The same order of rows that were found by something else: SQLite's planner would rather pass all rows along an index
-    /// than sort the few.
+    /// Returns the same order for rows that were found in another way: SQLite's planner would otherwise pass all rows
+    /// along an index instead of sorting the few.
     pub(super) fn sorted_at_the_end(&self) -> Self {
         Self { is_sorted: true, ..self.clone() }
     }
 
-    /// Whether the list is sorted by this column, among others.
+    /// Returns true if this column is one of the order's.
     pub(super) fn has(&self, column: &str) -> bool {
         self.keys.iter().any(|(field, _)| field.column == column)
     }
 
-    /// The column that it begins with.
+    /// Returns the first column of the order.
     pub(super) fn first_column(&self) -> &'static str {
         self.keys.first().map_or("", |(field, _)| field.column)
     }
 
-    /// The table with an index in this order; none where there are several fields.
+    /// Returns the table with an index in this order, or `None` for several fields.
     pub(super) fn indexed_in(&self) -> Option<TableAlias> {
         match self.keys.as_slice() {
             [(field, _)] => field.indexed_in,
@@ -102,7 +102,7 @@ impl Order {
         }
     }
 
-    /// `ORDER BY`, or the very reverse; the id is that of this table.
+    /// Builds `ORDER BY`, or its exact reverse, with the id of this table.
     pub(super) fn clause(&self, dialect: Dialect, relation: TableAlias, reversed: bool) -> String {
         let way = |descends: bool| if descends != reversed { " DESC" } else { "" };
         let mut clause = " ORDER BY ".to_owned();

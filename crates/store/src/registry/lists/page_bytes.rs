@@ -1,5 +1,5 @@
-//! What rows take that hold texts of any length, asked before they are read: both databases know the length of a text without
-//! reading it.
+//! Bounds the bytes of rows with texts of any length, before the rows are read: both databases know the length of a
+//! text without reading it.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -10,22 +10,22 @@ use crate::error::{Result, StoreError};
 use crate::registry::sql::{Connection, Dialect, Sql, all, one};
 use crate::telemetry::PAGE_BYTES_MAX;
 
-/// Rows that are found by their ids, and how long their texts are.
+/// Rows found by their ids, with the length of their texts.
 pub(crate) struct LongTexts {
-    /// The length of what a row holds, in SQL.
+    /// SQL expression for the length of a row's texts.
     pub bytes: &'static str,
-    /// `FROM` a table, up to where its ids go.
+    /// `FROM` a table, up to the list of ids.
     pub from: &'static str,
-    /// The column of the ids.
+    /// Column of the ids.
     pub id: &'static str,
-    /// So few rows hold little enough, whatever they hold: nothing is asked.
+    /// Number of rows that always fit, regardless of their content: up to this number nothing is asked.
     pub few: usize,
 }
 
-/// The metadata of devices: 64 KiB each.
+/// Metadata of devices: 64 KiB each.
 pub(crate) const METADATA: LongTexts =
     LongTexts { bytes: "octet_length(d.meta)", from: "FROM devices d WHERE d.id", id: "d.id", few: 128 };
-/// The metadata and the settings in force of devices: 64 KiB and 1 MiB each.
+/// Metadata and current settings of devices: 64 KiB and 1 MiB each.
 pub(crate) const METADATA_AND_SETTINGS: LongTexts = LongTexts {
     bytes: "octet_length(d.meta) + coalesce((SELECT sum(octet_length(s.value)) FROM settings s \
             WHERE s.device_key = d.key AND s.changed_at IS NULL), 0)",
@@ -33,20 +33,20 @@ pub(crate) const METADATA_AND_SETTINGS: LongTexts = LongTexts {
     id: "d.id",
     few: 8,
 };
-/// What alarms tell, and their values: 4 KiB and 8 KiB each.
+/// Titles and values of alarms: 4 KiB and 8 KiB each.
 pub(crate) const ALARM_TEXTS: LongTexts = LongTexts {
     bytes: "octet_length(a.title) + coalesce(octet_length(a.value), 0)",
     from: "FROM alarms a WHERE a.id",
     id: "a.id",
     few: 500,
 };
-/// The values of records of settings: 1 MiB each.
+/// Values of records of settings: 1 MiB each.
 pub(crate) const SETTING_VALUES: LongTexts =
     LongTexts { bytes: "coalesce(octet_length(s.value), 0)", from: "FROM settings s WHERE s.id", id: "s.id", few: 8 };
 
 impl LongTexts {
-    /// Whether these rows are a page that may be read: [`StoreError::TooMuch`] where their texts take more together than
-    /// [`PAGE_BYTES_MAX`]. A single row always may.
+    /// Checks that these rows are a page that may be read: answers [`StoreError::TooMuch`] if their texts together take
+    /// more than [`PAGE_BYTES_MAX`]. A single row is always accepted.
     pub async fn are_a_page<K: Display>(&self, connection: &impl Connection, ids: &[K]) -> Result<()> {
         if ids.len() <= self.few {
             return Ok(());
@@ -56,7 +56,8 @@ impl LongTexts {
         is_a_page(connection, sum.among(Dialect::of(connection), ids)).await
     }
 
-    /// As many of the rows, from the first on, as take no more than `bytes_max` together; at least one, if there is any.
+    /// Returns how many of the rows, from the first on, together take no more than `bytes_max`; at least one, if there
+    /// is any.
     pub async fn first_of<K: Display + FromStr + Hash + Eq>(
         &self,
         connection: &impl Connection,
@@ -81,7 +82,8 @@ impl LongTexts {
     }
 }
 
-/// Whether rows whose texts have this length together are a page that may be read; or [`StoreError::TooMuch`].
+/// Checks that rows whose texts have this total length are a page that may be read; else answers
+/// [`StoreError::TooMuch`].
 pub(crate) async fn is_a_page(connection: &impl Connection, sum: Sql) -> Result<()> {
     let bytes = one(connection, sum).await?.map_or(Ok(0), |row| row.count("bytes"))?;
     if bytes > PAGE_BYTES_MAX as u64 { Err(StoreError::TooMuch) } else { Ok(()) }

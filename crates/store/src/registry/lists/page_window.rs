@@ -1,4 +1,4 @@
-//! Where a page lies in its list, and the statement that reads its ids.
+//! Locates a page in its list, and builds the statement that reads its ids.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use super::{ids, limit_offset};
 use crate::error::Result;
 use crate::registry::sql::{Connection, Dialect, Sql, all};
 
-/// Where a page lies in its list, counted from the end that is nearer to it.
+/// Position of a page in its list, counted from the nearer end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageWindow {
     size: u32,
@@ -18,7 +18,7 @@ pub(crate) struct PageWindow {
 }
 
 impl PageWindow {
-    /// A page of a list of so many; none: it lies past the end.
+    /// Locates a page in a list of this length; `None` if it lies past the end.
     pub(crate) fn of(page: PageRequest, total: u64) -> Option<Self> {
         let left = total.checked_sub(page.offset()).filter(|left| *left > 0)?;
         let size = page.limit.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -27,13 +27,13 @@ impl PageWindow {
         Some(Self { size, skipped: after.min(page.offset()), from_end })
     }
 
-    /// How many rows of the list lie between its nearer end and the far end of the page.
+    /// Returns how many rows lie between the nearer end of the list and the far end of the page.
     pub(crate) fn rows_passed(&self) -> u64 {
         self.skipped.saturating_add(u64::from(self.size))
     }
 
-    /// The statement that reads the ids of the page, from the nearer end. `from` is `FROM` and `WHERE` of the whole list; the
-    /// ids are those of `relation`.
+    /// Builds the statement that reads the ids of the page, from the nearer end. `from` is `FROM` and `WHERE` of the
+    /// whole list; the ids are those of `relation`.
     pub(crate) fn statement(&self, dialect: Dialect, relation: TableAlias, from: Sql, order: &Order) -> Sql {
         Sql::new(format!("SELECT {}.id AS id", relation.alias))
             .then(from)
@@ -41,7 +41,7 @@ impl PageWindow {
             .then(limit_offset(self.size, self.skipped))
     }
 
-    /// The ids of the page, in the order of the list.
+    /// Reads the ids of the page, in the order of the list.
     pub(crate) async fn ids<T: FromStr>(
         &self,
         connection: &impl Connection,
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// From whichever end it is counted, a page is the same part of its list.
+        /// Checks that a page is the same part of its list from whichever end it is counted.
         #[test]
         fn a_page_is_the_same_from_either_end(total in 0_u64..300, page in 1_u64..40, limit in 1_u32..60) {
             let list: Vec<u64> = (0..total).collect();
@@ -80,7 +80,7 @@ mod tests {
                 if window.from_end {
                     found.reverse();
                 }
-                // It is the nearer end.
+                // The window counts from the nearer end.
                 assert!(window.rows_passed() <= total.div_ceil(2) + u64::from(limit));
                 found
             });

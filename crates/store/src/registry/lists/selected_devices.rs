@@ -1,4 +1,4 @@
-//! Devices of a part of the tree that pass filters, in an order: a page of them, or all.
+//! Lists devices of a part of the tree that pass filters, in an order: a page of them, or all.
 
 use std::sync::Arc;
 
@@ -20,31 +20,31 @@ use crate::registry::nouns::devices::read;
 use crate::registry::sql::{Connection, Dialect, Sql, one};
 use crate::telemetry::embedded::FilterTest;
 
-/// Bytes of metadata of devices that are written out together.
+/// Bytes of devices' metadata that are read together.
 const DEVICES_BYTES_AT_ONCE: usize = 1 << 20;
-/// Devices whose metadata is looked at together.
+/// Devices whose metadata is compared together.
 const METADATA_AT_ONCE: usize = 256;
-/// Bytes of metadata that are looked at where they were read; more are looked at on a thread that may block.
+/// Bytes of metadata that are compared on the thread that read them; more are compared on a thread that may block.
 const METADATA_HERE_BYTES_MAX: usize = 64 << 10;
-/// Stands between the metadata of devices that are read as one text: JSON has it only escaped.
+/// Separator between the metadata of devices that are read as one text: JSON contains it only escaped.
 const SEPARATOR: &str = "\u{1e}";
-/// What one row costs that is passed along an index and looked at in its table, as against one that is looked up and sorted; and
-/// one that is put into a set by an index of its own, and one that is passed along another and looked up in that. In
-/// microseconds, measured on SQLite with 100,000 devices in orders that are more or less that of the table.
+/// Costs of one row, in microseconds, measured on SQLite with 100,000 devices in orders similar to that of the table.
+/// In turn: a row passed along an index and looked up in its table; a row looked up and sorted; a row put into a set by
+/// an index of its own; a row passed along another index and looked up in that set.
 const LOOKED_UP_ROW_COST: f64 = 1.5;
 const FOUND_ROW_COST: f64 = 5.0;
 const SET_ROW_COST: f64 = 0.5;
 const PROBED_ROW_COST: f64 = 0.5;
-/// Where more than this share of all devices pass, SQLite reads all of them in their order in the table: rows that an index
-/// finds lie anywhere in it.
+/// Share of all devices: if more pass, SQLite reads all devices in the order of the table, because rows that an index
+/// finds are scattered in it.
 const MANY_SHARE: u64 = 8;
 
 impl Registry {
-    /// A page of the devices of a part of the tree that pass the filters, as of one moment. What `selection` says of
-    /// unwritten devices decides whether they pass, and is not in the answer.
+    /// Lists a page of the devices of a part of the tree that pass the filters, at one moment. The unwritten state in
+    /// `selection` decides if devices pass, but is not in the answer.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] where their metadata takes more than [`crate::telemetry::PAGE_BYTES_MAX`].
+    /// [`StoreError::TooMuch`] if their metadata takes more than [`crate::telemetry::PAGE_BYTES_MAX`].
     pub async fn devices_selected(
         &self,
         permit: &CanList,
@@ -58,8 +58,8 @@ impl Registry {
         Ok(Page::new(in_order(&ids, devices, |device| device.id), total, request.page))
     }
 
-    /// The ids of all devices of a part of the tree that pass the filters, in order, as of one moment; the page of the
-    /// request is ignored. [`Registry::devices_of`] reads them.
+    /// Finds the ids of all devices of a part of the tree that pass the filters, in order, at one moment; the page of
+    /// the request is ignored. [`Registry::devices_of`] reads the devices.
     pub async fn device_ids_selected(
         &self,
         permit: &CanList,
@@ -72,8 +72,8 @@ impl Registry {
         Ok(ids)
     }
 
-    /// Those of the devices that are in the part of the tree now, in the order of their ids here: of as many of them, from the
-    /// first on, as may lie in memory together; and how many these are, at least one.
+    /// Reads devices by their ids, in the order of the ids, if they are in the part of the tree now: as many, from the
+    /// first on, as may be in memory together. Also returns how many ids were read, at least one.
     pub async fn devices_of(&self, permit: &CanList, wanted: &[DeviceId]) -> Result<(Vec<Device>, usize)> {
         let tx = self.db.snapshot().await?;
         let together = METADATA.first_of(&tx, wanted, DEVICES_BYTES_AT_ONCE).await?;
@@ -108,7 +108,7 @@ async fn page(
         _ => count(connection, counted(&filters, scope, &extent)).await?,
     };
     if total == extent.within {
-        // What passes everything leaves nothing out.
+        // Filters that every device passes exclude none.
         return Ok((all_within(connection, scope, &extent, &order, request.page).await?, total));
     }
     let Some(window) = PageWindow::of(request.page, total) else { return Ok((Vec::new(), total)) };
@@ -125,8 +125,8 @@ async fn page(
     Ok((ids, total))
 }
 
-/// The index along which a page is found, and how the filters are applied to what it passes; none: all that pass are gathered
-/// sooner.
+/// Chooses the index along which a page is found, and the way to apply the filters to its rows; `None` if collecting
+/// all that pass is faster.
 fn index_for(
     dialect: Dialect,
     order: &Order,
@@ -136,7 +136,7 @@ fn index_for(
 ) -> Option<(TableAlias, Lookup<'static>)> {
     let (index, column) = (order.indexed_in()?, order.first_column());
     let passed = window.rows_passed() as f64 * extent.everywhere as f64 / total as f64;
-    // A set holds what passes everywhere.
+    // A set holds the devices that pass in the whole tree.
     let in_set = total as f64 * extent.everywhere as f64 / extent.within as f64;
     let (gathered, looked_up) = (total as f64 * FOUND_ROW_COST, passed * LOOKED_UP_ROW_COST);
     let in_sets = in_set * SET_ROW_COST + passed * PROBED_ROW_COST;
@@ -147,7 +147,7 @@ fn index_for(
     (looked_up <= gathered).then_some((index, Lookup::Along(column)))
 }
 
-/// Along an index in the order of the list, each device looked at in its table, or in sets of what passes.
+/// Selects devices along an index in the order of the list, each tested in its table, or in sets of devices that pass.
 pub(super) fn along(
     filters: &ReadyFilters<'_>,
     scope: &Scope,
@@ -168,8 +168,8 @@ pub(super) fn along(
         .then(filters.condition(lookup))
 }
 
-/// From wherever few are to be looked at: the organizations of a small part of the tree, or else what `lookup` finds; to be
-/// sorted at the end (none: not at all).
+/// Selects devices by whichever start visits few: the organizations of a small part of the tree, or else the rows that
+/// `lookup` finds; to be sorted at the end (`None`: unsorted).
 pub(super) fn gathered(
     filters: &ReadyFilters<'_>,
     scope: &Scope,
@@ -181,7 +181,7 @@ pub(super) fn gathered(
     from(filters.dialect, scope, extent, activity).then(filters.condition(lookup))
 }
 
-/// The devices that pass, only to be counted: where nothing but activity is asked for, its index alone is read.
+/// Selects the devices that pass, only to be counted: if the filters compare activity only, its index alone is read.
 pub(super) fn counted(filters: &ReadyFilters<'_>, scope: &Scope, extent: &Extent) -> Sql {
     if !filters.is_of_activity_alone() || is_small(extent) {
         return gathered(filters, scope, extent, None, lookup_in(extent));
@@ -192,17 +192,17 @@ pub(super) fn counted(filters: &ReadyFilters<'_>, scope: &Scope, extent: &Extent
         .then(filters.condition(Lookup::Any))
 }
 
-/// Within a small part of the tree devices are looked up by their organization, and by nothing else.
+/// Chooses the look-up in a part of the tree: in a small one, devices are looked up by their organization only.
 pub(super) fn lookup_in(extent: &Extent) -> Lookup<'static> {
     if is_small(extent) { Lookup::Along("") } else { Lookup::Any }
 }
 
-/// As [`lookup_in`], where so many pass.
+/// Chooses the look-up as [`lookup_in`] does, if this many devices pass.
 fn lookup_of(extent: &Extent, total: u64) -> Lookup<'static> {
     if total * MANY_SHARE > extent.everywhere { Lookup::Along("") } else { lookup_in(extent) }
 }
 
-/// How all that pass are found; whether they are many is found out by counting them up to there.
+/// Chooses the look-up of all devices that pass; counts them up to the limit of many to find out if they are many.
 pub(super) async fn lookup_of_all(
     connection: &impl Connection,
     filters: &ReadyFilters<'_>,
@@ -222,8 +222,8 @@ fn is_small(extent: &Extent) -> bool {
     extent.within * SMALL_SHARE <= extent.everywhere
 }
 
-/// `FROM` the devices of the part of the tree, `WHERE`, up to a condition of theirs. `CROSS JOIN` keeps SQLite to an order
-/// of the tables; PostgreSQL takes it as any other join.
+/// Builds `FROM` the devices of the part of the tree and `WHERE`, up to a condition. `CROSS JOIN` fixes the order of
+/// the tables for SQLite; PostgreSQL treats it as any other join.
 pub(super) fn from(dialect: Dialect, scope: &Scope, extent: &Extent, activity: bool) -> Sql {
     if is_small(extent) {
         let (joined, on) = if activity { (" CROSS JOIN device_activity a", " AND a.key = d.key") } else { ("", "") };
@@ -236,7 +236,7 @@ pub(super) fn from(dialect: Dialect, scope: &Scope, extent: &Extent, activity: b
         .text(" AND ")
 }
 
-/// Finds the devices that pass the filters on metadata too, and holds the condition to them.
+/// Finds the devices that also pass the filters on metadata, and restricts the condition to them.
 pub(super) async fn look_at_metadata(
     connection: &impl Connection,
     scope: &Scope,
@@ -246,7 +246,7 @@ pub(super) async fn look_at_metadata(
     if filters.meta.is_empty() {
         return Ok(());
     }
-    // One row, whatever their number: reading rows costs more than finding them.
+    // Read one row, regardless of their number: reading rows costs more than finding them.
     let from = from(filters.dialect, scope, extent, filters.needs_activity());
     let keys = Sql::new("SELECT string_agg(CAST(d.key AS TEXT), ',') AS keys")
         .then(from)
@@ -267,7 +267,7 @@ pub(super) async fn look_at_metadata(
     Ok(())
 }
 
-/// Those of the devices whose metadata passes.
+/// Returns those of the devices whose metadata passes.
 async fn passing_of(metadata: String, tests: &Arc<[FilterTest]>) -> Result<Vec<i64>> {
     let tests = Arc::clone(tests);
     let is_long = metadata.len() > METADATA_HERE_BYTES_MAX;

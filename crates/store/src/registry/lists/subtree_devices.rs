@@ -1,4 +1,4 @@
-//! The devices of a part of the tree, all of them, by nothing but their names: for whoever listens to it.
+//! Lists all devices of a part of the tree by their names only, for subscribers to it.
 
 use isobar_model::access::{CanList, Lineage};
 use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId};
@@ -9,11 +9,11 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all};
 
-/// Devices that are read at a time, about: whoever is served by the same thread has its turn in between.
+/// Devices that are read at a time, approximately: other tasks on the thread get a turn in between.
 const READ_AT_ONCE: u64 = 1_000;
 
 impl Registry {
-    /// The devices of a part of the tree, as they are at one moment, with the organizations that they belong to.
+    /// Reads the devices of a part of the tree at one moment, with their organizations.
     pub async fn devices_beneath(&self, permit: &CanList) -> Result<Vec<(Lineage, Vec<DeviceRef>)>> {
         let tx = self.db.snapshot().await?;
         let query =
@@ -36,8 +36,8 @@ impl Registry {
         Ok(owners.into_iter().map(|owner| (owner.lineage, owner.devices)).collect())
     }
 
-    /// Devices of a part of the tree (of a project, if one is named), each with where it belongs, by their ids; none: there
-    /// are more than `most`.
+    /// Lists devices of a part of the tree (of a project, if one is named), each with the lineage of its organization,
+    /// by their ids; `None` if there are more than `most`.
     pub async fn devices_up_to(
         &self,
         permit: &CanList,
@@ -65,7 +65,7 @@ impl Registry {
     }
 }
 
-/// An organization with devices of its own.
+/// Organization that owns devices.
 struct Owner {
     id: OrganizationId,
     lineage: Lineage,
@@ -73,7 +73,7 @@ struct Owner {
     devices: Vec<DeviceRef>,
 }
 
-/// How many of these are read together: at least one.
+/// Returns how many of these organizations are read together: at least one.
 fn so_many(owners: &[Owner]) -> usize {
     let mut left = READ_AT_ONCE;
     let fitting = owners.iter().take_while(|owner| {
@@ -89,7 +89,7 @@ async fn read(tx: &impl Connection, owners: &mut [Owner]) -> Result<()> {
     let mut after: Option<(String, String)> = None;
     loop {
         let query = Sql::new("SELECT d.id, d.key, d.name, d.organization_id FROM devices d WHERE d.organization_id");
-        // A piece follows the index of one organization; of several there is only one piece.
+        // A piece follows the index of one organization; for several organizations there is only one piece.
         let query = match (&*owners, &after) {
             ([owner], None) => query.text(" = ?").bind(owner.id),
             ([owner], Some((name, id))) => {

@@ -1,5 +1,5 @@
-//! The statements of every list in every order, and how the planner of each dialect carries them out, as snapshots. Whatever
-//! is read along an index is read in the order of that index: nothing is sorted.
+//! Snapshots the statements of every list in every order, and their plans in each dialect. Rows that are read along an
+//! index are read in its order, without a sort.
 
 use std::fmt::Write as _;
 
@@ -16,11 +16,11 @@ use crate::registry::sql::run;
 use crate::registry::support::OwnDatabase;
 use crate::telemetry::{Operand, Operator};
 
-/// A list that is a part of what there is, and its second page.
+/// Extent of a list that is half of its table, with (next constant) its second page.
 const EXTENT: Extent = Extent { within: 500, everywhere: 1_000 };
 const PAGE: PageRequest = PageRequest { page: 2, limit: 100 };
 
-/// What PostgreSQL's planner may not do: without rows it would sort rather than read an index.
+/// Settings that keep PostgreSQL's planner from sorting: without rows it would sort rather than read an index.
 const ALONG_INDEXES: [&str; 6] = [
     "SET LOCAL enable_seqscan = off",
     "SET LOCAL enable_bitmapscan = off",
@@ -34,24 +34,24 @@ fn scope() -> Scope {
     Scope::Beneath { base: Lineage::new([], OrganizationId(Uuid::from_u128(1))), levels: None }
 }
 
-/// A way to find a page: its name, and its statement.
+/// Way to find a page: its name, and its statement.
 type Way = (&'static str, Sql);
 
-/// The ways of a list along an index.
+/// Returns the way of a list along an index.
 fn along(listing: &Listing, dialect: Dialect, request: &ListRequest, order: &Order) -> Option<Way> {
     let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), alarms::indexed_in(request, order)?);
     let from = listing.along(dialect, index, &EXTENT, &scope());
     Some(("along an index", window.statement(dialect, index, from, order)))
 }
 
-/// The list of devices that a search finds, along an index.
+/// Returns the way of a search in the list of devices along an index.
 fn searched_along(dialect: Dialect, order: &Order) -> Option<Way> {
     let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), order.indexed_in()?);
     let from = devices::searched_along(index, found(dialect, "s.search", "pump"));
     Some(("searched along an index", window.statement(dialect, index, from, order)))
 }
 
-/// The ways that sort at the end.
+/// Returns the ways that sort at the end.
 fn sorting(name: &str, listing: &Listing, dialect: Dialect, order: &Order) -> Vec<Way> {
     let (window, request) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), ListRequest::default());
     let gathered = |condition| listing.gathered(dialect, condition, &request);
@@ -72,7 +72,7 @@ fn sorting(name: &str, listing: &Listing, dialect: Dialect, order: &Order) -> Ve
     ways.into_iter().map(|(way, from)| (way, window.statement(dialect, listing.relation, from, order))).collect()
 }
 
-/// Every field either way, an order of two fields, and that of alarms when none is asked for.
+/// Returns an order by each field in either direction, one by two fields, and the default of alarms.
 fn orders(name: &str, listing: &Listing) -> Vec<Vec<SortKey>> {
     let key = |name: &str, descending| SortKey { field: name.to_owned(), descending };
     let single = listing.fields.iter().flat_map(|field| [false, true].map(|descends| vec![key(field.name, descends)]));
@@ -86,7 +86,7 @@ fn orders(name: &str, listing: &Listing) -> Vec<Vec<SortKey>> {
     orders
 }
 
-/// How the planner carries a statement out.
+/// Returns the plan of a statement.
 async fn plan(connection: &impl Connection, statement: Sql) -> Vec<String> {
     let (explain, column) = match Dialect::of(connection) {
         Dialect::Sqlite => ("EXPLAIN QUERY PLAN ", "detail"),
@@ -96,13 +96,13 @@ async fn plan(connection: &impl Connection, statement: Sql) -> Vec<String> {
     rows.iter().map(|row| row.text(column).unwrap()).collect()
 }
 
-/// What PostgreSQL reads, one after the other: how it writes the rest of a plan down differs from version to version.
+/// Returns the scans of a PostgreSQL plan, in order: other parts of a plan's text differ between versions.
 fn scans(plan: &[String]) -> Vec<String> {
     let scans = plan.iter().filter(|line| line.contains(" Scan "));
     scans.map(|line| line.trim_start_matches([' ', '-', '>']).to_owned()).collect()
 }
 
-/// Writes down a statement and its plan.
+/// Appends a statement and its plan.
 fn write_way(into: &mut String, order: &[SortKey], (way, statement): &Way, plan: &[String]) {
     let order: Vec<_> =
         order.iter().map(|key| format!("{}{}", if key.descending { "-" } else { "" }, key.field)).collect();
@@ -138,7 +138,7 @@ async fn hold_statements(registry: &Registry, dialect: &str) {
                 write_way(&mut statements, &request.sort, &way, &plan);
             }
             for way in sorting(name, listing, dialect, &order) {
-                // PostgreSQL plans these by what there is, which here is nothing.
+                // PostgreSQL plans these by the rows it has, and here it has none.
                 let plan = if is_postgres { Vec::new() } else { plan(&tx, way.1.clone()).await };
                 write_way(&mut statements, &request.sort, &way, &plan);
             }
@@ -164,7 +164,7 @@ async fn orders_follow_indexes_on_postgres() {
     database.remove().await;
 }
 
-/// Filters on each kind of column, and what each is called.
+/// Returns filters on each kind of column, with their names.
 fn filters() -> Vec<(&'static str, DeviceFilter)> {
     let time = || Operand::Time(Timestamp::from_millis(1_000));
     let filter = |field, operator, operands: Vec<Operand>| DeviceFilter { field, operator, operands };
@@ -182,15 +182,16 @@ fn filters() -> Vec<(&'static str, DeviceFilter)> {
     ]
 }
 
-/// Of filters that are looked up in sets.
+/// Way with filters that are looked up in sets.
 const IN_SETS: &str = "createdAt, along an index, in sets";
 
-/// Whether a line of a plan reads nothing of devices but indexes.
+/// Returns true if a line of a plan reads only indexes of devices.
 fn reads_no_rows(line: &str) -> bool {
     !line.contains(" d ") && !line.contains(" a ") || line.contains("COVERING")
 }
 
-/// The statements of filters: how many pass, and their page along an index or gathered; in a large part and in a small one.
+/// Snapshots the statements of filters: the count, and a page along an index or collected; in a large part and in a
+/// small one.
 async fn hold_filter_statements(registry: &Registry, dialect: &str) {
     let tx = registry.db.begin().await.unwrap();
     let is_postgres = Dialect::of(&tx) == Dialect::Postgres;
@@ -260,7 +261,7 @@ async fn filters_are_written_alike_on_postgres() {
     database.remove().await;
 }
 
-/// Filters of alarms, and whether indexes know all that they look at.
+/// Returns filters of alarms, with true if indexes cover all their columns.
 fn alarm_filters() -> Vec<(&'static str, bool, AlarmFilter)> {
     let filter = |field, operator, operands: Vec<Operand>| AlarmFilter { field, operator, operands };
     let text = |text: &str| Operand::Text(text.to_owned());
@@ -277,7 +278,8 @@ fn alarm_filters() -> Vec<(&'static str, bool, AlarmFilter)> {
     ]
 }
 
-/// The statements of the list of alarms with filters: how many pass, and a page along the index of either order or gathered.
+/// Snapshots the statements of the list of alarms with filters: the count, and a page along the index of either order
+/// or collected.
 async fn hold_alarm_statements(registry: &Registry, dialect: &str) {
     let tx = registry.db.begin().await.unwrap();
     let is_postgres = Dialect::of(&tx) == Dialect::Postgres;

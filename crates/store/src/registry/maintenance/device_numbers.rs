@@ -1,5 +1,5 @@
-//! The numbers by which telemetry knows devices. None may be given out twice, whatever becomes of the registry: one that was
-//! put back, or recovered to an earlier moment while it is in use, has forgotten which it gave out last.
+//! Assigns the numbers by which telemetry addresses devices. No number may be assigned twice, even after the registry
+//! was restored: a registry set back to an earlier moment while in use does not know its last numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,46 +10,46 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
-/// PostgreSQL's sequence of these numbers.
+/// SQL expression for PostgreSQL's sequence of these numbers.
 const SEQUENCE: &str = "CAST(pg_get_serial_sequence('devices', 'key') AS regclass)";
 
-/// The numbers by which the telemetry store knows devices.
+/// Numbers by which the telemetry store addresses devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceNumbers {
-    /// The numbers of the devices that there are, in order.
+    /// Numbers of the existing devices, in order.
     pub present: Vec<DeviceKey>,
-    /// The greatest that was ever given out; 0: none.
+    /// Greatest number ever assigned, or 0.
     pub last_given: u64,
 }
 
-/// The greatest number that this process knows to be given out. Cloning shares it.
+/// Greatest number that this process knows to be assigned. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GivenNumbers(Arc<AtomicU64>);
 
-/// The numbers that a transaction draws.
+/// Numbers that a transaction draws.
 pub(crate) struct DrawnNumbers {
-    /// The greatest that was known to be given out when the transaction began: what is drawn now is greater.
+    /// Greatest assigned number known when the transaction began: numbers drawn by it must be greater.
     given: u64,
     drawn: u64,
 }
 
 impl GivenNumbers {
-    /// Begins to draw numbers, for a transaction that begins after it.
+    /// Begins to draw numbers, for a transaction that begins afterwards.
     pub(crate) fn begin(&self) -> DrawnNumbers {
         DrawnNumbers { given: self.0.load(Ordering::Acquire), drawn: 0 }
     }
 
-    /// Takes the numbers of a transaction that was committed for given out.
+    /// Records the numbers of a committed transaction as assigned.
     pub(crate) fn end(&self, numbers: &DrawnNumbers) {
         self.0.fetch_max(numbers.drawn, Ordering::AcqRel);
     }
 }
 
 impl DrawnNumbers {
-    /// Takes numbers that were drawn.
+    /// Accepts numbers that were drawn.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] where one was given out before.
+    /// [`StoreError::Damaged`] if one was assigned before.
     pub(crate) fn take(&mut self, keys: &[DeviceKey]) -> Result<()> {
         if let Some(again) = keys.iter().find(|key| key.0 <= self.given) {
             return Err(StoreError::Damaged(format!(
@@ -64,7 +64,7 @@ impl DrawnNumbers {
 }
 
 impl Registry {
-    /// The numbers of all devices.
+    /// Reads the numbers of all devices.
     pub async fn device_numbers(&self) -> Result<DeviceNumbers> {
         let snapshot = self.db.snapshot().await?;
         let rows = all(&snapshot, Sql::new("SELECT key FROM devices ORDER BY key")).await?;
@@ -75,21 +75,22 @@ impl Registry {
         Ok(DeviceNumbers { present, last_given })
     }
 
-    /// Returns true if there is a device with a number above the one and up to the other.
+    /// Returns true if a device has a number greater than `after` and at most `up_to`.
     pub async fn has_device_within(&self, after: DeviceKey, up_to: DeviceKey) -> Result<bool> {
         let query = Sql::new("SELECT 1 AS present FROM devices WHERE key > ? AND key <= ? LIMIT 1");
         Ok(one(&self.db.read, query.bind(after).bind(up_to)).await?.is_some())
     }
 
-    /// Returns the greatest number that was given out, as far as the registry knows; 0: none was.
+    /// Returns the greatest number that the registry knows to be assigned, or 0.
     pub async fn device_number_given(&self) -> Result<DeviceKey> {
         let newest = one(&self.db.read, Sql::new("SELECT coalesce(max(key), 0) AS newest FROM devices")).await?;
         let newest = newest.map_or(Ok(0), |row| row.count("newest"))?;
         Ok(DeviceKey(newest.max(self.device_number_drawn().await?)))
     }
 
-    /// Has every number that is given out from now on be greater than this one. Durable when it returns; other processes
-    /// may give out numbers meanwhile. This process gives out none that is not, even if the registry goes back later.
+    /// Raises the sequence, so that every number assigned from now on is greater than this one. The change is durable
+    /// when this returns; other processes may assign numbers meanwhile. This process assigns only greater numbers even
+    /// if the registry is set back later.
     pub async fn device_numbers_raise(&self, given: DeviceKey) -> Result<()> {
         if self.device_number_drawn().await? < given.0 {
             let tx = self.db.begin().await?;
@@ -106,7 +107,7 @@ impl Registry {
     }
 }
 
-/// A question for the number that was drawn last.
+/// Builds the query for the last number drawn.
 fn drawn_last(dialect: Dialect) -> String {
     match dialect {
         Dialect::Sqlite => {
@@ -118,10 +119,10 @@ fn drawn_last(dialect: Dialect) -> String {
     }
 }
 
-/// Raises what numbers are drawn from; never lowers it.
+/// Raises the sequence that numbers are drawn from; never lowers it.
 async fn raise(tx: &impl Connection, given: DeviceKey) -> Result<()> {
     if Dialect::of(tx) == Dialect::Postgres {
-        // Nobody draws a number meanwhile, in whatever process: setval would take it back.
+        // No process may draw a number meanwhile: setval would undo it.
         run(tx, Sql::new("LOCK TABLE devices IN SHARE ROW EXCLUSIVE MODE")).await?;
         let raise = format!(
             "SELECT setval({SEQUENCE}, CAST(? AS BIGINT)) AS drawn WHERE coalesce(pg_sequence_last_value({SEQUENCE}), 0) < ?"
@@ -131,7 +132,7 @@ async fn raise(tx: &impl Connection, given: DeviceKey) -> Result<()> {
     let raised =
         run(tx, Sql::new("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'devices'").bind(given)).await?;
     if raised == 0 {
-        // The row comes with the first device.
+        // The row of the table appears with the first device.
         run(tx, Sql::new("INSERT INTO sqlite_sequence (name, seq) VALUES ('devices', ?)").bind(given)).await?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What an operator does to a registry as a whole: copying it, and looking whether it is sound. No tenant hears of it.
+//! Maintains a registry as a whole, for operators: backup and checks. Tenants do not notice.
 
 mod device_numbers;
 mod readable;
@@ -13,10 +13,10 @@ use super::sql::{Connection, Dialect, Sql, all, one, run, sqlite_file};
 use super::{Registry, migrations};
 use crate::error::{Result, StoreError};
 
-/// What SQLite tells of a damaged file, at most.
+/// Bounds the faults that SQLite reports of a damaged file.
 const SQLITE_FAULTS_MAX: u32 = 50;
 
-/// Figures that are stored beside the rows which they are about, and a question that finds those that are wrong.
+/// Stored figures that derive from other rows, each with a query that counts the wrong ones.
 const KEPT_FIGURES: &[(&str, &str)] = &[
     (
         "organizations count other devices than they have",
@@ -61,37 +61,37 @@ const KEPT_FIGURES: &[(&str, &str)] = &[
 ];
 
 impl Registry {
-    /// Opens a registry with the schema that it has; only for copying it and looking at it. A newer one is refused, and
-    /// so is one that is not there.
+    /// Opens a registry with its present schema, only to copy or check it. Refuses a newer schema, and a registry that
+    /// does not exist.
     pub async fn open_as_it_is(address: &str) -> Result<Self> {
         let db = Connections::open_existing(address).await?;
         migrations::version(&db.read).await?;
         Ok(Self::of(db))
     }
 
-    /// Returns how many steps of the schema were taken, and how many there are.
+    /// Returns how many steps of the schema were applied, and how many this program knows.
     pub async fn steps(&self) -> Result<(u64, u64)> {
         Ok((migrations::version(&self.db.read).await?, migrations::known()))
     }
 
-    /// Copies the registry as it is at this moment into a file that must not exist. False: it is PostgreSQL's, which
-    /// has tools of its own for that.
+    /// Copies the registry as it is at this moment into a file that must not exist. Returns false on PostgreSQL, which
+    /// has backup tools of its own.
     pub async fn backup(&self, to: &Path) -> Result<bool> {
         if self.db.dialect == Dialect::Postgres {
             return Ok(false);
         }
         let to = to.to_str().ok_or_else(|| StoreError::unavailable("SQLite needs a path in UTF-8"))?;
-        // Readers and the writer go on beside it.
+        // Readers and the writer continue during the copy.
         run(&self.db.read, Sql::new("VACUUM INTO ?").bind(to)).await?;
         Ok(true)
     }
 
-    /// What is wrong with the registry; nothing, if it is sound: rows that the server could not read, and what rows say of
-    /// each other. PostgreSQL looks after its own pages; those of SQLite are looked at too.
+    /// Lists the faults of the registry; none if it is sound: rows that the server could not read, and rows that
+    /// contradict each other. On SQLite pages are checked too; PostgreSQL checks its own.
     pub async fn check(&self) -> Result<Vec<String>> {
         let mut faults = Vec::new();
         if self.db.dialect == Dialect::Sqlite {
-            // Damage may end the look at itself; the rest is looked at all the same.
+            // Damage may end a check itself; the others run all the same.
             for looked in [self.pages_check().await, self.references_check().await] {
                 match looked {
                     Ok(found) => faults.extend(found),
@@ -100,7 +100,8 @@ impl Registry {
             }
         }
         match self.steps().await {
-            // Rows of an older version are looked at as the first start of this one would leave them; nothing of that is kept.
+            // Rows of an older version are checked as the first start of this version would migrate them; the migration
+            // is rolled back.
             Ok((taken, known)) if taken < known => {
                 let tx = self.db.begin().await?;
                 match migrations::migrate(&tx).await {
@@ -113,7 +114,7 @@ impl Registry {
             _ => faults.extend(rows_check(&self.db.read).await),
         }
         if self.db.dialect == Dialect::Sqlite {
-            // What does not fit to its checksum is known by its name by now.
+            // Pages that fail their checksum are known by name now.
             for row in all(&self.db.read, Sql::new("PRAGMA database_list")).await? {
                 faults.extend(sqlite_file::damage_met(&row.text("file")?));
             }
@@ -140,7 +141,7 @@ impl Registry {
     }
 }
 
-/// Rows that the server could not read, and what rows say of each other.
+/// Lists rows that the server could not read, and rows that contradict each other.
 async fn rows_check(connection: &impl Connection) -> Vec<String> {
     let mut faults = readable::unreadable(connection).await;
     for (fault, question) in KEPT_FIGURES {

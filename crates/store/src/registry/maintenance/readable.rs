@@ -1,4 +1,4 @@
-//! Whether every row can be read: each column of each table, as the server reads it.
+//! Checks that every row can be read: each column of each table, as the server reads it.
 
 use isobar_model::alarm::{AlarmSeverity, AlarmState};
 use isobar_model::device::StreetAddress;
@@ -14,19 +14,19 @@ use crate::error::{Result, StoreError};
 use crate::registry::nouns::{alarms, devices, nonces, notices, specification_versions, users};
 use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, thirty_two};
 
-/// Rows that are looked at in one piece.
+/// Rows that are checked in one batch.
 const CHECKED_ROWS_AT_ONCE: i64 = 200;
-/// Rows that are looked at in one piece where one may take megabytes.
+/// Rows that are checked in one batch if one may take megabytes.
 const CHECKED_LARGE_ROWS_AT_ONCE: i64 = 8;
-/// Rows that a block of PostgreSQL is taken to have.
+/// Rows that a block of PostgreSQL is assumed to have.
 const ROWS_OF_BLOCK: u64 = 20;
-/// Rows that are named of one table, at most; how many more there are is reported too.
+/// Faulty rows that are named of one table, at most; the number of the others is reported too.
 const FAULTS_OF_TABLE_MAX: u64 = 20;
 
-/// Reads a column as the server does.
+/// Function that reads a column as the server does.
 type Read = fn(&Row, &str) -> Result<()>;
 
-/// A table, with every column that the server reads. The first ones name a row to the operator.
+/// Table with every column that the server reads. The first ones name a row to the operator.
 struct Table {
     name: &'static str,
     named_by: usize,
@@ -67,7 +67,7 @@ const OBJECT: Read = |row, column| match parse(&row.text(column)?) {
     Ok(Json::Object(_)) => Ok(()),
     _ => Err(StoreError::Damaged(format!("column {column}: no JSON object"))),
 };
-/// A design that versions keep: metadata and planes, each an object.
+/// Design stored with a version: metadata and planes, each an object.
 const DESIGN: Read = |row, column| {
     let (meta, planes) = specification_versions::design_of(column, row)?;
     match [meta, planes].iter().all(|part| matches!(part.tree(), Json::Object(_))) {
@@ -92,7 +92,7 @@ const PURPOSE: Read = |row, column| {
     }
     Err(StoreError::Damaged(format!("column {column}: {text:?} is no purpose")))
 };
-/// Empty before the first user, an identifier after it, none at the end.
+/// Text that is empty before the first user and an identifier after it, or null at the end.
 const SPREAD_TO: Read = |row, column| match row.text_if(column)?.as_deref() {
     None | Some("") => Ok(()),
     Some(_) => row.id_if::<UserId>(column).map(|_| ()),
@@ -240,7 +240,7 @@ const TABLES: &[Table] = &[
     ]),
 ];
 
-/// What cannot be read of the rows of every table.
+/// Lists the unreadable rows of every table.
 pub(super) async fn unreadable(connection: &impl Connection) -> Vec<String> {
     let mut faults = Vec::new();
     for table in TABLES {
@@ -273,11 +273,11 @@ async fn look_at(connection: &impl Connection, table: &Table, found: &mut u64, f
     Ok(())
 }
 
-/// The rows of a table in the order in which they lie, whatever its key is.
+/// Rows of a table in their physical order, regardless of its key.
 enum Pieces {
-    /// By their numbers, from the next one.
+    /// By row numbers, from the next one.
     Numbered { select: String, at_once: i64, from: Option<i64> },
-    /// By the blocks that they lie in, from the next one to the last.
+    /// By blocks, from the next one to the last.
     InBlocks { select: String, at_once: i64, from: u64, blocks: u64 },
 }
 
@@ -296,7 +296,7 @@ impl Pieces {
         Ok(Self::InBlocks { select: select("CAST(ctid AS TEXT)"), at_once, from: 0, blocks })
     }
 
-    /// The next rows; none: there are no more.
+    /// Reads the next batch of rows, or `None` at the end.
     async fn next(&mut self, connection: &impl Connection) -> Result<Option<Vec<Row>>> {
         match self {
             Self::Numbered { select, at_once, from } => {
@@ -321,7 +321,7 @@ impl Pieces {
     }
 }
 
-/// By what an operator finds the row.
+/// Names a row so that an operator can find it.
 fn name_of(table: &Table, row: &Row) -> String {
     let named = table.columns.iter().take(table.named_by).filter_map(|(column, _)| {
         let text = row.text(column).or_else(|_| row.number(column).map(|number| number.to_string()));
@@ -335,7 +335,7 @@ fn name_of(table: &Table, row: &Row) -> String {
     named.join(", ")
 }
 
-/// What is wrong, without what surrounds it.
+/// Returns the cause alone, without the surrounding error.
 pub(super) fn cause(error: &StoreError) -> String {
     match error {
         StoreError::Damaged(why) => why.clone(),

@@ -8,7 +8,7 @@ fn file(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("registry.db").display())
 }
 
-/// The columns of every table, with the kind of each.
+/// Returns the columns of every table, with the kind of each.
 async fn columns(registry: &Registry) -> BTreeMap<String, Vec<(String, String)>> {
     let query = match registry.db.dialect {
         Dialect::Sqlite => {
@@ -31,7 +31,7 @@ async fn columns(registry: &Registry) -> BTreeMap<String, Vec<(String, String)>>
     tables
 }
 
-/// A table or column that comes later cannot be forgotten here.
+/// Checks that no table or column is forgotten, even one added later.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_column_of_every_table_is_looked_at() {
     let folder = tempfile::tempdir().unwrap();
@@ -49,16 +49,16 @@ async fn every_column_of_every_table_is_looked_at() {
     registry.close().await.unwrap();
 }
 
-/// A connection that may write what no server would.
+/// Opens a connection that may write invalid rows.
 async fn damager(address: &str, freely: &str) -> Raw {
-    // What it writes has checksums: it is not damage of pages that is looked for.
+    // Its pages get valid checksums: this test is not about damaged pages.
     let layer = if address.starts_with("sqlite:") { format!("?vfs={}", isobar_pages::VFS) } else { String::new() };
     let raw = Raw::open(&format!("{address}{layer}")).await;
     raw.run(freely).await.unwrap();
     raw
 }
 
-/// Adds to each table a row of nothing but damage.
+/// Adds to each table a row in which every value is damaged.
 async fn damage(registry: &Registry, raw: &Raw, value: fn(&str) -> &'static str) {
     for (table, columns) in columns(registry).await {
         let columns: Vec<_> = columns.iter().filter(|(_, kind)| kind != "key").collect();
@@ -106,7 +106,7 @@ async fn damage_of_each_table_is_named_in_postgresql() {
     let faults = registry.check().await.unwrap();
     for table in columns(&registry).await.into_keys() {
         let is_named = faults.iter().any(|fault| fault.starts_with(&format!("a row of {table} (")));
-        // Any text and any number can be theirs.
+        // Any text and any number is valid in these.
         let means_anything = ["pulse", "revoked_jwts"].contains(&&*table);
         assert_eq!(is_named, !means_anything, "{table}: {faults:#?}");
     }
@@ -115,7 +115,7 @@ async fn damage_of_each_table_is_named_in_postgresql() {
     database.remove().await;
 }
 
-/// However many rows there are, each is looked at, and few are named.
+/// Checks that every one of many rows is read, and only a few are named.
 async fn every_row_is_looked_at(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let insert = "INSERT INTO revoked_jwts (jti, expires_at) WITH RECURSIVE counted (n) AS \
