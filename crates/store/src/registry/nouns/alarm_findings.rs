@@ -1,8 +1,8 @@
-//! What designs find out about alarms: of many devices at once, in the transaction of their other findings.
+//! Writes findings of designs about alarms: of many devices at once, in the transaction of their other findings.
 //!
-//! A finding says how things stand, never what is to be added: which time it is that the alarm is active (its *episode*, by
-//! numbers of the device that only grow), how often it was raised in that, whether it was cleared. So the same again changes
-//! nothing, and of one episode the newest finding takes the place of older ones.
+//! A finding states the resulting situation, never an increment: the number of the current activation of the alarm (its
+//! *episode*, numbered per device, increasing), how often the alarm was raised in it, and if it was cleared. Repeating
+//! a finding therefore changes nothing, and a newer finding of an episode replaces older ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,28 +20,29 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, without_nul};
 
-/// Most findings about one device's alarms that wait together, of such that have begun and of others. Where there are more,
-/// those go that tell of what was both raised and cleared, the oldest first, and then the newest: no more live anyway.
+/// Bounds the pending findings about one device's alarms, counted separately for those with a beginning and the others.
+/// Beyond the bound findings that were both raised and cleared are dropped, oldest first, then the newest: no more
+/// alarms can live anyway.
 const FINDINGS_MAX: usize = 1_024;
-/// So few findings are looked for among those that wait without an index.
+/// Number of findings up to which pending ones are searched without an index.
 const SEARCHED_FEW: usize = 8;
 
-/// How alarms of a device stand, of each episode one finding, in the order in which they began.
+/// Findings about the alarms of a device, one for each episode, in the order in which the episodes began.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlarmFindings(Vec<AlarmFinding>);
 
 impl AlarmFindings {
-    /// Returns true if there is none.
+    /// Returns true if there are no findings.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The findings.
+    /// Iterates over the findings.
     pub fn iter(&self) -> impl Iterator<Item = &AlarmFinding> {
         self.0.iter()
     }
 
-    /// What both say, one after the other.
+    /// Merges newer findings into these.
     #[must_use]
     pub fn then(mut self, newer: Self) -> Self {
         self.extend(newer.0);
@@ -50,7 +51,7 @@ impl AlarmFindings {
 
     fn extend(&mut self, newer: Vec<AlarmFinding>) {
         if newer.len() <= SEARCHED_FEW {
-            // What is raised again was mostly raised just now.
+            // An alarm that is raised again was mostly raised a moment ago.
             for finding in newer {
                 match self.0.iter_mut().rev().find(|present| present.is_of(&finding)) {
                     Some(present) => present.then(finding),
@@ -98,10 +99,10 @@ impl FromIterator<AlarmFinding> for AlarmFindings {
     }
 }
 
-/// What names the alarms of which one lives at a time.
+/// Key of alarms of which one lives at a time: device, element and key.
 type Place = (DeviceKey, String, String);
 
-/// Writes what was found out about alarms of devices that are held. Those of other devices are left out.
+/// Writes findings about alarms of locked devices. Skips those of other devices.
 pub(crate) async fn apply<'f>(
     tx: &impl Connection,
     there: &HashSet<DeviceRef>,
@@ -125,7 +126,7 @@ pub(crate) async fn apply<'f>(
                 changed.places.insert(place);
             }
             Step::New(alarm) => {
-                // Of the one before, which is over, this batch may know the end.
+                // This batch may know the end of the previous alarm, which is over.
                 let before = newest.insert(place.clone(), *alarm).filter(|_| changed.places.remove(&place));
                 changed.past.extend(before);
                 changed.begun.insert(place);
@@ -135,10 +136,10 @@ pub(crate) async fn apply<'f>(
     changed.write(tx, newest).await
 }
 
-/// The alarms that findings have changed.
+/// Alarms that findings have changed.
 #[derive(Default)]
 struct Changed {
-    /// Places whose newest alarm was there and is another than before.
+    /// Places whose newest alarm existed and has changed.
     places: HashSet<Place>,
     /// Places whose newest alarm is new.
     begun: HashSet<Place>,
@@ -162,7 +163,7 @@ impl Changed {
     }
 }
 
-/// What becomes of an alarm by a finding.
+/// Effect of a finding on an alarm.
 enum Step {
     Nothing,
     Changed,
@@ -194,14 +195,14 @@ fn advanced(newest: Option<&mut StoredAlarm>, device: DeviceRef, finding: &Alarm
     Step::Changed
 }
 
-/// A new alarm; nothing where the registry should know it and does not: there was no room for it.
+/// Creates an alarm; nothing if the registry should know it and does not: then there was no room for it.
 fn begun(device: DeviceRef, finding: &AlarmFinding) -> Step {
     let Some(begin) = &finding.begin else { return Step::Nothing };
     let parts = [&*device.id.to_string(), &*finding.element, &*finding.key, &*finding.episode.to_string()];
     let mut stored = StoredAlarm {
         alarm: Alarm {
             id: AlarmId::derived(begin.at, &parts),
-            // Where the device belongs is not stored with its alarms.
+            // The organization and project of a device are not stored with its alarms.
             organization: OrganizationId(Uuid::nil()),
             project: ProjectId(Uuid::nil()),
             device: device.id,
@@ -232,7 +233,7 @@ fn begun(device: DeviceRef, finding: &AlarmFinding) -> Step {
     Step::New(Box::new(stored))
 }
 
-/// An alarm becomes active, once more or at first.
+/// Makes an alarm active, again or for the first time.
 fn raise(stored: &mut StoredAlarm, begin: &AlarmBegin, finding: &AlarmFinding) {
     let alarm = &mut stored.alarm;
     (alarm.title, alarm.severity) = (begin.title.clone(), begin.severity);
@@ -255,7 +256,8 @@ fn clear(stored: &mut StoredAlarm, finding: &AlarmFinding) {
 }
 
 impl Registry {
-    /// The newest alarms of these devices, elements and keys, and where their devices belong. It serves the system.
+    /// Finds the newest alarms of these devices, elements and keys, with the lineages of the devices' organizations. It
+    /// serves the system.
     pub async fn alarms_at(&self, places: &[(DeviceKey, &str, &str)]) -> Result<Vec<(Alarm, Lineage)>> {
         let query = Sql::new(format!("SELECT o.lineage, {ALARM_COLUMNS} FROM "))
             .then(at_places(self.db.dialect, places.iter().copied()))
@@ -265,11 +267,11 @@ impl Registry {
     }
 }
 
-/// The condition that an alarm `a` is the newest of its place `t`.
+/// Condition that an alarm `a` is the newest of its place `t`.
 const NEWEST: &str = "a.episode = (SELECT max(b.episode) FROM alarms b WHERE b.device_key = t.device \
     AND b.element = t.element AND b.key = t.name)";
 
-/// A relation of the alarms `a` of these places `t`.
+/// Joins the alarms `a` of these places `t`.
 fn at_places<'p>(dialect: Dialect, places: impl Iterator<Item = (DeviceKey, &'p str, &'p str)>) -> Sql {
     let columns = [Column::Number("device"), Column::Text("element"), Column::Text("name")];
     let rows = places.map(|(device, element, key)| json!([device.0, without_nul(element.to_owned()), key]));
@@ -278,7 +280,7 @@ fn at_places<'p>(dialect: Dialect, places: impl Iterator<Item = (DeviceKey, &'p 
         .text(" AS t JOIN alarms a ON a.device_key = t.device AND a.element = t.element AND a.key = t.name")
 }
 
-/// The newest alarm of each place that has any.
+/// Finds the newest alarm of each place that has any.
 async fn newest_of(tx: &impl Connection, places: &HashSet<Place>) -> Result<HashMap<Place, StoredAlarm>> {
     let wanted = at_places(Dialect::of(tx), places.iter().map(|(device, element, key)| (*device, &**element, &**key)));
     let mut newest = HashMap::new();
@@ -289,7 +291,8 @@ async fn newest_of(tx: &impl Connection, places: &HashSet<Place>) -> Result<Hash
     Ok(newest)
 }
 
-/// Those of the new alarms that there is room for, the active ones first. The oldest that are cleared end to make some.
+/// Returns those of the new alarms for which there is room, active ones first. Ends the oldest cleared alarms to make
+/// room.
 async fn with_room(tx: &impl Connection, mut new: Vec<StoredAlarm>) -> Result<Vec<StoredAlarm>> {
     new.sort_by_key(|stored| (stored.alarm.state, stored.episode.0));
     let mut begun = HashMap::<DeviceKey, u64>::new();
@@ -306,7 +309,7 @@ async fn with_room(tx: &impl Connection, mut new: Vec<StoredAlarm>) -> Result<Ve
     Ok(new)
 }
 
-/// Makes room for so many more alarms of a device, as far as that goes; how many there is room for.
+/// Makes room for more alarms of a device, as far as possible; returns for how many there is room.
 async fn make_room(tx: &impl Connection, device: DeviceKey, more: u64) -> Result<u64> {
     let query = Sql::new(
         "SELECT count(*) AS alarms, CAST(coalesce(sum(CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT) \
@@ -325,7 +328,7 @@ async fn make_room(tx: &impl Connection, device: DeviceKey, more: u64) -> Result
     Ok(most.saturating_sub(living))
 }
 
-/// Ends the oldest alarms of a device that live and are cleared, at most so many; how many there were.
+/// Ends at most `most` of the oldest cleared alarms of a device that live; returns how many were ended.
 async fn end_cleared(tx: &impl Connection, device: DeviceKey, most: u64) -> Result<u64> {
     let end = Sql::new(
         "UPDATE alarms SET ended_at = cleared_at WHERE id IN (SELECT id FROM alarms WHERE device_key = ? \
@@ -334,7 +337,7 @@ async fn end_cleared(tx: &impl Connection, device: DeviceKey, most: u64) -> Resu
     run(tx, end.bind(device).bind(most)).await
 }
 
-/// Removes the oldest alarms of a device that are over, beyond those that it may have.
+/// Removes the oldest ended alarms of a device beyond its limit.
 async fn trim(tx: &impl Connection, device: DeviceKey) -> Result<()> {
     let delete = Sql::new(
         "DELETE FROM alarms WHERE id IN (SELECT id FROM alarms WHERE device_key = ? AND ended_at IS NOT NULL \

@@ -1,4 +1,5 @@
-//! Alarms: reading them, and what people change of them. What designs find out about them is in `alarm_findings`.
+//! Reads alarms, and writes the changes that people make to them. Findings of designs about alarms are in
+//! `alarm_findings`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,34 +19,34 @@ use crate::registry::Registry;
 use crate::registry::lists::{count, within};
 use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
-/// What an alarm is read from, of the tables `a` and `d`.
+/// Columns from which an alarm is read, of the tables `a` and `d`.
 pub(crate) const ALARM_COLUMNS: &str = "a.id, a.device_key, d.id AS device, d.name AS device_name, d.organization_id, \
     d.project_id, a.element, a.key, a.title, a.severity, a.state, a.acknowledged, a.raised_at, a.cleared_at, \
     a.acknowledged_at, a.acknowledged_by, a.assignee_id, a.count, a.value, a.episode, a.episode_count, a.last_change, a.ended_at, \
     a.created_at, a.updated_at";
-/// The alarms `a` of organizations `o`, up to the condition of these. `CROSS JOIN` keeps SQLite to this order of the tables;
-/// PostgreSQL takes it as any other join.
+/// `FROM` the alarms `a` of organizations `o`, up to the condition on organizations. `CROSS JOIN` fixes this order of
+/// the tables for SQLite; PostgreSQL treats it as any other join.
 pub(crate) const OF_ORGANIZATIONS: &str =
     " FROM organizations o CROSS JOIN alarms a WHERE a.organization_id = o.id AND ";
 /// Alarms that one statement writes.
 const ROWS_AT_ONCE: usize = 200;
 
-/// An alarm as it is stored.
+/// Alarm as it is stored.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredAlarm {
     pub alarm: Alarm,
     pub device: DeviceKey,
     pub history: Vec<AlarmEntry>,
-    /// The last time that it became active, by the device's own numbers, and how often it was raised in it.
+    /// Newest episode, numbered per device, and how often the alarm was raised in it.
     pub episode: (i64, u64),
-    /// The newest change by a user.
+    /// Newest change by a user.
     pub last_change: Option<EventId>,
-    /// When it was over; none: it lives.
+    /// Moment at which the alarm ended, or `None` if it lives.
     pub ended_at: Option<Timestamp>,
 }
 
 impl StoredAlarm {
-    /// Ends an alarm that nothing is left to do about.
+    /// Ends an alarm that is cleared and acknowledged.
     pub fn end_if_over(&mut self, at: Timestamp) {
         if self.alarm.state == AlarmState::Cleared && self.alarm.acknowledged && self.ended_at.is_none() {
             self.ended_at = Some(at);
@@ -53,25 +54,26 @@ impl StoredAlarm {
     }
 }
 
-/// What a user changes of an alarm.
+/// Change of an alarm by a user.
 #[derive(Clone, Debug)]
 pub struct AlarmWrite {
-    /// The alarm.
+    /// Alarm to change.
     pub id: AlarmId,
-    /// What becomes of it.
+    /// New values.
     pub change: AlarmChange,
-    /// Names the change and its moment. One that is not newer than the alarm's newest changes nothing: it was written before.
+    /// Identifier of the change, with its moment. A change that is not newer than the alarm's newest change has no
+    /// effect: it was written before.
     pub event: EventId,
 }
 
 impl Registry {
-    /// The device of an alarm: by it is decided who may see it.
+    /// Returns the device of an alarm, which decides who may read the alarm.
     pub async fn alarm_device(&self, id: AlarmId) -> Result<Option<DeviceId>> {
         let query = Sql::new("SELECT d.id FROM alarms a JOIN devices d ON d.key = a.device_key WHERE a.id = ?");
         one(&self.db.read, query.bind(id)).await?.map(|row| row.id("id")).transpose()
     }
 
-    /// An alarm of a device with its history, the newest entry last.
+    /// Fetches an alarm of a device with its history, the newest entry last.
     pub async fn alarm_fetch(
         &self,
         permit: &CanRead<DeviceRef>,
@@ -83,7 +85,7 @@ impl Registry {
         row.map(|row| stored(&row)).transpose().map(|found| found.map(|stored| (stored.alarm, stored.history)))
     }
 
-    /// The newest alarm of a device, an element and a key: what a notice tells of. It serves the system.
+    /// Finds the newest alarm of a device, an element and a key, to which a notice refers. It serves the system.
     pub async fn alarm_of_notice(&self, device: DeviceId, (element, key): (&str, &str)) -> Result<Option<AlarmId>> {
         let query = Sql::new(
             "SELECT a.id FROM alarms a JOIN devices d ON d.key = a.device_key \
@@ -93,7 +95,7 @@ impl Registry {
         one(&self.db.read, query).await?.map(|row| row.id("id")).transpose()
     }
 
-    /// How many alarms a part of the tree has.
+    /// Counts the alarms of a part of the tree.
     pub async fn alarm_summary(&self, permit: &CanList) -> Result<AlarmSummary> {
         let tx = self.db.snapshot().await?;
         let active = Sql::new("SELECT a.severity, count(*) AS alarms")
@@ -109,7 +111,7 @@ impl Registry {
         Ok(summary)
     }
 
-    /// The active alarms of many devices; those without any are left out.
+    /// Counts the active alarms of many devices; devices without any are left out.
     pub async fn alarm_counts(&self, permits: &[CanRead<DeviceRef>]) -> Result<HashMap<DeviceKey, AlarmCounts>> {
         let keys: Vec<i64> =
             permits.iter().map(|permit| i64::try_from(permit.target().key.0).unwrap_or(i64::MAX)).collect();
@@ -125,8 +127,8 @@ impl Registry {
         Ok(counts)
     }
 
-    /// Removes alarms that were over before this moment, those that were over first before others, and at most `most` of
-    /// them. How many there were.
+    /// Removes alarms that ended before this moment, oldest end first, at most `most` of them. Returns how many were
+    /// removed.
     pub async fn alarms_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
         let delete = Sql::new(
             "DELETE FROM alarms WHERE id IN (SELECT id FROM alarms WHERE ended_at < ? ORDER BY ended_at LIMIT ?)",
@@ -135,13 +137,13 @@ impl Registry {
     }
 }
 
-/// Alarms with their histories, of a relation that has the table `a`, up to the condition.
+/// Selects alarms with their histories, from a relation that has the table `a`, up to the condition.
 pub(crate) fn with_history(from: Sql) -> Sql {
     let select = Sql::new(format!("SELECT a.history, {ALARM_COLUMNS} FROM "));
     select.then(from).text(" JOIN devices d ON d.key = a.device_key WHERE ")
 }
 
-/// Changes alarms of devices that are held, in this order. Alarms that are gone are passed over.
+/// Changes alarms of locked devices, in this order. Skips alarms that were removed.
 pub(crate) async fn change(
     tx: &impl Connection,
     there: &HashSet<DeviceRef>,
@@ -161,7 +163,7 @@ pub(crate) async fn change(
             Actor::User(user) => Some(user),
             Actor::Device(_) | Actor::System(_) => None,
         };
-        // What is over stays over: another one may live by now.
+        // An ended alarm stays ended: another one may live by now.
         let taken_back = stored.ended_at.is_some() && change.acknowledged == Some(false);
         let change = AlarmChange { acknowledged: change.acknowledged.filter(|_| !taken_back), ..change.clone() };
         let at = event.minted_at();
@@ -174,7 +176,7 @@ pub(crate) async fn change(
     Ok(())
 }
 
-/// An alarm of a row without its history.
+/// Reads an alarm without its history from a row.
 pub(crate) fn alarm(row: &Row) -> Result<Alarm> {
     Ok(Alarm {
         id: row.id("id")?,
@@ -200,7 +202,7 @@ pub(crate) fn alarm(row: &Row) -> Result<Alarm> {
     })
 }
 
-/// An alarm of a row with its history.
+/// Reads an alarm with its history from a row.
 pub(crate) fn stored(row: &Row) -> Result<StoredAlarm> {
     Ok(StoredAlarm {
         alarm: alarm(row)?,
@@ -212,7 +214,7 @@ pub(crate) fn stored(row: &Row) -> Result<StoredAlarm> {
     })
 }
 
-/// An entry of a history as it is stored. JSON values are kept as text.
+/// Entry of a history as it is stored. JSON values are stored as text.
 #[derive(Serialize, Deserialize)]
 struct StoredEntry {
     at: i64,
@@ -227,7 +229,7 @@ struct StoredEntry {
     assignee: Option<UserId>,
 }
 
-/// The history of a row.
+/// Reads the history in a row.
 pub(crate) fn history(column: &str, row: &Row) -> Result<Vec<AlarmEntry>> {
     let entries: Vec<StoredEntry> = read_json(column, &row.text(column)?)?;
     let read = |entry: StoredEntry| {
@@ -282,7 +284,7 @@ const COLUMNS: [Column; 22] = [
     Column::Number("updated_at"),
 ];
 
-/// Writes alarms of devices that are held, new ones and others.
+/// Writes alarms of locked devices, new ones and others.
 pub(crate) async fn write(tx: &impl Connection, alarms: &[StoredAlarm]) -> Result<()> {
     let names: Vec<&str> = COLUMNS.iter().map(|(Column::Text(name) | Column::Number(name))| *name).collect();
     let kept = ["id", "device_key", "element", "key", "created_at"];
@@ -291,7 +293,7 @@ pub(crate) async fn write(tx: &impl Connection, alarms: &[StoredAlarm]) -> Resul
     let (names, changed) = (names.join(", "), changed.join(", "));
     for alarms in alarms.chunks(ROWS_AT_ONCE) {
         let rows = alarms.iter().map(row).collect::<Result<Vec<_>>>()?;
-        // An alarm belongs where its device does.
+        // An alarm belongs to the organization of its device.
         let of_devices = "JOIN (SELECT key AS owner, organization_id FROM devices) d ON d.owner = t.device_key";
         let insert = format!("INSERT INTO alarms ({names}, organization_id) SELECT {names}, organization_id FROM ");
         let upsert = Sql::new(insert)

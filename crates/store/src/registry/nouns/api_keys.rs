@@ -1,4 +1,4 @@
-//! API keys: only their digests are stored.
+//! Stores API keys, only by their digests.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{ApiKeyId, UserId};
@@ -14,7 +14,7 @@ use crate::registry::lists::{API_KEYS, in_order, read_by_id, request_of};
 use crate::registry::sql::{Row, Sql, one, run};
 
 impl Registry {
-    /// Keeps a new key of the permit's user, who may have so many at most; false: it has them already.
+    /// Stores a new key of the permit's user; returns false if the user has `most` keys already.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user is gone.
@@ -26,7 +26,7 @@ impl Registry {
         most: u64,
     ) -> Result<bool> {
         let (tx, user) = (self.db.begin().await?, *permit.target());
-        // The user is held: no two keys take the same last place.
+        // The lock on the user keeps two keys from taking the same last place.
         let hold = Sql::new("SELECT id FROM users WHERE id = ?").bind(user).text(self.db.dialect.hold_for_change());
         one(&tx, hold).await?.ok_or(StoreError::Gone("user"))?;
         let count = Sql::new("SELECT count(*) AS keys FROM api_keys WHERE user_id = ?").bind(user);
@@ -49,7 +49,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// A user's keys, oldest first.
+    /// Lists a user's keys, oldest first.
     pub async fn api_key_list(&self, permit: &CanWrite<UserId>, page: PageRequest) -> Result<Page<ApiKey>> {
         let tx = self.db.snapshot().await?;
         let condition = Sql::new("k.user_id = ?").bind(*permit.target());
@@ -59,13 +59,13 @@ impl Registry {
         Ok(Page::new(in_order(&ids, keys, |key| key.id), total, page))
     }
 
-    /// Removes one of a user's keys; false: it has no such key.
+    /// Removes one of a user's keys; returns false if the user has no such key.
     pub async fn api_key_delete(&self, permit: &CanWrite<UserId>, id: ApiKeyId) -> Result<bool> {
         let delete = Sql::new("DELETE FROM api_keys WHERE id = ? AND user_id = ?").bind(id).bind(*permit.target());
         Ok(self.db.write.run(delete).await? > 0)
     }
 
-    /// Notes when keys were last used. It never moves backwards.
+    /// Records when keys were last used. A moment never moves backwards.
     pub async fn api_keys_touch(&self, touched: &[(ApiKeyId, Timestamp)]) -> Result<()> {
         if touched.is_empty() {
             return Ok(());

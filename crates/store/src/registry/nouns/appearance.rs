@@ -1,4 +1,4 @@
-//! How organizations show themselves: branding and device table. At most one of each.
+//! Stores the appearance of organizations: branding and device table, at most one of each.
 
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::appearance::{Branding, BrandingInput, DeviceTableInput};
@@ -12,7 +12,7 @@ use crate::registry::Registry;
 use crate::registry::sql::{Connection, Sql, one, run};
 
 impl Registry {
-    /// An organization's branding; what was never set is none.
+    /// Fetches an organization's branding; values that were never set are `None`.
     pub async fn branding_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Branding> {
         branding(&self.db.read, *permit.target()).await
     }
@@ -51,7 +51,7 @@ impl Registry {
         Ok(changed)
     }
 
-    /// An organization's `deviceTable`, if it has one.
+    /// Fetches an organization's `deviceTable`, if it has one.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -59,7 +59,7 @@ impl Registry {
         device_table(&self.db.read, *permit.target()).await
     }
 
-    /// Changes an organization's `deviceTable`; without an input it is cleared. What it is then.
+    /// Changes an organization's `deviceTable`, or clears it without an input. Returns the new value.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.

@@ -1,4 +1,4 @@
-//! Links of dashboards: only digests of their secrets are stored.
+//! Stores links of dashboards, only by digests of their secrets.
 
 use isobar_model::access::CanWrite;
 use isobar_model::board_link::BoardLink;
@@ -14,11 +14,11 @@ const LINK: &str =
     "SELECT id, dashboard_id, organization_id, user_id, name, created_at, expires_at, digest FROM dashboard_links";
 
 impl Registry {
-    /// Keeps a new link of one of an organization's own dashboards, which may have so many; false: it has them already. Links
-    /// of the dashboard that have ended by then are dropped.
+    /// Stores a new link of one of an organization's own dashboards; returns false if the dashboard has `most` links
+    /// already. Links of the dashboard that have expired are removed.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the organization, the dashboard or the user who makes it is gone.
+    /// [`StoreError::Gone`] where the organization, the dashboard or the user who creates the link is gone.
     pub async fn board_link_create(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -27,7 +27,7 @@ impl Registry {
         most: u64,
     ) -> Result<bool> {
         let (tx, dialect) = (self.db.begin().await?, self.db.dialect);
-        // The organization is held: no two links take the same last place.
+        // The lock on the organization keeps two links from taking the same last place.
         hold_own_board(&tx, *permit.target(), link.board, dialect.hold_for_change()).await?;
         let maker = Sql::new("SELECT id FROM users WHERE id = ?").bind(link.maker).text(dialect.hold_in_place());
         one(&tx, maker).await?.ok_or(StoreError::Gone("user"))?;
@@ -54,7 +54,7 @@ impl Registry {
         Ok(true)
     }
 
-    /// Lists the links of one of an organization's own dashboards, oldest first, those that have ended among them.
+    /// Lists the links of one of an organization's own dashboards, oldest first, including expired ones.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization has no such dashboard of its own.
@@ -69,7 +69,7 @@ impl Registry {
         all(&tx, query).await?.iter().map(link).collect()
     }
 
-    /// Deletes a link of one of an organization's own dashboards; false: there is no such link.
+    /// Deletes a link of one of an organization's own dashboards; returns false if there is no such link.
     pub async fn board_link_delete(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -80,8 +80,8 @@ impl Registry {
         Ok(self.db.write.run(delete.bind(id).bind(board).bind(*permit.target())).await? > 0)
     }
 
-    /// Fetches a link and the digest of its secret, also one that has ended. It needs no permit: who shows the secret is made
-    /// out by it.
+    /// Fetches a link and the digest of its secret, even if it has expired. It needs no permit: the secret
+    /// authenticates its bearer.
     pub async fn board_link_by_id(&self, id: BoardLinkId) -> Result<Option<(BoardLink, Digest)>> {
         let row = one(&self.db.read, Sql::new(LINK).text(" WHERE id = ?").bind(id)).await?;
         row.map(|row| Ok((link(&row)?, Digest(thirty_two("digest", row.bytes("digest")?)?)))).transpose()

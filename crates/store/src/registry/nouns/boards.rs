@@ -1,5 +1,5 @@
-//! The dashboards of organizations. The oldest is the first; where an organization has none, it shows those of the nearest
-//! organization above that has some and lends them.
+//! Stores the dashboards of organizations. The oldest is the first; an organization without any shows those of the
+//! nearest organization above that has some and shares them.
 
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::appearance::{Dashboard, DashboardInput};
@@ -13,14 +13,14 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
-/// What a dashboard is called where it is missing.
+/// Name of a dashboard in errors about a missing one.
 const BOARD: &str = "dashboard";
 const BOARD_HEAD: &str = "SELECT id, organization_id, version, created_at, updated_at, name, project_id";
 const WHOLE: &str =
     "SELECT id, organization_id, version, created_at, updated_at, name, project_id, options, configuration";
 
 impl Registry {
-    /// Fetches the first dashboard that an organization shows, its own or a lent one; none: there is neither.
+    /// Fetches the first dashboard that an organization shows, its own or an inherited one, or `None`.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -30,7 +30,7 @@ impl Registry {
         Ok(first(&tx, owner).await?.map(|board| board.dashboard))
     }
 
-    /// Changes an organization's own first dashboard, or gives it one with the identifier `new`.
+    /// Changes an organization's own first dashboard, or creates one with the identifier `new`.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -51,7 +51,7 @@ impl Registry {
         Ok(written.dashboard)
     }
 
-    /// Lists the dashboards that an organization shows, oldest first: its own, or else lent ones.
+    /// Lists the dashboards that an organization shows, oldest first: its own, or else inherited ones.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -72,7 +72,7 @@ impl Registry {
         own(&tx, owner, id, shown_to).await
     }
 
-    /// Gives an organization one more dashboard, of which it may have so many; none: it has them already.
+    /// Creates a dashboard of an organization; returns `None` if the organization has `most` already.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -85,7 +85,7 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Option<Board>> {
         let (tx, id) = (self.db.begin().await?, *permit.target());
-        // The organization is held: no two dashboards take the same last place.
+        // The lock on the organization keeps two dashboards from taking the same last place.
         hold_organization(&tx, id, self.db.dialect.hold_for_change()).await?;
         let count =
             Sql::new("SELECT count(*) AS boards FROM organization_dashboards WHERE organization_id = ?").bind(id);
@@ -97,11 +97,12 @@ impl Registry {
         Ok(Some(made))
     }
 
-    /// Changes one of an organization's own dashboards, if its entity tag is as `required`. Of those that require the same tag
-    /// at the same time one wins.
+    /// Changes one of an organization's own dashboards, if its entity tag matches `required`. One of several
+    /// simultaneous changes that require the same tag succeeds.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where it or the organization is gone; [`StoreError::Outdated`] where it has another tag.
+    /// [`StoreError::Gone`] where the dashboard or the organization is gone; [`StoreError::Outdated`] where the
+    /// dashboard has another tag.
     pub async fn board_update(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -118,10 +119,10 @@ impl Registry {
         Ok(written)
     }
 
-    /// Deletes one of an organization's own dashboards, if its entity tag is as `required`.
+    /// Deletes one of an organization's own dashboards, if its entity tag matches `required`.
     ///
     /// # Errors
-    /// As of [`Registry::board_update`].
+    /// Fails like [`Registry::board_update`].
     pub async fn board_delete(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -136,7 +137,7 @@ impl Registry {
     }
 }
 
-/// Returns the organization whose dashboards an organization shows; none: nobody has any for it.
+/// Returns the organization whose dashboards an organization shows, or `None` if none has any for it.
 async fn owner_of_shown(
     tx: &impl Connection,
     registry: &Registry,
@@ -168,7 +169,7 @@ async fn own(
     one(connection, query.bind(id).bind(owner)).await?.as_ref().map(|row| board(row, shown_to)).transpose()
 }
 
-/// Holds the organization, and requires that it has this dashboard of its own.
+/// Locks the organization, and requires that this dashboard is its own.
 pub(super) async fn hold_own_board(
     tx: &impl Connection,
     owner: OrganizationId,

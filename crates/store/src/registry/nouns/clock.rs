@@ -1,5 +1,5 @@
-//! What time has left in the registry, for a clock that was ahead: the newest identifier, behind which new ones go on, and
-//! moments that lie beyond what may be remembered once the clock is right again. It is no tenant's data, and needs no permit.
+//! Corrects moments that a fast clock has left in the registry: finds the newest identifier, after which new ones
+//! continue, and resets moments later than a correct clock allows. It reads no tenant's data, and needs no permit.
 
 use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
@@ -8,23 +8,23 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one};
 
-/// What has identifiers that grow.
+/// Tables whose identifiers increase.
 const WITH_IDS: [&str; 8] =
     ["organizations", "users", "sessions", "api_keys", "notifications", "projects", "devices", "settings"];
 /// Rows that are changed in one transaction: others write in between.
 const SET_BACK_AT_ONCE: u64 = 5_000;
 
 impl Registry {
-    /// The newest identifier of all that there is; none: there is nothing. A look at the end of a few indexes.
+    /// Returns the newest identifier of all tables, or `None` if they are empty. Reads the ends of a few indexes only.
     pub async fn newest_id(&self) -> Result<Option<EventId>> {
         let newest = WITH_IDS.map(|table| format!("SELECT max(id) AS id FROM {table}")).join(" UNION ALL ");
         let query = Sql::new(format!("SELECT max(id) AS id FROM ({newest}) AS newest"));
         one(&self.db.read, query).await?.map_or(Ok(None), |row| row.id_if("id"))
     }
 
-    /// The clock may have been ahead of `now`. What was seen or queued later than now was so now; an interval is due within its
-    /// time from now on, in its rhythm; whether a device is silent is looked at now; and no delivery that has failed waits beyond
-    /// `latest`. All of it may be done again at any time.
+    /// Corrects moments after the clock was ahead of `now`. Activity and deliveries later than `now` are set to `now`;
+    /// an interval is due within its period from now on, in its rhythm; checks for silent devices are due now; and no
+    /// failed delivery waits beyond `latest`. Repeating all of it at any time is safe.
     pub async fn clock_set_back(&self, now: Timestamp, latest: Timestamp) -> Result<()> {
         for (table, column) in [("users", "last_active"), ("api_keys", "last_used_at")] {
             let update = Sql::new(format!("UPDATE {table} SET {column} = ? WHERE {column} > ?"));

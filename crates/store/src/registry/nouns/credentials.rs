@@ -1,5 +1,4 @@
-//! Credentials: what turns a token, a key or a name into a caller. They need no permit, because permits are made from
-//! what they answer.
+//! Finds the caller of a token, a key or a name. It needs no permit, because permits are made from its answers.
 
 use isobar_model::access::{CanWrite, Lineage};
 use isobar_model::ids::{ApiKeyId, DeviceId, UserId};
@@ -15,44 +14,44 @@ use crate::registry::Registry;
 use crate::registry::lists::folded;
 use crate::registry::sql::{Connection, Sql, one, run, thirty_two};
 
-/// What a caller is made from.
+/// Account from which a caller is made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Account {
-    /// Who.
+    /// Identifier of the user.
     pub user: UserId,
-    /// With which role.
+    /// Role of the user.
     pub role: Role,
-    /// Where it belongs.
+    /// Lineage of the user's organization.
     pub lineage: Lineage,
-    /// Refused with every credential it holds.
+    /// True if every credential of the user is refused.
     pub disabled: bool,
-    /// Whether its e-mail address was verified.
+    /// True if the e-mail address was verified.
     pub verified: bool,
 }
 
-/// What a call with an API key is checked against.
+/// API key that a call is checked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// The key.
+    /// Identifier of the key.
     pub id: ApiKeyId,
-    /// Whose it is.
+    /// Owner of the key.
     pub user: UserId,
-    /// The highest role that it gives; none: that of its user.
+    /// Highest role that the key gives, or `None`: the role of its user.
     pub role: Option<Role>,
-    /// When it is refused from; none: it has no end.
+    /// Moment from which the key is refused, or `None`: it never expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// What a login is checked against.
+/// Account that a login is checked against.
 #[derive(Clone)]
 pub struct LoginRecord {
-    /// Who.
+    /// Identifier of the user.
     pub user: UserId,
-    /// The hash of its password; none: it cannot log in by password yet.
+    /// Hash of the password, or `None`: the user cannot log in by password yet.
     pub password_hash: Option<String>,
-    /// Refused with every credential it holds.
+    /// True if every credential of the user is refused.
     pub disabled: bool,
-    /// Whether its e-mail address was verified.
+    /// True if the e-mail address was verified.
     pub verified: bool,
 }
 
@@ -63,13 +62,13 @@ impl std::fmt::Debug for LoginRecord {
 }
 
 impl Registry {
-    /// The device that has this token.
+    /// Finds the device with this token.
     pub async fn device_by_token(&self, token: &Digest) -> Result<Option<DeviceId>> {
         let row = one(&self.db.read, Sql::new("SELECT id FROM devices WHERE token = ?").bind(*token)).await?;
         row.map(|row| row.id("id")).transpose()
     }
 
-    /// The API key of this digest, also one that has ended.
+    /// Finds the API key with this digest, even if it has expired.
     pub async fn api_key_by_digest(&self, key: &Digest) -> Result<Option<KeyRecord>> {
         let query = Sql::new("SELECT id, user_id, role, expires_at FROM api_keys WHERE digest = ?").bind(*key);
         let Some(row) = one(&self.db.read, query).await? else { return Ok(None) };
@@ -81,7 +80,7 @@ impl Registry {
         }))
     }
 
-    /// What a caller is made from.
+    /// Fetches the account of a user.
     pub async fn account(&self, id: UserId) -> Result<Option<Account>> {
         let query = Sql::new(
             "SELECT u.id, u.role, u.disabled, u.verified, o.lineage \
@@ -97,7 +96,7 @@ impl Registry {
         }))
     }
 
-    /// The user of this username or e-mail address, without regard to case.
+    /// Finds the user with this username or e-mail address, regardless of case.
     pub async fn login_by_name(&self, name: &str) -> Result<Option<LoginRecord>> {
         let query = Sql::new(
             "SELECT u.id, u.password_hash, u.disabled, u.verified \
@@ -123,7 +122,7 @@ impl Registry {
         tx.commit().await
     }
 
-    /// The key that jwts are signed with: `proposed` the first time, and the same ever after.
+    /// Returns the key that signs JWTs: `proposed` the first time, and the same ever after.
     pub async fn signing_key(&self, proposed: [u8; 32]) -> Result<[u8; 32]> {
         let insert = Sql::new("INSERT INTO secrets (name, secret) VALUES ('jwt', ?) ON CONFLICT DO NOTHING");
         self.db.write.run(insert.bind(proposed.to_vec())).await?;
@@ -133,7 +132,7 @@ impl Registry {
     }
 }
 
-/// Gives a user a new password. The nonce of a link that would set another ends.
+/// Sets a user's password. The nonce of a pending reset link ends.
 pub(crate) async fn set_password(tx: &impl Connection, user: UserId, hash: &str, now: Timestamp) -> Result<()> {
     let update = Sql::new("UPDATE users SET password_hash = ?, updated_at = ? WHERE id = ?");
     match run(tx, update.bind(hash).bind(now).bind(user)).await? {

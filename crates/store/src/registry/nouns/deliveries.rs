@@ -1,4 +1,4 @@
-//! Deliveries: e-mails and calls that are to go out, stored until they have. They carry no tenant's rows, and so need
+//! Stores deliveries: outgoing e-mails and calls, until they have been sent. They contain no tenant's rows, and so need
 //! no permit.
 
 use std::borrow::Borrow;
@@ -13,21 +13,21 @@ use crate::registry::sql::{Column, Connection, Row, Sql, all, one, run};
 const DELIVERIES_INSERTED_AT_ONCE: usize = 100;
 const SELECT_DELIVERIES: &str = "SELECT id, body, attempts, created_at FROM deliveries WHERE ";
 
-/// What goes out.
+/// Kind of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryKind {
-    /// An e-mail that brings a link.
+    /// E-mail with a link.
     Link,
-    /// An e-mail that tells a notice.
+    /// E-mail about a notice.
     Mail,
-    /// A notice of a device, which becomes notifications and e-mails.
+    /// Notice of a device, which becomes notifications and e-mails.
     Notice,
-    /// An HTTP call of a design.
+    /// HTTP call of a design.
     Call,
 }
 
 impl DeliveryKind {
-    /// Its name, in the registry and in metrics.
+    /// Returns the name in the registry and in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Link => "link",
@@ -38,42 +38,42 @@ impl DeliveryKind {
     }
 }
 
-/// A delivery to be made.
+/// Delivery to be stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewDelivery {
-    /// Its identifier: the same one again changes nothing.
+    /// Identifier: storing the same one again changes nothing.
     pub id: String,
-    /// What it is, and so who carries it out.
+    /// Kind, which decides the worker that executes it.
     pub kind: DeliveryKind,
-    /// What is to be done, in JSON.
+    /// Content, in JSON.
     pub body: String,
-    /// Where it goes (column `destination`), for a kind whose deliveries wait apart for each destination.
+    /// Destination (column `destination`), for kinds that queue separately for each destination.
     pub destination: Option<String>,
 }
 
-/// Where deliveries go that wait for each other: of calls a tenant's host, of all others a tenant.
+/// Destination whose deliveries queue behind each other: a tenant's host for calls, a tenant for all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Its name.
+    /// Name of the destination.
     pub name: String,
-    /// When the first of it is due.
+    /// Moment at which its first delivery is due.
     pub due_at: Timestamp,
 }
 
-/// A delivery that waits.
+/// Delivery in the queue.
 #[derive(Clone, PartialEq, Eq)]
 pub struct QueuedDelivery {
-    /// Its identifier.
+    /// Identifier.
     pub id: String,
-    /// What is to be done, in JSON.
+    /// Content, in JSON.
     pub body: String,
-    /// How often it was tried.
+    /// Number of failed attempts.
     pub attempts: u32,
-    /// When it was asked for.
+    /// Moment at which it was queued.
     pub created_at: Timestamp,
 }
 
-// Bodies may hold what is not for a log.
+// Bodies may contain secrets, so no log shows them.
 impl std::fmt::Debug for NewDelivery {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("NewDelivery").field("id", &self.id).field("kind", &self.kind).finish_non_exhaustive()
@@ -87,7 +87,7 @@ impl std::fmt::Debug for QueuedDelivery {
 }
 
 impl Registry {
-    /// Keeps deliveries, all or none, due at once.
+    /// Queues deliveries, all or none, due at once.
     pub async fn deliveries_put(&self, deliveries: &[NewDelivery], now: Timestamp) -> Result<()> {
         if deliveries.is_empty() {
             return Ok(());
@@ -97,14 +97,14 @@ impl Registry {
         tx.commit().await
     }
 
-    /// The next destinations of a kind, in their order from this name on. Nothing but an index is read.
+    /// Lists the next destinations of a kind, in order, from this name on. Reads an index only.
     pub async fn delivery_destinations(
         &self,
         kind: DeliveryKind,
         from: &str,
         limit: usize,
     ) -> Result<Vec<Destination>> {
-        // The index is read from destination to destination, not from row to row.
+        // Skip through the index from destination to destination, not from row to row.
         let query = Sql::new(
             "WITH RECURSIVE known (destination) AS (SELECT min(destination) FROM deliveries WHERE kind = ? AND destination >= ? \
              UNION ALL SELECT (SELECT min(d.destination) FROM deliveries d WHERE d.kind = ? AND d.destination > known.destination) \
@@ -118,7 +118,7 @@ impl Registry {
         rows.iter().map(|row| Ok(Destination { name: row.text("destination")?, due_at: row.time("due_at")? })).collect()
     }
 
-    /// Deliveries of a destination that are due, the longest due first.
+    /// Lists due deliveries of a destination, longest due first.
     pub async fn deliveries_to(
         &self,
         kind: DeliveryKind,
@@ -132,7 +132,7 @@ impl Registry {
         rows.iter().map(delivery).collect()
     }
 
-    /// Deliveries of a kind that have no destination: an earlier version has put them there.
+    /// Lists deliveries of a kind without a destination, which an earlier version has stored.
     pub async fn deliveries_without_destination(
         &self,
         kind: DeliveryKind,
@@ -143,7 +143,7 @@ impl Registry {
         rows.iter().map(delivery).collect()
     }
 
-    /// Gives deliveries their destinations, all or none of them: each by its identifier.
+    /// Sets the destinations of deliveries, by their identifiers, all or none.
     pub async fn delivery_destinations_set(&self, destinations: &[(String, String)]) -> Result<()> {
         if destinations.is_empty() {
             return Ok(());
@@ -155,25 +155,25 @@ impl Registry {
         self.db.write.run(update).await.map(|_| ())
     }
 
-    /// Puts what is left to do in the place of what was to be done: from here on it is that which is tried.
+    /// Replaces the content of a delivery by its remaining part, and resets its attempts.
     pub async fn delivery_replace(&self, id: &str, body: &str, due_at: Timestamp) -> Result<()> {
         let update =
             Sql::new("UPDATE deliveries SET body = ?, attempts = 0, due_at = ? WHERE id = ?").bind(body).bind(due_at);
         self.db.write.run(update.bind(id)).await.map(|_| ())
     }
 
-    /// When the next delivery of a kind is due; none: there is none.
+    /// Returns when the next delivery of a kind is due, or `None` if the queue is empty.
     pub async fn deliveries_next(&self, kind: DeliveryKind) -> Result<Option<Timestamp>> {
         let query = Sql::new("SELECT min(due_at) AS due_at FROM deliveries WHERE kind = ?").bind(kind.name());
         Ok(one(&self.db.read, query).await?.map(|row| row.time_if("due_at")).transpose()?.flatten())
     }
 
-    /// Forgets a delivery: it was made, or never will be.
+    /// Removes a delivery that was sent, or never will be.
     pub async fn delivery_done(&self, id: &str) -> Result<()> {
         self.db.write.run(Sql::new("DELETE FROM deliveries WHERE id = ?").bind(id)).await.map(|_| ())
     }
 
-    /// Notes that a delivery has failed so often, and when it is due again.
+    /// Records how often a delivery has failed, and when it is due again.
     pub async fn delivery_failed(&self, id: &str, attempts: u32, due_at: Timestamp) -> Result<()> {
         let update = Sql::new("UPDATE deliveries SET attempts = ?, due_at = ? WHERE id = ?")
             .bind(u64::from(attempts))
@@ -183,12 +183,12 @@ impl Registry {
     }
 }
 
-/// Keeps deliveries together with whatever else the transaction does, due at once.
+/// Queues deliveries in a transaction, due at once.
 pub(crate) async fn put<D: Borrow<NewDelivery>>(tx: &impl Connection, deliveries: &[D], now: Timestamp) -> Result<()> {
     put_due(tx, deliveries.iter().map(|delivery| (delivery.borrow(), now)), now).await
 }
 
-/// Keeps deliveries together with whatever else the transaction does, each with the moment that it is due.
+/// Queues deliveries in a transaction, each with the moment at which it is due.
 pub(crate) async fn put_due<'a>(
     tx: &impl Connection,
     deliveries: impl Iterator<Item = (&'a NewDelivery, Timestamp)>,

@@ -1,4 +1,4 @@
-//! How many deliveries of one source may wait.
+//! Limits how many deliveries of one source may be pending.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,19 @@ use super::deliveries::{NewDelivery, put};
 use crate::error::Result;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all};
 
-/// A delivery that somebody asks for who may ask for much.
+/// Delivery whose source is limited.
 #[derive(Clone, Debug)]
 pub struct LimitedDelivery {
-    /// What is to be done.
+    /// Delivery to be queued.
     pub delivery: NewDelivery,
-    /// Whose it is: what the identifiers of all its deliveries begin with.
+    /// Source: prefix of the identifiers of all its deliveries.
     pub source: String,
-    /// So many of them wait at most.
+    /// Bounds the pending deliveries of the source.
     pub most: usize,
 }
 
-/// Keeps deliveries, as far as their sources have room. Which were left out: of a source its last ones.
+/// Queues deliveries, as far as their sources have room. Returns the indexes of those left out: the last ones of a
+/// source.
 pub(crate) async fn put_within(tx: &impl Connection, asked: &[LimitedDelivery], now: Timestamp) -> Result<Vec<usize>> {
     if asked.is_empty() {
         return Ok(Vec::new());
@@ -40,7 +41,7 @@ pub(crate) async fn put_within(tx: &impl Connection, asked: &[LimitedDelivery], 
     Ok(left_out)
 }
 
-/// How many more of each source may wait.
+/// Returns how many more deliveries of each source may be queued.
 async fn places_left<'a>(tx: &impl Connection, asked: &'a [LimitedDelivery]) -> Result<HashMap<&'a str, usize>> {
     let mut left: HashMap<_, _> = asked.iter().map(|asked| (asked.source.as_str(), asked.most)).collect();
     // No identifier has a character beyond this one.

@@ -1,4 +1,4 @@
-//! Changing devices: what a person says of them, their project, their place in the tree.
+//! Changes devices: the values that a person sets, their project, their organization.
 
 use isobar_model::access::CanWrite;
 use isobar_model::check::Patch;
@@ -16,34 +16,34 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, run};
 
-/// What a body says of a device. What it does not name keeps the value that it has when the change is made.
+/// Change of a device by a person. Fields that are not named keep the value at the time of the change.
 #[derive(Clone, Debug)]
 pub struct DeviceChange {
-    /// The project and the organization in which the device was when the change was decided. Where it is elsewhere by then,
-    /// nothing is changed.
+    /// Project and organization of the device when the change was authorized. If it has moved since, nothing is
+    /// changed.
     pub decided_in: (ProjectId, OrganizationId),
-    /// 1 to 80 characters.
+    /// Name: 1 to 80 characters.
     pub name: String,
-    /// The project whose design runs on its events.
+    /// Project whose design runs on the device's events.
     pub project: ProjectId,
-    /// The organization that owns it; none: as it is.
+    /// Organization that owns the device, or `None`: unchanged.
     pub organization: Option<OrganizationId>,
     /// Version of the project.
     pub version: Patch<String>,
     /// Main protocol.
     pub protocol: Patch<String>,
-    /// All protocols; none: as they are.
+    /// All protocols, or `None`: unchanged.
     pub protocols: Option<Vec<String>>,
-    /// Metadata: an object that takes the place of the present one; none: as it is.
+    /// Metadata: an object that replaces the present one, or `None`: unchanged.
     pub meta: Option<RawJson>,
-    /// Up to 200 characters.
+    /// Description: up to 200 characters.
     pub description: Patch<String>,
-    /// Where it stands, by post.
+    /// Postal address of the device.
     pub street_address: Patch<StreetAddress>,
 }
 
 impl DeviceChange {
-    /// The device after the change.
+    /// Returns the device after the change.
     fn over(self, device: Device) -> Device {
         Device {
             name: self.name,
@@ -61,12 +61,12 @@ impl DeviceChange {
 }
 
 impl Registry {
-    /// Changes a device, and moves it to another organization where one is named.
+    /// Changes a device, and moves it to another organization if one is named.
     ///
     /// # Errors
-    /// [`StoreError::Outdated`] where the device is not where the change was decided; [`StoreError::Gone`] where the device,
-    /// its new project or its new organization is gone; [`StoreError::Limit`] where the new organization or one above it has
-    /// all the devices that it may have.
+    /// [`StoreError::Outdated`] where the device has moved since the change was authorized; [`StoreError::Gone`] where
+    /// the device, its new project or its new organization is gone; [`StoreError::Limit`] where the new organization or
+    /// one above it has reached its device limit.
     pub async fn device_update(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -80,7 +80,7 @@ impl Registry {
             return Err(StoreError::Outdated("the device"));
         }
         let after = change.clone().over(before.clone());
-        // The organizations before the projects: so whoever makes devices holds them.
+        // Lock organizations before projects, in the same order as the creation of devices.
         if before.organization != after.organization {
             move_device(&tx, &before, after.organization).await?;
         }
@@ -110,7 +110,7 @@ impl Registry {
     }
 }
 
-/// Writes what a person may say of a device that is held.
+/// Writes the values of a locked device that a person may set.
 async fn write_profile(tx: &impl Connection, device: &Device, now: Timestamp) -> Result<()> {
     let place = device.coordinates();
     let update = Sql::new(
@@ -134,7 +134,8 @@ async fn write_profile(tx: &impl Connection, device: &Device, now: Timestamp) ->
     run(tx, update).await.map(|_| ())
 }
 
-/// Counts a device in another organization, and takes its activity and its alarms there; its own row is the caller's to change.
+/// Counts a device in another organization, and moves its activity and its alarms there. The caller changes the
+/// device's own row.
 async fn move_device(tx: &impl Connection, device: &Device, to: OrganizationId) -> Result<()> {
     let lineage = hold_organization(tx, to, Dialect::of(tx).hold_in_place()).await?;
     room_for_a_device(tx, &lineage, device.lineage.ids(), &[device.organization, to]).await?;

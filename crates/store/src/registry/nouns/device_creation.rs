@@ -1,4 +1,4 @@
-//! Making devices: one, or many of several organizations in one transaction.
+//! Creates devices: one, or many of several organizations in one transaction.
 
 use std::collections::HashSet;
 
@@ -16,42 +16,42 @@ use crate::registry::lists::end_of;
 use crate::registry::maintenance::DrawnNumbers;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one};
 
-/// What came of a device that was to be made.
+/// Outcome for a device that was to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceCreation {
-    /// It was made.
+    /// The device was created.
     Made,
-    /// The organization or one above it has all the devices that it may have.
+    /// The organization or one above it has reached its device limit.
     NoRoom,
-    /// Its project is gone.
+    /// The project is gone.
     NoProject,
-    /// Its organization is gone.
+    /// The organization is gone.
     NoOrganization,
 }
 
-/// Devices to be made in one organization.
+/// Devices to be created in one organization.
 pub struct NewDevices {
-    /// The right to put them there.
+    /// Permit to create them there.
     pub permit: CanWrite<OrganizationId>,
-    /// The devices.
+    /// Devices to create.
     pub devices: Vec<NewDevice>,
 }
 
-/// An organization that has a limit, and how many devices more it may have.
+/// Organization with a device limit, and how many more devices it may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DevicesLeft {
-    /// The organization.
+    /// Identifier of the organization.
     pub organization: OrganizationId,
-    /// How many more.
+    /// Number of devices that it may still get.
     pub left: u64,
 }
 
 impl Registry {
-    /// Makes a device in the permit's organization.
+    /// Creates a device in the permit's organization.
     ///
     /// # Errors
-    /// [`StoreError::Limit`] where the organization or one above it has all the devices that it may have;
-    /// [`StoreError::Gone`] where the organization or the project is gone.
+    /// [`StoreError::Limit`] where the organization or one above it has reached its device limit; [`StoreError::Gone`]
+    /// where the organization or the project is gone.
     pub async fn device_create(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -74,9 +74,9 @@ impl Registry {
         Ok(made)
     }
 
-    /// Makes devices of some organizations in one transaction; what came of each, in order. What keeps one from being made
-    /// keeps no other, and no organization gets more than it may have, whoever else makes devices at the same time. The
-    /// groups stand in the order of their organizations' lineages: whoever holds several takes them in that order.
+    /// Creates devices of some organizations in one transaction; returns the outcome of each, in order. A device that
+    /// cannot be created prevents no other, and no organization exceeds its limit, even with concurrent creations.
+    /// Groups must be in the order of their organizations' lineages, the order in which locks are taken.
     pub async fn devices_create(&self, groups: &[NewDevices], now: Timestamp) -> Result<Vec<Vec<DeviceCreation>>> {
         let mut numbers = self.given.begin();
         let tx = self.db.begin().await?;
@@ -92,8 +92,8 @@ impl Registry {
         Ok(outcomes)
     }
 
-    /// How many devices more the organizations on these lineages may have, of those that have a limit: as of one moment,
-    /// and only for telling, for nothing is held.
+    /// Returns how many more devices the organizations on these lineages may have, of those that have a limit: at one
+    /// moment, and only for display, because nothing is locked.
     pub async fn devices_left(&self, lineages: &[Lineage]) -> Result<Vec<DevicesLeft>> {
         let ids: HashSet<OrganizationId> = lineages.iter().flat_map(|lineage| lineage.ids().iter().copied()).collect();
         let tx = self.db.snapshot().await?;
@@ -109,13 +109,13 @@ impl Registry {
     }
 }
 
-/// How many devices more may hang beneath an organization with this limit.
+/// Returns how many more devices an organization with this limit may have in its subtree.
 pub(crate) async fn left_beneath(tx: &impl Connection, lineage: &str, limit: f64) -> Result<u64> {
-    // Half a device is none; a count beyond the limit leaves no room.
+    // A fraction of a device does not count; a count beyond the limit leaves no room.
     Ok((limit.floor() as u64).saturating_sub(device_count_beneath(tx, lineage).await?))
 }
 
-/// How many devices hang beneath an organization.
+/// Counts the devices in the subtree of an organization.
 pub(crate) async fn device_count_beneath(tx: &impl Connection, lineage: &str) -> Result<u64> {
     let counted = Sql::new(
         "SELECT CAST(coalesce(sum(device_count), 0) AS BIGINT) AS devices FROM organizations \
@@ -126,7 +126,8 @@ pub(crate) async fn device_count_beneath(tx: &impl Connection, lineage: &str) ->
     one(tx, counted).await?.map_or(Ok(0), |row| row.count("devices"))
 }
 
-/// Makes those of the devices that can be made in an organization; what came of each. The caller counts them in their projects.
+/// Creates those of the devices that can be created in an organization; returns the outcome of each. The caller counts
+/// them in their projects.
 async fn create(
     tx: &impl Connection,
     organization: OrganizationId,
@@ -156,8 +157,8 @@ async fn create(
     Ok(outcomes)
 }
 
-/// Adds devices for which there is room, and counts them in their organization; their numbers, in their order. The caller
-/// counts them in their projects.
+/// Adds devices for which there is room, and counts them in their organization; returns their numbers, in order. The
+/// caller counts them in their projects.
 pub(crate) async fn put(
     tx: &impl Connection,
     organization: OrganizationId,
@@ -174,7 +175,7 @@ pub(crate) async fn put(
     Ok(keys)
 }
 
-/// Those of the projects that are there, held so that nobody deletes them meanwhile.
+/// Locks those of the projects that exist against removal, and returns them.
 pub(crate) async fn hold_projects(
     tx: &impl Connection,
     projects: impl Iterator<Item = ProjectId>,

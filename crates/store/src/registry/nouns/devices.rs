@@ -1,4 +1,4 @@
-//! Devices: what each one is. [`crate::registry::lists`] lists them.
+//! Stores devices. [`crate::registry::lists`] lists them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -31,17 +31,17 @@ const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.l
     FROM devices d JOIN organizations o ON o.id = d.organization_id JOIN device_activity a ON a.key = d.key \
     WHERE d.id";
 
-/// Devices that one statement adds: their values stay below what either database takes at once.
+/// Devices that one statement adds: their values stay below the parameter limit of either database.
 const DEVICES_INSERTED_AT_ONCE: usize = 200;
 
-/// A device to be made.
+/// Device to be created.
 #[derive(Clone, Debug)]
 pub struct NewDevice {
-    /// Its identifier.
+    /// Identifier.
     pub id: DeviceId,
-    /// The project whose design runs on its events.
+    /// Project whose design runs on the device's events.
     pub project: ProjectId,
-    /// 1 to 80 characters.
+    /// Name: 1 to 80 characters.
     pub name: String,
     /// Version of the project.
     pub version: Option<String>,
@@ -51,18 +51,19 @@ pub struct NewDevice {
     pub protocols: Vec<String>,
     /// Metadata: an object.
     pub meta: RawJson,
-    /// Up to 200 characters.
+    /// Description: up to 200 characters.
     pub description: Option<String>,
-    /// Where it stands, by post.
+    /// Postal address of the device.
     pub street_address: Option<StreetAddress>,
-    /// Who makes it.
+    /// User who creates it.
     pub created_by: Option<UserId>,
-    /// The digest of its token.
+    /// Digest of the token.
     pub token: Digest,
 }
 
 impl Registry {
-    /// Where a device belongs, and how the telemetry store addresses it; only for deciding.
+    /// Returns the lineage of a device's organization, and the device's number in the telemetry store; only for
+    /// authorization.
     pub async fn device_placement(&self, id: DeviceId) -> Result<Option<(DeviceRef, Lineage)>> {
         let query = Sql::new(
             "SELECT d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id WHERE d.id = ?",
@@ -71,7 +72,7 @@ impl Registry {
         row.map(|row| Ok((DeviceRef { id, key: row.key("key")? }, row.lineage("lineage")?))).transpose()
     }
 
-    /// Where many devices belong, in no order; what does not exist is left out.
+    /// Returns the placements of many devices, unordered; devices that do not exist are left out.
     pub async fn device_placements(&self, ids: &[DeviceId]) -> Result<Vec<(DeviceRef, Lineage)>> {
         let query = Sql::new(
             "SELECT d.id, d.key, o.lineage FROM devices d JOIN organizations o ON o.id = d.organization_id \
@@ -84,25 +85,26 @@ impl Registry {
         rows.iter().map(placement).collect()
     }
 
-    /// A device.
+    /// Fetches a device.
     pub async fn device_fetch(&self, permit: &CanRead<DeviceRef>) -> Result<Option<Device>> {
         Ok(read(&self.db.read, &[permit.target().id]).await?.pop())
     }
 
-    /// Many devices, in no order; those that are gone are left out.
+    /// Fetches many devices, unordered; removed ones are left out.
     pub async fn devices_fetch(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<Device>> {
         let ids: Vec<_> = permits.iter().map(|permit| permit.target().id).collect();
         read(&self.db.read, &ids).await
     }
 
-    /// How many of these devices, from the first on, have metadata and settings in force of no more than `bytes_max` together;
-    /// at least one, if there is any.
+    /// Returns how many of these devices, from the first on, together have no more than `bytes_max` of metadata and
+    /// current settings; at least one, if there is any.
     pub async fn devices_that_take(&self, permits: &[CanRead<DeviceRef>], bytes_max: usize) -> Result<usize> {
         let ids: Vec<_> = permits.iter().map(|permit| permit.target().id).collect();
         METADATA_AND_SETTINGS.first_of(&self.db.read, &ids, bytes_max).await
     }
 
-    /// The projects of many devices and the versions that clients keep of them, in no order; those that are gone are left out.
+    /// Returns the projects of many devices and the versions that clients set for them, unordered; removed devices are
+    /// left out.
     pub async fn device_versions(
         &self,
         permits: &[CanRead<DeviceRef>],
@@ -113,7 +115,7 @@ impl Registry {
         rows.iter().map(|row| Ok((row.id("id")?, row.id("project_id")?, row.text_if("version")?))).collect()
     }
 
-    /// The projects of many devices, in no order; those that are gone are left out.
+    /// Returns the projects of many devices, unordered; removed ones are left out.
     pub async fn device_projects(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<(DeviceKey, ProjectId)>> {
         let ids = permits.iter().map(|permit| permit.target().id);
         let query = Sql::new("SELECT key, project_id FROM devices WHERE id").among(self.db.dialect, ids);
@@ -121,14 +123,14 @@ impl Registry {
         rows.iter().map(|row| Ok((row.key("key")?, row.id("project_id")?))).collect()
     }
 
-    /// Removes a device with its settings. Its number is never given out again.
+    /// Removes a device with its settings. Its number is never assigned again.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where there is no such device.
     pub async fn device_delete(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let tx = self.db.begin().await?;
         let before = hold_device(&tx, permit.target().id).await?;
-        // The organization before the project: so whoever makes devices holds them.
+        // Lock the organization before the project, in the same order as the creation of devices.
         usage::hand_over(&tx, before.key, before.organization, None).await?;
         count_devices(&tx, before.organization, -1).await?;
         hold_project(&tx, before.project).await?;
@@ -137,7 +139,7 @@ impl Registry {
         tx.commit().await
     }
 
-    /// Gives a device a new token; the old one ends.
+    /// Sets a new token of a device; the old one ends.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where there is no such device.
@@ -149,7 +151,7 @@ impl Registry {
         }
     }
 
-    /// Notes when devices were last heard of, all or none of it. It never moves backwards.
+    /// Records when devices were last active, all or none. A moment never moves backwards.
     pub async fn devices_touch(&self, touched: &[(DeviceKey, Timestamp)]) -> Result<()> {
         if touched.is_empty() {
             return Ok(());
@@ -163,7 +165,7 @@ impl Registry {
     }
 }
 
-/// Adds devices of one organization, with the rows that lie beside each; their numbers, in their order. The caller
+/// Adds devices of one organization, with their rows in other tables; returns their numbers, in order. The caller
 /// counts them.
 pub(crate) async fn insert(
     tx: &impl Connection,
@@ -220,7 +222,7 @@ async fn insert_rows(
     devices.iter().map(|new| made.get(&new.id).copied().ok_or(StoreError::Gone("device"))).collect()
 }
 
-/// The rows that lie beside devices.
+/// Adds the rows of devices in other tables.
 async fn insert_beside(
     tx: &impl Connection,
     organization: OrganizationId,
@@ -241,7 +243,7 @@ async fn insert_beside(
     labels::insert(tx, &metas).await
 }
 
-/// Gives a device other metadata.
+/// Writes a device's metadata.
 pub(crate) async fn write_meta(tx: &impl Connection, device: &Device, meta: &RawJson, now: Timestamp) -> Result<()> {
     let place = device.location.or_else(|| Location::in_meta(meta));
     let update =
@@ -255,7 +257,7 @@ pub(crate) async fn write_meta(tx: &impl Connection, device: &Device, meta: &Raw
     follow_metas(tx, &[(device, meta)]).await
 }
 
-/// Brings what lies beside devices after their new metadata, and is made of it.
+/// Updates the search texts and labels that derive from devices' metadata.
 pub(crate) async fn follow_metas(tx: &impl Connection, changed: &[(&Device, &RawJson)]) -> Result<()> {
     let found_by = changed.iter().map(|(device, meta)| {
         let search = search_of(device.id, &device.name, device.description.as_deref(), meta);
@@ -269,15 +271,14 @@ pub(crate) async fn follow_metas(tx: &impl Connection, changed: &[(&Device, &Raw
     labels::follow(tx, &labels).await
 }
 
-/// A device that must be there, held until the transaction ends.
+/// Locks a device that must exist until the transaction ends, and reads it.
 pub(crate) async fn hold_device(tx: &impl Connection, id: DeviceId) -> Result<Device> {
     let hold = Sql::new("SELECT key FROM devices WHERE id = ?").bind(id).text(Dialect::of(tx).hold_for_change());
     one(tx, hold).await?.ok_or(StoreError::Gone("device"))?;
     read(tx, &[id]).await?.pop().ok_or(StoreError::Gone("device"))
 }
 
-/// Those of the devices that are there, held until the transaction ends: in the order of their numbers, so that nobody
-/// waits in a ring.
+/// Locks those of the devices that exist until the transaction ends: in the order of their numbers, to avoid deadlocks.
 pub(crate) async fn hold_devices(tx: &impl Connection, ids: HashSet<DeviceId>) -> Result<HashSet<DeviceRef>> {
     if ids.is_empty() {
         return Ok(HashSet::new());
@@ -288,13 +289,13 @@ pub(crate) async fn hold_devices(tx: &impl Connection, ids: HashSet<DeviceId>) -
     rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
 }
 
-/// Keeps a project that must be there from being removed.
+/// Locks a project that must exist against removal.
 pub(crate) async fn hold_project(tx: &impl Connection, id: ProjectId) -> Result<()> {
     let query = Sql::new("SELECT id FROM projects WHERE id = ?").bind(id).text(Dialect::of(tx).hold_in_place());
     one(tx, query).await?.map(|_| ()).ok_or(StoreError::Gone("project"))
 }
 
-/// What a device is searched by: name, description, id and the values of its metadata, however deep.
+/// Builds the search text of a device: name, description, id and the values of its metadata, at any depth.
 pub(crate) fn search_of(id: DeviceId, name: &str, description: Option<&str>, meta: &RawJson) -> String {
     fn leaves<'t>(tree: &'t Json<'_>, found: &mut Vec<&'t str>) {
         match tree {
@@ -313,7 +314,7 @@ pub(crate) fn search_of(id: DeviceId, name: &str, description: Option<&str>, met
     searched(fields)
 }
 
-/// Metadata with labels set: one that is there keeps its place, a new one comes last.
+/// Sets labels in metadata: an existing one keeps its position, a new one comes last.
 pub(crate) fn labelled(meta: &RawJson, labels: &[(String, RawJson)]) -> RawJson {
     with_members(meta, labels.iter().map(|(name, value)| (name.as_str(), value)))
 }

@@ -1,4 +1,4 @@
-//! What runs of designs found out: of many devices at once, in one transaction.
+//! Writes findings of runs of designs: of many devices at once, in one transaction.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,31 +20,32 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, run};
 
-/// Bytes of metadata that one statement carries, beyond one device's.
+/// Bytes of metadata that one statement carries, plus at most one device's.
 const STATEMENT_BYTES: usize = 1 << 20;
-/// Comparisons of labels beyond which an index of them is made.
+/// Comparisons of labels beyond which they are indexed.
 const COMPARED_MAX: usize = 256;
 /// Places of devices that one statement sets.
 const PLACES_AT_ONCE: usize = 200;
 
-/// What a design found out about a device. What is left out stays as it is.
+/// Findings of a design about a device. Values that are left out stay unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceReport {
-    /// Its status. One that goes missing keeps the status before it.
+    /// Status. A device that goes missing keeps its previous status besides.
     pub status: Option<Status>,
-    /// What it gets back when it is heard again, if that is not the status that it has; only a missing device keeps it.
+    /// Status that a missing device gets when it is active again, if it differs from the present one; only a missing
+    /// device stores it.
     pub status_before: Option<Status>,
-    /// Labels to set in its metadata.
+    /// Labels to set in the metadata.
     pub meta: Vec<(String, RawJson)>,
-    /// Where it stands.
+    /// Location of the device.
     pub location: Option<Location>,
 }
 
 impl DeviceReport {
-    /// What both say, one after the other.
+    /// Merges a newer report into this one.
     pub fn then(mut self, newer: Self) -> Self {
         if let Some(status) = newer.status {
-            // Only of a missing device it is said what it gets back, and only as long as it is missing.
+            // Only a report of a missing device has a status to restore, and only as long as the device is missing.
             let was_missing = self.status.is_none_or(|status| status == Status::Missing);
             self.status = Some(status);
             self.status_before = match status {
@@ -59,7 +60,7 @@ impl DeviceReport {
         self
     }
 
-    /// Changes a device to what it says, as of `at`. False: it says nothing new.
+    /// Applies the report to a device as of `at`. Returns false if nothing changes.
     pub fn over(&self, device: &mut Device, at: Timestamp) -> bool {
         let status = self.status.unwrap_or(device.status);
         let status_before = match (device.status, status) {
@@ -79,7 +80,7 @@ impl DeviceReport {
     }
 }
 
-/// Labels with newer ones over them, each in the place where it came first.
+/// Merges labels with newer values, each in its first position.
 fn newest(mut labels: Vec<(String, RawJson)>, newer: Vec<(String, RawJson)>) -> Vec<(String, RawJson)> {
     if labels.len() * newer.len() + newer.len() * newer.len() <= COMPARED_MAX {
         for (tag, value) in newer {
@@ -104,24 +105,24 @@ fn newest(mut labels: Vec<(String, RawJson)>, newer: Vec<(String, RawJson)>) -> 
     labels
 }
 
-/// What is stored in one transaction.
+/// Findings that one transaction stores.
 #[derive(Clone, Debug, Default)]
 pub struct Findings<'a> {
-    /// What was found out about devices, and when; those of one device in their order.
+    /// Reports about devices, with their moments; those of one device in order.
     pub reports: Vec<(CanWrite<DeviceRef>, &'a DeviceReport, Timestamp)>,
-    /// Changes of settings; those of one device in their order.
+    /// Changes of settings; those of one device in order.
     pub settings: Vec<(CanWrite<DeviceRef>, SettingWrite)>,
-    /// What users change of alarms; of one alarm in their order. It comes before what designs have found out.
+    /// Changes of alarms by users; those of one alarm in order. They are applied before findings of designs.
     pub alarm_writes: Vec<(CanWrite<DeviceRef>, AlarmWrite)>,
-    /// How alarms stand; those of one device in their order.
+    /// Findings about alarms; those of one device in order.
     pub alarms: Vec<(CanWrite<DeviceRef>, &'a AlarmFinding)>,
-    /// E-mails and calls that are to go out.
+    /// Outgoing e-mails and calls.
     pub deliveries: Vec<LimitedDelivery>,
 }
 
 impl Registry {
-    /// Keeps what designs found out, all or none of it: the same again, in its order, changes nothing. Devices that are
-    /// gone are passed over. Which of the deliveries were left out because as many of their source wait as may.
+    /// Stores findings of designs, all or none: storing the same again, in order, changes nothing. Skips devices that
+    /// were removed. Returns the indexes of deliveries that were left out because their source has reached its limit.
     pub async fn findings_write(&self, findings: &Findings<'_>, now: Timestamp) -> Result<Vec<usize>> {
         let tx = self.db.begin().await?;
         let reported = findings.reports.iter().map(|(permit, ..)| permit.target().id);
@@ -159,7 +160,7 @@ async fn report(tx: &impl Connection, there: &HashSet<DeviceRef>, findings: &Fin
     write_changed(tx, &changed).await
 }
 
-/// Writes devices that are held: what they were, and what they have become.
+/// Writes locked devices, from their state before and after the changes.
 pub(crate) async fn write_changed(tx: &impl Connection, changed: &[(&Device, Device)]) -> Result<()> {
     let mut rest = changed;
     while !rest.is_empty() {
@@ -174,7 +175,7 @@ pub(crate) async fn write_changed(tx: &impl Connection, changed: &[(&Device, Dev
     Ok(())
 }
 
-/// How many of the changed devices go into one statement: at least one.
+/// Returns how many of the changed devices fit into one statement: at least one.
 fn few(changed: &[(&Device, Device)]) -> usize {
     let sizes = changed.iter().scan(0, |bytes, (_, device)| {
         let before = *bytes;
@@ -184,7 +185,7 @@ fn few(changed: &[(&Device, Device)]) -> usize {
     sizes.take_while(|before| *before < STATEMENT_BYTES).count()
 }
 
-/// Where a device stands, and where it is shown.
+/// Returns where a device is located, and where it is shown.
 fn stands(device: &Device) -> (Option<Location>, Option<Location>) {
     (device.location, device.coordinates())
 }
@@ -212,9 +213,9 @@ async fn write(tx: &impl Connection, changed: &[(&Device, Device)]) -> Result<()
     follow_metas(tx, &labelled).await
 }
 
-/// Degrees are bound as what they are: as text they might come back as others.
+/// Writes locations of devices. Degrees are bound as numbers: text might change them.
 async fn place<'d>(tx: &impl Connection, moved: impl ExactSizeIterator<Item = &'d Device>) -> Result<()> {
-    // The first row tells PostgreSQL what the columns are.
+    // The first row tells PostgreSQL the types of the columns.
     let typed = "(CAST(? AS BIGINT), CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION), \
                  CAST(? AS DOUBLE PRECISION), CAST(? AS DOUBLE PRECISION))";
     let mut rows = vec!["(?, ?, ?, ?, ?)"; moved.len()];

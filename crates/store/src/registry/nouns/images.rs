@@ -1,4 +1,4 @@
-//! Images of organizations, projects, users and devices: one each, which goes with its owner.
+//! Stores images of organizations, projects, users and devices: one each, removed with its owner.
 
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::ids::{DeviceRef, OrganizationId, ProjectId, UserId};
@@ -9,13 +9,13 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one};
 
-/// What can have an image.
+/// Owner of an image.
 pub trait Pictured {
-    /// The column that names the owner.
+    /// Column that names the owner.
     const COLUMN: &'static str;
-    /// What the owner is called.
+    /// Noun for the owner in errors.
     const NOUN: &'static str;
-    /// The owner's identifier, as text.
+    /// Returns the owner's identifier as text.
     fn id_text(&self) -> String;
 }
 
@@ -55,26 +55,26 @@ impl Pictured for DeviceRef {
     }
 }
 
-/// An image to be stored.
+/// Image to be stored.
 #[derive(Clone, Debug)]
 pub struct NewImage {
-    /// The text that it was posted as.
+    /// Text of the upload.
     pub posted: String,
-    /// The picture, as PNG.
+    /// Picture as PNG.
     pub png: Vec<u8>,
 }
 
-/// A picture as it is shown.
+/// Picture as it is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Png {
-    /// Its bytes.
+    /// Bytes of the picture.
     pub bytes: Vec<u8>,
-    /// The digest of its bytes.
+    /// Digest of the bytes.
     pub digest: Digest,
 }
 
 impl Registry {
-    /// Keeps an image in place of the one before it.
+    /// Stores an image in place of the previous one.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where its owner is gone.
@@ -94,13 +94,13 @@ impl Registry {
         self.db.write.run(upsert).await.map(|_| ()).map_err(|error| error.of(T::NOUN))
     }
 
-    /// The text that an image was posted as.
+    /// Returns the text that an image was uploaded as.
     pub async fn image_posted<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<String>> {
         let row = one(&self.db.read, of("posted", permit.target())).await?;
         row.map(|row| row.text("posted")).transpose()
     }
 
-    /// The digest of an image's picture: enough to know whether it has changed.
+    /// Returns the digest of an image's picture, which tells if it has changed.
     pub async fn image_digest<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<Digest>> {
         match one(&self.db.read, of("digest", permit.target())).await? {
             Some(row) => row.digest_if("digest"),
@@ -108,7 +108,7 @@ impl Registry {
         }
     }
 
-    /// An image's picture.
+    /// Returns an image's picture.
     pub async fn image_png<T: Pictured>(&self, permit: &CanRead<T>) -> Result<Option<Png>> {
         let Some(row) = one(&self.db.read, of("digest, png", permit.target())).await? else { return Ok(None) };
         let digest =
@@ -116,14 +116,14 @@ impl Registry {
         Ok(Some(Png { bytes: row.bytes("png")?, digest }))
     }
 
-    /// Removes an image. False: there was none.
+    /// Removes an image. Returns false if there was none.
     pub async fn image_delete<T: Pictured>(&self, permit: &CanWrite<T>) -> Result<bool> {
         let delete = Sql::new(format!("DELETE FROM images WHERE {} = ?", T::COLUMN)).bind(permit.target().id_text());
         Ok(self.db.write.run(delete).await? > 0)
     }
 }
 
-/// Columns of an owner's image.
+/// Selects columns of an owner's image.
 fn of<T: Pictured>(columns: &str, owner: &T) -> Sql {
     Sql::new(format!("SELECT {columns} FROM images WHERE {} = ?", T::COLUMN)).bind(owner.id_text())
 }

@@ -1,4 +1,4 @@
-//! Labels: the members of devices' metadata, so that a device is found by one of them.
+//! Indexes labels: the members of devices' metadata, by which devices are found.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,23 +17,23 @@ use crate::registry::Registry;
 use crate::registry::lists::within;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all, run};
 
-/// Most labels by which one device is found: the first ones of its metadata.
+/// Bounds the labels by which one device is found: the first ones of its metadata.
 const LABELS_MAX: usize = 1_000;
 /// Labels that one statement adds.
 const LABELS_INSERTED_AT_ONCE: usize = 2_000;
 
-/// Describes how the values of a tag are compared.
+/// Comparison of the values of a tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TagCase {
-    /// As they are written.
+    /// Exact comparison.
     #[default]
     Sensitive,
-    /// Whatever the case of their letters A to Z.
+    /// Comparison regardless of the case of the letters A to Z.
     Insensitive,
 }
 
 impl TagCase {
-    /// Returns what is the same of all values that are taken for one.
+    /// Returns a text that is the same for all values that compare equal.
     pub fn fold(self, value: &str) -> String {
         match self {
             Self::Sensitive => value.to_owned(),
@@ -42,26 +42,26 @@ impl TagCase {
     }
 }
 
-/// The label by which devices are sought.
+/// Label by which devices are searched.
 #[derive(Clone, Copy, Debug)]
 pub struct Tag<'t> {
-    /// Its name.
+    /// Name of the label.
     pub label: &'t str,
-    /// How its values are compared.
+    /// Comparison of its values.
     pub case: TagCase,
 }
 
-/// Who carries a value of a tag.
+/// Result of a search for a value of a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TagCarrier {
-    /// A device, and its project.
+    /// Device with the value, and its project.
     Device(DeviceRef, ProjectId),
-    /// Several values are as good, and none of them is written like that.
+    /// Several devices have equal values, and none has the exact spelling.
     Ambiguous,
 }
 
 impl TagCarrier {
-    /// Returns the device, if it is one.
+    /// Returns the device, if there is one.
     pub fn device(self) -> Option<DeviceRef> {
         match self {
             Self::Device(device, _) => Some(device),
@@ -70,18 +70,18 @@ impl TagCarrier {
     }
 }
 
-/// Labels for the metadata of devices.
+/// Labels to set in the metadata of devices.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewLabels {
-    /// Added where a device has none of that name.
+    /// Labels added to devices that have none of that name.
     pub missing: Vec<(String, RawJson)>,
-    /// Set, whatever a device has.
+    /// Labels set in any case.
     pub set: Vec<(String, RawJson)>,
 }
 
 impl NewLabels {
-    /// Metadata with these labels; as it is where they would make it larger than it may become
-    /// ([`isobar_model::meta`]), with what it may hold.
+    /// Merges these labels into metadata. Metadata that would exceed its limits ([`isobar_model::meta`]) stays
+    /// unchanged, and the limit is returned with it.
     pub fn over(&self, meta: &RawJson) -> (RawJson, Option<&'static str>) {
         let tree = meta.tree();
         let present: HashMap<&str, &Json<'_>> = match &tree {
@@ -90,7 +90,7 @@ impl NewLabels {
         };
         let missing = self.missing.iter().filter(|(name, _)| !present.contains_key(name.as_str()));
         let labels: Vec<_> = missing.chain(&self.set).collect();
-        // What stays the same keeps its text.
+        // Labels that stay equal keep their text.
         let changes = |(name, value): &&(String, RawJson)| present.get(name.as_str()) != Some(&&value.tree());
         if !labels.iter().any(changes) {
             return (meta.clone(), None);
@@ -103,24 +103,23 @@ impl NewLabels {
     }
 }
 
-/// Changes to the labels of one device.
+/// Changes of the labels of one device.
 #[derive(Clone, Debug)]
 pub struct MetaChange<'p> {
-    /// The device.
+    /// Permit for the device.
     pub permit: CanWrite<DeviceRef>,
-    /// The organization in which the device was when the change was permitted. Where it is elsewhere by then, nothing is
-    /// changed.
+    /// Organization of the device when the change was authorized. If the device has moved since, nothing is changed.
     pub decided_in: OrganizationId,
-    /// One after the other.
+    /// Patches, applied in order.
     pub patches: Vec<&'p MetaPatch>,
 }
 
-/// What came of changes to the labels of one device.
+/// Outcome of changes of one device's labels.
 #[derive(Clone, Debug)]
 pub struct MetaChanged {
-    /// The device as it is now.
+    /// Device after the changes.
     pub device: Device,
-    /// For each patch: what metadata may hold at most, where it had no room and changed nothing.
+    /// Limit of the metadata for each patch that was refused, because there was no room for it.
     pub refused: Vec<Option<&'static str>>,
 }
 
@@ -140,8 +139,8 @@ impl MetaChange<'_> {
 }
 
 impl Registry {
-    /// Changes labels of devices, no device twice, all in one transaction: what others have set meanwhile stays. Of a device
-    /// that is gone, or not where its change was permitted, nothing comes.
+    /// Changes labels of devices, each device at most once, in one transaction: concurrent changes of other labels
+    /// stay. The outcome of a device that is gone, or has moved since its change was authorized, is `None`.
     pub async fn devices_patch(&self, changes: &[MetaChange<'_>], now: Timestamp) -> Result<Vec<Option<MetaChanged>>> {
         let ids: HashSet<DeviceId> = changes.iter().map(|change| change.permit.target().id).collect();
         let tx = self.db.begin().await?;
@@ -165,9 +164,9 @@ impl Registry {
         Ok(done)
     }
 
-    /// The devices of a part of the tree that carry a label with one of these values, by value, and the project of each.
-    /// Where several carry the same one it is the oldest. What is written as it is asked for goes before what is so but for
-    /// its case.
+    /// Finds the devices of a part of the tree that have a label with one of these values, by value, and the project of
+    /// each. Among several with the same value the oldest is returned. An exact match precedes one that differs in
+    /// case.
     pub async fn devices_labelled(
         &self,
         permit: &CanList,
@@ -177,8 +176,8 @@ impl Registry {
         find(&self.db.read, permit.scope(), tag, values).await
     }
 
-    /// Gives devices labels, all or none of it; those that changed. One that is gone is passed over, and one that has no
-    /// room for them.
+    /// Sets labels of devices, all or none; returns the devices that changed. Skips devices that are gone, and those
+    /// without room for the labels.
     pub async fn devices_label(
         &self,
         permits: &[CanWrite<DeviceRef>],
@@ -204,7 +203,7 @@ impl Registry {
     }
 }
 
-/// The devices of a part of the tree that carry a label with one of these values, by value; the oldest of each.
+/// Finds the devices of a part of the tree that have a label with one of these values, by value; the oldest for each.
 pub(crate) async fn find(
     connection: &impl Connection,
     scope: &Scope,
@@ -233,7 +232,7 @@ pub(crate) async fn find(
     Ok(values.iter().filter_map(found).collect())
 }
 
-/// Returns the question for the values that are carried, as they are written, and the oldest device of each.
+/// Builds the query for the values found, in their spelling, and the oldest device of each.
 fn carriers(dialect: Dialect, scope: &Scope, tag: Tag<'_>, values: &[&str]) -> Sql {
     Sql::new(
         "SELECT f.value, d.id, d.key, d.project_id FROM (SELECT l.value AS value, min(l.device_key) AS oldest FROM (",
@@ -244,7 +243,7 @@ fn carriers(dialect: Dialect, scope: &Scope, tag: Tag<'_>, values: &[&str]) -> S
     .text(" GROUP BY l.value) f JOIN devices d ON d.key = f.oldest")
 }
 
-/// Returns the question for the labels with these values, wherever their devices are.
+/// Builds the query for the labels with these values, in the whole tree.
 fn labelled(dialect: Dialect, tag: Tag<'_>, values: &[&str]) -> Sql {
     let folded: HashSet<String> = values.iter().map(|value| tag.case.fold(value)).collect();
     let labels = |condition: &str| {
@@ -278,7 +277,7 @@ async fn add(tx: &impl Connection, labels: &[(DeviceKey, (String, String))]) -> 
     Ok(())
 }
 
-/// Brings the labels of devices from their metadata before to that after.
+/// Updates the labels of devices from their metadata before and after a change.
 pub(crate) async fn follow(tx: &impl Connection, changed: &[(DeviceKey, &RawJson, &RawJson)]) -> Result<()> {
     let (mut values, mut added, mut anew) = (Vec::new(), Vec::new(), Vec::new());
     for (key, before, after) in changed {
@@ -291,7 +290,7 @@ pub(crate) async fn follow(tx: &impl Connection, changed: &[(DeviceKey, &RawJson
                 None => more.push((*key, (label, value))),
             }
         }
-        // A label that goes is rare.
+        // Removed labels are rare.
         if had.is_empty() {
             values.append(&mut other);
             added.append(&mut more);
@@ -317,7 +316,7 @@ pub(crate) async fn follow(tx: &impl Connection, changed: &[(DeviceKey, &RawJson
     insert(tx, &anew).await
 }
 
-/// The labels by which a device is found. What is too long for the index is nothing that anybody could ask for.
+/// Returns the labels by which a device is found. A text too long for the index can be left out: no search can name it.
 fn labels_of(meta: &RawJson) -> Vec<(String, String)> {
     let Json::Object(members) = meta.tree() else { return Vec::new() };
     let fits = |text: &str, most: usize| !text.contains('\0') && text.chars().count() <= most;
@@ -334,7 +333,7 @@ mod tests {
     use super::*;
     use crate::registry::support::OwnDatabase;
 
-    /// The look-up reads an index for each of its parts, and looks at no label besides.
+    /// Checks that the look-up uses an index for each of its parts, and reads no other labels.
     async fn values_are_found_along_indexes(registry: &Registry) {
         let tx = registry.db.begin().await.unwrap();
         let dialect = Dialect::of(&tx);
@@ -343,13 +342,14 @@ mod tests {
             Dialect::Postgres => ("EXPLAIN (COSTS OFF) ", "QUERY PLAN"),
         };
         if dialect == Dialect::Postgres {
-            // Its planner looks at what is there: labels of a fleet, half of them in upper case, of devices that nobody asks for.
+            // PostgreSQL plans by the rows it has: labels of a fleet, half of them in upper case, of devices that no
+            // query names.
             for fill in [
                 "SET LOCAL session_replication_role = replica",
                 "INSERT INTO device_labels (label, value, device_key) SELECT 'eui', CASE WHEN n % 2 = 0 THEN \
                  upper(md5(CAST(n AS TEXT))) ELSE md5(CAST(n AS TEXT)) END, n FROM generate_series(1, 20000) AS n",
                 "ANALYZE device_labels",
-                // What is read whole is as soon read where there are so few.
+                // A full scan would be as fast for so few rows.
                 "SET LOCAL enable_seqscan = off",
                 "SET LOCAL enable_hashjoin = off",
                 "SET LOCAL enable_mergejoin = off",

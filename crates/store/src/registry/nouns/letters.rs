@@ -1,5 +1,5 @@
-//! Letters: e-mails to users. How many an account and a tenant are sent in an hour is decided where they are stored, in the
-//! transaction of what causes them, so that no restart forgets it.
+//! Stores letters, the e-mails to users. The number for an account and a tenant in an hour is limited when they are
+//! stored, in the transaction of their cause, so that a restart does not reset it.
 
 use std::collections::HashMap;
 
@@ -12,50 +12,50 @@ use crate::registry::Registry;
 use crate::registry::lists::folded;
 use crate::registry::sql::{AdvisoryLock, Connection, Dialect, Row, Sql, all, run};
 
-/// The hour that is counted in, in milliseconds.
+/// Length of the hour that is counted, in milliseconds.
 const LETTER_HOUR_MILLIS: i64 = 3_600_000;
-/// Hours that are remembered: after three days nothing waits for its turn any more.
+/// Number of hours that are stored: after three days no letter waits any more.
 const HOURS_KEPT: i64 = 72;
 /// Counts that one statement writes.
 const COUNTS_WRITTEN_AT_ONCE: usize = 100;
 
-/// Letters of an hour (contract: Authentication).
+/// Limits of letters in an hour (contract: Authentication).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterBounds {
-    /// To one account.
+    /// Bounds the letters to one account.
     pub account_hour: u32,
-    /// To all accounts of a tenant.
+    /// Bounds the letters to all accounts of a tenant.
     pub tenant_hour: u32,
 }
 
-/// A letter to a user.
+/// Letter to a user.
 #[derive(Clone, Debug)]
 pub struct NewLetter {
-    /// Whom it goes to.
+    /// Recipient.
     pub user: UserId,
-    /// Its identifier: the same one again changes nothing.
+    /// Identifier: storing the same one again changes nothing.
     pub id: String,
-    /// What it says, in JSON.
+    /// Content, in JSON.
     pub body: String,
-    /// What it is.
+    /// Kind of letter.
     pub kind: LetterKind,
-    /// How many there may be.
+    /// Limits that apply to it.
     pub bounds: LetterBounds,
 }
 
-/// What a letter is.
+/// Kind of a letter.
 #[derive(Clone, Debug)]
 pub enum LetterKind {
-    /// It brings a link. Those beyond a bound, of the tenant or of the address, are due in later hours, each in its turn.
+    /// Letter with a link. Beyond a limit, of the tenant or of the address, it is due in a later hour, in turn.
     Link,
-    /// It tells a notice. Where there is no room for it, this body goes out instead, once an hour for an account.
+    /// Letter about a notice. Without room for it, the replacement is sent instead, once an hour for an account.
     Notice {
-        /// Says that what comes now stands in the application only, in JSON.
+        /// Replacement, in JSON: announces that further notices appear in the application only.
         instead: String,
     },
 }
 
-/// The letters of a tenant's or an account's hour.
+/// Counts of letters in the current hour of a tenant, an account or an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     begins_at: Timestamp,
@@ -64,7 +64,7 @@ struct Count {
     is_told: bool,
 }
 
-/// Whom a letter goes to, by what is counted: the user, its tenant, and its address, which another user may have had.
+/// Keys by which a letter is counted: the user, the tenant, and the address, which another user may have had.
 #[derive(Debug)]
 struct Addressee {
     user: String,
@@ -72,7 +72,7 @@ struct Addressee {
     address: String,
 }
 
-/// What becomes of a notice's letter.
+/// Decision about the letter of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Sent,
@@ -81,7 +81,7 @@ enum Verdict {
 }
 
 impl Count {
-    /// Returns the count as it is at a moment. Of links, those that were put off to later hours go on counting there.
+    /// Returns the count as of a moment. Links that were deferred to later hours still count there.
     fn at(self, now: Timestamp, bound: u64) -> Self {
         let passed = now.millis().saturating_sub(self.begins_at.millis());
         match u64::try_from(passed / LETTER_HOUR_MILLIS) {
@@ -90,7 +90,7 @@ impl Count {
                 let links = self.links.saturating_sub(hours.saturating_mul(bound));
                 Self { begins_at: now, links, ..Self::default() }
             }
-            // The clock was set back: nothing is known of the hour that it is now.
+            // The clock was set back: nothing is known about the current hour.
             _ => Self { begins_at: now, ..Self::default() },
         }
     }
@@ -103,8 +103,8 @@ impl Count {
     }
 }
 
-/// Counts a notice's letter to an account. The first of an hour takes two places of the tenant's: one is for the word that
-/// there is no more room.
+/// Counts a notice's letter to an account. The first in an hour reserves two places of the tenant's: one is for the
+/// replacement letter.
 fn judge_notice(account: &mut Count, tenant: &mut Count, bounds: LetterBounds) -> Verdict {
     let (most, most_of_all) = (u64::from(bounds.account_hour), u64::from(bounds.tenant_hour));
     if account.is_told {
@@ -128,8 +128,8 @@ fn judge_notice(account: &mut Count, tenant: &mut Count, bounds: LetterBounds) -
     Verdict::Replaced
 }
 
-/// Stores letters, as far as their accounts and tenants have room. It is the last that a transaction does: whoever stores
-/// others waits for its end.
+/// Stores letters, as far as their accounts and tenants have room. Call it last in a transaction: other transactions
+/// that store letters wait until this one ends.
 pub(crate) async fn put(tx: &impl Connection, letters: &[NewLetter], now: Timestamp) -> Result<()> {
     if letters.is_empty() {
         return Ok(());
@@ -138,7 +138,7 @@ pub(crate) async fn put(tx: &impl Connection, letters: &[NewLetter], now: Timest
     let addressees = addressees(tx, letters).await?;
     let mut counts = counts_of(tx, addressees.values()).await?;
     let mut deliveries = Vec::with_capacity(letters.len());
-    // One whose user went away in the meantime is left out.
+    // Letters to users removed in the meantime are left out.
     for (letter, to) in letters.iter().filter_map(|letter| Some((letter, addressees.get(&letter.user)?))) {
         if let Some((kind, body, due_at)) = admit(letter, to, &mut counts, now) {
             let (id, body, destination) = (letter.id.clone(), body.to_owned(), Some(to.tenant.clone()));
@@ -149,7 +149,7 @@ pub(crate) async fn put(tx: &impl Connection, letters: &[NewLetter], now: Timest
     write(tx, &counts).await
 }
 
-/// Counts a letter; returns what goes out, and when it is due. None: there is no room.
+/// Counts a letter; returns the delivery and when it is due, or `None` if there is no room.
 fn admit<'l>(
     letter: &'l NewLetter,
     to: &Addressee,
@@ -160,7 +160,7 @@ fn admit<'l>(
     let known = |whose: &String| counts.get(whose).copied();
     let mut tenant = known(&to.tenant).unwrap_or_default().at(now, bound);
     let mut address = known(&to.address).unwrap_or_default().at(now, own_bound);
-    // An account's hour is that of its tenant.
+    // An account counts in the hour of its tenant.
     let own = known(&to.user).filter(|count| count.begins_at == tenant.begins_at);
     let mut account = own.unwrap_or(Count { begins_at: tenant.begins_at, ..Count::default() });
     let admitted = match &letter.kind {
@@ -182,7 +182,7 @@ fn admit<'l>(
     admitted
 }
 
-/// Finds users, the tenants that they belong to, and their addresses.
+/// Finds users, their tenants, and their addresses.
 async fn addressees(tx: &impl Connection, letters: &[NewLetter]) -> Result<HashMap<UserId, Addressee>> {
     let users = letters.iter().map(|letter| letter.user);
     let query = Sql::new(
@@ -198,7 +198,7 @@ async fn addressees(tx: &impl Connection, letters: &[NewLetter]) -> Result<HashM
     all(tx, query).await?.iter().map(addressee).collect()
 }
 
-/// Reads what is counted.
+/// Reads the stored counts.
 async fn counts_of(
     tx: &impl Connection,
     addressees: impl Iterator<Item = &Addressee>,
@@ -235,7 +235,7 @@ async fn write(tx: &impl Connection, counts: &HashMap<String, Count>) -> Result<
 }
 
 impl Registry {
-    /// Forgets the hours of letters that are long over.
+    /// Removes the counts of hours that are long over.
     pub async fn letter_hours_sweep(&self, now: Timestamp) -> Result<()> {
         let ended = Timestamp::from_millis(now.millis() - HOURS_KEPT * LETTER_HOUR_MILLIS);
         let delete = Sql::new("DELETE FROM letter_hours WHERE begins_at <= ?").bind(ended);
@@ -293,7 +293,7 @@ mod tests {
         let mut tenant = Count::default().at(at(0), 10);
         let due: Vec<_> = (0..25).map(|_| tenant.add_link(10)).collect();
         assert_eq!([due[0], due[9], due[10], due[19], due[24]], [at(0), at(0), at(1), at(1), at(2)]);
-        // They count in the hours that they are due in.
+        // Links count in the hours in which they are due.
         let mut later = tenant.at(at(1), 10);
         assert_eq!((later.links, later.add_link(10)), (15, at(2)));
         assert_eq!((tenant.at(at(3), 10).links, tenant.at(at(-1), 10).links), (0, 0));

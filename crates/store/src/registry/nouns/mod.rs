@@ -1,4 +1,4 @@
-//! What the registry remembers, a file per noun.
+//! Stores the nouns of the registry, a file for each.
 
 pub(crate) mod alarm_findings;
 pub(crate) mod alarms;

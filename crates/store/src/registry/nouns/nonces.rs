@@ -1,5 +1,5 @@
-//! Nonces: what the links in e-mails carry, each for one use (contract: Authentication). Only digests are stored.
-//! Whoever has one is let in by it, so their use needs no permit.
+//! Stores nonces: the secrets in links of e-mails, each for one use (contract: Authentication). Only digests are
+//! stored. A nonce authenticates its bearer, so its use needs no permit.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::UserId;
@@ -12,17 +12,17 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Sql, one, run};
 
-/// What a nonce is good for.
+/// Purpose of a nonce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
-    /// To show that an e-mail address is its user's.
+    /// Verifies that an e-mail address belongs to its user.
     Verify,
-    /// To set a new password.
+    /// Sets a new password.
     Reset,
 }
 
 impl Purpose {
-    /// Every purpose.
+    /// All purposes.
     pub(crate) const ALL: [Purpose; 2] = [Purpose::Verify, Purpose::Reset];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -34,7 +34,7 @@ impl Purpose {
 }
 
 impl Registry {
-    /// Ends the user's open nonce of a purpose and keeps the letter that will bring a new one, both or neither.
+    /// Ends the user's open nonce of a purpose and queues the letter with a new one, both or neither.
     pub async fn nonce_ask(
         &self,
         permit: &CanWrite<UserId>,
@@ -48,7 +48,7 @@ impl Registry {
         tx.commit().await
     }
 
-    /// Keeps a nonce; the user's earlier one of that purpose ends.
+    /// Stores a nonce; the user's earlier one of that purpose ends.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user is gone.
@@ -70,7 +70,7 @@ impl Registry {
         self.db.write.run(insert).await.map(|_| ()).map_err(|error| error.of("user"))
     }
 
-    /// Whether there is such a nonce; it stays.
+    /// Returns true if there is such a nonce, without using it.
     pub async fn nonce_is_open(&self, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<bool> {
         let query = Sql::new("SELECT user_id FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ?")
             .bind(*digest)
@@ -79,7 +79,7 @@ impl Registry {
         Ok(one(&self.db.read, query).await?.is_some())
     }
 
-    /// Uses a nonce up to verify its user's e-mail address; none: there is no such nonce.
+    /// Uses a nonce to verify its user's e-mail address; returns `None` if there is no such nonce.
     pub async fn account_verify(&self, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
         let tx = self.db.begin().await?;
         let Some(user) = take(&tx, Purpose::Verify, digest, now).await? else { return Ok(None) };
@@ -89,8 +89,8 @@ impl Registry {
         Ok(Some(user))
     }
 
-    /// Uses a nonce up to give its user a new password, and ends all its sessions, and its API keys if that is asked for;
-    /// none: there is no such nonce. It came by e-mail, so the address is verified too.
+    /// Uses a nonce to set its user's password, and ends all sessions of the user, and the API keys if requested;
+    /// returns `None` if there is no such nonce. The nonce came by e-mail, so the address counts as verified too.
     pub async fn password_reset(
         &self,
         digest: &Digest,
@@ -117,7 +117,7 @@ pub(crate) async fn end(tx: &impl Connection, user: UserId, purpose: Purpose) ->
     run(tx, delete).await.map(|_| ())
 }
 
-/// Uses a nonce up. Of two transactions that try, one deletes it.
+/// Uses a nonce. Only one of two concurrent transactions deletes it.
 async fn take(tx: &impl Connection, purpose: Purpose, digest: &Digest, now: Timestamp) -> Result<Option<UserId>> {
     let delete = Sql::new("DELETE FROM nonces WHERE digest = ? AND purpose = ? AND expires_at > ? RETURNING user_id")
         .bind(*digest)

@@ -1,7 +1,7 @@
-//! Notices given out: stored once, then spread to their recipients, a part at a time and in the order of their ids.
+//! Stores notices: each once, then distributed to its recipients in steps, in the order of their ids.
 //!
-//! A notice for everybody gets no row for each user: `notifications` tells from the user's own moment of creation
-//! whether it is for it. It is spread all the same, for those who also want an e-mail.
+//! A notice for everybody gets no row for each user: `notifications` decides by the moment at which a user was created
+//! if the notice is for that user. It is distributed all the same, to users who also want an e-mail.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{AlarmId, DeviceId, NotificationId, UserId};
@@ -18,44 +18,44 @@ use crate::registry::sql::{Row, Sql, all, one, run};
 const SELECT_NOTICES: &str = "SELECT number, id, kind, message, device_id, alarm_id, everybody, user_id, organization_id, minimum_role, \
     spread_to, created_at FROM notifications WHERE spread_to IS NOT NULL";
 
-/// A notice on its way to its recipients.
+/// Notice that is being distributed to its recipients.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spreading {
-    /// What it says.
+    /// Content of the notice.
     pub notice: Notice,
     number: i64,
-    /// The last user that it was spread to; empty: none yet.
+    /// Last user to whom it was distributed; empty at the beginning.
     after: String,
 }
 
-/// Somebody whom a notice is for.
+/// Recipient of a notice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recipient {
-    /// Who.
+    /// Identifier of the user.
     pub id: UserId,
-    /// Its e-mail address.
+    /// E-mail address.
     pub email: String,
-    /// Its preferences, as set; none: the defaults.
+    /// Preferences, or `None`: the defaults.
     pub preferences: Option<RawJson>,
-    /// Whether it is refused with every credential.
+    /// True if every credential of the user is refused.
     pub disabled: bool,
-    /// Whether the address was verified to be its own.
+    /// True if the address was verified.
     pub verified: bool,
 }
 
-/// One step of a notice on its way.
+/// One step of the distribution of a notice.
 #[derive(Clone, Debug, Default)]
 pub struct SpreadStep {
-    /// Those who have it in the application from now on. Of a notice for everybody there is nobody to name.
+    /// Users who see the notice in the application from now on; empty for a notice for everybody.
     pub in_app: Vec<UserId>,
-    /// What goes to those who want it outside, as far as there is room.
+    /// Letters to users who want the notice outside the application, as far as there is room.
     pub letters: Vec<NewLetter>,
-    /// The last user of the step, in the order of ids; none: nobody comes after it.
+    /// Last user of the step, in the order of ids; `None` after the last recipient.
     pub to: Option<UserId>,
 }
 
 impl Registry {
-    /// Keeps a notice, to be spread. False: it was given out before, and nothing changed.
+    /// Stores a notice, to be distributed. Returns false, without a change, if it exists already.
     pub async fn notice_create(&self, permit: &CanWrite<Notice>) -> Result<bool> {
         let notice = permit.target();
         let (user, organization, minimum_role) = match notice.to {
@@ -88,20 +88,20 @@ impl Registry {
         Ok(is_new)
     }
 
-    /// The notice with this identifier, if it is not spread to all its recipients yet.
+    /// Fetches the notice with this identifier, if its distribution is unfinished.
     pub async fn notice_spreading(&self, id: NotificationId) -> Result<Option<Spreading>> {
         let row = one(&self.db.read, Sql::new(SELECT_NOTICES).text(" AND id = ?").bind(id)).await?;
         row.map(|row| spreading(&row)).transpose()
     }
 
-    /// The oldest notice that is not spread to all its recipients yet.
+    /// Fetches the oldest notice whose distribution is unfinished.
     pub async fn notice_to_spread(&self) -> Result<Option<Spreading>> {
         let row = one(&self.db.read, Sql::new(SELECT_NOTICES).text(" ORDER BY number LIMIT 1")).await?;
         row.map(|row| spreading(&row)).transpose()
     }
 
-    /// The next recipients of a notice, at most so many. Of everybody, only those who have set preferences: by default
-    /// nobody gets an e-mail, and nothing else is to be done for them.
+    /// Lists at most `most` next recipients of a notice. For a notice for everybody these are only users with
+    /// preferences: by default users get no e-mail, and nothing else is to be done for them.
     pub async fn notice_recipients(&self, spreading: &Spreading, most: u32) -> Result<Vec<Recipient>> {
         let query = Sql::new("SELECT u.id, u.email, u.preferences, u.disabled, u.verified FROM users u WHERE ")
             .then(audience(&spreading.notice))
@@ -112,8 +112,8 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(recipient).collect()
     }
 
-    /// Notes that a notice was spread as far as it says, to all of that step or to nobody.
-    /// What comes next; none: all have it, or somebody else spreads it too and was faster.
+    /// Records a step of a notice's distribution, for all recipients of the step or none. Returns the next state, or
+    /// `None` if the distribution is finished, or if a concurrent one was faster.
     pub async fn notice_spread(
         &self,
         spreading: Spreading,
@@ -129,7 +129,7 @@ impl Registry {
             return Ok(None);
         }
         if !step.in_app.is_empty() {
-            // Users who went away in the meantime are left out.
+            // Users removed in the meantime are left out.
             let insert = Sql::new(
                 "INSERT INTO notification_recipients (number, user_id, created_at) SELECT n.number, u.id, n.created_at \
                  FROM users u JOIN notifications n ON n.number = ? WHERE u.id",
@@ -144,7 +144,7 @@ impl Registry {
         Ok(step.to.map(|to| Spreading { after: to.to_string(), ..spreading }))
     }
 
-    /// Removes notices of before that moment, at most so many. How many there were.
+    /// Removes at most `most` notices from before this moment. Returns how many were removed.
     pub async fn notices_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
         let delete = Sql::new(
             "DELETE FROM notifications WHERE number IN \
@@ -153,13 +153,14 @@ impl Registry {
         self.db.write.run(delete.bind(before).bind(i64::from(most))).await
     }
 
-    /// The users who have more than so many notices of their own.
+    /// Lists the users who have more than `kept` notices of their own.
     pub async fn notices_hoarded(&self, kept: u64) -> Result<Vec<UserId>> {
         let query = Sql::new("SELECT user_id AS id FROM notification_recipients GROUP BY user_id HAVING count(*) > ?");
         crate::registry::lists::ids(&all(&self.db.read, query.bind(kept)).await?)
     }
 
-    /// Removes a user's oldest notices, at most `most` of those beyond the newest `kept`. How many there were.
+    /// Removes a user's oldest notices, at most `most` of those beyond the newest `kept`. Returns how many were
+    /// removed.
     pub async fn notices_trim(&self, permit: &CanWrite<UserId>, kept: u64, most: u32) -> Result<u64> {
         let user = *permit.target();
         let delete = Sql::new("DELETE FROM notification_recipients WHERE user_id = ?")
@@ -175,11 +176,11 @@ impl Registry {
     }
 }
 
-/// The condition that a user `u` is one that the notice is for, and was there when it was given out.
+/// Builds the condition that a user `u` is a recipient of the notice, and existed when it was issued.
 fn audience(notice: &Notice) -> Sql {
     match notice.to {
         Audience::User(id) => Sql::new("u.id = ?").bind(id),
-        // Of one millisecond, the ids tell who was there first: they grow.
+        // Within one millisecond the ids decide who existed first: they increase.
         Audience::Everybody => {
             Sql::new("u.preferences IS NOT NULL AND u.created_at <= ? AND (u.created_at < ? OR u.id < ?)")
                 .bind(notice.at)
@@ -195,7 +196,7 @@ fn audience(notice: &Notice) -> Sql {
     }
 }
 
-/// A notice's row in the words of the model.
+/// Reads the kind of a notice from a row.
 pub(crate) fn kind(row: &Row) -> Result<NotificationKind> {
     let name = row.text("kind")?;
     NotificationKind::named(&name).ok_or_else(|| StoreError::Damaged(format!("notification kind {name:?}")))

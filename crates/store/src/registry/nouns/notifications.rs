@@ -1,6 +1,6 @@
-//! Notifications as each user has them: those of its own, and those for everybody since it is there.
+//! Stores the notifications of each user: the user's own, and those for everybody since the user was created.
 //!
-//! What a user does to one for everybody is stored in a row of its own; what it does to all of them, in a single mark.
+//! A user's change of one notice for everybody is stored in a row; a change of all of them, in a single mark.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{NotificationId, UserId};
@@ -13,31 +13,31 @@ use crate::registry::Registry;
 use crate::registry::lists::{count, is_a_page, limit_offset};
 use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
-/// Whether a user has read a notice for everybody, and whether it has deleted it.
+/// Expression for the user's read state of a notice for everybody.
 const READ: &str = "coalesce(s.read, CASE WHEN n.number <= coalesce(m.read_to, 0) THEN 1 ELSE 0 END)";
 
-/// The notices for everybody that there are for the user `u`: those since it was made. A user and a notice of one
-/// millisecond are distinguished by their ids, which grow.
+/// Selects the notices for everybody of the user `u`: those issued since the user was created. A user and a notice of
+/// one millisecond are distinguished by their ids, which increase.
 const FOR_EVERYBODY: &str = " FROM users u JOIN notifications n ON n.everybody = 1 AND n.created_at >= u.created_at \
     AND (n.created_at > u.created_at OR n.id > u.id) \
     LEFT JOIN notification_marks m ON m.user_id = u.id \
     LEFT JOIN notification_states s ON s.user_id = u.id AND s.number = n.number \
     WHERE n.number > coalesce(m.deleted_to, 0) AND coalesce(s.deleted, 0) = 0 AND u.id = ?";
 
-/// So few notifications are read without asking how long they are: 40 KB each.
+/// Number of notifications that are read without asking their length: 40 KB each.
 const FEW: usize = 100;
 
-/// What a user does to notifications.
+/// Change of notifications by their user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotificationMark {
-    /// Notes whether they were read.
+    /// Marks them as read or unread.
     Read(bool),
     /// Deletes them.
     Delete,
 }
 
 impl Registry {
-    /// The notifications of the permit's user, newest first; only those that it has not read, if so asked.
+    /// Lists the notifications of the permit's user, newest first; only unread ones, if requested.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`] where their texts take more than [`crate::telemetry::PAGE_BYTES_MAX`].
@@ -69,7 +69,7 @@ impl Registry {
         Ok(Page::new(items, total, page))
     }
 
-    /// A notification of the permit's user.
+    /// Fetches a notification of the permit's user.
     pub async fn notification_fetch(
         &self,
         permit: &CanWrite<UserId>,
@@ -83,7 +83,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// Notes whether the permit's user has read a notification; false: it has none of this identifier.
+    /// Records if the permit's user has read a notification; returns false if the user has none with this identifier.
     pub async fn notification_update(&self, permit: &CanWrite<UserId>, id: NotificationId, read: bool) -> Result<bool> {
         let user = *permit.target();
         let tx = self.db.begin().await?;
@@ -131,19 +131,19 @@ impl Registry {
     }
 }
 
-/// A user's own notices.
+/// Selects a user's own notices.
 fn own(user: UserId, unread: bool) -> Sql {
     let own = Sql::new(" FROM notification_recipients r WHERE r.user_id = ?").bind(user);
     if unread { own.text(" AND r.read = 0") } else { own }
 }
 
-/// Those for everybody that a user still has.
+/// Selects the notices for everybody that a user has not deleted.
 fn of_everybody(user: UserId, unread: bool) -> Sql {
     let everybody = Sql::new(FOR_EVERYBODY).bind(user);
     if unread { everybody.text(&format!(" AND {READ} = 0")) } else { everybody }
 }
 
-/// `AND` a moment lies in a range.
+/// Builds `AND` with the condition that a moment lies in a range.
 fn within(range: TimeRange, column: &str) -> Sql {
     let mut sql = Sql::default();
     if let Some(from) = range.from {
@@ -155,7 +155,7 @@ fn within(range: TimeRange, column: &str) -> Sql {
     sql
 }
 
-/// The number and state of the user's notification with this identifier, and whether it is the user's own.
+/// Finds the number and state of the user's notification with this identifier; true if it is the user's own.
 async fn located(connection: &impl Connection, user: UserId, id: NotificationId) -> Result<Option<(Row, bool)>> {
     let query = Sql::new(
         "SELECT n.number, r.read FROM notifications n JOIN notification_recipients r ON r.number = n.number \
@@ -168,7 +168,7 @@ async fn located(connection: &impl Connection, user: UserId, id: NotificationId)
     Ok(one(connection, query.text(" AND n.id = ?").bind(id)).await?.map(|row| (row, false)))
 }
 
-/// The notifications of these numbers and states, in their order.
+/// Reads the notifications of these numbers and states, in order.
 async fn notifications_of(connection: &impl Connection, marks: &[Row]) -> Result<Vec<Notification>> {
     let numbers = marks.iter().map(|mark| mark.number("number")).collect::<Result<Vec<_>>>()?;
     let query =
@@ -194,7 +194,7 @@ async fn notifications_of(connection: &impl Connection, marks: &[Row]) -> Result
     numbers.iter().zip(marks).filter_map(with_mark).collect()
 }
 
-/// The number of the newest notice for everybody, if the range takes in all that the user has of them.
+/// Returns the number of the newest notice for everybody, if the range covers all of them that the user has.
 async fn all_of_everybody(tx: &impl Connection, user: UserId, range: TimeRange) -> Result<Option<i64>> {
     let query = Sql::new(
         "SELECT u.created_at AS since, (SELECT coalesce(max(number), 0) FROM notifications WHERE everybody = 1) AS \
@@ -208,7 +208,7 @@ async fn all_of_everybody(tx: &impl Connection, user: UserId, range: TimeRange) 
     Ok(if takes_in(since) && ends_after { Some(row.number("newest")?) } else { None })
 }
 
-/// Marks every notice for everybody that there is so far.
+/// Marks every existing notice for everybody.
 async fn mark_all(tx: &impl Connection, user: UserId, mark: NotificationMark, newest: i64) -> Result<()> {
     let (columns, read_to, deleted_to, forget) = match mark {
         NotificationMark::Read(read) => {

@@ -1,4 +1,4 @@
-//! Changing organizations: their values, their place in the tree, their end.
+//! Changes organizations: their values, their place in the tree, their removal.
 
 use isobar_model::access::{CanWrite, Lineage};
 use isobar_model::ids::OrganizationId;
@@ -13,13 +13,13 @@ use crate::registry::lists::end_of;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 impl Registry {
-    /// Changes an organization: what is left out stays as it is. With `to`, and not for the parent that the change names,
-    /// it moves beneath that organization (none in it: to the top), and all that hangs on it moves along. The second of the
-    /// answer: whether its name is another than before.
+    /// Changes an organization: values that are left out stay unchanged. With `to`, and regardless of the parent that
+    /// the change names, it moves beneath that organization (`None` in it: to the top) with its whole subtree. Also
+    /// returns true if its name has changed.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where one of the two is gone; [`StoreError::Limit`] where the move would make a circle or
-    /// too deep a tree, or where an organization that comes to stand above has no room for the devices.
+    /// too deep a tree, or where a new ancestor has no room for the devices.
     pub async fn organization_update(
         &self,
         permit: &CanWrite<OrganizationId>,
@@ -55,15 +55,15 @@ impl Registry {
         Ok((changed, is_renamed))
     }
 
-    /// Removes an organization that nothing hangs on.
+    /// Removes an organization without dependents.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] where an organization, a device, a project or a user hangs on it; [`StoreError::Gone`]
+    /// [`StoreError::InUse`] where an organization, a device, a project or a user belongs to it; [`StoreError::Gone`]
     /// where it is gone.
     pub async fn organization_delete(&self, permit: &CanWrite<OrganizationId>) -> Result<()> {
         let tx = self.db.begin().await?;
         hold_tree(&tx).await?;
-        // Held as no lighter lock could: who wants to hang something on it waits, and then finds it gone.
+        // No lighter lock would do: transactions that add dependents wait, and then find it gone.
         hold_organization(&tx, *permit.target(), self.db.dialect.hold_alone()).await?;
         for (table, column, what) in [
             ("organizations", "parent_id", "the organization has organizations beneath it"),
@@ -81,7 +81,7 @@ impl Registry {
     }
 }
 
-/// Hangs an organization, with all that hangs on it, beneath another, or at the top.
+/// Moves an organization with its subtree beneath another, or to the top.
 async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<OrganizationId>) -> Result<()> {
     let dialect = Dialect::of(tx);
     hold_tree(tx).await?;
@@ -98,7 +98,7 @@ async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<Organ
     }
     let range = (old.to_string(), end_of(&old.to_string()));
     let beneath = |text: &str| Sql::new(text).bind(range.0.as_str()).bind(range.1.as_str());
-    // Whoever adds a device to the branch waits until it has its new place, and is then held to the limits there.
+    // Transactions that add a device to the branch wait until it has moved, and are then subject to the limits there.
     let hold = beneath("SELECT id, level, device_count FROM organizations WHERE lineage >= ? AND lineage < ?");
     let branch = all(tx, hold.text(" ORDER BY lineage").text(dialect.hold_alone())).await?;
     let (mut deepest, mut devices) = (old.level() as i64, 0);
@@ -124,7 +124,7 @@ async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<Organ
     run(tx, Sql::new("UPDATE organizations SET parent_id = ? WHERE id = ?").bind(parent).bind(id)).await.map(|_| ())
 }
 
-/// Refuses a branch with so many devices where an organization that comes to stand above it has no room for them.
+/// Refuses a branch with this many devices if a new ancestor has no room for them.
 async fn room_for_devices(tx: &impl Connection, old: &Lineage, new: &Lineage, devices: u64) -> Result<()> {
     let dialect = Dialect::of(tx);
     let above = new.ids().iter().filter(|id| !old.contains(**id));

@@ -1,4 +1,5 @@
-//! Organizations: the tree that everything hangs on. A lineage is stored as text, so that a subtree is a range.
+//! Stores organizations, which form the tree that owns everything. A lineage is stored as text, so that a subtree is a
+//! range.
 
 use isobar_model::access::{CanList, CanRead, CanWrite, Lineage, Scope};
 use isobar_model::ids::OrganizationId;
@@ -15,7 +16,7 @@ use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, sear
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, run};
 
-/// An organization with what is summed up over its subtree.
+/// Selects organizations with the sums over their subtrees.
 const SELECT_ORGANIZATIONS: &str = concat!(
     "SELECT o.id, o.name, o.description, o.lineage, o.device_count_limit, o.data_usage_mb_limit, \
     o.children_inherit_dashboard, o.device_table, o.created_at, o.updated_at, \
@@ -30,34 +31,34 @@ const SELECT_ORGANIZATIONS: &str = concat!(
     " AS urgency FROM organizations o WHERE o.id"
 );
 
-/// What somebody hears who asks for one more device.
+/// Message of the refusal of one more device.
 pub const DEVICE_LIMIT_REACHED: &str = "the device limit of the organization is reached";
-/// Why an organization can hang no lower.
+/// Message of the refusal of a tree that is too deep.
 pub(crate) const TOO_DEEP: &str = "the organization tree may not be deeper than 32 levels";
 
-/// An organization to be made.
+/// Organization to be created.
 #[derive(Clone, Debug)]
 pub struct NewOrganization {
-    /// Its identifier.
+    /// Identifier.
     pub id: OrganizationId,
-    /// 1 to 80 characters.
+    /// Name: 1 to 80 characters.
     pub name: String,
-    /// Up to 200 characters.
+    /// Description: up to 200 characters.
     pub description: Option<String>,
-    /// Whether organizations beneath it show its dashboard.
+    /// True if organizations beneath it inherit its dashboard.
     pub children_inherit_dashboard: bool,
     /// Configuration of the device table.
     pub device_table: Option<RawJson>,
 }
 
 impl Registry {
-    /// Where an organization hangs; only for deciding.
+    /// Returns the lineage of an organization; only for authorization.
     pub async fn organization_lineage(&self, id: OrganizationId) -> Result<Option<Lineage>> {
         let row = one(&self.db.read, Sql::new("SELECT lineage FROM organizations WHERE id = ?").bind(id)).await?;
         row.map(|row| row.lineage("lineage")).transpose()
     }
 
-    /// Makes an organization beneath the permit's, or at the top where it names none.
+    /// Creates an organization beneath the permit's, or at the top if the permit names none.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization above is gone; [`StoreError::Limit`] where the tree would be too deep.
@@ -74,12 +75,12 @@ impl Registry {
         Ok(made)
     }
 
-    /// An organization, with what is summed up over its subtree.
+    /// Fetches an organization, with the sums over its subtree.
     pub async fn organization_fetch(&self, permit: &CanRead<OrganizationId>) -> Result<Option<Organization>> {
         Ok(read(&self.db.read, &[*permit.target()]).await?.pop())
     }
 
-    /// The organizations of a part of the tree, its base among them or not.
+    /// Lists the organizations of a part of the tree, with or without its base.
     pub async fn organization_list(
         &self,
         permit: &CanList,
@@ -97,7 +98,7 @@ impl Registry {
     }
 }
 
-/// Adds an organization and answers its lineage.
+/// Adds an organization and returns its lineage.
 pub(crate) async fn insert(
     tx: &impl Connection,
     parent: Option<OrganizationId>,
@@ -131,7 +132,7 @@ pub(crate) async fn insert(
     Ok(lineage)
 }
 
-/// Keeps the tree in its shape until the transaction ends: a branch that moves takes all that hangs on it along.
+/// Locks the shape of the tree until the transaction ends: moving a branch moves its whole subtree.
 pub(crate) async fn hold_tree(tx: &impl Connection) -> Result<()> {
     AdvisoryLock::Tree.hold(tx).await
 }
@@ -140,13 +141,13 @@ pub(crate) fn search_of(name: &str, description: Option<&str>) -> String {
     searched([name, description.unwrap_or_default()])
 }
 
-/// The lineage of an organization that must be there, held until the transaction ends.
+/// Locks an organization that must exist until the transaction ends, and returns its lineage.
 pub(crate) async fn hold_organization(tx: &impl Connection, id: OrganizationId, hold: &str) -> Result<Lineage> {
     let query = Sql::new("SELECT lineage FROM organizations WHERE id = ?").bind(id).text(hold);
     one(tx, query).await?.ok_or(StoreError::Gone("organization"))?.lineage("lineage")
 }
 
-/// Refuses one more device where an organization on the lineage has all that it may have; see [`devices_left`].
+/// Refuses one more device if an organization on the lineage has reached its limit; see [`devices_left`].
 pub(crate) async fn room_for_a_device(
     tx: &impl Connection,
     lineage: &Lineage,
@@ -159,9 +160,9 @@ pub(crate) async fn room_for_a_device(
     }
 }
 
-/// How many more devices the organizations on the lineage may have. `having` are the organizations that have them
-/// already; `touched` are those whose count will change. All are held, from the top down: two devices never take the same
-/// last place, and two transactions never wait for each other.
+/// Returns how many more devices the organizations on the lineage may have. `having` are the organizations that own
+/// them already; `touched` are those whose count will change. All are locked from the top down: two devices never take
+/// the same last place, and transactions never deadlock.
 pub(crate) async fn devices_left(
     tx: &impl Connection,
     lineage: &Lineage,
@@ -187,7 +188,7 @@ pub(crate) async fn devices_left(
     Ok(left)
 }
 
-/// Notes that an organization has more or fewer devices of its own.
+/// Changes the stored number of an organization's own devices.
 pub(crate) async fn count_devices(tx: &impl Connection, id: OrganizationId, more: i64) -> Result<()> {
     let update = Sql::new("UPDATE organizations SET device_count = device_count + ? WHERE id = ?").bind(more).bind(id);
     run(tx, update).await.map(|_| ())
@@ -204,7 +205,7 @@ pub(crate) async fn read(connection: &impl Connection, ids: &[OrganizationId]) -
     Ok(organizations)
 }
 
-/// A row without the names of its lineage.
+/// Reads an organization from a row, without the names of its lineage.
 fn organization(row: &Row) -> Result<Organization> {
     Ok(Organization {
         id: row.id("id")?,

@@ -1,6 +1,7 @@
-//! A design as versions keep it: its metadata and its planes together, compressed (DEFLATE), each as the text it came as.
+//! Packs the design of a version: its metadata and its planes together, compressed (DEFLATE), each as its original
+//! text.
 //!
-//! Designs are JSON that says the same words again and again: a fifth to a tenth of their bytes is left.
+//! Designs are JSON that repeats the same words: compression leaves a fifth to a tenth of their bytes.
 
 use std::io::{Read as _, Write as _};
 
@@ -12,10 +13,10 @@ use isobar_model::json::RawJson;
 
 use crate::error::{Result, StoreError};
 
-/// Bytes of the two lengths that stand before what is compressed.
+/// Bytes of the two lengths before the compressed data.
 const LENGTHS: usize = 16;
 
-/// A design, compressed.
+/// Compressed design.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PackedDesign(Vec<u8>);
 
@@ -26,7 +27,7 @@ impl std::fmt::Debug for PackedDesign {
 }
 
 impl PackedDesign {
-    /// Compresses a design. A large one takes long: not for a thread that serves calls.
+    /// Compresses a design. A large one takes long: never call it on a thread that serves calls.
     pub fn of(meta: &RawJson, planes: &RawJson) -> Self {
         let mut packed = Vec::with_capacity(LENGTHS + (meta.bytes().len() + planes.bytes().len()) / 4);
         for text in [meta, planes] {
@@ -34,11 +35,12 @@ impl PackedDesign {
         }
         let mut encoder = DeflateEncoder::new(packed, Compression::default());
         let written = encoder.write_all(meta.bytes()).and_then(|()| encoder.write_all(planes.bytes()));
-        // Writing into memory does not fail; what did would be found damaged, and not taken for a design.
+        // Writing to memory does not fail; if it did, the empty result would be reported as damage, never read as a
+        // design.
         Self(written.and_then(|()| encoder.finish()).unwrap_or_default())
     }
 
-    /// What a store has kept.
+    /// Wraps stored bytes.
     pub(crate) fn stored(bytes: Vec<u8>) -> Self {
         Self(bytes)
     }
@@ -47,7 +49,7 @@ impl PackedDesign {
         &self.0
     }
 
-    /// Bytes of the metadata and of the planes, as it says itself.
+    /// Reads the stored lengths of the metadata and of the planes, in bytes.
     fn lengths(&self) -> Result<[usize; 2]> {
         let length = |at: usize| {
             let bytes = self.0.get(at..at + LENGTHS / 2).and_then(|bytes| bytes.try_into().ok());
@@ -56,7 +58,7 @@ impl PackedDesign {
         length(0).zip(length(LENGTHS / 2)).map(|(meta, planes)| [meta, planes]).ok_or_else(|| damaged("is cut off"))
     }
 
-    /// Bytes of the design when it is unpacked: what unpacking costs in memory.
+    /// Returns the bytes of the unpacked design: the memory that unpacking takes.
     ///
     /// # Errors
     /// [`StoreError::Damaged`].
@@ -65,14 +67,15 @@ impl PackedDesign {
         meta.checked_add(planes).ok_or_else(|| damaged("has impossible lengths"))
     }
 
-    /// The metadata and the planes. A large design takes milliseconds: not for a thread that serves calls.
+    /// Unpacks the metadata and the planes. A large design takes milliseconds: never call it on a thread that serves
+    /// calls.
     ///
     /// # Errors
     /// [`StoreError::Damaged`].
     pub fn unpack(&self) -> Result<(RawJson, RawJson)> {
         let ([meta, _], whole) = (self.lengths()?, self.unpacked_bytes()?);
         let compressed = self.0.get(LENGTHS..).unwrap_or_default();
-        // Never more than it says, whatever lies there.
+        // Never read more than the stored lengths, whatever the data contains.
         let mut texts = Vec::new();
         let read = DeflateDecoder::new(compressed).take((whole as u64).saturating_add(1)).read_to_end(&mut texts);
         if read.is_err() || texts.len() != whole {
@@ -122,7 +125,7 @@ mod tests {
             assert_ne!(bytes[at], value);
             bytes[at] = value;
             let unpacked = PackedDesign::stored(bytes).unpack();
-            // Where the one ends and the other begins is not known otherwise; together they must be as long.
+            // The boundary between the two texts is known only from the lengths; their sum must match.
             assert!(matches!(unpacked, Err(StoreError::Damaged(_))), "{at} {value}: {unpacked:?}");
         }
     }

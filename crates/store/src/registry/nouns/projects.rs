@@ -1,4 +1,4 @@
-//! Projects.
+//! Stores projects.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::registry::sql::{Connection, Row, Sql, one, run};
 const SELECT_PROJECTS: &str = "SELECT p.id, p.name, p.organization_id, o.lineage, o.name AS organization, p.created_by, \
     p.created_at, p.updated_at FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id";
 
-/// The version that a specification has when nobody says another (specification: Project specification).
+/// Version of a specification that names no other (specification: Project specification).
 const CREATE_VERSION: &str = "2";
 
-/// Notes that projects have more or fewer devices. It is the last that a transaction does, in the order of the projects' ids:
-/// who holds one of their rows waits for nothing but another that comes later.
+/// Changes the stored number of devices of projects. Call it last in a transaction; it goes in the order of the
+/// projects' ids, so that the holder of one row waits only for a later one.
 pub(crate) async fn count_in_projects(
     tx: &impl Connection,
     changes: impl IntoIterator<Item = (ProjectId, i64)>,
@@ -37,19 +37,19 @@ pub(crate) async fn count_in_projects(
     Ok(())
 }
 
-/// A project to be made.
+/// Project to be created.
 #[derive(Clone, Debug)]
 pub struct NewProject {
-    /// Its identifier.
+    /// Identifier.
     pub id: ProjectId,
-    /// 1 to 80 characters.
+    /// Name: 1 to 80 characters.
     pub name: String,
-    /// Who makes it.
+    /// User who creates it.
     pub created_by: Option<UserId>,
 }
 
 impl Registry {
-    /// Where a project belongs; only for deciding.
+    /// Returns the lineage of a project's organization; only for authorization.
     pub async fn project_placement(&self, id: ProjectId) -> Result<Option<Lineage>> {
         let query = Sql::new(
             "SELECT o.lineage FROM projects p JOIN organizations o ON o.id = p.organization_id WHERE p.id = ?",
@@ -57,7 +57,7 @@ impl Registry {
         one(&self.db.read, query.bind(id)).await?.map(|row| row.lineage("lineage")).transpose()
     }
 
-    /// Makes a project in the permit's organization, with a specification that says nothing.
+    /// Creates a project in the permit's organization, with an empty specification.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the organization is gone.
@@ -95,12 +95,12 @@ impl Registry {
         Ok(made)
     }
 
-    /// A project.
+    /// Fetches a project.
     pub async fn project_fetch(&self, permit: &CanRead<ProjectId>) -> Result<Option<Project>> {
         Ok(read(&self.db.read, &[*permit.target()]).await?.pop())
     }
 
-    /// The projects of a part of the tree, of one type or of all.
+    /// Lists the projects of a part of the tree, of one type or of all.
     pub async fn project_list(
         &self,
         permit: &CanList,
@@ -114,7 +114,7 @@ impl Registry {
         Ok(Page::new(in_order(&ids, projects, |project| project.id), total, request.page))
     }
 
-    /// Renames a project, and moves it to another organization where one is named.
+    /// Renames a project, and moves it to another organization if one is named.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the project or its new organization is gone.
@@ -145,7 +145,7 @@ impl Registry {
         Ok(changed)
     }
 
-    /// Removes a project that no device uses, with its specification and all versions of it.
+    /// Removes a project that no device uses, with its specification and all its versions.
     ///
     /// # Errors
     /// [`StoreError::InUse`] where a device uses it; [`StoreError::Gone`] where it is gone.
@@ -156,7 +156,7 @@ impl Registry {
             return Err(StoreError::InUse("the project has devices"));
         }
         let deleted = match run(&tx, Sql::new("DELETE FROM projects WHERE id = ?").bind(*permit.target())).await {
-            // A device that came in between holds it.
+            // A device created in between refers to it.
             Err(StoreError::Gone(_)) => return Err(StoreError::InUse("the project has devices")),
             other => other?,
         };

@@ -1,4 +1,4 @@
-//! Provisioning: devices that are made when they are first heard of, each once.
+//! Provisions devices: creates them at their first message, each once.
 
 use std::collections::HashMap;
 
@@ -14,37 +14,38 @@ use super::projects::count_in_projects;
 use crate::error::Result;
 use crate::registry::Registry;
 
-/// A device to be made unless one carries its tag; its metadata holds the tag.
+/// Device to be created unless one has its tag; its metadata contains the tag.
 #[derive(Clone, Debug)]
 pub struct NewTagged {
-    /// The value of the tag.
+    /// Value of the tag.
     pub value: String,
-    /// The device.
+    /// Device to create.
     pub device: NewDevice,
 }
 
-/// What came of a device that was to be made.
+/// Outcome for a device that was to be provisioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Provisioned {
-    /// It was made.
+    /// The device was created.
     Made(DeviceRef),
-    /// Another one carries the tag.
+    /// Another device has the tag.
     Known(DeviceRef),
-    /// Several carry the tag in other cases: which of them is meant cannot be told.
+    /// Several devices have the tag in other cases: none can be chosen.
     Ambiguous,
-    /// The organization or one above it has all the devices that it may have.
+    /// The organization or one above it has reached its device limit.
     NoRoom,
-    /// Its project is gone.
+    /// The project is gone.
     NoProject,
 }
 
 impl Registry {
-    /// Makes the devices that nobody in the organization's subtree carries the tag of, in one transaction; what came
-    /// of each, in order. However many ask for the same one at once, it is made once: who provisions into an
-    /// organization holds it until its devices can be seen.
+    /// Creates the devices whose tag no device in the organization's subtree has, in one transaction; returns the
+    /// outcome of each, in order. Concurrent requests for the same one create it once: provisioning locks the
+    /// organization until its devices are visible.
     ///
     /// # Errors
-    /// [`Gone`](crate::error::StoreError::Gone) where the organization is gone. What keeps a single device from being made is in the answer.
+    /// [`Gone`](crate::error::StoreError::Gone) where the organization is gone. Reasons that concern a single device
+    /// are in the answer.
     pub async fn devices_provision(
         &self,
         permit: &CanWrite<OrganizationId>,

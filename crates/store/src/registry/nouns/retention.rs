@@ -1,4 +1,5 @@
-//! What is kept of the values of a project's storage elements. It changes with the project's design, in the same transaction.
+//! Stores the retention of the values of a project's storage elements. It changes with the project's design, in the
+//! same transaction.
 
 use isobar_model::access::CanRead;
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
@@ -10,13 +11,13 @@ use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 impl Registry {
-    /// What is kept of the values of a project's devices.
+    /// Fetches the retention of the values of a project's devices.
     pub async fn retention_fetch(&self, permit: &CanRead<ProjectId>) -> Result<ProjectRetention> {
         let query = Sql::new("SELECT bounds FROM project_retention WHERE project_id = ?").bind(*permit.target());
         one(&self.db.read, query).await?.map_or(Ok(ProjectRetention::default()), |row| read(&row.text("bounds")?))
     }
 
-    /// At most `limit` projects of which not everything is kept, in the order of their ids.
+    /// Lists at most `limit` projects with bounded retention, in the order of their ids.
     pub async fn retention_projects(&self, after: Option<ProjectId>, limit: u32) -> Result<Vec<ProjectId>> {
         let query =
             Sql::new("SELECT project_id FROM project_retention WHERE project_id > ? ORDER BY project_id LIMIT ?")
@@ -25,7 +26,7 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(|row| row.id("project_id")).collect()
     }
 
-    /// At most `limit` devices of a project, in the order of their keys.
+    /// Lists at most `limit` devices of a project, in the order of their keys.
     pub async fn retention_devices(
         &self,
         permit: &CanRead<ProjectId>,
@@ -40,8 +41,9 @@ impl Registry {
         rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
     }
 
-    /// What the former bounds of `seen` have hidden is dropped of all devices: they are forgotten, unless the bounds have
-    /// changed meanwhile. Those that hold from here on; none: they have changed.
+    /// Records that values hidden by the former bounds of `seen` were dropped for all devices: the former bounds are
+    /// forgotten, unless the bounds have changed meanwhile. Returns the bounds that apply from here on, or `None` if
+    /// they have changed.
     pub async fn retention_settled(
         &self,
         permit: &CanRead<ProjectId>,
@@ -58,10 +60,10 @@ impl Registry {
     }
 }
 
-/// The design of a project has changed, and its row is held: from now on these are its bounds.
+/// Replaces the bounds of a project whose design has changed, and whose row is locked.
 ///
 /// # Errors
-/// [`StoreError::Busy`] where more former bounds would have to be remembered than can be.
+/// [`StoreError::Busy`] where more former bounds would have to be remembered than possible.
 pub(crate) async fn replace(
     tx: &impl Connection,
     project: ProjectId,

@@ -1,4 +1,4 @@
-//! Sessions, and the jwts that were revoked before their time.
+//! Stores sessions, and the JWTs that were revoked before they expired.
 
 use isobar_model::ids::{SessionId, UserId};
 use isobar_model::secret::Digest;
@@ -12,16 +12,16 @@ use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 const SELECT_SESSIONS: &str = "SELECT id, user_id, refresh, created_at, expires_at FROM sessions WHERE ";
 
 impl Registry {
-    /// Keeps a new session of a user, who has so many at most: beyond, the oldest end. True: some did.
+    /// Stores a new session of a user, and ends the oldest sessions beyond `most`. Returns true if some ended.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user is gone.
     pub async fn session_open(&self, session: &Session, most: u64) -> Result<bool> {
         let (tx, user) = (self.db.begin().await?, session.user);
-        // The user is held: no two sessions take the same last place.
+        // The lock on the user keeps two sessions from taking the same last place.
         let hold = Sql::new("SELECT id FROM users WHERE id = ?").bind(user).text(self.db.dialect.hold_for_change());
         one(&tx, hold).await?.ok_or(StoreError::Gone("user"))?;
-        // Identifiers grow, also where the clock was set back.
+        // Identifiers increase, even after the clock was set back.
         let end = Sql::new(
             "DELETE FROM sessions WHERE user_id = ? AND id NOT IN \
              (SELECT id FROM sessions WHERE user_id = ? ORDER BY id DESC LIMIT ?)",
@@ -39,13 +39,13 @@ impl Registry {
         Ok(ended > 0)
     }
 
-    /// A session.
+    /// Fetches a session.
     pub async fn session(&self, id: SessionId) -> Result<Option<Session>> {
         let row = one(&self.db.read, Sql::new(SELECT_SESSIONS).text("id = ?").bind(id)).await?;
         row.as_ref().map(session).transpose()
     }
 
-    /// Returns the sessions of these refresh tokens, in no order.
+    /// Returns the sessions of these refresh tokens, unordered.
     pub async fn sessions_by_refresh(&self, refresh: &[Digest]) -> Result<Vec<Session>> {
         if refresh.is_empty() {
             return Ok(Vec::new());
@@ -56,7 +56,7 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(session).collect()
     }
 
-    /// Ends a session's refresh token; its jwts stay valid until they expire or are revoked.
+    /// Ends a session's refresh token; its JWTs stay valid until they expire or are revoked.
     pub async fn session_refresh_end(&self, id: SessionId) -> Result<()> {
         self.db.write.run(Sql::new("UPDATE sessions SET refresh = NULL WHERE id = ?").bind(id)).await.map(|_| ())
     }
@@ -66,19 +66,19 @@ impl Registry {
         self.db.write.run(ending(user, except)).await.map(|_| ())
     }
 
-    /// Remembers that a jwt was revoked, until it would have expired.
+    /// Records that a JWT was revoked, until it would have expired.
     pub async fn jwt_revoke(&self, jti: &str, expires_at: Timestamp) -> Result<()> {
         let insert = Sql::new("INSERT INTO revoked_jwts (jti, expires_at) VALUES (?, ?) ON CONFLICT DO NOTHING");
         self.db.write.run(insert.bind(jti).bind(expires_at)).await.map(|_| ())
     }
 
-    /// The revoked jwts that have not expired.
+    /// Lists the revoked JWTs that have not expired.
     pub async fn jwts_revoked(&self, now: Timestamp) -> Result<Vec<String>> {
         let query = Sql::new("SELECT jti FROM revoked_jwts WHERE expires_at > ? ORDER BY jti").bind(now);
         all(&self.db.read, query).await?.iter().map(|row| row.text("jti")).collect()
     }
 
-    /// Forgets sessions, revocations and nonces whose time is over.
+    /// Removes expired sessions, revocations and nonces.
     pub async fn sessions_sweep(&self, now: Timestamp) -> Result<()> {
         for table in ["sessions", "revoked_jwts", "nonces"] {
             self.db.write.run(Sql::new(format!("DELETE FROM {table} WHERE expires_at <= ?")).bind(now)).await?;

@@ -1,4 +1,5 @@
-//! Device settings: each change is a record; the one that it replaces stays and says by what and whom.
+//! Stores device settings: each change is a record; the record that it replaces stays, with its successor and the user
+//! who changed it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,23 +19,23 @@ use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, run, with
 const SELECT_SETTINGS: &str = "SELECT s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
     FROM settings s WHERE ";
 
-/// A change of a setting.
+/// Change of a setting.
 #[derive(Clone, Debug)]
 pub struct SettingWrite {
-    /// The identifier of the record that it makes. The same one again changes nothing.
+    /// Identifier of the new record. Writing the same one again changes nothing.
     pub id: SettingId,
-    /// The setting's name.
+    /// Name of the setting.
     pub name: String,
-    /// The value; none: back to the default.
+    /// Value, or `None`: back to the default.
     pub value: Option<RawJson>,
-    /// When it was changed.
+    /// Moment of the change.
     pub at: Timestamp,
 }
 
-/// A record to be made, and what it is replaced by in the same breath.
+/// New record, with the record of the same batch that replaces it.
 struct NewRecord<'a> {
     device: DeviceRef,
-    /// As it is stored.
+    /// Name as it is stored.
     name: String,
     write: &'a SettingWrite,
     by: Option<String>,
@@ -42,14 +43,14 @@ struct NewRecord<'a> {
 }
 
 impl Registry {
-    /// The records in force of a device, by name. What was never set has none.
+    /// Lists the current records of a device, by name. Settings that were never set have none.
     pub async fn settings_of(&self, permit: &CanRead<DeviceRef>) -> Result<Vec<SettingRecord>> {
         let query = Sql::new(SELECT_SETTINGS).text("s.device_key = ? AND s.changed_at IS NULL ORDER BY s.name");
         let rows = all(&self.db.read, query.bind(permit.target().key)).await?;
         rows.iter().map(|row| setting(row, permit.target().id)).collect()
     }
 
-    /// The records in force of many devices, in no order.
+    /// Lists the current records of many devices, unordered.
     pub async fn settings_of_many(&self, permits: &[CanRead<DeviceRef>]) -> Result<Vec<SettingRecord>> {
         let query = Sql::new(
             "SELECT d.id AS device, s.id, s.name, s.value, s.created_at, s.changed_at, s.changed_to, s.changed_by \
@@ -60,7 +61,7 @@ impl Registry {
         rows.iter().map(|row| setting(row, row.id("device")?)).collect()
     }
 
-    /// The records of a device that were replaced, and not before this moment; newest first unless asked otherwise.
+    /// Lists the records of a device that were replaced since this moment; newest first unless requested otherwise.
     ///
     /// # Errors
     /// [`StoreError::TooMuch`](crate::error::StoreError::TooMuch) where their values take more than
@@ -80,8 +81,8 @@ impl Registry {
         Ok(Page::new(in_order(&ids, records, |record| record.id), total, request.page))
     }
 
-    /// Removes records that were replaced before this moment, those that were replaced first before others, and at most
-    /// `most` of them. How many there were. Those in force stay, however old they are.
+    /// Removes at most `most` records that were replaced before this moment, earliest first. Returns how many were
+    /// removed. Current records stay, at any age.
     pub async fn setting_history_sweep(&self, before: Timestamp, most: u32) -> Result<u64> {
         let delete = Sql::new(
             "DELETE FROM settings WHERE id IN \
@@ -91,8 +92,8 @@ impl Registry {
     }
 }
 
-/// Changes settings of devices that are held, in this order: each makes a record, and notes in the one before it what
-/// replaced it. Those of other devices are left out.
+/// Changes settings of locked devices, in this order: each change makes a record, and links the previous one to it.
+/// Skips those of other devices.
 pub(crate) async fn write(
     tx: &impl Connection,
     devices: &HashSet<DeviceRef>,
@@ -118,7 +119,7 @@ pub(crate) async fn write(
     insert(tx, &records).await
 }
 
-/// Who is noted as having changed something: Isobar itself is nobody.
+/// Returns the author of a change as it is stored; the system has none.
 fn changer(actor: Actor) -> Option<String> {
     match actor {
         Actor::User(user) => Some(user.to_string()),
@@ -127,14 +128,14 @@ fn changer(actor: Actor) -> Option<String> {
     }
 }
 
-/// Those of the records that are there already.
+/// Returns those of the records that exist already.
 async fn written(tx: &impl Connection, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) -> Result<HashSet<SettingId>> {
     let ids = changes.iter().map(|(_, write)| write.id);
     let rows = all(tx, Sql::new("SELECT id FROM settings WHERE id").among(Dialect::of(tx), ids)).await?;
     rows.iter().map(|row| row.id("id")).collect()
 }
 
-/// Finds which of the records are replaced by others of them. The first of each setting, which replace what was there.
+/// Links records of a batch that replace each other. Returns the first of each setting, which replace stored ones.
 fn chain(records: &mut [NewRecord<'_>]) -> Vec<usize> {
     let (mut first, mut newest) = (Vec::new(), HashMap::new());
     for index in 0..records.len() {
@@ -147,7 +148,7 @@ fn chain(records: &mut [NewRecord<'_>]) -> Vec<usize> {
     first
 }
 
-/// Notes in the records in force what replaces them.
+/// Records in the current records their successors.
 async fn replace(tx: &impl Connection, records: &[NewRecord<'_>], first: &[usize]) -> Result<()> {
     let columns = [
         Column::Number("device"),

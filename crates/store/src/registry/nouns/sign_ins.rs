@@ -1,4 +1,4 @@
-//! Where users have signed in from: so that a new address is noticed.
+//! Records from where users have signed in, so that a new address is noticed.
 
 use isobar_model::ids::UserId;
 use isobar_model::time::Timestamp;
@@ -7,11 +7,12 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Sql, one, run};
 
-/// Addresses remembered of one user; beyond, the one that was not seen for longest is forgotten.
+/// Bounds the addresses remembered of a user; beyond it, the one that was not seen for longest is forgotten.
 pub const ADDRESSES_MAX: u32 = 100;
 
 impl Registry {
-    /// Notes that a user has signed in from an address. True: it had signed in before, but never from there.
+    /// Records that a user has signed in from an address. Returns true if the user had signed in before, but never from
+    /// there.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user is gone.

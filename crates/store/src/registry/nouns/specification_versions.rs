@@ -1,4 +1,5 @@
-//! Versions of designs: every specification that was written, the newest of each project (contract: Versions of a design).
+//! Stores versions of designs: every specification that was written, up to a limit for each project (contract: Versions
+//! of a design).
 
 use isobar_model::access::{Actor, CanRead, CanWrite};
 use isobar_model::ids::{ProjectId, UserId};
@@ -13,13 +14,13 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
-/// Versions that are kept of a project.
+/// Bounds the versions stored of a project.
 pub const VERSIONS_MAX: u64 = 100;
 
-/// What a list tells of a version.
+/// Selects the columns of a version that a list shows.
 const HEAD: &str = "SELECT number, name, element_count, created_at, created_by FROM specification_versions";
 
-/// A specification to be written, with what its version keeps of it.
+/// Specification to be written, with the values stored in its version.
 #[derive(Clone, Debug)]
 pub struct NewSpecification {
     pub(crate) input: SpecificationInput,
@@ -28,20 +29,20 @@ pub struct NewSpecification {
 }
 
 impl NewSpecification {
-    /// Makes a specification ready to be written. A large one takes long: not for a thread that serves calls.
+    /// Prepares a specification for writing. A large one takes long: never call it on a thread that serves calls.
     pub fn new(input: SpecificationInput) -> Self {
         let element_count = element_count(&input.planes.tree());
         Self::counted(input, element_count)
     }
 
-    /// As [`NewSpecification::new`], where its elements are counted already.
+    /// Prepares a specification whose elements are counted already; see [`NewSpecification::new`].
     pub fn counted(input: SpecificationInput, element_count: u64) -> Self {
         let design = PackedDesign::of(&input.meta, &input.planes);
         Self { input, element_count, design }
     }
 }
 
-/// A version as it is kept.
+/// Version as it is stored.
 #[derive(Clone, Debug)]
 pub struct StoredVersion {
     version: SpecificationVersion,
@@ -51,7 +52,7 @@ pub struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Bytes of its design when it is unpacked.
+    /// Returns the bytes of its unpacked design.
     ///
     /// # Errors
     /// [`StoreError::Damaged`].
@@ -59,7 +60,7 @@ impl StoredVersion {
         self.design.unpacked_bytes()
     }
 
-    /// The whole of it. A large one takes milliseconds: not for a thread that serves calls.
+    /// Unpacks the whole version. A large one takes milliseconds: never call it on a thread that serves calls.
     ///
     /// # Errors
     /// [`StoreError::Damaged`].
@@ -72,13 +73,13 @@ impl StoredVersion {
 }
 
 impl Registry {
-    /// All versions that a project has, newest first: [`VERSIONS_MAX`] at most.
+    /// Lists all versions of a project, newest first: [`VERSIONS_MAX`] at most.
     pub async fn specification_versions(&self, permit: &CanRead<ProjectId>) -> Result<Vec<SpecificationVersion>> {
         let query = Sql::new(HEAD).text(" WHERE project_id = ? ORDER BY number DESC").bind(*permit.target());
         all(&self.db.read, query).await?.iter().map(version).collect()
     }
 
-    /// What a list tells of one of them.
+    /// Fetches the list entry of a version.
     pub async fn specification_version_head(
         &self,
         permit: &CanRead<ProjectId>,
@@ -88,7 +89,7 @@ impl Registry {
         one(&self.db.read, query.bind(*permit.target()).bind(number.0)).await?.as_ref().map(version).transpose()
     }
 
-    /// One of them, whole.
+    /// Fetches a version with its content.
     pub async fn specification_version(
         &self,
         permit: &CanRead<ProjectId>,
@@ -108,7 +109,7 @@ impl Registry {
     }
 }
 
-/// Who writes by a permit.
+/// Returns the user of a permit to write.
 pub(crate) fn writer<T>(permit: &CanWrite<T>) -> Option<UserId> {
     match permit.actor() {
         Actor::User(user) => Some(user),
@@ -116,7 +117,7 @@ pub(crate) fn writer<T>(permit: &CanWrite<T>) -> Option<UserId> {
     }
 }
 
-/// Keeps what was written as a version, and lets go of the oldest beyond [`VERSIONS_MAX`].
+/// Stores a written specification as a version, and removes the oldest beyond [`VERSIONS_MAX`].
 pub(crate) async fn keep(
     tx: &impl Connection,
     project: ProjectId,
@@ -144,7 +145,7 @@ pub(crate) async fn keep(
     Ok(SpecificationVersion { number, created_at, created_by, name, element_count })
 }
 
-/// Keeps the designs that are older than versions are as the version that they are: the first of their project.
+/// Stores designs from before versions existed as the first version of their project.
 pub(crate) async fn begin_where_missing(tx: &impl Connection) -> Result<()> {
     let without = Sql::new(
         "SELECT s.project_id FROM specifications s WHERE NOT EXISTS \
@@ -160,7 +161,7 @@ pub(crate) async fn begin_where_missing(tx: &impl Connection) -> Result<()> {
     Ok(())
 }
 
-/// The metadata and the planes of a version.
+/// Unpacks the metadata and the planes of a version.
 pub(crate) fn design_of(column: &str, row: &Row) -> Result<(RawJson, RawJson)> {
     PackedDesign::stored(row.bytes(column)?).unpack()
 }

@@ -1,4 +1,5 @@
-//! The specifications (designs) of projects: one each, stored byte for byte. Each that is written is kept as a version too.
+//! Stores the specifications (designs) of projects: one each, byte for byte. Each written specification is also stored
+//! as a version.
 
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::ids::{ProjectId, UserId};
@@ -15,26 +16,25 @@ use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, one, run};
 
 impl Registry {
-    /// The specification of a project.
+    /// Fetches the specification of a project.
     pub async fn specification_fetch(&self, permit: &CanRead<ProjectId>) -> Result<Option<Specification>> {
         read(&self.db.read, *permit.target()).await
     }
 
-    /// The entity tag of a project's specification, without reading the specification.
+    /// Returns the entity tag of a project's specification, without reading the specification.
     pub async fn specification_tag(&self, permit: &CanRead<ProjectId>) -> Result<Option<SpecificationTag>> {
         tag(&self.db.read, *permit.target()).await
     }
 
-    /// Overwrites the specification of a project, if its entity tag is as `required`, and the timers of its devices and what is
-    /// kept of their values with it.
-    /// It becomes the project's newest version, and the oldest goes where there are more than
-    /// [`VERSIONS_MAX`](super::specification_versions::VERSIONS_MAX). Its `created` stays.
+    /// Overwrites the specification of a project, if its entity tag matches `required`, together with the timers of its
+    /// devices and the retention of their values. It becomes the project's newest version, and the oldest is removed
+    /// beyond [`VERSIONS_MAX`](super::specification_versions::VERSIONS_MAX). Its `created` stays.
     ///
-    /// Of those that require the same tag at the same time one wins.
+    /// One of several concurrent writers that require the same tag succeeds.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the project is gone; [`StoreError::Outdated`] where its specification has another tag;
-    /// [`StoreError::Busy`] where its bounds were loosened too often since what they hid was last dropped.
+    /// [`StoreError::Busy`] where its bounds were loosened too often since the values that they hid were last dropped.
     pub async fn specification_write(
         &self,
         permit: &CanWrite<ProjectId>,
@@ -45,9 +45,9 @@ impl Registry {
         now: Timestamp,
     ) -> Result<(Specification, SpecificationVersion)> {
         let (tx, project) = (self.db.begin().await?, *permit.target());
-        // Whoever writes another one waits here, and whoever makes devices that would begin its timers; held less at first, they
-        // would wait for this, to be counted, while this waits for them. The project is held and then looked at: what was read
-        // together with it might be older than what it waited for.
+        // The lock makes others wait: writers of a specification, and creators of devices that would begin its timers.
+        // A weaker lock at first would deadlock with creators, which wait to be counted. Lock the project first and
+        // read afterwards: values read by the same statement might be older than the wait.
         let hold = Sql::new("SELECT id FROM projects WHERE id = ?").bind(project);
         one(&tx, hold.text(self.db.dialect.hold_alone())).await?.ok_or(StoreError::Gone("project"))?;
         let present = tag(&tx, project).await?.ok_or(StoreError::Gone("project"))?;
@@ -65,7 +65,7 @@ impl Registry {
     }
 }
 
-/// Gives a new project its first specification.
+/// Stores the first specification of a new project.
 pub(crate) async fn begin(
     tx: &impl Connection,
     project: ProjectId,

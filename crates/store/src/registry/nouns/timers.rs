@@ -1,5 +1,5 @@
-//! What is due for devices at a moment: an interval of their design, a look whether they are silent. The project says
-//! after how many minutes, and every device of it has a moment of its own. They carry no tenant's data, and so need no permit.
+//! Stores timers of devices: an interval of their design, or a check that they are not silent. The project sets the
+//! minutes, and each device has its own due moment. Timers contain no tenant's data, and so need no permit.
 
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
 use isobar_model::time::Timestamp;
@@ -8,32 +8,32 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, run};
 
-/// A timer that every device of a project has.
+/// Timer that every device of a project has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProjectTimer {
-    /// The element that it is for; empty: the look whether the device is silent.
+    /// Element of the timer; empty for the check that the device is not silent.
     pub element: String,
-    /// After how many minutes it is due.
+    /// Minutes after which it is due.
     pub minutes: u32,
 }
 
-/// A timer of a device that is due.
+/// Timer of a device that is due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DueTimer {
-    /// Its number.
+    /// Number of the timer.
     pub number: u64,
-    /// The device.
+    /// Device of the timer.
     pub device: DeviceRef,
-    /// The element that it is for; empty: the look whether the device is silent.
+    /// Element of the timer; empty for the check that the device is not silent.
     pub element: String,
-    /// Since when.
+    /// Moment at which it was due.
     pub due_at: Timestamp,
-    /// When the device was last heard of, or else made.
+    /// Moment of the device's last event, or else of its creation.
     pub heard_at: Timestamp,
 }
 
 impl Registry {
-    /// At most `limit` timers that are due, the longest due first.
+    /// Lists at most `limit` timers that are due, longest due first.
     pub async fn timers_due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueTimer>> {
         let query = Sql::new(
             "SELECT l.id, l.device_key, d.id AS device, l.element, l.due_at, \
@@ -55,8 +55,8 @@ impl Registry {
             .collect()
     }
 
-    /// Says when timers are due next, and removes those that their devices no longer have; all or none of it. Those that
-    /// are gone stay gone.
+    /// Sets when timers are due next, and removes timers that their devices no longer have; all or none. Timers that
+    /// were removed meanwhile stay removed.
     pub async fn timers_set(&self, due: &[(u64, Timestamp)], gone: &[u64]) -> Result<()> {
         if due.is_empty() && gone.is_empty() {
             return Ok(());
@@ -76,10 +76,10 @@ impl Registry {
     }
 }
 
-/// Gives devices the timers of their projects, as new ones have them.
+/// Starts the timers of their projects for new devices.
 pub(crate) async fn begin(tx: &impl Connection, devices: &[DeviceKey], now: Timestamp) -> Result<()> {
     let keys: Vec<i64> = devices.iter().map(|key| key.0 as i64).collect();
-    // In this order: a project may have many devices.
+    // Join in this order: a project may have many devices.
     let insert = Sql::new(
         "INSERT INTO device_timers (device_key, element, due_at) \
          SELECT d.key, a.element, CAST(? AS BIGINT) + a.minutes * 60000 FROM devices d CROSS JOIN project_timers a \
@@ -88,14 +88,14 @@ pub(crate) async fn begin(tx: &impl Connection, devices: &[DeviceKey], now: Time
     run(tx, insert.bind(now).among_numbers(Dialect::of(tx), &keys)).await.map(|_| ())
 }
 
-/// Takes a device's timers away.
+/// Removes a device's timers.
 pub(crate) async fn end(tx: &impl Connection, device: DeviceKey) -> Result<()> {
     run(tx, Sql::new("DELETE FROM device_timers WHERE device_key = ?").bind(device)).await.map(|_| ())
 }
 
-/// Gives a project and its devices these timers. One that was there with as many minutes keeps its moments; any other
-/// begins now. The caller holds the project alone: a device that is being made has the timers of before, and must be there
-/// before they are changed.
+/// Replaces the timers of a project and its devices. A timer with unchanged minutes keeps its moments; any other begins
+/// now. The caller has locked the project exclusively: a device that is being created has the previous timers, and must
+/// be visible before they are changed.
 pub(crate) async fn replace(
     tx: &impl Connection,
     project: ProjectId,

@@ -1,7 +1,7 @@
-//! What devices have stored, summed up by organization, and how full that makes the organizations.
+//! Sums up the bytes that devices store, by organization, and records how full organizations are.
 //!
-//! The telemetry store knows the figure of each device; here stands what it was when it was last asked. A figure is
-//! always written whole, never as a difference, so whatever was missed is right again with the next count.
+//! The telemetry store has the current figure of each device; this module stores the figure of the last count. A figure
+//! is always written as a total, never as a difference, so a missed update is corrected by the next count.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
-/// What a limit of an organization counts.
+/// Resource that a limit of an organization counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Used {
-    /// Devices.
+    /// Number of devices.
     Devices,
     /// Megabytes of stored data.
     Data,
 }
 
 impl Used {
-    /// Its name in the registry.
+    /// Returns the name in the registry.
     pub const fn name(self) -> &'static str {
         match self {
             Used::Devices => "devices",
@@ -33,40 +33,40 @@ impl Used {
     }
 }
 
-/// An organization that has a limit, and what its subtree uses.
+/// Organization with a limit, and the usage of its subtree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitedOrganization {
-    /// Which.
+    /// Identifier.
     pub id: OrganizationId,
-    /// What it is called.
+    /// Name.
     pub name: String,
-    /// Devices in its subtree.
+    /// Number of devices in its subtree.
     pub device_count: u64,
-    /// Most of them; 0: unlimited.
+    /// Device limit; 0: unlimited.
     pub device_count_limit: f64,
-    /// Bytes that its subtree has stored.
+    /// Bytes stored by its subtree.
     pub bytes_stored: u64,
-    /// Most megabytes of them; 0: unlimited.
+    /// Limit of stored data in megabytes; 0: unlimited.
     pub data_usage_mb_limit: f64,
-    /// How full of devices it was found to be.
+    /// Recorded fill level of devices.
     pub devices: Alert,
-    /// How full of data it was found to be.
+    /// Recorded fill level of data.
     pub data: Alert,
 }
 
-/// How full an organization was found to be.
+/// Recorded fill level of an organization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// How full.
+    /// Fill level.
     pub fill: Fill,
-    /// When it became so: it names the crossing.
+    /// Moment at which it was reached, which identifies the crossing.
     pub since: Timestamp,
-    /// Whether its administrators were notified.
+    /// True if the administrators were notified.
     pub told: bool,
 }
 
 impl Registry {
-    /// Notes what devices have stored. Devices that are gone are passed over.
+    /// Records the bytes that devices store. Skips devices that were removed.
     pub async fn usage_write(&self, counted: &[(DeviceKey, u64)]) -> Result<()> {
         if counted.is_empty() {
             return Ok(());
@@ -75,7 +75,7 @@ impl Registry {
         let pairs =
             |sql: &str| Sql::new(sql).amounts(dialect, counted.iter().map(|(key, bytes)| (key.0.into(), *bytes)));
         let tx = self.db.begin().await?;
-        // Held, so that none of them moves to another organization in between.
+        // The lock keeps devices from moving to another organization in between.
         let held = pairs("SELECT d.key, o.lineage, t.amount FROM ")
             .text(
                 " AS t JOIN devices d ON d.key = CAST(t.item AS BIGINT) \
@@ -89,7 +89,7 @@ impl Registry {
         for row in all(&tx, known).await? {
             before.insert(row.key("key")?, row.number("bytes")?);
         }
-        // By lineage: whoever holds several organizations takes them in this order.
+        // Go by lineage, the order in which organizations are locked.
         let mut more: BTreeMap<String, i64> = BTreeMap::new();
         let mut present = Vec::with_capacity(devices.len());
         for row in &devices {
@@ -108,7 +108,7 @@ impl Registry {
         tx.commit().await
     }
 
-    /// At most `limit` devices with a number above `after`, by number.
+    /// Lists at most `limit` devices with a number above `after`, by number.
     pub async fn devices_after(&self, after: DeviceKey, limit: u32) -> Result<Vec<DeviceRef>> {
         let query = Sql::new("SELECT key, id FROM devices WHERE key > ? ORDER BY key LIMIT ?")
             .bind(after)
@@ -117,18 +117,18 @@ impl Registry {
         rows.iter().map(|row| Ok(DeviceRef { id: row.id("id")?, key: row.key("key")? })).collect()
     }
 
-    /// Notes that all figures are right and that nothing is stored any more.
+    /// Records that all figures are right, because nothing is stored any more.
     pub async fn usage_counted(&self) -> Result<()> {
         self.db.write.run(Sql::new("INSERT INTO usage_counted (counted) VALUES (1) ON CONFLICT DO NOTHING")).await?;
         Ok(())
     }
 
-    /// Whether all figures are right; from here on they need not be.
+    /// Returns true if all figures are right; from here on they may not be.
     pub async fn usage_begin(&self) -> Result<bool> {
         Ok(self.db.write.run(Sql::new("DELETE FROM usage_counted")).await? > 0)
     }
 
-    /// All organizations that have a limit.
+    /// Lists all organizations that have a limit.
     pub async fn organizations_limited(&self) -> Result<Vec<LimitedOrganization>> {
         let sum = |column: &str| {
             format!(
@@ -151,7 +151,7 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(limited).collect()
     }
 
-    /// Notes how full an organization was found to be.
+    /// Records the fill level of an organization.
     pub async fn organization_alert_set(&self, id: OrganizationId, used: Used, alert: Alert) -> Result<()> {
         let upsert = Sql::new(
             "INSERT INTO organization_alerts (organization_id, used, fill, since, told) VALUES (?, ?, ?, ?, ?) \
@@ -164,7 +164,7 @@ impl Registry {
         .bind(alert.since)
         .bind(alert.told);
         match self.db.write.run(upsert).await {
-            // It was deleted in the meantime: there is nobody to notify.
+            // The organization was deleted in the meantime: nobody is to be notified.
             Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -191,7 +191,7 @@ fn limited(row: &Row) -> Result<LimitedOrganization> {
     })
 }
 
-/// What a device that leaves an organization takes along; its figure stays. For a device that is held.
+/// Moves the stored bytes of a locked device from one organization to another; the device's own figure stays.
 pub(crate) async fn hand_over(
     tx: &impl Connection,
     device: DeviceKey,

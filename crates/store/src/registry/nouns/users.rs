@@ -1,4 +1,4 @@
-//! Users and their profiles. What they call themselves at login lies in one table, whose key makes it unique.
+//! Stores users and their profiles. Login names are in one table, whose key makes them unique.
 
 use std::collections::BTreeMap;
 
@@ -24,16 +24,16 @@ const SELECT_USERS: &str = "SELECT u.id, u.username, u.email, u.role, u.organiza
     u.created_at, u.updated_at, u.last_active \
     FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id";
 
-/// A user to be made.
+/// User to be created.
 #[derive(Clone, Debug)]
 pub struct NewUserRow {
-    /// Its identifier.
+    /// Identifier.
     pub id: UserId,
-    /// Unique without regard to case, among e-mail addresses too.
+    /// Username, unique regardless of case, among e-mail addresses too.
     pub username: String,
-    /// Unique without regard to case, among usernames too.
+    /// E-mail address, unique regardless of case, among usernames too.
     pub email: String,
-    /// Its rank.
+    /// Role.
     pub role: Role,
     /// First name.
     pub first_name: String,
@@ -41,24 +41,24 @@ pub struct NewUserRow {
     pub last_name: String,
     /// Company.
     pub company: String,
-    /// The hash of its password; none: it sets one through a reset.
+    /// Hash of the password, or `None`: the user sets one through a reset.
     pub password_hash: Option<String>,
     /// Signature that the Terms of Service were accepted.
     pub tos_hash: Option<String>,
     /// Language.
     pub language: Option<String>,
-    /// Whether its e-mail address needs no verification.
+    /// True if the e-mail address needs no verification.
     pub verified: bool,
-    /// The e-mail that asks it to verify its address, stored together with it.
+    /// E-mail that asks the user to verify the address, stored together with the user.
     pub welcome: Option<NewLetter>,
 }
 
-/// The new values of a user, all of them but its names.
+/// New values of a user, all except usernames and e-mail address.
 #[derive(Clone, Debug)]
 pub struct UserChange {
-    /// Its rank.
+    /// Role.
     pub role: Role,
-    /// Where it belongs.
+    /// Organization of the user.
     pub organization: OrganizationId,
     /// Signature that the Terms of Service were accepted.
     pub tos_hash: Option<String>,
@@ -74,20 +74,20 @@ pub struct UserChange {
     pub language: Option<String>,
     /// Notification preferences.
     pub preferences: Option<RawJson>,
-    /// Refused with every credential it holds.
+    /// True if every credential of the user is refused.
     pub disabled: bool,
-    /// Why it was changed, for the operator; none: as it was.
+    /// Reason of the change, for the operator, or `None`: unchanged.
     pub reason: Option<String>,
-    /// A new password, if it gets one.
+    /// New password, if it changes.
     pub password: Option<NewPassword>,
 }
 
-/// A new password of a user. With it the user's sessions end, all but one.
+/// New password of a user. Setting it ends the user's sessions, except one.
 #[derive(Clone)]
 pub struct NewPassword {
-    /// Its hash.
+    /// Hash of the password.
     pub hash: String,
-    /// The session that goes on: the one in which the user itself set it.
+    /// Session that continues: the one in which the user set the password.
     pub keeps: Option<SessionId>,
 }
 
@@ -98,7 +98,7 @@ impl std::fmt::Debug for NewPassword {
 }
 
 impl Registry {
-    /// Where a user belongs and its rank; only for deciding.
+    /// Returns the lineage of a user's organization and the user's role; only for authorization.
     pub async fn user_placement(&self, id: UserId) -> Result<Option<(Lineage, Role)>> {
         let query = Sql::new(
             "SELECT o.lineage, u.role FROM users u JOIN organizations o ON o.id = u.organization_id WHERE u.id = ?",
@@ -107,12 +107,12 @@ impl Registry {
         row.map(|row| Ok((row.lineage("lineage")?, role(&row)?))).transpose()
     }
 
-    /// Whether there is no user yet.
+    /// Returns true if there is no user yet.
     pub async fn is_empty(&self) -> Result<bool> {
         Ok(one(&self.db.read, Sql::new("SELECT id FROM users LIMIT 1")).await?.is_none())
     }
 
-    /// Makes an organization and its first user, both or neither.
+    /// Creates an organization and its first user, both or neither.
     ///
     /// # Errors
     /// [`StoreError::Taken`] where the username or the e-mail address is another user's; [`StoreError::Gone`] where the
@@ -131,7 +131,7 @@ impl Registry {
         Ok(made)
     }
 
-    /// Makes a user in the permit's organization.
+    /// Creates a user in the permit's organization.
     ///
     /// # Errors
     /// [`StoreError::Taken`] where the username or the e-mail address is another user's; [`StoreError::Gone`] where the
@@ -149,12 +149,12 @@ impl Registry {
         Ok(made)
     }
 
-    /// A user.
+    /// Fetches a user.
     pub async fn user_fetch(&self, permit: &CanRead<UserId>) -> Result<Option<User>> {
         Ok(read(&self.db.read, &[*permit.target()]).await?.pop())
     }
 
-    /// The users of a part of the tree.
+    /// Lists the users of a part of the tree.
     pub async fn user_list(&self, permit: &CanList, request: &ListRequest) -> Result<Page<User>> {
         let tx = self.db.snapshot().await?;
         let (ids, total) = USERS.page_within(&tx, permit.scope(), Sql::new("1 = 1"), request).await?;
@@ -162,11 +162,11 @@ impl Registry {
         Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
     }
 
-    /// Changes a user, held as it is, to what is decided then; a refusal leaves it as it is.
+    /// Locks a user, and changes it to the values that `decide` returns; a refusal leaves it unchanged.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where the user or its new organization is gone; [`StoreError::LastAdministrator`] where it
-    /// is the only system administrator that is left, and would be none.
+    /// is the last enabled system administrator, and would no longer be one.
     pub async fn user_update<Refusal: Send>(
         &self,
         permit: &CanWrite<UserId>,
@@ -216,7 +216,7 @@ impl Registry {
         Ok(Ok(changed))
     }
 
-    /// Notes that a user's e-mail address was verified.
+    /// Records that a user's e-mail address was verified.
     ///
     /// # Errors
     /// [`StoreError::Gone`] where there is no such user.
@@ -231,8 +231,8 @@ impl Registry {
     /// Removes a user with its sessions, API keys and login names.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where there is no such user; [`StoreError::LastAdministrator`] where it is the only system
-    /// administrator that is left.
+    /// [`StoreError::Gone`] where there is no such user; [`StoreError::LastAdministrator`] where it is the last enabled
+    /// system administrator.
     pub async fn user_delete(&self, permit: &CanWrite<UserId>) -> Result<()> {
         let id = *permit.target();
         let tx = self.db.begin().await?;
@@ -244,7 +244,7 @@ impl Registry {
         tx.commit().await
     }
 
-    /// Notes when users last made a call. It never moves backwards.
+    /// Records when users last made a call. A moment never moves backwards.
     pub async fn users_touch(&self, touched: &[(UserId, Timestamp)]) -> Result<()> {
         if touched.is_empty() {
             return Ok(());
@@ -256,7 +256,7 @@ impl Registry {
     }
 }
 
-/// The latest moment of each, in the order of their ids.
+/// Returns the latest moment of each id, in the order of the ids.
 pub(crate) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator<Item = (K, Timestamp)> {
     let mut latest: BTreeMap<K, Timestamp> = BTreeMap::new();
     for (id, at) in touched {
@@ -266,14 +266,15 @@ pub(crate) fn latest<K: Ord + Copy>(touched: &[(K, Timestamp)]) -> impl Iterator
     latest.into_iter()
 }
 
-/// A user that must be there, held until the transaction ends.
+/// Locks a user that must exist until the transaction ends.
 pub(super) async fn hold_user(tx: &impl Connection, id: UserId) -> Result<Row> {
     let query = Sql::new("SELECT role, disabled FROM users WHERE id = ?").bind(id);
     one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
 }
 
-/// Refuses when no other user is an enabled system administrator: nobody could make another one. Whoever ends one, held by
-/// then, waits here for whoever ends another, and then sees it gone.
+/// Refuses if no other user is an enabled system administrator: then nobody could make another one. Transactions that
+/// each end an administrator, whose row they have locked, wait here for each other; the second then sees the first one
+/// gone.
 async fn another_administers(tx: &impl Connection, user: UserId) -> Result<()> {
     AdvisoryLock::Administrators.hold(tx).await?;
     let other = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 AND id <> ? LIMIT 1");
@@ -319,7 +320,8 @@ async fn insert(tx: &impl Connection, organization: OrganizationId, new: &NewUse
     read(tx, &[new.id]).await?.pop().ok_or(StoreError::Gone("user"))
 }
 
-/// Takes a login name; false when somebody has it. Of two transactions that claim one name, the second waits and loses.
+/// Claims a login name; returns false if it is taken. The second of two transactions that claim one name waits and
+/// loses.
 async fn claim(tx: &impl Connection, user: UserId, name: &str) -> Result<bool> {
     let insert = Sql::new("INSERT INTO login_names (name, user_id) VALUES (?, ?) ON CONFLICT DO NOTHING")
         .bind(folded(name))
@@ -331,17 +333,17 @@ pub(crate) async fn read(connection: &impl Connection, ids: &[UserId]) -> Result
     read_by_id(connection, SELECT_USERS, ids, user).await
 }
 
-/// The role of a row, stored as its place in the rank.
+/// Reads the role of a row, stored as its rank.
 pub(crate) fn role(row: &Row) -> Result<Role> {
     role_at(row, "role")
 }
 
-/// The role in a column that may have none.
+/// Reads the role in a column that may be null.
 pub(crate) fn role_if(row: &Row, column: &str) -> Result<Option<Role>> {
     row.number_if(column)?.map(|_| role_at(row, column)).transpose()
 }
 
-/// The role in a column.
+/// Reads the role in a column.
 pub(crate) fn role_at(row: &Row, column: &str) -> Result<Role> {
     row.named(column, |place| Role::ALL.get(usize::try_from(place).ok()?).copied())
 }

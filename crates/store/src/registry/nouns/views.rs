@@ -1,4 +1,4 @@
-//! Views of the device list: each user sees its own.
+//! Stores views of the device list: each user sees only the user's own.
 
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::ids::{UserId, ViewId};
@@ -10,7 +10,7 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Row, Sql, all, one, run};
 
-/// What a view is called where it is missing.
+/// Name of a view in errors about a missing one.
 const VIEW_WORD: &str = "view";
 const VIEW_COLUMNS: &str = "SELECT id, name, organization_id, query, created_at, updated_at FROM user_views";
 
@@ -26,11 +26,11 @@ impl Registry {
         own(&self.db.read, *permit.target(), id).await
     }
 
-    /// Gives the user one more view, of which it may have so many; none: it has them already.
+    /// Creates a view of the user; returns `None` if the user has `most` already.
     ///
     /// # Errors
-    /// [`StoreError::Taken`] where another of its views has the name; [`StoreError::Gone`] where the user or the organization
-    /// is gone.
+    /// [`StoreError::Taken`] where another of the user's views has the name; [`StoreError::Gone`] where the user or the
+    /// organization is gone.
     pub async fn view_create(
         &self,
         permit: &CanWrite<UserId>,
@@ -62,10 +62,10 @@ impl Registry {
         Ok(Some(made))
     }
 
-    /// Changes one of the user's views. The last write stays.
+    /// Changes one of the user's views. The last write wins.
     ///
     /// # Errors
-    /// As of [`Registry::view_create`]; [`StoreError::Gone`] where the view is gone.
+    /// Fails like [`Registry::view_create`]; [`StoreError::Gone`] where the view is gone.
     pub async fn view_update(
         &self,
         permit: &CanWrite<UserId>,
@@ -90,14 +90,15 @@ impl Registry {
         Ok(changed)
     }
 
-    /// Removes one of the user's views; false: it has no such view.
+    /// Removes one of the user's views; returns false if there is no such view.
     pub async fn view_delete(&self, permit: &CanWrite<UserId>, id: ViewId) -> Result<bool> {
         let delete = Sql::new("DELETE FROM user_views WHERE id = ? AND user_id = ?").bind(id).bind(*permit.target());
         Ok(self.db.write.run(delete).await? > 0)
     }
 }
 
-/// Returns the names of a user's views. The user is held: no two views take the same name or the same last place.
+/// Locks a user and returns the names of its views. The lock keeps two views from taking the same name or the same last
+/// place.
 async fn names(tx: &impl Connection, user: UserId) -> Result<Vec<(ViewId, String)>> {
     hold_user(tx, user).await?;
     let query = Sql::new("SELECT id, name FROM user_views WHERE user_id = ?").bind(user);
