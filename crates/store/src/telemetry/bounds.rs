@@ -1,19 +1,19 @@
-//! What may be kept of a device in memory.
+//! Bounds the memory of a device's last values.
 
 use isobar_model::json::LAST_BYTES_MAX;
 
-/// Series that a device has at most: as many as the elements of two designs. A value that would begin another one is not
-/// stored.
+/// Bounds the series of a device: as many as the elements of two designs. A value that would begin another series is
+/// not stored.
 pub const SERIES_MAX: usize = 2_000;
 
-/// Bytes that are kept of all payloads of a device to tell its last values.
+/// Bounds the payload bytes that all last values of a device take.
 pub const DEVICE_LAST_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that a series has for its last values, however much the others have.
+/// Payload bytes that each series may use for its last values, regardless of the others.
 const LAST_BYTES_MIN: usize = 64;
 
-/// Bytes that may be kept to tell the last values of a series: `own` are now, and `others` of its device's other series.
-/// None are taken away.
+/// Returns how many bytes a series may use for its last values: `own` are in use now, and `others` by the device's
+/// other series. Bytes in use are never revoked.
 pub fn last_room(own: usize, others: usize) -> usize {
     DEVICE_LAST_BYTES_MAX.saturating_sub(others).max(own).clamp(LAST_BYTES_MIN, LAST_BYTES_MAX)
 }

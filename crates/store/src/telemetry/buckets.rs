@@ -1,4 +1,4 @@
-//! What series say in buckets of time (contract: Beyond the specification).
+//! Aggregates series in buckets of time (contract: Beyond the specification).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,41 +11,42 @@ use isobar_model::time::Timestamp;
 use super::query::Filter;
 use crate::error::{Result, StoreError};
 
-/// Bytes that the buckets of one answer take at most: those of percentiles grow with how far apart the numbers are.
+/// Bounds the bytes of the buckets of one answer: percentiles grow with the spread of the numbers.
 pub const BUCKETS_BYTES_MAX: usize = 64 << 20;
-/// A bucket's weight is looked at again after so many values in it.
+/// Number of values in a bucket after which its size is measured again.
 const WEIGHED_EVERY: u64 = 64;
-/// A number that is a time counts milliseconds from here on, else seconds: as seconds it would be the year 5138.
+/// Smallest number that is read as milliseconds when it is a time; smaller ones are seconds. As seconds it would be the
+/// year 5138.
 const MILLIS_FROM: f64 = 100_000_000_000.0;
 
-/// What is asked of series.
+/// Query for buckets of series.
 #[derive(Clone, Debug)]
 pub struct BucketQuery {
-    /// Paths of keys beneath the payload where the numbers are; an empty one is the payload.
+    /// Paths of keys in the payload to the numbers; an empty path is the payload itself.
     pub fields: Vec<Vec<String>>,
-    /// What is told of them.
+    /// Functions to compute of the numbers.
     pub functions: Functions,
-    /// Where buckets begin and end; none: all is one bucket.
+    /// Grid of buckets, or `None`: a single bucket.
     pub grid: Option<Grid>,
     /// Inclusive start and exclusive end of the time axis.
     pub range: TimeRange,
-    /// All must hold.
+    /// Filters, all of which a value must pass.
     pub filters: Vec<Filter>,
-    /// The time axis, where it is not createdAt.
+    /// Time axis, if it is not createdAt.
     pub time: Option<PayloadTime>,
 }
 
-/// A time axis of moments that payloads tell.
+/// Time axis of moments in payloads.
 #[derive(Clone, Debug)]
 pub struct PayloadTime {
-    /// Where the moment is: RFC 3339, or Unix seconds or milliseconds.
+    /// Path to the moment: RFC 3339, or Unix seconds or milliseconds.
     pub path: Vec<String>,
-    /// How much later a value may have been stored, in milliseconds.
+    /// Time by which a value may have been stored later than its moment, in milliseconds.
     pub late_millis: i64,
 }
 
 impl BucketSeries {
-    /// More values lie in its buckets, the first and the last of them at these moments.
+    /// Counts more values, the first and the last of them at these moments.
     fn add(&mut self, first: Timestamp, last: Timestamp, count: u64) {
         self.values += count;
         self.span = Some(self.span.map_or((first, last), |(earliest, latest)| (earliest.min(first), latest.max(last))));
@@ -53,15 +54,15 @@ impl BucketSeries {
 }
 
 impl BucketQuery {
-    /// Whether moments and numbers are all that the answer is made of.
+    /// Returns true if the answer depends on moments and numbers only.
     pub(crate) fn is_of_numbers(&self) -> bool {
         let is_sent = [Function::First, Function::Last].into_iter().any(|function| self.functions.has(function));
         !is_sent && self.time.is_none()
     }
 
-    /// When the values were stored that the answer is made of. A clock that is ahead tells a moment after that at which the
-    /// value is stored: it may be ahead by as much as values may be late, so that each value counts in one range of several
-    /// that lie side by side.
+    /// Returns the range of moments at which the values of the answer were stored. A fast clock gives a payload a
+    /// moment after it was stored: it may be fast by as much as values may be late, so that each value counts in
+    /// exactly one of several adjacent ranges.
     pub fn stored(&self) -> TimeRange {
         let late = self.time.as_ref().map_or(0, |time| time.late_millis);
         let moved = |at: Timestamp, millis: i64| Timestamp::from_millis(at.millis().saturating_add(millis));
@@ -69,42 +70,43 @@ impl BucketQuery {
     }
 }
 
-/// Lends memory: asked for so many bytes in all, it says up to how many are lent; none: there is no more.
+/// Function that lends memory: called with a total in bytes, returns the total up to which memory is lent, or `None` if
+/// there is no more.
 pub type BucketMemory = Box<dyn FnMut(usize) -> Option<usize> + Send + Sync>;
 
-/// The buckets of one answer, so far. Values of many series may go in, in any order.
+/// Accumulator of the buckets of one answer. Values of many series may be added, in any order.
 pub struct Buckets {
     query: Arc<BucketQuery>,
     fields: Vec<Vec<Step>>,
     time: Option<Vec<Step>>,
-    /// What was taken in since a series was taken out.
+    /// Values added since the last series was taken out.
     series: BucketSeries,
-    /// The bucket in which the last value lies: it is not among those of the series.
+    /// Bucket of the last value, which is not in `series` while it is open.
     open: Option<(Stretch, Bucket)>,
-    /// What all buckets take, those of series that were taken out too; and what was lent for them.
+    /// Bytes of all buckets, including series that were taken out; the next field is the memory lent for them.
     bytes: usize,
     lent: usize,
     memory: BucketMemory,
 }
 
-/// The buckets of a series, or of several that are taken for one.
+/// Buckets of a series, or of several that are merged.
 #[derive(Default)]
 pub struct BucketSeries {
-    /// Those that hold anything, by their beginning.
+    /// Buckets with values, by their beginning.
     pub buckets: BTreeMap<Timestamp, Bucket>,
-    /// How many values are in them.
+    /// Number of values in them.
     pub values: u64,
-    /// How often a field, or a payload's time, was none.
+    /// Number of fields without a number, and of payloads without a time.
     pub skipped: u64,
-    /// The moments of the first and of the last value, on the time axis.
+    /// Moments of the first and the last value, on the time axis.
     pub span: Option<(Timestamp, Timestamp)>,
 }
 
-/// What lies in a bucket.
+/// Aggregate of the values in a bucket.
 pub struct Bucket {
-    /// How many values.
+    /// Number of values.
     pub count: u64,
-    /// What is told of each field, in the order of the query.
+    /// Aggregate of each field, in the order of the query.
     pub fields: Vec<Tally>,
     bytes: usize,
 }
@@ -121,23 +123,24 @@ impl Bucket {
 }
 
 impl Buckets {
-    /// None yet. All that they will take is asked of `memory` before it grows much.
+    /// Creates an empty accumulator. All memory is requested from `memory` before it grows much.
     pub fn new(query: Arc<BucketQuery>, memory: BucketMemory) -> Self {
         let steps = |path: &Vec<String>| path.iter().map(Step::new).collect();
         let (fields, time) = (query.fields.iter().map(steps).collect(), query.time.as_ref().map(|it| steps(&it.path)));
         Self { query, fields, time, series: BucketSeries::default(), open: None, bytes: 0, lent: 0, memory }
     }
 
-    /// What is asked.
+    /// Returns the query.
     pub fn query(&self) -> &Arc<BucketQuery> {
         &self.query
     }
 
-    /// Takes in a stored value that passes the filters. `seen` hears what each field is; none: no number.
+    /// Adds a stored value that passes the filters. `seen` is called with the number of each field, or `None` if it has
+    /// none.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`]: a series has more buckets than [`BUCKETS_MAX`], or all of them take more than
-    /// [`BUCKETS_BYTES_MAX`]. [`StoreError::Busy`]: no more memory is lent.
+    /// [`StoreError::TooMuch`] if a series has more buckets than [`BUCKETS_MAX`], or all of them take more than
+    /// [`BUCKETS_BYTES_MAX`]. [`StoreError::Busy`] if no more memory is lent.
     pub(crate) fn take(
         &mut self,
         stored: Timestamp,
@@ -173,12 +176,11 @@ impl Buckets {
         Ok(())
     }
 
-    /// Takes in many stored values at once, of which the moments ascend: of each its moment, and field by field its number; one
-    /// that is none stands for no number. The answer is that of one after the other, where it needs neither texts nor another
-    /// time axis.
+    /// Adds many stored values at once, with ascending moments: the moment of each, and for each field the numbers; NaN
+    /// means no number. The answer equals adding them one by one, if it needs neither texts nor another time axis.
     ///
     /// # Errors
-    /// As those of a value.
+    /// Fails like adding a single value.
     pub(crate) fn take_numbers(&mut self, moments: &[i64], fields: &[Vec<f64>]) -> Result<()> {
         let mut from = 0;
         while let Some(at) = moments.get(from) {
@@ -204,7 +206,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Whether a moment of a payload lies in the range, and no further from that at which it was stored than it may.
+    /// Returns true if a moment of a payload is within the range, and no further from the moment of storing than
+    /// allowed.
     fn holds(&self, at: Timestamp, stored: Timestamp) -> bool {
         let TimeRange { from, to } = self.query.range;
         let late = self.query.time.as_ref().map_or(0, |time| time.late_millis);
@@ -213,7 +216,7 @@ impl Buckets {
             && stored.millis().saturating_sub(at.millis()).saturating_abs() <= late
     }
 
-    /// Opens the bucket that a moment lies in.
+    /// Opens the bucket of a moment.
     fn open(&mut self, at: Timestamp) -> Result<()> {
         if self.open.as_ref().is_some_and(|(stretch, _)| stretch.holds(at)) {
             return Ok(());
@@ -250,22 +253,22 @@ impl Buckets {
         Ok(())
     }
 
-    /// Bytes that all buckets take, those of series that were taken out too.
+    /// Returns the bytes of all buckets, including series that were taken out.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Takes out what was taken in so far: what follows is another series. Its memory stays with these buckets.
+    /// Takes out the values added so far: the next values belong to another series. Their memory still counts.
     ///
     /// # Errors
-    /// As those of a value more.
+    /// Fails like adding a value.
     pub fn take_series(&mut self) -> Result<BucketSeries> {
         self.close()?;
         Ok(std::mem::take(&mut self.series))
     }
 }
 
-/// A number that a double can say.
+/// Parses a number that fits a double.
 fn number(text: &str) -> Option<f64> {
     matches!(text.as_bytes().first(), Some(b'-' | b'0'..=b'9'))
         .then(|| text.parse().ok())
@@ -273,14 +276,14 @@ fn number(text: &str) -> Option<f64> {
         .filter(|it: &f64| it.is_finite())
 }
 
-/// A moment: RFC 3339, or Unix seconds or milliseconds.
+/// Parses a moment: RFC 3339, or Unix seconds or milliseconds.
 fn moment(text: &str) -> Option<Timestamp> {
     if let Some(text) = text.strip_prefix('"') {
         return text.strip_suffix('"')?.parse().ok();
     }
     let number = number(text)?;
     let millis = if number.abs() < MILLIS_FROM { number * 1_000.0 } else { number };
-    // A cast takes what is beyond to the nearest there is.
+    // The cast saturates at the nearest integer.
     Some(Timestamp::from_millis(millis.floor() as i64))
 }
 
@@ -301,7 +304,8 @@ mod tests {
         })
     }
 
-    /// Takes in numbers that are as far apart as can be, two a second, until it is refused: how many seconds that took.
+    /// Adds numbers that are as far apart as possible, two a second, until one is refused; returns the number of
+    /// seconds.
     fn seconds_until_refused(buckets: &mut Buckets) -> (i64, StoreError) {
         for second in 0..BUCKETS_MAX as i64 {
             for number in ["1e-300", "1e300"] {
@@ -318,14 +322,14 @@ mod tests {
         let mut buckets = Buckets::new(query(&[Function::P50]), Box::new(Some));
         let (seconds, error) = seconds_until_refused(&mut buckets);
         assert!(matches!(error, StoreError::TooMuch) && buckets.bytes <= 2 * BUCKETS_BYTES_MAX, "{seconds}");
-        // Another series of the same answer finds nothing left either.
+        // Another series of the same answer has no memory left either.
         assert!(buckets.take_series().is_err());
         const LENT: usize = 4 << 20;
         let lend = |bytes| (bytes <= LENT).then_some(LENT);
         let mut buckets = Buckets::new(query(&[Function::P50]), Box::new(lend));
         let (fewer, error) = seconds_until_refused(&mut buckets);
         assert!(matches!(error, StoreError::Busy) && fewer < seconds, "{fewer} of {seconds}");
-        // Without percentiles the same is a little.
+        // Without percentiles the same numbers take little.
         let mut buckets = Buckets::new(query(&[Function::Mean]), Box::new(lend));
         for second in 0..BUCKETS_MAX as i64 {
             buckets.take(Timestamp::from_millis(second * 1_000), "1e300", |_, _| {}).unwrap();

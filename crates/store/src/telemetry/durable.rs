@@ -1,4 +1,4 @@
-//! What was applied, on its way to the disk.
+//! Tracks applied commits until they are durable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{Result, StoreError};
 
-/// A commit that was applied, until it is known to be durable.
+/// Applied commit that may not be durable yet.
 #[derive(Debug)]
 #[must_use = "what is not durable must not be acknowledged"]
 pub struct Durable(Progress);
@@ -17,20 +17,20 @@ pub struct Durable(Progress);
 enum Progress {
     Awaited(oneshot::Receiver<()>),
     Durable,
-    /// Nobody can say any more whether it ever will be.
+    /// The outcome is unknown for ever.
     Lost,
 }
 
-/// Nobody is left who could tell.
+/// Error for commits whose outcome will never be known.
 #[derive(Debug, thiserror::Error)]
 #[error("the store has failed or is closing")]
 struct StoreEnded;
 
 impl Durable {
-    /// Returns when the commit is durable, again and at once when it has before.
+    /// Returns when the commit is durable; later calls return at once.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`]: nobody can say any more whether it ever will be.
+    /// [`StoreError::Unavailable`] if the outcome will never be known.
     pub async fn wait(&mut self) -> Result<()> {
         if let Progress::Awaited(told) = &mut self.0 {
             self.0 = if told.await.is_ok() { Progress::Durable } else { Progress::Lost };
@@ -42,16 +42,16 @@ impl Durable {
     }
 }
 
-/// Commits have tickets that grow, and become durable in their order. Each is told by itself: a value that all watch would wake
-/// all who wait with every batch.
+/// Durability of commits, by tickets that increase; commits become durable in the order of their tickets. Each waiter
+/// has its own channel: a shared value would wake all of them with every batch.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
-    /// The newest durable ticket.
+    /// Newest durable ticket.
     durable: AtomicU64,
     line: Mutex<DurableLine>,
 }
 
-/// Who waits, in the order of their tickets.
+/// Waiters, in the order of their tickets.
 #[derive(Debug, Default)]
 struct DurableLine {
     has_ended: bool,
@@ -59,12 +59,12 @@ struct DurableLine {
 }
 
 impl Tickets {
-    /// The newest durable ticket.
+    /// Returns the newest durable ticket.
     pub fn durable(&self) -> u64 {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// A commit with that ticket; any number may wait for one.
+    /// Returns a handle for the commit with this ticket; any number of handles may wait for one commit.
     pub fn wait(&self, ticket: u64) -> Durable {
         let mut line = self.line.lock();
         if self.durable() >= ticket {
@@ -74,28 +74,29 @@ impl Tickets {
             return Durable(Progress::Lost);
         }
         let (tell, told) = oneshot::channel();
-        // Nearly always at the end.
+        // The place is nearly always at the end.
         let place = line.waiting.iter().rposition(|(earlier, _)| *earlier <= ticket).map_or(0, |at| at + 1);
         line.waiting.insert(place, (ticket, tell));
         Durable(Progress::Awaited(told))
     }
 
-    /// All up to that ticket are durable.
+    /// Wakes the waiters of all tickets up to this one, which are durable.
     pub fn reached(&self, ticket: u64) {
         let reached: Vec<_> = {
             let mut line = self.line.lock();
-            // Under the lock, so that whoever finds it too early stands in the line when it is gone through.
+            // Store under the lock, so that a waiter that reads the previous ticket is in the line before it is
+            // drained.
             self.durable.store(ticket, Ordering::Release);
             let count = line.waiting.partition_point(|(awaited, _)| *awaited <= ticket);
             line.waiting.drain(..count).collect()
         };
         for (_, tell) in reached {
-            // Who no longer waits need not know.
+            // The receiver may have been dropped.
             let _ = tell.send(());
         }
     }
 
-    /// No ticket becomes durable any more, or nobody would know.
+    /// Fails all waiters: no further ticket will be known to become durable.
     pub fn end(&self) {
         let left = {
             let mut line = self.line.lock();
@@ -114,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether it is known to be durable by now.
+    /// Returns true if the commit is known to be durable by now.
     fn is_durable(durable: &mut Durable) -> bool {
         durable.wait().now_or_never().is_some_and(|outcome| outcome.is_ok())
     }
@@ -122,7 +123,7 @@ mod tests {
     #[test]
     fn each_is_told_when_its_ticket_is_durable_and_not_before() {
         let tickets = Tickets::default();
-        // Out of order, not all of them wait, and of one two do.
+        // Tickets are out of order, some have no waiter, and one has two.
         let mut waits = [9, 2, 5, 5].map(|ticket| tickets.wait(ticket));
         for (reached, durable) in
             [(1, [false; 4]), (4, [false, true, false, false]), (8, [false, true, true, true]), (9, [true; 4])]
@@ -131,7 +132,7 @@ mod tests {
             assert_eq!(waits.each_mut().map(is_durable), durable, "{reached}");
             assert_eq!(tickets.durable(), reached);
         }
-        // Whoever asks again, and whoever asks late, is told the same.
+        // Later calls, and handles made later, get the same answer.
         assert_eq!(waits.each_mut().map(is_durable), [true; 4]);
         assert!(is_durable(&mut tickets.wait(9)) && tickets.line.lock().waiting.is_empty());
     }

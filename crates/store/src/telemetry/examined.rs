@@ -1,13 +1,13 @@
-//! What reading everything once has shown.
+//! Describes the result of an examination of a store.
 
 use isobar_model::ids::DeviceKey;
 
-/// Devices that a registry gave out numbers to, and that a later one, which is older, does not know.
+/// Devices to which a registry assigned numbers, and which a restored, older registry does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostDevices {
-    /// The greatest number that the older registry had given out.
+    /// Greatest number that the older registry had assigned.
     pub after: DeviceKey,
-    /// The greatest number that telemetry knew by then.
+    /// Greatest number that telemetry knew at that time.
     pub up_to: DeviceKey,
 }
 
@@ -18,25 +18,25 @@ impl LostDevices {
     }
 }
 
-/// What a telemetry store holds, and what is wrong with it.
+/// Content and faults of a telemetry store.
 #[derive(Clone, Debug, Default)]
 pub struct Examined {
-    /// Events in history.
+    /// Number of events in history.
     pub events: u64,
-    /// Stored values.
+    /// Number of stored values.
     pub values: u64,
-    /// Entries that wait to be carried into the registry.
+    /// Number of entries that wait to be written to the registry.
     pub outbox: u64,
-    /// Those of them that cannot be, the first of them: the device, and why.
+    /// First entries that cannot be written: the device, and the cause.
     pub parked: Vec<(DeviceKey, String)>,
-    /// How many of them cannot be.
+    /// Number of entries that cannot be written.
     pub parked_found: u64,
-    /// Devices that something is stored of, in the order of their numbers.
+    /// Devices with stored data, in the order of their numbers.
     pub devices: Vec<DeviceKey>,
-    /// Devices that registries have lost, as far as it was noted at starts.
+    /// Devices that registries are recorded to have lost.
     pub lost: Vec<LostDevices>,
-    /// What is damaged, the first of it.
+    /// First faults.
     pub faults: Vec<String>,
-    /// How much is damaged.
+    /// Number of faults.
     pub faults_found: u64,
 }

@@ -1,40 +1,42 @@
-//! What a list of stored values is asked for (specification: Data and last values; contract: Data).
+//! Describes queries for stored values (specification: Data and last values; contract: Data).
 
 use isobar_model::event::StoredValue;
 use isobar_model::json::{self, Json};
 use isobar_model::page::{PageRequest, TimeRange};
 use isobar_model::retention::Kept;
 
-/// So many values an order by payload reaches: a page that ends behind them is refused, unless there are no more values.
+/// Bounds the values that an order by payload reaches: a page that ends behind them is refused, unless there are no
+/// more values.
 pub const SORTED_MAX: u64 = 100_000;
 
-/// Bytes that the rows of one page take at most: as many as ten thousand rows of six kilobytes.
+/// Bounds the bytes of the rows of one page: as many as ten thousand rows of six kilobytes.
 pub const PAGE_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes that the rows of one page of a queue take at most.
+/// Bounds the bytes of the rows of one page of a queue.
 pub const QUEUE_PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// A query over one series.
+/// Query over one series.
 #[derive(Clone, Debug, Default)]
 pub struct ValueQuery {
-    /// Which page.
+    /// Page to return.
     pub page: PageRequest,
     /// Inclusive start and exclusive end of `createdAt`.
     pub range: TimeRange,
-    /// The order; empty: newest first. Ties are broken by id, so pages never overlap.
+    /// Order; empty means newest first. Ties are broken by id, so pages never overlap.
     pub sort: Vec<ValueSort>,
-    /// All must hold.
+    /// Filters, all of which a value must pass.
     pub filters: Vec<Filter>,
-    /// What is shown of the series at all.
+    /// Retention of the series.
     pub kept: Kept,
 }
 
 impl ValueQuery {
-    /// Whether it asks for an order of time, and if so whether the newest come first; none: it takes a payload to decide.
+    /// Returns true if the order is by time with the newest first, false with the oldest first, or `None` if payloads
+    /// decide.
     pub fn newest_first(&self) -> Option<bool> {
         let by_time = |key: &ValueSort| !matches!(key.field, FilterField::Payload(_));
         let Some(first) = self.sort.first() else { return Some(true) };
-        // An id decides for good; a moment does when ids go the same way behind it, or nothing does.
+        // An id decides the order alone; a moment does if nothing follows it, or an id or moment in the same direction.
         let decides = by_time(first)
             && (first.field == FilterField::Id
                 || self.sort.get(1).is_none_or(|next| by_time(next) && next.descending == first.descending));
@@ -42,7 +44,7 @@ impl ValueQuery {
     }
 }
 
-/// Where a series is read on; only the store that made it knows what it says.
+/// Cursor at which the read of a series continues, opaque to callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueCursor {
     pub(crate) series: u64,
@@ -50,36 +52,36 @@ pub struct ValueCursor {
     pub(crate) to: u64,
 }
 
-/// A piece of a series.
+/// Chunk of a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueChunk {
-    /// The values of this piece that pass the filters; there may be none, and more behind them.
+    /// Values of this chunk that pass the filters; it may be empty, with more behind it.
     pub values: Vec<StoredValue>,
-    /// Where to go on; none: it was the last piece.
+    /// Cursor of the next chunk, or `None` after the last one.
     pub next: Option<ValueCursor>,
 }
 
-/// What a filter or an order looks at.
+/// Field that a filter or an order compares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterField {
-    /// The value's id.
+    /// Id of the value.
     Id,
-    /// When it was stored.
+    /// Moment at which it was stored.
     CreatedAt,
-    /// What lies at a path of keys beneath the payload; an empty path is the payload.
+    /// Value at a path of keys in the payload; an empty path is the payload itself.
     Payload(Vec<String>),
 }
 
-/// One key of an order of values.
+/// Key of an order of values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueSort {
-    /// What to sort by.
+    /// Field to sort by.
     pub field: FilterField,
-    /// Largest first.
+    /// True for largest first.
     pub descending: bool,
 }
 
-/// How a filter compares.
+/// Comparison of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
     /// Equal.
@@ -100,18 +102,19 @@ pub enum Operator {
     Nin,
 }
 
-/// One filter: `filter[<field>][<operator>]=<value>`; of stored values unless it says of what else.
+/// Filter: `filter[<field>][<operator>]=<value>`; of stored values unless the type names another field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter<F = FilterField> {
-    /// What it looks at.
+    /// Field to compare.
     pub field: F,
-    /// How it compares.
+    /// Comparison.
     pub operator: Operator,
-    /// What with: one operand, or several for `in` and `nin`.
+    /// Operands: one, or several for `in` and `nin`.
     pub operands: Vec<Operand>,
 }
 
-/// An operand, read as the contract says: JSON if it is a number, a boolean or null, else text; `createdAt` takes a time.
+/// Operand, parsed as the contract says: JSON if it is a number, a boolean or null, else text; `createdAt` takes a
+/// time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     /// `null`
@@ -127,7 +130,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Reads JSON if it is a number, a boolean or null, and else a text.
+    /// Parses JSON if it is a number, a boolean or null, and else a text.
     pub fn of_text(text: &str) -> Self {
         match json::parse(text) {
             Ok(Json::Null) => Self::Null,

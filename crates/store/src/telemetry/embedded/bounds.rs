@@ -1,4 +1,4 @@
-//! What one tenant or one device can take of the process is bounded; and a store that cannot be opened keeps nothing.
+//! Tests the bounds on the resources that one tenant or device can use, and that a store that fails to open holds none.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::suite::telemetry::given::{self, id};
 use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
 use isobar_quota::{FairQueue, QueueLimits};
 
-/// A device of the tenant with this number, in memory.
+/// Puts a device of the tenant with this number in memory.
 async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
     let device = given::device().charged_to(&Lineage::new([], OrganizationId(Uuid::from_u128(tenant))));
     given::store(store, &device, 1, "log", "1").await;
@@ -38,10 +38,10 @@ async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_
         begun
     };
     let durable = {
-        // The writer comes no further.
+        // The lock stops the writer.
         let _writer = store.core.shared.panics.lock();
         let waiting = std::iter::from_fn(|| run(&greedy).ok()).take(256).count();
-        // Some of it may be in the hands of the writer already.
+        // Some of the rows may be with the writer already.
         assert!((14..=40).contains(&waiting), "{waiting} MiB");
         assert!(matches!(run(&greedy), Err(StoreError::Busy)));
         run(&other).unwrap()
@@ -68,7 +68,7 @@ async fn the_series_of_a_device_and_their_last_values_are_bounded() {
                 given::run(&store, &device, given::storing(id(2), &values)).await;
             }
         } else {
-            // It is loaded.
+            // The first value loads the device.
             given::store(&store, &device, 3, &names[0], "2").await;
         }
         let series = store.series(&device.reading()).await.unwrap();
@@ -121,13 +121,14 @@ async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
         assert!((&mut take).now_or_never().is_none() && (&mut delete).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    // Meanwhile the device runs, and what is a step away is read and taken; what comes is not among what is looked through.
+    // Meanwhile the device runs, and events within a short look are read and taken; new events are not part of the
+    // running look.
     given::run(&store, &device, given::sending(id(400), "rare", "400", None)).await;
     assert_eq!(given::payloads(&store.queue_take(&device, given::queued(2, 0)).await.unwrap()), ["0", "1"]);
     drop(slot);
     let (peeked, taken, deleted) = futures::join!(peek, take, delete);
     assert!(peeked.unwrap().is_empty() && taken.unwrap().is_empty() && deleted.unwrap());
-    // Who has looked before goes on from there: that is no long look.
+    // A reader that has looked before continues from there: that is no long look.
     let _turn = store.scans.take(claim).await.unwrap();
     assert_eq!(given::payloads(&store.queue_take(&device, rare.clone()).await.unwrap()), ["400"]);
     assert!(store.queue_take(&device, rare).await.unwrap().is_empty());
@@ -165,7 +166,7 @@ async fn a_tenant_with_heavy_devices_in_use_pushes_out_nobody_else() {
     }
     let large = format!("\"{}\"", "x".repeat(200 << 10));
     let values = ["a", "b", "c", "d"].map(|name| (name, large.as_str()));
-    // More than there is room for, used again and again, while the others are quiet.
+    // Use more devices than fit, again and again, while the others are idle.
     for round in 0..40 {
         given::run(&store, &heavy[round % HEAVY], given::storing(id(2), &values)).await;
     }
@@ -176,6 +177,6 @@ async fn a_tenant_with_heavy_devices_in_use_pushes_out_nobody_else() {
     for device in heavy {
         there += usize::from(store.core.devices.lock_if_present(device.target().key.0).await.is_some());
     }
-    // Each takes more than 800 KiB.
+    // Each device takes more than 800 KiB.
     assert!((3..=5).contains(&there), "the heavy one has what is left: {there} devices");
 }

@@ -1,5 +1,5 @@
-//! Buckets of a series: every value of the range is looked at once, oldest first, in slices. Where columns of its blocks are
-//! remembered, they are read in the place of rows.
+//! Fills the buckets of a series: reads every value of the range once, oldest first, in slices. Cached columns of a
+//! block are read instead of its rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use super::values::{OpenSeries, ReadyQuery, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Buckets;
 
-/// Read ahead of a scan, in bytes.
+/// Bytes that a scan reads ahead.
 const BUCKETS_READAHEAD_BYTES: usize = 1 << 20;
-/// Bytes of a value in columns, about: so much counts for each in a slice.
+/// Approximate bytes of a value in columns, which count towards the limit of a slice.
 const COLUMN_VALUE_BYTES: usize = 8;
 
-/// A scan into buckets.
+/// Scan that fills buckets.
 pub struct BucketScan {
-    /// Who asks, and for whom columns are remembered.
+    /// Tenant that asks, for which columns are cached.
     tenant: OrganizationId,
     device: u64,
     element: Arc<str>,
     ready: ReadyQuery,
-    /// None: they were handed out.
+    /// Accumulator, or `None` after it was returned.
     buckets: Option<Buckets>,
     course: Option<BucketCourse>,
-    /// The paths of whose numbers columns may be remembered; none: the answer takes more than columns have.
+    /// Paths whose numbers may be cached in columns; `None` if the answer needs more than columns contain.
     paths: Option<Vec<Arc<[String]>>>,
-    /// What columns are read into.
+    /// Buffers into which columns are read.
     moments: Vec<i64>,
     numbers: Vec<Vec<f64>>,
 }
 
-/// How far it is.
+/// Progress of a scan.
 struct BucketCourse {
     series: u64,
-    /// What was not looked at yet.
+    /// Sequences that were not read yet.
     left: Range<u64>,
-    /// Columns of the block that is read, from its first row on.
+    /// Columns of the current block, collected from its first row on.
     making: Option<NewColumns>,
 }
 
 impl BucketScan {
-    /// Nothing is read yet.
+    /// Creates a scan that has read nothing.
     pub fn new(tenant: OrganizationId, series: (u64, Arc<str>), kept: Kept, buckets: Buckets) -> Self {
         let (query, (device, element)) = (Arc::clone(buckets.query()), series);
         let ready = ReadyQuery::of_all(query.stored(), query.filters.clone(), kept);
@@ -70,7 +70,7 @@ impl BucketScan {
         Ok(Some(BucketCourse { series: series.number, left, making: None }))
     }
 
-    /// Reads the block that comes from columns; false: it has none.
+    /// Reads the next block from cached columns; returns false if there are none.
     fn take_columns(&mut self, core: &Core) -> Result<bool> {
         let (Some(paths), Some(course), Some(buckets)) = (&self.paths, &mut self.course, &mut self.buckets) else {
             return Ok(false);
@@ -92,7 +92,7 @@ impl BucketScan {
         Ok(true)
     }
 
-    /// Reads rows up to the end of a block; false: the slice is over.
+    /// Reads rows up to the end of a block; returns false if the slice is over.
     fn take_rows(&mut self, core: &Core, track: &mut Track<'_>, watch: &mut Watch<'_>) -> Result<bool> {
         let (Some(course), Some(buckets)) = (&mut self.course, &mut self.buckets) else { return Ok(true) };
         let (left, making, ready) = (&mut course.left, &mut course.making, &self.ready);
@@ -118,7 +118,7 @@ impl BucketScan {
             Ok(goes_on)
         })?;
         if goes_on {
-            // Where rows are missing the series went away meanwhile.
+            // Missing rows mean that the series was deleted meanwhile.
             left.start = end;
         }
         if left.start == end
@@ -131,14 +131,14 @@ impl BucketScan {
 }
 
 impl BucketCourse {
-    /// Whether a whole block comes.
+    /// Returns true if a whole block follows.
     fn is_at_block(&self) -> bool {
         self.left.start.is_multiple_of(BLOCK_VALUES) && self.left.end - self.left.start >= BLOCK_VALUES
     }
 }
 
 impl Sliced for BucketScan {
-    /// The buckets, and whether there is such a series.
+    /// Buckets, with true if the series exists.
     type Done = (Buckets, bool);
 
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
@@ -168,7 +168,7 @@ impl Sliced for BucketScan {
     }
 }
 
-/// How rows are read: once, one after the other.
+/// Returns the read options: rows are read once, in order.
 fn reading() -> ReadOptions {
     let mut options = ReadOptions::default();
     options.fill_cache(false);
@@ -197,9 +197,9 @@ mod tests {
     use crate::suite::telemetry::given::{self, at, id};
     use crate::telemetry::{BucketQuery, Telemetry as _};
 
-    /// Values of the series: a few blocks, of which the last is not full.
+    /// Number of values of the series: a few blocks, the last of them partial.
     const COUNT: i64 = 3 * BLOCK_VALUES as i64 + 1_000;
-    /// How many of them are stored at one moment.
+    /// Number of values that are stored at one moment.
     const AT_ONCE: i64 = 32;
     const MILLIS: i64 = 6_800;
 
@@ -207,7 +207,7 @@ mod tests {
         n / AT_ONCE * MILLIS
     }
 
-    /// Few decimals, many decimals, none at all: block by block otherwise.
+    /// Returns numbers that vary by block: with few decimals, with many, or none.
     fn number(n: i64) -> Option<f64> {
         match n / BLOCK_VALUES as i64 {
             _ if n % 11 == 3 => None,
@@ -253,7 +253,7 @@ mod tests {
         (rows.collect(), series.values, series.skipped)
     }
 
-    /// Count, sum, least and greatest of each bucket, value by value.
+    /// Computes count, sum, minimum and maximum of each bucket, value by value.
     fn naive(range: std::ops::Range<i64>, width: i64) -> (Rows, u64, u64) {
         let mut buckets: BTreeMap<i64, (u64, Vec<f64>)> = BTreeMap::new();
         let (mut values, mut skipped) = (0, 0);
@@ -298,7 +298,8 @@ mod tests {
             let (text, millis) = [("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000)][width - 1];
             let by_hand = query(counted.into_iter().collect(), grid(text));
             prop_assert_eq!(runtime.block_on(ask(&store, &device, &by_hand)), naive(range.clone(), millis));
-            // The same of columns, of rows (where the first is asked for too) and of a store that remembers nothing.
+            // Columns, rows (read if the first value is requested too) and a store without a cache must give the same
+            // answer.
             let functions: Functions = functions.into_iter().collect();
             let with_first: Functions = functions.each().chain([Function::First]).collect();
             let every = grid(&format!("{seconds}s"));
@@ -337,8 +338,8 @@ mod tests {
         }
     }
 
-    /// The scan is held at its first bucket until nobody waits for it any more: then it makes as many as there are rows between
-    /// two looks, of several hundred.
+    /// Checks that a scan ends when its caller is gone. The scan pauses at its first bucket until then, and makes at
+    /// most as many buckets, of several hundred, as there are rows between two checks.
     #[tokio::test(flavor = "multi_thread")]
     async fn who_hangs_up_ends_its_question_in_buckets() {
         let (_folder, store, device) = stored().await;
@@ -348,7 +349,7 @@ mod tests {
             let (reading, kept, made) = (device.reading(), Kept::default(), Arc::new(AtomicUsize::new(0)));
             let (begun, first) = mpsc::channel();
             let (go, gone) = mpsc::channel::<()>();
-            // A bucket more is a little memory more, each time.
+            // Each further bucket takes a little more memory.
             let (count, gone) = (Arc::clone(&made), Mutex::new(gone));
             let lend = move |bytes| {
                 if count.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -372,7 +373,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let made = made.load(Ordering::Relaxed);
-            // Columns are read block by block, two of them before a look.
+            // Columns are read block by block, two blocks before a check.
             let most = if is_remembered { all * 3 / 4 } else { 10 };
             assert!((1..=most).contains(&made), "{made} of {all} buckets");
         }

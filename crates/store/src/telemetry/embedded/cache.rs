@@ -1,9 +1,9 @@
-//! The devices that are in memory: sharded, and bounded by bytes, which all tenants share. A device leaves only when nobody
-//! holds it and all that it wrote is durable, so that what is loaded again is never older than what was in memory.
+//! Caches devices in memory: sharded, with a bound in bytes that all tenants share. A device is evicted only if it is
+//! unlocked and all its writes are durable, so that a reload never returns an older state than memory had.
 //!
-//! Where there is no room, the tenant whose devices weigh most loses the one that it has not used for the longest. Where its
-//! devices must stay, others make room that have more than the equal part; who has no more loses nothing, and all together
-//! take the more until those may leave.
+//! Without room, the tenant whose devices take most memory loses its least recently used one. If those devices must
+//! stay, tenants with more than an equal share lose devices instead; a tenant with no more than that loses none, and
+//! the cache exceeds its bound until the others can be evicted.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -19,44 +19,44 @@ use super::device::DeviceState;
 use crate::by_use::{Asked, EntriesByUse, TenantWeight};
 
 const SHARDS: u64 = 64;
-/// Devices that leave each time that one comes or grows, at most.
+/// Bounds the devices that are evicted each time one is added or grows.
 const LEAVING_MAX: usize = 256;
 
-/// A device in memory. Its runs queue here: a run may have to wait for a load, so the lock is one that awaits.
+/// Device in memory. Its runs queue for this lock: a run may have to wait for a load, so the lock is asynchronous.
 type Device = AsyncMutex<CachedDevice>;
 
-/// A device in memory, as far as it is loaded.
+/// State of a device in memory, which may not be loaded yet.
 pub struct CachedDevice {
-    /// None until it is loaded.
+    /// State, or `None` until it is loaded.
     pub state: Option<DeviceState>,
     key: u64,
     tenant: OrganizationId,
-    /// Where its weight is counted.
+    /// Counter of its tenant's memory.
     counted: Arc<TenantWeight>,
     weight: usize,
 }
 
 struct CacheSlot {
     device: Arc<Device>,
-    /// Its place among the devices of its tenant.
+    /// Position among the devices of its tenant.
     place: u64,
-    /// Since it was last asked to leave.
+    /// True if it was used since the last attempt to evict it.
     used: bool,
 }
 
 type Shard = FxHashMap<u64, CacheSlot>;
 
-/// All devices in memory.
+/// Cache of devices.
 pub struct Devices {
     shards: Vec<Mutex<Shard>>,
     weight: Arc<AtomicUsize>,
     weight_max: usize,
-    /// The keys of all devices. It is locked before a shard is, and only where devices come, leave or change hands, or what
-    /// they weigh has changed by much.
+    /// Keys of all devices by their use. Locked before any shard, and only when devices are added, evicted or charged
+    /// to another tenant, or when their weight has changed by much.
     by_use: Mutex<EntriesByUse<u64>>,
 }
 
-/// A device that is locked.
+/// Locked device.
 pub struct Held(OwnedMutexGuard<CachedDevice>);
 
 impl Deref for Held {
@@ -74,7 +74,7 @@ impl DerefMut for Held {
 }
 
 impl Devices {
-    /// A cache that holds about so many bytes.
+    /// Creates a cache of about this many bytes.
     pub fn new(weight_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let by_use = EntriesByUse::default();
@@ -89,7 +89,7 @@ impl Devices {
         self.weight.load(Ordering::Relaxed) > self.weight_max
     }
 
-    /// The device if it is in memory, for whoever is a reason to keep it there.
+    /// Returns the device if it is in memory, and marks it as used.
     fn used(&self, key: u64) -> Option<Arc<Device>> {
         let mut shard = self.shard(key).lock();
         let slot = shard.get_mut(&key)?;
@@ -97,7 +97,7 @@ impl Devices {
         Some(Arc::clone(&slot.device))
     }
 
-    /// A device comes, unless another caller was faster.
+    /// Adds a device, unless another caller was faster.
     fn come(&self, key: u64, tenant: OrganizationId, durable: u64) -> Arc<Device> {
         let mut by_use = self.by_use.lock();
         if let Some(device) = self.used(key) {
@@ -111,7 +111,7 @@ impl Devices {
         device
     }
 
-    /// Has devices leave while all together weigh too much.
+    /// Evicts devices while the cache exceeds its bound.
     fn make_room(&self, mut by_use: MutexGuard<'_, EntriesByUse<u64>>, durable: u64) {
         let mut gone = Vec::new();
         while self.is_full() && gone.len() < LEAVING_MAX {
@@ -121,11 +121,11 @@ impl Devices {
                 break;
             }
         }
-        // Nobody waits until what has left is taken apart.
+        // Release the lock before evicted devices are dropped.
         drop(by_use);
     }
 
-    /// Has a device leave, unless it must stay or is spared.
+    /// Evicts a device, unless it must stay or is spared.
     fn leave(&self, key: u64, asked: Asked, durable: u64) -> Option<CacheSlot> {
         let mut shard = self.shard(key).lock();
         let slot = shard.get_mut(&key)?;
@@ -137,7 +137,8 @@ impl Devices {
         shard.remove(&key)
     }
 
-    /// Locks a device for this tenant, if one is known; it may not be loaded yet. `durable` is the newest durable ticket.
+    /// Locks a device for this tenant, if one is given; the device may not be loaded yet. `durable` is the newest
+    /// durable ticket.
     pub async fn lock(&self, key: u64, tenant: Option<OrganizationId>, durable: u64) -> Held {
         let device = self.used(key).unwrap_or_else(|| self.come(key, tenant.unwrap_or(NOBODY), durable));
         let kept = match Arc::clone(&device).try_lock_owned() {
@@ -147,7 +148,7 @@ impl Devices {
         self.charged(Held(kept), tenant)
     }
 
-    /// Locks a device for this tenant, if it is loaded and nobody holds it.
+    /// Locks a device for this tenant, if it is loaded and unlocked.
     pub fn lock_now(&self, key: u64, tenant: Option<OrganizationId>) -> Option<Held> {
         let kept = self.used(key)?.try_lock_owned().ok()?;
         kept.state.is_some().then(|| self.charged(Held(kept), tenant))
@@ -160,7 +161,7 @@ impl Devices {
         kept.state.is_some().then_some(Held(kept))
     }
 
-    /// The device, counted where this tenant's are: it may have been another's when it came.
+    /// Charges the device to this tenant: it may have belonged to another one when it was added.
     fn charged(&self, mut held: Held, tenant: Option<OrganizationId>) -> Held {
         if let Some(tenant) = tenant.filter(|tenant| *tenant != held.tenant) {
             self.change_hands(&mut held, tenant);
@@ -171,7 +172,7 @@ impl Devices {
     #[cold]
     fn change_hands(&self, held: &mut Held, tenant: OrganizationId) {
         let mut by_use = self.by_use.lock();
-        // Who is held does not leave: it is there.
+        // A locked device is never evicted, so it is present.
         if let Some(slot) = self.shard(held.key).lock().get_mut(&held.key) {
             let (counted, place) = by_use.add(tenant, held.key);
             counted.change(0, held.weight);
@@ -182,7 +183,7 @@ impl Devices {
         }
     }
 
-    /// Keeps the books after a device's state changed. `durable` is the newest durable ticket.
+    /// Updates the weights after a device's state changed. `durable` is the newest durable ticket.
     pub fn weigh(&self, held: &mut Held, durable: u64) {
         let weight = held.state.as_ref().map_or(0, DeviceState::weight);
         let before = std::mem::replace(&mut held.weight, weight);
@@ -198,7 +199,7 @@ impl Devices {
     }
 }
 
-/// Counts a device no longer, if nobody holds it and all that it wrote is durable; whether that is so. Nobody can come to hold
+/// Subtracts a device's weight if it is unlocked and all its writes are durable; returns true if so. No caller can lock
 /// it meanwhile: its shard is locked.
 fn uncount_if_idle(device: &Arc<Device>, durable: u64) -> bool {
     if Arc::strong_count(device) > 1 {

@@ -1,8 +1,8 @@
-//! What became durable between two positions: for those who follow events and were away for a while.
+//! Finds the events that became durable between two positions, for followers that were disconnected for a while.
 //!
-//! An event that was not late stands at its id, and is found by time. A late one stands behind the newest event that was
-//! durable before it, and is found among its device's late ones (see [`keys`]). First they are found, then read: what is
-//! found is short, however large the events are.
+//! An event that was not late is at the position of its id, and is found by time. A late one is behind the newest event
+//! that was durable before it, and is found among its device's late ones (see [`keys`]). Events are found first and
+//! read later: a find is short, regardless of the size of the event.
 
 use std::ops::Range;
 
@@ -22,15 +22,16 @@ use crate::error::Result;
 use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::{EventWriter, Followed, PieceEvent, StreamCursor, StreamPiece, StreamPosition};
 
-/// So many devices are asked at once; of more the history of all is read first, and it is seen whether that is enough.
+/// Number of devices up to which each is searched by itself; with more, the history of all is read first, to see if
+/// that is enough.
 const ASKED_AT_ONCE: usize = 64;
-/// Of more than these no device is asked: history is read, however long it is.
+/// Number of devices above which none is searched by itself: history is read, at any length.
 const ASKED_MAX: usize = 10_000;
-/// Rows of history, and bytes of them, that are read in about the time that it takes to ask one device.
+/// Rows of history, and (next constant) bytes of them, that take about as long to read as the search of one device.
 const ROWS_A_DEVICE: u64 = 8;
 const BYTES_A_DEVICE: u64 = 4 << 10;
 
-/// Events found so far; they are all of them up to the position at which they end.
+/// Events found so far: all of them up to the position `until`.
 struct Finds {
     found: Vec<FoundEvent>,
     until: StreamPosition,
@@ -51,12 +52,12 @@ impl Finds {
         }
     }
 
-    /// Nothing was looked for beyond this position.
+    /// Records that nothing was searched beyond this position.
     fn end_at(&mut self, position: StreamPosition) {
         self.until = self.until.min(position);
     }
 
-    /// Keeps the first of them, as many as were asked for.
+    /// Keeps the first events, up to the limit.
     fn keep_first(&mut self) {
         self.found.sort_unstable();
         self.found.truncate(self.limit);
@@ -67,19 +68,19 @@ impl Finds {
     }
 }
 
-/// The position that all events so far end at.
+/// Returns the position of the newest event.
 pub fn newest(db: &DB) -> Result<StreamPosition> {
     let meta = db.get_cf(engine::family(db, Family::Meta)?, keys::META_NEWEST).map_err(failed)?;
     if let Some(found) = meta {
         return read_position(&found);
     }
-    // A store that no version which knows of positions has written to.
+    // A store that was written only by versions without positions.
     let mut history = db.raw_iterator_cf(engine::family(db, Family::History)?);
     history.seek_to_last();
     current(&history)?.map_or(Ok(StreamPosition::first()), |(key, _)| Ok(StreamPosition::of(Parts(key).id()?)))
 }
 
-/// The position of an event.
+/// Returns the position of an event.
 pub fn position(db: &DB, id: EventId) -> Result<StreamPosition> {
     Ok(late_position(db, id)?.unwrap_or(StreamPosition::of(id)))
 }
@@ -94,10 +95,10 @@ fn read_position(value: &[u8]) -> Result<StreamPosition> {
     Ok(StreamPosition { newest: parts.id()?, late: parts.u64()? })
 }
 
-/// A search for the first events of some devices after one position and up to another.
+/// Search for the first events of some devices after one position and up to another.
 ///
-/// Of few devices each is asked. Of more, the history of all is read as long as that is less work than asking each; whoever
-/// listens to very many receives most of it anyway.
+/// Of few devices each is searched. Of more, the history of all is read as long as that is less work than searching
+/// each; followers of very many devices receive most of it anyway.
 pub struct Search {
     devices: Followed,
     positions: Range<StreamPosition>,
@@ -106,34 +107,35 @@ pub struct Search {
     finds: Finds,
 }
 
-/// How far a search is.
+/// Progress of a search.
 enum SearchPath {
     Begins,
-    /// Through history from there on; and how much of it is still less than to ask each device.
+    /// Reads history from `from` on; `rows` and `bytes` are what may still be read before searching each device is less
+    /// work.
     History {
         from: TimeOrder,
         rows: u64,
         bytes: u64,
     },
-    /// From one device to the next.
+    /// Searches one device after the other.
     Devices {
         next: usize,
     },
-    /// What is late, from one device to the next.
+    /// Searches the late events, one device after the other.
     Late {
         next: usize,
     },
 }
 
 impl Search {
-    /// Nothing is read yet.
+    /// Creates a search that has read nothing.
     pub fn new(devices: Followed, positions: Range<StreamPosition>, limit: usize) -> Self {
         let limit = limit.max(1);
         let finds = Finds::new(positions.end, limit);
         Self { devices, positions, limit, course: SearchPath::Begins, finds }
     }
 
-    /// The range of time in which those are that are not late.
+    /// Returns the range of time of the events that are not late.
     fn range(&self, core: &Core) -> Range<TimeOrder> {
         let visible = visible(core, TimeRange::default(), Timestamp::default());
         let from = visible.start.max(keys::order_of(self.positions.start.newest).saturating_add(1));
@@ -152,13 +154,13 @@ impl Search {
         }
     }
 
-    /// Nothing was late since the search's position. Asked when rows have been read: what is late is known before its
-    /// rows are.
+    /// Returns true if no event was late since the search's position. Call it after rows were read: late events are
+    /// registered before their rows are readable.
     fn is_none_late(&self, core: &Core) -> bool {
         core.shared.followers.newest_late() <= self.positions.start
     }
 
-    /// All that are not late are found; none of these is.
+    /// Ends the search for events that are not late, and removes late ones from the finds.
     fn without_late(&mut self, core: &Core) -> Result<SearchPath> {
         self.finds.keep_first();
         if self.is_none_late(core) {
@@ -204,8 +206,8 @@ impl Sliced for Search {
 }
 
 impl Search {
-    /// Reads the history of all devices. False: the slice is over. Where it turns out to be long each device is asked
-    /// after all.
+    /// Reads the history of all devices; returns false if the slice is over. Switches to searching each device if
+    /// history turns out to be long.
     fn through_history(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<bool> {
         let SearchPath::History { from, rows, bytes } = &mut self.course else { return Ok(true) };
         let may_ask = self.devices.count() <= ASKED_MAX;
@@ -244,7 +246,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Asks each device for those that are not late. False: the slice is over.
+    /// Searches each device for events that are not late; returns false if the slice is over.
     fn each_device(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
         let range = self.range(core);
         let mut newest = Newest::new(core)?;
@@ -264,7 +266,7 @@ impl Search {
         Ok(true)
     }
 
-    /// Asks each device for those that are late. False: the slice is over.
+    /// Searches each device for late events; returns false if the slice is over.
     fn late_ones(&mut self, core: &Core, from: usize, watch: &mut Watch<'_>) -> Result<bool> {
         let mut newest = Newest::new(core)?;
         for index in from..self.devices.count() {
@@ -282,7 +284,7 @@ impl Search {
     }
 }
 
-/// The newest row of each timeline, with one iterator for all: most have nothing that is new.
+/// Reader of the newest row of each timeline, with one iterator for all: most have nothing new.
 struct Newest<'a>(RowIterator<'a>);
 
 impl<'a> Newest<'a> {
@@ -290,7 +292,7 @@ impl<'a> Newest<'a> {
         load::rows(&core.db, Family::Timeline, &[], &[0xff; 18]).map(Self)
     }
 
-    /// Its position in time; none where the timeline is empty.
+    /// Returns the time order of the newest row, or `None` if the timeline is empty.
     fn of(&mut self, device: u64, kind: u8) -> Result<Option<TimeOrder>> {
         let last = keys::timeline(device, kind, u64::MAX);
         self.0.seek_for_prev(last);
@@ -303,7 +305,7 @@ impl<'a> Newest<'a> {
     }
 }
 
-/// The events of a timeline within a range, as many as are of any use.
+/// Finds the events of a timeline within a range, up to the limit.
 fn of_timeline(
     core: &Core,
     (index, device, kind): (usize, u64, u8),
@@ -326,7 +328,7 @@ fn of_timeline(
     Ok(())
 }
 
-/// Late events of a device that came after a position.
+/// Finds late events of a device after a position.
 fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, finds: &mut Finds) -> Result<()> {
     let kind = keys::KIND_LATE;
     let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
@@ -348,7 +350,7 @@ fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, fi
             finds.add((position, index as u32, id));
             read += 1;
         }
-        // So many of one device are enough: what comes after them is of another stretch.
+        // The limit is reached with one device: later events belong to the next search.
         if read == finds.limit {
             finds.end_at(position);
         }
@@ -356,7 +358,7 @@ fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, fi
     })
 }
 
-/// The first of these events, of about so many bytes of payload, and how many were looked for.
+/// Reads the first of these events, of about this many payload bytes; also returns how many finds were read.
 pub fn next(
     core: &Core,
     devices: &Followed,
@@ -366,7 +368,7 @@ pub fn next(
     let history = engine::family(&core.db, Family::History)?;
     let (mut events, mut text, mut count) = (Vec::new(), Vec::new(), 0);
     for (position, index, id) in found {
-        // None if retention or a deletion was faster.
+        // The event is missing if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
             if !text.is_empty() && text.len() + value.len() > bytes {
                 break;

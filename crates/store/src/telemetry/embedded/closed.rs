@@ -1,4 +1,4 @@
-//! What is done to a store that nobody has open: it is looked at as it is, and what is lost of it is given up.
+//! Maintains a closed store: examines it unchanged, and accepts losses.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::telemetry::{Examined, LostDevices};
 
 impl Embedded {
-    /// What a start on this folder would be without, of all that was acknowledged; none if nothing. Nobody may have it open.
+    /// Returns the acknowledged changes that a start on this folder would lack, or `None`. The store must be closed.
     pub fn loss(path: &Path) -> Result<Option<Loss>> {
         Ok(match durability::look(path)? {
             LogState::Whole(_) => None,
@@ -19,7 +19,7 @@ impl Embedded {
         })
     }
 
-    /// Goes on without what is lost. What is needed to look at it later is copied to `aside`, a folder that is not there.
+    /// Accepts a loss. Copies the files needed to investigate it later to `aside`, a folder that must not exist.
     pub fn recover(path: &Path, options: &Options, loss: &Loss, aside: &Path) -> Result<()> {
         durability::drop_lost(path, loss, aside)?;
         let db = engine::open_what_is_there(path, options, &Arc::default(), false)?;
@@ -28,39 +28,39 @@ impl Embedded {
         Note::begin(path, Noted::up_to(sequence, sequence)).map(drop)
     }
 
-    /// Returns the format of a store that nobody has open. A newer one than this program reads is refused.
+    /// Returns the format of a closed store. Refuses a newer one than this program reads.
     pub fn format(path: &Path, options: &Options) -> Result<u32> {
         let found = engine::format(&engine::open_to_read(path, options)?)?.unwrap_or(keys::FORMAT_WITHOUT_FLOORS);
         engine::must_be_known(found)?;
         Ok(found)
     }
 
-    /// Up to when the clock is believed by a store that nobody has open; none: it is empty.
+    /// Returns the moment up to which a closed store trusts the clock, or `None` if it is empty.
     pub fn seen(path: &Path, options: &Options) -> Result<Option<Timestamp>> {
         retention::seen(&engine::open_to_read(path, options)?)
     }
 
-    /// Has a store that nobody has open believe the clock.
+    /// Makes a closed store trust the clock.
     pub fn believe(path: &Path, options: &Options, now: Timestamp) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         retention::believe(&db, now)?;
         Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 
-    /// Returns the devices of which a store that nobody has open holds data, and which the registry has lost.
+    /// Returns the devices of which a closed store has data, and which the registry has lost.
     pub fn lost_devices(path: &Path, options: &Options) -> Result<Vec<LostDevices>> {
         numbers::lost(&engine::open_to_read(path, options)?)
     }
 
-    /// Takes the devices that the registry has lost for deleted ones, in a store that nobody has open.
+    /// Treats the devices that the registry has lost as deleted, in a closed store.
     pub fn give_up_lost_devices(path: &Path, options: &Options) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         numbers::give_up(&db, &numbers::lost(&db)?)?;
         Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
     }
 
-    /// Examines a store that nobody has open, as [`Self::examine`] does an open one; nothing in its folder is changed. It reads
-    /// on the thread that calls it.
+    /// Examines a closed store, as [`Self::examine`] does an open one, without changing its folder. It reads on the
+    /// calling thread.
     pub fn examine_folder(path: &Path, options: &Options) -> Result<Examined> {
         let loss = Self::loss(path)?;
         let mut examined = examine::everything(&engine::open_to_read(path, options)?, &Cancel::default())?;

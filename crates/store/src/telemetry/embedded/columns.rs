@@ -1,11 +1,11 @@
-//! Columns: the moments of a series, and the numbers at a path of its payloads, block by block, in memory. The first question
-//! makes them of the rows that it reads, and those after it read them in the place of rows.
+//! Caches columns: the moments of a series, and the numbers at a path of its payloads, block by block, in memory. The
+//! first query builds them from the rows that it reads, and later queries read them instead of rows.
 //!
-//! Rows of a series are written once and go only with the series, whose number is never given again: so a block that is full
-//! never changes, and what is remembered of it needs no renewal.
+//! Rows of a series are written once and removed only with the series, whose number is never reused: a full block never
+//! changes, and its columns never become stale.
 //!
-//! All tenants share the memory. Where it is full the one that has most of it loses what it has not asked for the longest: so
-//! nobody pushes out what another one has of its equal part.
+//! All tenants share the memory. At the bound, the tenant with most of it loses its least recently used column, so that
+//! no tenant evicts another's equal share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,55 +13,56 @@ use std::sync::Arc;
 use isobar_model::ids::OrganizationId;
 use parking_lot::Mutex;
 
-/// Values of a block. Only full ones are remembered.
+/// Values of a block. Only full blocks are cached.
 pub const BLOCK_VALUES: u64 = 4_096;
-/// Bytes that all columns take.
+/// Bounds the bytes of all columns.
 const COLUMNS_BYTES_MAX: usize = 128 << 20;
-/// Bytes of a column beside its values and the text of its path, and of each key of a path, about.
+/// Approximate bytes of a column besides its values and the text of its path, and (next constant) of each key of a
+/// path.
 const COLUMN_BYTES: usize = 256;
 const PATH_KEY_BYTES: usize = 24;
-/// What numbers are multiplied by to become whole: devices mostly send few decimals.
+/// Factors that may make numbers whole: devices mostly send few decimals.
 const SCALES: [f64; 7] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0];
-/// Stands for no number among whole ones.
+/// Marker for a missing number among whole ones.
 const NONE: i32 = i32::MIN;
 
-/// Which column: of a block of a series, the moments or the numbers at a path.
+/// Key of a column: the moments or the numbers at a path, for a block of a series.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ColumnKey {
     series: u64,
     block: u64,
-    /// None: the moments.
+    /// Path, or `None` for the moments.
     path: Option<Arc<[String]>>,
 }
 
-/// Of each value of a block the moment, in milliseconds, or the number; a double that is none stands for no number.
+/// Moments of a block's values, in milliseconds, or numbers; NaN means no number.
 #[derive(Clone, Debug, PartialEq)]
 enum BlockColumn {
-    /// Moments not too far from the first.
+    /// Moments close to the first.
     Near { first: i64, after: Box<[u32]> },
-    /// Moments, wherever they are.
+    /// Moments at any distance.
     Far(Box<[i64]>),
-    /// Numbers, each so many times as large as it is.
+    /// Numbers, multiplied by `by`.
     Scaled { by: f64, numbers: Box<[i32]> },
-    /// Numbers as they are.
+    /// Numbers unchanged.
     Doubles(Box<[f64]>),
-    /// No number at all, so many times: a path that is in no row takes next to nothing.
+    /// Count of values without any number: a path that no row contains takes almost nothing.
     Nothing(usize),
 }
 
-/// The columns of a block.
+/// Columns of a block.
 pub struct Columns {
     moments: Arc<BlockColumn>,
     numbers: Vec<Arc<BlockColumn>>,
 }
 
-/// Columns that are being made, row by row.
+/// Columns that are being collected, row by row.
 pub struct NewColumns {
     moments: Vec<i64>,
     numbers: Vec<Vec<f64>>,
 }
 
-/// All columns that are remembered.
+/// Cache of columns.
 pub struct ColumnCache {
     bytes_max: usize,
     held: Mutex<HeldColumns>,
@@ -70,17 +71,17 @@ pub struct ColumnCache {
 #[derive(Default)]
 struct HeldColumns {
     bytes: usize,
-    /// Of each tenant that has any.
+    /// Columns of each tenant.
     tenants: HashMap<OrganizationId, TenantColumns>,
 }
 
-/// What is remembered for a tenant. Paths are what clients choose: the table is keyed by chance.
+/// Columns of a tenant. Clients choose the paths, so the table uses a randomly keyed hash.
 #[derive(Default)]
 struct TenantColumns {
     bytes: usize,
-    /// Each column, and when it was asked for last.
+    /// Column, with the time of its last use.
     columns: HashMap<ColumnKey, (Arc<BlockColumn>, u64)>,
-    /// From the one that was not asked for the longest.
+    /// Keys by last use, least recent first.
     by_use: BTreeMap<u64, ColumnKey>,
     uses: u64,
 }
@@ -92,12 +93,12 @@ impl Default for ColumnCache {
 }
 
 impl ColumnCache {
-    /// Of so many bytes.
+    /// Creates a cache of this many bytes.
     fn of(bytes_max: usize) -> Self {
         Self { bytes_max, held: Mutex::default() }
     }
 
-    /// The columns of a block for these paths, as the tenant has asked for them; none unless all of them are there.
+    /// Returns the columns of a block for these paths, if the tenant has all of them cached.
     pub fn get(&self, tenant: OrganizationId, series: u64, block: u64, paths: &[Arc<[String]>]) -> Option<Columns> {
         let mut held = self.held.lock();
         let own = held.tenants.get_mut(&tenant)?;
@@ -106,7 +107,7 @@ impl ColumnCache {
         Some(Columns { moments, numbers: paths.iter().map(of).collect::<Option<_>>()? })
     }
 
-    /// Remembers the columns of a block for a tenant, if it is full.
+    /// Caches the columns of a block for a tenant, if the block is full.
     pub fn keep(&self, tenant: OrganizationId, series: u64, block: u64, paths: &[Arc<[String]>], made: NewColumns) {
         let is_full = |count: usize| count as u64 == BLOCK_VALUES;
         if !is_full(made.moments.len()) || !made.numbers.iter().all(|numbers| is_full(numbers.len())) {
@@ -133,7 +134,7 @@ impl HeldColumns {
         self.bytes = self.bytes + own.bytes - before;
     }
 
-    /// The tenant that has most loses the column that it has not asked for the longest. False: there is none.
+    /// Evicts the least recently used column of the tenant with most memory; returns false if there is none.
     fn let_go(&mut self) -> bool {
         let Some((tenant, most)) = self.tenants.iter_mut().max_by_key(|(_, own)| own.bytes) else { return false };
         let (tenant, before) = (*tenant, most.bytes);
@@ -182,18 +183,18 @@ impl ColumnKey {
 }
 
 impl NewColumns {
-    /// Of no row yet.
+    /// Creates columns without rows.
     pub fn new(paths: usize) -> Self {
         let room = BLOCK_VALUES as usize;
         Self { moments: Vec::with_capacity(room), numbers: vec![Vec::with_capacity(room); paths] }
     }
 
-    /// A row begins.
+    /// Begins a row.
     pub fn push_moment(&mut self, millis: i64) {
         self.moments.push(millis);
     }
 
-    /// The number of a row at the path of this place; none: it is no number.
+    /// Adds the number of a row at the path with this index, or `None` for no number.
     pub fn push_number(&mut self, path: usize, number: Option<f64>) {
         if let Some(numbers) = self.numbers.get_mut(path) {
             numbers.push(number.unwrap_or(f64::NAN));
@@ -202,18 +203,18 @@ impl NewColumns {
 }
 
 impl Columns {
-    /// Writes the moments into a list, in milliseconds.
+    /// Writes the moments to a list, in milliseconds.
     pub fn moments(&self, into: &mut Vec<i64>) {
         into.clear();
         match &*self.moments {
             BlockColumn::Near { first, after } => into.extend(after.iter().map(|after| first + i64::from(*after))),
             BlockColumn::Far(moments) => into.extend_from_slice(moments),
-            // Never: they are kept under keys of their own.
+            // Unreachable: numbers are stored under other keys.
             BlockColumn::Scaled { .. } | BlockColumn::Doubles(_) | BlockColumn::Nothing(_) => {}
         }
     }
 
-    /// Writes the numbers at the path of this place into a list; one that is none stands for no number.
+    /// Writes the numbers at the path with this index to a list; NaN means no number.
     pub fn numbers(&self, path: usize, into: &mut Vec<f64>) {
         into.clear();
         match self.numbers.get(path).map(|column| &**column) {
@@ -248,7 +249,7 @@ impl BlockColumn {
         }
     }
 
-    /// Of its values.
+    /// Returns the bytes of the values.
     fn bytes(&self) -> usize {
         match self {
             Self::Near { after: four, .. } => size_of_val(&**four),
@@ -260,12 +261,12 @@ impl BlockColumn {
     }
 }
 
-/// A number so many times as large as it is, if it is whole then and gives exactly that number back.
+/// Multiplies a number, and returns the result if it is whole and divides back to exactly that number.
 fn whole(number: f64, by: f64) -> Option<i32> {
     if number.is_nan() {
         return Some(NONE);
     }
-    // A cast takes what is beyond to the nearest there is, which is not the number any more.
+    // The cast saturates, and a saturated value does not divide back.
     let whole = (number * by).round() as i32;
     let is_exact = whole != NONE && (f64::from(whole) / by).to_bits() == number.to_bits();
     is_exact.then_some(whole)
@@ -308,7 +309,7 @@ mod tests {
 
     #[test]
     fn what_one_tenant_asks_for_pushes_out_its_own() {
-        // A column is four bytes a value: there is room for those of seven blocks, and nearly for those of an eighth.
+        // A column takes four bytes a value: seven blocks fit, and nearly an eighth.
         let (cache, paths) = (ColumnCache::of(15 * 4 * BLOCK_VALUES as usize), vec![Arc::from(["a".to_owned()])]);
         let other = OrganizationId(uuid::Uuid::from_u128(2));
         let keeps = |tenant, block| {
@@ -325,13 +326,13 @@ mod tests {
         }
         for block in 0..40 {
             keeps(OWN, block);
-            // What is asked for again stays the longer.
+            // A column that is used again stays longer.
             assert!(block < 3 || has(OWN, 0), "{block}");
         }
         assert!(has(other, 0) && has(other, 1));
         let own: Vec<u64> = (0..40).filter(|block| has(OWN, *block)).collect();
         assert_eq!(own, [0, 36, 37, 38, 39]);
-        // Who comes later has its part too: the one that has most makes room.
+        // A later tenant gets its share too: the one with most is evicted from.
         for block in 0..10 {
             keeps(other, block);
         }
@@ -361,7 +362,7 @@ mod tests {
         };
         let moments = COLUMN_BYTES + 4 * BLOCK_VALUES as usize;
         assert!((moments..moments + 2 * COLUMN_BYTES).contains(&bytes(1)));
-        // What is kept once more is there once.
+        // A block that is cached twice counts once.
         let once = bytes(1);
         assert_eq!(bytes(1), once);
     }

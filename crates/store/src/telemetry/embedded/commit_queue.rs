@@ -1,5 +1,5 @@
-//! The queue of commits between those who send them and the one writer, and what all of them know of its progress: which
-//! tickets can be read, which are durable, and whether the store has failed.
+//! Queues commits between their senders and the single writer, and shares the writer's progress: the readable tickets,
+//! the durable tickets, and a failure of the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,81 +15,81 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::durable::Tickets;
 use crate::telemetry::{Durable, Following, StreamPosition};
 
-/// Commits that may wait; more are refused.
+/// Bounds the commits in the queue; more are refused.
 pub const WAITING_COMMITS_MAX: usize = 16_384;
-/// Commits after which a writer that rests is woken at once; for fewer it is woken when those who serve have dealt with
-/// everything that came at the same time.
+/// Number of commits at which a resting writer is woken at once; with fewer it is woken when the serving threads have
+/// handled everything that arrived at the same time.
 const COMMITS_WAKE: usize = 32;
 
-/// What waits for the writer.
+/// Commits that wait for the writer.
 #[derive(Default)]
 struct CommitQueue {
     gathered: Gathered,
-    /// Tickets handed out so far.
+    /// Tickets assigned so far.
     tickets: u64,
     closed: bool,
     rest: Rest,
 }
 
-/// Whether the writer waits for commits.
+/// State of the writer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rest {
-    /// It looks for more by itself.
+    /// The writer looks for commits by itself.
     #[default]
     Awake,
-    /// It must be woken.
+    /// The writer must be woken.
     Resting,
-    /// It will be woken soon.
+    /// A task will wake the writer soon.
     WakesSoon,
 }
 
-/// Why the store takes no more writes.
+/// Cause of the store's refusal of writes.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 struct WriteFailure(Arc<str>);
 
-/// What callers, the writer and the syncer share.
+/// State that callers, the writer and the syncer share.
 pub struct Shared {
     waiting: Mutex<CommitQueue>,
     wake: Condvar,
     reserved: AtomicUsize,
-    /// Bytes of the rows that wait, to be looked at without the lock.
+    /// Bytes of the queued rows, readable without the lock.
     bytes: AtomicUsize,
-    /// The newest ticket whose rows can be read.
+    /// Newest ticket whose rows are readable.
     applied: Mutex<u64>,
     applied_more: Condvar,
-    /// Which tickets' rows are durable.
+    /// Durability by tickets.
     tickets: Arc<Tickets>,
-    /// Who is shown events once they are durable.
+    /// Followers, who receive events once they are durable.
     pub followers: Followers,
-    /// The next free series number.
+    /// Next free series number.
     series: AtomicU64,
     failed: AtomicBool,
-    /// Why, if it failed and was not closed.
+    /// Cause of a failure; `None` if the store was closed.
     failure: watch::Sender<Option<WriteFailure>>,
-    /// The thread that shall panic next.
+    /// Thread that a test makes panic next.
     #[cfg(test)]
     pub panics: Mutex<Option<&'static str>>,
 }
 
-/// Room for one commit in the queue.
+/// Reserved place for one commit in the queue.
 pub struct Reservation<'a> {
     shared: &'a Arc<Shared>,
     tenant: Tenant,
 }
 
-/// A commit on its way.
+/// Commit that was sent.
 pub struct Sent {
-    /// Its ticket.
+    /// Ticket.
     pub ticket: u64,
     /// Bytes of its rows.
     pub bytes: usize,
-    /// Done when it is durable.
+    /// Handle that completes when the commit is durable.
     pub durable: Durable,
 }
 
 impl Shared {
-    /// A writer's shared part, with the counters as the database has them.
+    /// Creates the shared state, with the counters in the database.
     pub fn new(series: u64, position: StreamPosition) -> Self {
         Self {
             waiting: Mutex::default(),
@@ -108,7 +108,7 @@ impl Shared {
         }
     }
 
-    /// Whether writes are taken.
+    /// Returns `Ok` if writes are accepted.
     pub fn healthy(&self) -> Result<()> {
         if !self.failed.load(Ordering::Acquire) {
             return Ok(());
@@ -117,23 +117,23 @@ impl Shared {
         Err(StoreError::unavailable(failure.unwrap_or_else(|| WriteFailure("the store is closed".into()))))
     }
 
-    /// Done when the store has failed: why. A store that is closed has not.
+    /// Returns the cause when the store has failed. Never returns for a store that is closed.
     pub async fn failed(&self) -> StoreError {
         let mut failure = self.failure.subscribe();
-        // Its sender is ours, and is there as long as we are.
+        // The sender is part of `self` and lives as long.
         let failure = failure.wait_for(Option::is_some).await.ok().and_then(|failure| failure.clone());
         StoreError::unavailable(failure.unwrap_or_else(|| WriteFailure("the store is gone".into())))
     }
 
-    /// Where a test makes a thread panic.
+    /// Panics if a test has asked this thread to.
     #[cfg(test)]
     pub fn may_panic(&self, thread: &'static str) {
         let asked = self.panics.lock().take_if(|panics| *panics == thread);
         assert!(asked.is_none(), "{thread} panics, as the test asked for");
     }
 
-    /// Room for one commit of a tenant in the queue, before anything is changed in memory. [`StoreError::Busy`] where too many
-    /// commits wait, or too many bytes of this tenant's.
+    /// Reserves a place for one commit of a tenant, before anything is changed in memory. Answers [`StoreError::Busy`]
+    /// if too many commits are queued, or too many bytes of this tenant.
     pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Reservation<'_>> {
         self.healthy()?;
         let waiting = self.reserved.fetch_add(1, Ordering::AcqRel);
@@ -147,18 +147,19 @@ impl Shared {
         Err(StoreError::Busy)
     }
 
-    /// The newest durable ticket.
+    /// Returns the newest durable ticket.
     pub fn durable(&self) -> u64 {
         self.tickets.durable()
     }
 
-    /// Done when all that was sent so far is durable.
+    /// Returns a handle that completes when all commits sent so far are durable.
     pub fn everything_durable(&self) -> Durable {
         let newest = self.waiting.lock().tickets;
         self.tickets.wait(newest)
     }
 
-    /// Waits on this thread for commits and takes them all; `gathered` must be empty. False: there will be none any more.
+    /// Blocks until commits are queued and takes them all; `gathered` must be empty. Returns false if there will be
+    /// none any more.
     pub fn take_waiting(&self, gathered: &mut Gathered) -> bool {
         let mut waiting = self.waiting.lock();
         while waiting.gathered.commits().is_empty() {
@@ -174,40 +175,40 @@ impl Shared {
         true
     }
 
-    /// So many commits have left the queue.
+    /// Releases the places of commits that have left the queue.
     pub fn release(&self, commits: usize) {
         self.reserved.fetch_sub(commits, Ordering::AcqRel);
     }
 
-    /// The rows of all commits up to that ticket can be read.
+    /// Records that the rows of all commits up to this ticket are readable.
     pub fn set_applied(&self, ticket: u64) {
         *self.applied.lock() = ticket;
         self.applied_more.notify_all();
     }
 
-    /// The rows of all commits up to that ticket are durable: wakes whoever waits for one of them.
+    /// Records that the rows of all commits up to this ticket are durable, and wakes the waiters.
     pub fn set_durable(&self, ticket: u64) {
         self.tickets.reached(ticket);
     }
 
-    /// The number of the next new series: above all that were given out.
+    /// Returns the next series number, which is above all assigned ones.
     pub fn next_series(&self) -> u64 {
         self.series.load(Ordering::Acquire)
     }
 
-    /// A number for a new series.
+    /// Assigns a number to a new series.
     pub fn new_series(&self) -> u64 {
         self.series.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Somebody follows events as they become durable.
+    /// Registers a follower of events that become durable.
     pub fn follow(&self) -> Following {
-        // No commit is sent meanwhile: each is either sent to the follower or known to be missing.
+        // The lock keeps commits from being sent meanwhile: each is either sent to the follower or known to be missing.
         let waiting = self.waiting.lock();
         self.followers.follow(waiting.tickets)
     }
 
-    /// Waits on this thread until the rows of a ticket can be read.
+    /// Blocks until the rows of a ticket are readable.
     pub fn wait_applied(&self, ticket: u64) -> Result<()> {
         let mut applied = self.applied.lock();
         while *applied < ticket {
@@ -217,8 +218,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Wakes the writer when this thread's runtime has gone through everything that is ready now: its commits then make
-    /// one batch, and it is not interrupted by the writer after each.
+    /// Wakes the writer when this thread's runtime has run everything that is ready now: its commits then make one
+    /// batch, and the writer does not interrupt it after each.
     fn wake_soon(self: &Arc<Self>, mut waiting: MutexGuard<'_, CommitQueue>) {
         let Ok(runtime) = Handle::try_current() else { return self.wake_now(waiting) };
         waiting.rest = Rest::WakesSoon;
@@ -238,13 +239,13 @@ impl Shared {
         }
     }
 
-    /// No more commits are taken; those that wait are still written.
+    /// Closes the queue: further commits are refused; queued ones are still written.
     pub fn close(&self) {
         self.waiting.lock().closed = true;
         self.wake.notify_all();
     }
 
-    /// The store takes no more writes: what was written last may be on the disk or not, and nobody can say which.
+    /// Records a failure: no more writes are accepted, because it is unknown if the last ones are on disk.
     pub fn fail(&self, cause: &str) {
         tracing::error!(cause, "the telemetry store failed and takes no more writes");
         self.failed.store(true, Ordering::Release);
@@ -256,7 +257,7 @@ impl Shared {
         self.stop();
     }
 
-    /// Ends everything that waits; nothing is acknowledged afterwards.
+    /// Ends all waiters; nothing is acknowledged afterwards.
     pub fn stop(&self) {
         self.failed.store(true, Ordering::Release);
         let mut waiting = self.waiting.lock();
@@ -265,7 +266,7 @@ impl Shared {
         self.bytes.store(0, Ordering::Relaxed);
         drop(waiting);
         self.tickets.end();
-        // Under the lock, so that nobody misses it between looking and waiting.
+        // Notify under the lock, so that no waiter misses it between checking and waiting.
         let _applied = self.applied.lock();
         self.applied_more.notify_all();
         self.wake.notify_all();
@@ -273,7 +274,7 @@ impl Shared {
 }
 
 impl Reservation<'_> {
-    /// Sends a commit. In order: what is sent earlier is applied earlier.
+    /// Sends a commit. Commits are applied in the order in which they are sent.
     pub fn send(self, rows: &Rows) -> Sent {
         let shared = self.shared;
         let mut waiting = shared.waiting.lock();

@@ -1,5 +1,5 @@
-//! What becomes of the store when one of its threads panics. A test tells the thread to ([`Shared::may_panic`], which is
-//! there in this crate's own tests alone).
+//! Tests the effect of a panic of one of the store's threads. Tests trigger it by [`Shared::may_panic`], which exists
+//! only in this crate's own tests.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::telemetry::{Telemetry, ValueQuery};
 
 const AT_ONCE: u64 = 200;
 
-/// Stores one value in each of many devices at once: how each ended.
+/// Stores one value in each of many devices at once; returns true for each that succeeded.
 async fn stores(store: &Arc<Embedded>, devices: std::ops::Range<u64>) -> Vec<bool> {
     let each = devices.map(|device| {
         let store = store.clone();
@@ -46,7 +46,7 @@ async fn fails_the_store(thread: &'static str) {
     assert!(stores(&store, 1..2).await.iter().all(|stored| !stored), "it takes nothing more");
     assert!(within_patience("the store closes", store.close()).await.is_err());
     drop(store);
-    // What was acknowledged is there after a start.
+    // Acknowledged values exist after a restart.
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     for (device, stored) in (1..AT_ONCE).zip(ended) {
         let count = given::texts(&store, &given::device_with_key(device), "log", ValueQuery::default()).await.1;

@@ -1,4 +1,4 @@
-//! RocksDB as this store uses it: families, settings, the format's version.
+//! Opens and configures RocksDB: families, settings, the version of the format.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use super::rows::{damaged, failed, read_timeline};
 use crate::error::{Result, StoreError};
 
 const MIB: usize = 1 << 20;
-/// A timeline and a device's small rows are looked through for what has expired at least this often.
+/// Interval in which timelines and small rows of devices are compacted to remove expired rows.
 const PERIODIC_COMPACTION_SECONDS: u64 = 3 * 86_400;
-/// Tables that are kept open; each costs a few KB and a descriptor that a connection could use.
+/// Tables that RocksDB keeps open; each costs a few KB and a descriptor that a connection could use.
 pub const OPEN_FILES_MAX: i32 = 256;
-/// Log files of RocksDB itself, and the bytes of each.
+/// Number of RocksDB's own log files, and (next constant) the bytes of each.
 const LOG_FILES_MAX: usize = 4;
 const LOG_FILE_BYTES_MAX: usize = 4 * MIB;
-/// Tables of memtables that are compacted together.
+/// Number of level-0 tables that triggers a compaction.
 const LEVEL_ZERO_FILES: i32 = 8;
-/// So many of them hold up whoever writes, and so many stop them.
+/// Number of level-0 tables that slows writers, and (next constant) that stops them.
 const LEVEL_ZERO_FILES_SLOW: i32 = 32;
 const LEVEL_ZERO_FILES_STOP: i32 = 48;
-/// A file that holds so many removals among so many neighbouring rows is compacted early.
+/// Removals among (next constant) neighbouring rows from which a file is compacted early.
 pub const REMOVALS_MIN: usize = 1_024;
 const REMOVALS_AMONG: usize = 4_096;
 
-/// What compactions drop by themselves: moments that only grow.
+/// Moments before which compactions drop rows; they only increase.
 #[derive(Debug, Default)]
 pub struct Cutoffs {
-    /// History before this millisecond.
+    /// Millisecond before which history is dropped.
     pub history: AtomicI64,
-    /// Idempotency keys that expired by this millisecond.
+    /// Millisecond by which idempotency keys have expired.
     pub keys: AtomicI64,
 }
 
-/// Opens the database, makes what is missing and checks the format. What was acknowledged must be there.
+/// Opens the database, creates missing families and checks the format. Fails if acknowledged data is missing.
 pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB> {
     std::fs::create_dir_all(path).map_err(StoreError::unavailable)?;
     durability::must_be_whole(path)?;
     open_what_is_there(path, options, cutoffs, true)
 }
 
-/// Opens the database whatever is missing of its log. `are_logs_known`: the logs that the manifest knows must be there.
+/// Opens the database even if a part of its log is missing. `are_logs_known`: the logs in the manifest must exist.
 pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>, are_logs_known: bool) -> Result<DB> {
     let cache = Cache::new_lru_cache(options.cache_bytes);
     let (mut database, family) =
@@ -64,7 +64,7 @@ pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>
     Ok(db)
 }
 
-/// Opens the database to be read, as it is: nothing in its folder is changed.
+/// Opens the database read-only, without changing its folder.
 pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
     durability::must_be_readable(path)?;
     let cache = Cache::new_lru_cache(options.cache_bytes);
@@ -75,7 +75,7 @@ pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
     DB::open_cf_descriptors_read_only(&database, path, families, false).map_err(failed)
 }
 
-/// All families, each with its options.
+/// Returns the descriptors of all families, with their options.
 pub fn descriptors(options: impl Fn(Family) -> Result<DbOptions>) -> Result<Vec<ColumnFamilyDescriptor>> {
     Family::ALL.into_iter().map(|family| Ok(ColumnFamilyDescriptor::new(family.name(), options(family)?))).collect()
 }
@@ -89,11 +89,11 @@ fn database_options(options: &Options) -> DbOptions {
     db.set_bytes_per_sync(MIB as u64);
     db.set_wal_bytes_per_sync(MIB as u64);
     db.set_max_total_wal_size(options.wal_bytes);
-    // A file that is written anew has its length already, which makes a sync much quicker. Its end cannot be told from
-    // damage then, so a replay ends at the first record that is not whole, wherever that is (point-in-time recovery, the
-    // default): whether anything that was acknowledged lies behind it is [`durability`]'s to know.
+    // A recycled file already has its length, which makes a sync much faster. Its end then looks like damage, so a
+    // replay ends at the first incomplete record, wherever it is (point-in-time recovery, the default): [`durability`]
+    // decides if acknowledged data lies behind it.
     db.set_recycle_log_file_num(4);
-    // Files of the log that are complete are known by name and length: one that is missing is missed.
+    // Complete files of the log are recorded by name and length, so a missing one is detected.
     db.set_track_and_verify_wals_in_manifest(true);
     db.set_max_open_files(OPEN_FILES_MAX);
     db.set_skip_stats_update_on_db_open(true);
@@ -103,15 +103,15 @@ fn database_options(options: &Options) -> DbOptions {
     db.set_stats_dump_period_sec(0);
     db.set_stats_persist_period_sec(0);
     db.set_compaction_readahead_size(2 * MIB);
-    // There is one writer: what many need only costs it.
+    // The store has one writer: features for several only slow it.
     db.set_allow_concurrent_memtable_write(false);
     db.set_enable_write_thread_adaptive_yield(false);
     db
 }
 
-/// Options of a family to which nothing else was done yet. Where rows with the same first bytes come in the order of their
-/// keys, as those of a device or a series do, a memtable keeps the place of the last such row: it need not look for the
-/// next one's among all others, which is most of what a row costs otherwise. No setter knows of that setting.
+/// Returns the default options of a family. In families whose rows with the same first bytes arrive in the order of
+/// their keys, such as those of a device or a series, a memtable remembers the position of the last such row and need
+/// not search for the next one's, which is most of the cost of a row. The crate has no setter for this setting.
 fn plain_options(family: Family) -> Result<DbOptions> {
     let mut plain = DbOptions::default();
     let bytes = match family {
@@ -135,7 +135,7 @@ fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Ar
     rows.set_compression_type(DBCompressionType::Lz4);
     rows.set_level_compaction_dynamic_level_bytes(true);
     rows.set_max_write_buffer_number(4);
-    // The bound of the log makes the tables of memtables small: several of them are worth a compaction.
+    // The bound of the log makes the tables of memtables small: a compaction waits for several.
     rows.set_level_zero_file_num_compaction_trigger(LEVEL_ZERO_FILES);
     rows.set_level_zero_slowdown_writes_trigger(LEVEL_ZERO_FILES_SLOW);
     rows.set_level_zero_stop_writes_trigger(LEVEL_ZERO_FILES_STOP);
@@ -144,12 +144,12 @@ fn family_options(family: Family, options: &Options, cache: &Cache, cutoffs: &Ar
     rows.set_target_file_size_base(if large { 64 * MIB as u64 } else { 16 * MIB as u64 });
     match family {
         Family::Queue | Family::Outbox => {
-            // Rows come and go: files full of removals are compacted early, or reading from the front would crawl.
+            // Rows come and go: files full of removals are compacted early, or reading from the front would be slow.
             rows.add_compact_on_deletion_collector_factory(REMOVALS_AMONG, REMOVALS_MIN, 0.5);
         }
         Family::History => {
-            // A forgotten device's events are removed one by one, and their space shall come back. A few removals are
-            // not worth it: what lies between them is written anew with them.
+            // The events of a forgotten device are removed one by one, and their space must be reclaimed. A few
+            // removals are not worth a compaction, which rewrites the rows between them.
             rows.add_compact_on_deletion_collector_factory(REMOVALS_AMONG, REMOVALS_MIN, 0.0);
         }
         Family::Timeline => {
@@ -179,12 +179,12 @@ fn forgotten(yes: bool) -> CompactionDecision {
     if yes { CompactionDecision::Remove } else { CompactionDecision::Keep }
 }
 
-/// The handle of a family.
+/// Returns the handle of a family.
 pub fn family(db: &DB, family: Family) -> Result<&ColumnFamily> {
     db.cf_handle(family.name()).ok_or_else(|| damaged("a column family is missing"))
 }
 
-/// The handles of all families, by their number.
+/// Returns the handles of all families, by their number.
 pub fn families(db: &DB) -> Result<[&ColumnFamily; 7]> {
     let mut handles = [family(db, Family::Meta)?; 7];
     for each in Family::ALL {
@@ -193,26 +193,26 @@ pub fn families(db: &DB) -> Result<[&ColumnFamily; 7]> {
     Ok(handles)
 }
 
-/// A number among the counters.
+/// Reads a number among the counters.
 pub fn meta(db: &DB, key: &[u8]) -> Result<Option<u64>> {
     let value = db.get_cf(family(db, Family::Meta)?, key).map_err(failed)?;
     value.map(|bytes| keys::trailing(&bytes).ok_or_else(|| damaged("a counter is no number"))).transpose()
 }
 
-/// A moment among the counters.
+/// Reads a moment among the counters.
 pub fn moment(db: &DB, key: &[u8]) -> Result<Option<Timestamp>> {
     let millis = meta(db, key)?.map(|bits| i64::from_be_bytes(bits.to_be_bytes()));
     Ok(millis.map(Timestamp::from_millis))
 }
 
-/// Removes, with the files in which there is nothing else, the rows of a range, whose end is not one of them.
+/// Removes the rows of a range, whose end is exclusive, and whole files that contain nothing else.
 pub fn delete_range(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> Result<()> {
     db.delete_range_cf(family, from, to).map_err(failed)?;
     delete_files(db, family, from, to)
 }
 
-/// Removes the files in which there is nothing but rows of a range, whose end is not one of them. RocksDB counts the end among
-/// what goes: a file whose last row lies there would go with that row.
+/// Removes the files that contain only rows of a range, whose end is exclusive. RocksDB treats the end as inclusive: a
+/// file whose last row is the end would be removed with that row.
 pub fn delete_files(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> Result<()> {
     match keys::before(to) {
         Some(last) => db.delete_file_in_range_cf(family, from, &last).map_err(failed),
@@ -220,14 +220,14 @@ pub fn delete_files(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) -> R
     }
 }
 
-/// Returns the format of a store; none if it is so new that it has none yet.
+/// Returns the format of a store, or `None` for a new one without a format.
 pub fn format(db: &DB) -> Result<Option<u32>> {
     let found = db.get_cf(family(db, Family::Meta)?, keys::META_FORMAT).map_err(failed)?;
     let number = |bytes: Vec<u8>| <[u8; 4]>::try_from(bytes.as_slice()).map(u32::from_be_bytes);
     found.map(|bytes| number(bytes).map_err(|_| damaged("the telemetry store's format is no number"))).transpose()
 }
 
-/// A new database gets the version; an older one would be upgraded here; a newer one is refused.
+/// Writes the format of a new database; an older one would be upgraded here; a newer one is refused.
 fn check_format(db: &DB) -> Result<()> {
     let meta = family(db, Family::Meta)?;
     match format(db)? {
@@ -239,7 +239,7 @@ fn check_format(db: &DB) -> Result<()> {
     }
 }
 
-/// Refuses a format that a newer program has written.
+/// Refuses a format written by a newer program.
 pub fn must_be_known(found: u32) -> Result<()> {
     match found {
         keys::FORMAT_WITHOUT_FLOORS | keys::FORMAT => Ok(()),

@@ -1,5 +1,5 @@
-//! Reading everything once, for an operator who wants to know whether it is all there. Every block's checksum is
-//! verified on the way; what refers to something else is looked for.
+//! Examines a store for an operator: reads everything once. Every block's checksum is verified, and references to other
+//! rows are followed.
 
 use isobar_model::ids::DeviceKey;
 use isobar_model::time::Timestamp;
@@ -13,37 +13,37 @@ use super::{Cancel, engine, load, numbers};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
 
-/// Faults that are reported one by one; further ones are counted.
+/// Bounds the faults that are reported one by one; further ones are counted.
 const FAULTS_NAMED_MAX: usize = 50;
-/// Parked entries of the outbox that are reported one by one.
+/// Bounds the parked entries of the outbox that are reported one by one.
 const PARKED_NAMED_MAX: usize = 50;
-/// Rows between two looks at whether anybody still waits.
+/// Rows between two checks that the caller still waits.
 const ROWS_BETWEEN_LOOKS: u64 = 65_536;
 /// Bytes that are read ahead: everything is read, in order.
 const READAHEAD_BYTES: usize = 4 << 20;
 
-/// A series as its record and its values have it.
+/// Counts of a series in its record and in its values.
 struct SeriesCounts {
     device: u64,
-    /// The record is true for so many values.
+    /// Number of values that the record covers.
     recorded: u64,
     values: u64,
 }
 
-/// What was seen so far.
+/// State of an examination.
 #[derive(Default)]
 struct Examination {
     report: Examined,
-    /// History before this is forgotten, row by row.
+    /// Order before which history is forgotten, row by row.
     cutoff: TimeOrder,
     deleted_series: FxHashSet<u64>,
-    /// By series: what lies below is gone, or goes, row by row.
+    /// Floors by series: rows below are removed, one by one.
     floors: FxHashMap<u64, u64>,
-    /// Why entries of the outbox are parked.
+    /// Causes why entries of the outbox are parked.
     parked: FxHashMap<u64, String>,
     forgotten_devices: FxHashSet<u64>,
     series: FxHashMap<u64, SeriesCounts>,
-    /// By device: how many events its timelines name that are not in history yet.
+    /// Number of events by device that timelines name and history has not shown yet.
     missing: FxHashMap<u64, i64>,
     devices: FxHashSet<u64>,
 }
@@ -65,7 +65,7 @@ pub fn everything(db: &DB, cancel: &Cancel) -> Result<Examined> {
 }
 
 impl Examination {
-    /// Every row of a family. A block that cannot be read ends its family, not the examination.
+    /// Reads every row of a family. An unreadable block ends its family, not the examination.
     fn read(
         &mut self,
         db: &DB,
@@ -163,7 +163,7 @@ impl Examination {
         if keys::order_of(id) >= self.cutoff {
             *self.missing.entry(device).or_default() += 1;
         }
-        // Below the cutoff rows go one by one, in any order.
+        // Rows below the cutoff are removed one by one, in any order.
         if order < self.cutoff {
             return Ok(None);
         }

@@ -1,5 +1,6 @@
-//! A whole series, piece by piece. A piece reads from a place and says where it stopped: between two pieces nothing is
-//! held, however slow the reader is, and what is stored meanwhile lies beyond the end that the first piece has fixed.
+//! Exports a whole series, chunk by chunk. A chunk reads from a cursor and returns the next one: between two chunks no
+//! resource is held, for readers of any speed, and values stored meanwhile are beyond the end that the first chunk has
+//! fixed.
 
 use rocksdb::{DB, ReadOptions};
 
@@ -11,17 +12,17 @@ use super::values::{OpenSeries, ReadyQuery, stored};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{ValueChunk, ValueCursor};
 
-/// Values that one piece looks at, at most, and bytes of them after which it looks at no more.
+/// Bounds the values that one chunk reads; the next constant is the number of bytes after which it reads no more.
 const LOOKED_AT_MAX: u64 = 8_192;
 const LOOKED_AT_BYTES: usize = 4 << 20;
-/// Payload bytes after which a piece is full.
+/// Payload bytes after which a chunk is full.
 const FULL_BYTES: usize = 256 << 10;
-/// The error where the series is deleted meanwhile.
+/// Error if the series is deleted during the export.
 const GONE: StoreError = StoreError::Gone("storage element");
-/// Read ahead of a piece, in bytes.
+/// Bytes that a chunk reads ahead.
 const EXPORT_READAHEAD_BYTES: usize = 256 << 10;
 
-/// The piece at a cursor, or the first; none when there is no such series.
+/// Reads the chunk at a cursor, or the first one; returns `None` if there is no such series.
 pub fn chunk(
     db: &DB,
     device: u64,
@@ -41,12 +42,12 @@ pub fn chunk(
             let cursor = ValueCursor { series: series.number, from: within.start, to: within.end };
             (series, cursor)
         }
-        // What is no longer kept is left out, also where it was when the export began.
+        // Values past retention are left out, even if they were not when the export began.
         (Some(series), Some(cursor)) if series.number == cursor.series => {
             let (from, to) = (cursor.from.max(series.floor), cursor.to.max(series.floor));
             (series, ValueCursor { from, to, ..cursor })
         }
-        // Deleted in between, and perhaps begun anew: what is left is not what was asked for.
+        // The series was deleted in between, and perhaps created again: the rest is not the requested series.
         _ => return Err(GONE),
     };
     read(series.track, query, cursor, newest_first).map(Some)
@@ -59,7 +60,8 @@ fn read(mut track: Track<'_>, query: &ReadyQuery, cursor: ValueCursor, newest_fi
         track.go(if newest_first { left.end - 1 } else { left.start });
     }
     while !left.is_empty() && looked_at < LOOKED_AT_MAX && bytes < FULL_BYTES && bytes_looked_at < LOOKED_AT_BYTES {
-        // Sequences are dense: where one is missing, the series went away after it was looked up. That is no end.
+        // Sequences are dense: a missing one means that the series was deleted after it was looked up. That is no
+        // regular end.
         let Some((key, value)) = load::current(&track.rows)? else { return Err(GONE) };
         let sequence = trailing(key)?;
         if sequence != (if newest_first { left.end - 1 } else { left.start }) {

@@ -1,5 +1,5 @@
-//! Those who follow events as they become durable. What they are streamed waits here for the disk, beside the commits that
-//! wait for it too; when nobody follows, a commit costs a look at one flag.
+//! Sends events to followers as they become durable. Events wait here for the disk, like the commits; without
+//! followers, a commit costs one check of a flag.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use tokio::sync::broadcast;
 use super::positions::BatchPositions;
 use crate::telemetry::{Following, StreamMessage, StreamPosition, StreamedEvents};
 
-/// Events that a follower may lag behind before it has to catch up from history, and bytes of their payloads.
+/// Events by which a follower may lag before it has to catch up from history, and (next constant) the bytes of their
+/// payloads.
 const FOLLOWER_LAG_EVENTS: usize = 4_096;
 const FOLLOWER_LAG_BYTES: usize = 32 << 20;
 
-/// What waits for the disk: the ticket of its commit, and what is streamed of it; none if that is not known.
+/// Events that wait for the disk: the ticket of their commit, and the events to stream, or `None` if they are unknown.
 type PendingEvents = (u64, Option<Arc<StreamedEvents>>);
 
-/// How far events are durable and were sent to those who follow.
+/// Progress of durability and of sending to followers.
 #[derive(Debug)]
 struct Reached {
     position: StreamPosition,
@@ -27,7 +28,7 @@ struct Reached {
     recent: RecentEvents,
 }
 
-/// The events that were sent last, for followers that have not received them yet; who finds one gone reads it in history.
+/// Events that were sent last, for followers that have not received them yet; followers read missing ones in history.
 #[derive(Debug, Default)]
 struct RecentEvents {
     events: VecDeque<Arc<Event>>,
@@ -41,7 +42,7 @@ impl RecentEvents {
         while self.bytes > FOLLOWER_LAG_BYTES && self.forget_oldest() {}
     }
 
-    /// Only so many are still to be heard of.
+    /// Drops the oldest events beyond this number.
     fn keep_only(&mut self, count: usize) {
         while self.events.len() > count && self.forget_oldest() {}
     }
@@ -53,62 +54,62 @@ impl RecentEvents {
     }
 }
 
-/// What an event takes of memory, about.
+/// Returns the approximate memory of an event.
 fn weight(event: &Event) -> usize {
     size_of::<Event>()
         + event.payload.bytes().len()
         + event.errors.iter().map(|error| error.message.len()).sum::<usize>()
 }
 
-/// All who follow.
+/// Registry of all followers.
 #[derive(Debug)]
 pub struct Followers {
     is_any: AtomicBool,
-    /// Locked before `waits`.
+    /// Progress. Locked before `waits`.
     reached: Mutex<Reached>,
     waits: Mutex<VecDeque<PendingEvents>>,
     messages: broadcast::Sender<StreamMessage>,
-    /// No late event has a later position than this one.
+    /// Position that no late event exceeds.
     newest_late: Mutex<StreamPosition>,
 }
 
 impl Followers {
-    /// Nobody yet, and everything up to that position is durable.
+    /// Creates a registry without followers; everything up to this position is durable.
     pub fn new(position: StreamPosition) -> Self {
         Self {
             is_any: AtomicBool::new(false),
             reached: Mutex::new(Reached { position, ticket: 0, recent: RecentEvents::default() }),
             waits: Mutex::default(),
             messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
-            // Where the last one of an earlier process stands is written nowhere, only whether there was any.
+            // The position of an earlier process's last late event is not stored, only if there was one.
             newest_late: Mutex::new(if position.late == 0 { StreamPosition::first() } else { position }),
         }
     }
 
-    /// No late event has a later position. One whose rows can be read is known here.
+    /// Returns a position that no late event exceeds. A late event is registered here before its rows are readable.
     pub fn newest_late(&self) -> StreamPosition {
         *self.newest_late.lock()
     }
 
-    /// A batch is about to be written, in which there may be late events.
+    /// Registers a batch, which may have late events, before it is written.
     pub fn come_late(&self, positions: &BatchPositions) {
         if let Some(last) = positions.newest_late() {
             *self.newest_late.lock() = last;
         }
     }
 
-    /// Whether anybody follows.
+    /// Returns true if there are followers.
     pub fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Relaxed)
     }
 
-    /// Somebody follows from here on. `newest` is the newest ticket, and no other may be drawn meanwhile.
+    /// Registers a follower from here on. `newest` is the newest ticket, and no other may be drawn meanwhile.
     pub fn follow(&self, newest: u64) -> Following {
         let reached = self.reached.lock();
         if !self.is_any.swap(true, Ordering::Relaxed) {
             let mut waits = self.waits.lock();
             waits.clear();
-            // Nobody knows what is streamed of these.
+            // The events of these commits were not prepared.
             if reached.ticket < newest {
                 waits.push_back((newest, None));
             }
@@ -116,12 +117,12 @@ impl Followers {
         Following { from: reached.position, messages: self.messages.subscribe() }
     }
 
-    /// A commit with events was sent. In the order of the tickets.
+    /// Registers a commit with events that was sent. Call it in the order of the tickets.
     pub fn expect(&self, ticket: u64, streamed: Option<Arc<StreamedEvents>>) {
         self.waits.lock().push_back((ticket, streamed));
     }
 
-    /// All up to that ticket are durable: a batch, for each has positions of its own. In order.
+    /// Sends the events of a durable batch, up to this ticket. Call it in order.
     pub fn reach(&self, ticket: u64, positions: &BatchPositions) {
         let mut reached = self.reached.lock();
         (reached.position, reached.ticket) = (positions.end, ticket);
@@ -143,7 +144,7 @@ impl Followers {
         let mut events = Vec::with_capacity(durable.len());
         for (_, streamed) in durable {
             let Some(streamed) = streamed else {
-                // Without a receiver there is nobody to send it to.
+                // The channel may have no receiver.
                 let _ = self.messages.send(StreamMessage::Gap);
                 return;
             };

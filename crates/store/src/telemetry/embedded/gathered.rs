@@ -1,5 +1,5 @@
-//! Commits that wait for the writer: their rows, one after the other in a few large pieces of memory that go round between
-//! those who send and the writer, so that nothing is set aside by one thread and freed by another for each commit.
+//! Collects commits for the writer: their rows, one after the other in a few large buffers that circulate between
+//! senders and the writer, so that no thread allocates what another one frees for each commit.
 
 use std::ops::Range;
 
@@ -11,57 +11,57 @@ use uuid::Uuid;
 
 use super::rows::{self, BatchRow, Rows};
 
-/// Bytes of a piece; rows of one commit that are more get a piece of their own.
+/// Bytes of a buffer; a commit with more bytes gets a buffer of its own.
 const ROWS_PIECE_BYTES: usize = 128 << 10;
-/// Pieces that are kept when they are empty.
+/// Empty buffers that are kept for reuse.
 const SPARE_PIECES_MAX: usize = 8;
 
-/// Bytes of rows that may wait before whoever has most of them is held up; as many again may be in the writer's hands. Tenants
-/// share them.
+/// Bytes of queued rows beyond which the tenant with most of them is refused; as many again may be with the writer.
+/// Tenants share them.
 const WAITING_BYTES_MAX: usize = 24 << 20;
-/// Bytes up to which nobody can have more than its part.
+/// Bytes up to which no tenant can exceed its share.
 pub const BYTES_FOR_ALL: usize = SharedAmount::of(WAITING_BYTES_MAX).of_one();
-/// Bytes beyond which everybody is held up: each of those who have none waiting may have a commit among them.
+/// Bytes beyond which every tenant is refused; up to them, each tenant with nothing queued may still send a commit.
 const WAITING_BYTES_FULL: usize = 48 << 20;
 
-/// Whose rows they are; none: Isobar's own.
+/// Tenant of rows, or `None` for the system's own.
 pub type Tenant = Option<OrganizationId>;
 
 /// Rows of many commits.
 #[derive(Debug, Default)]
 pub struct Gathered {
-    /// Bytes of rows.
+    /// Bytes of rows, by tenant.
     held: TenantAmounts,
     pieces: Vec<Vec<u8>>,
     spare: Vec<Vec<u8>>,
     commits: Vec<CommitRows>,
-    /// The calls among those of the commits that are traced.
+    /// Spans of calls that are traced.
     traced: Vec<SpanLink>,
 }
 
-/// The rows of one commit.
+/// Rows of one commit.
 #[derive(Clone, Debug)]
 pub struct CommitRows {
     piece: usize,
     bytes: Range<usize>,
-    /// Whether a series is created: the writer keeps the counter.
+    /// True if a series is created: then the writer stores the counter.
     pub creates: bool,
 }
 
 impl Gathered {
-    /// Bytes of all rows.
+    /// Returns the bytes of all rows.
     pub fn bytes(&self) -> usize {
         self.held.all()
     }
 
-    /// Whether a tenant may have more rows waiting.
+    /// Returns true if a tenant may queue more rows.
     pub fn has_room(&self, tenant: Tenant) -> bool {
         let own = self.held.of(organization(tenant));
         let has_part = own.of_site == 0 || SharedAmount::of(WAITING_BYTES_MAX).allows(own, self.bytes());
         self.bytes() < WAITING_BYTES_FULL && has_part
     }
 
-    /// Takes in the rows of a tenant's commit.
+    /// Adds the rows of a tenant's commit.
     pub fn push(&mut self, rows: &Rows, tenant: Tenant) {
         let bytes = rows.bytes();
         self.held.change(organization(tenant), 0, bytes.len());
@@ -83,22 +83,22 @@ impl Gathered {
         }
     }
 
-    /// Takes the calls that are traced.
+    /// Takes the spans of calls that are traced.
     pub fn take_traced(&mut self) -> Vec<SpanLink> {
         std::mem::take(&mut self.traced)
     }
 
-    /// The commits, in the order they came.
+    /// Returns the commits, in the order of sending.
     pub fn commits(&self) -> &[CommitRows] {
         &self.commits
     }
 
-    /// The rows of a commit.
+    /// Returns the rows of a commit.
     pub fn rows(&self, commit: &CommitRows) -> impl Iterator<Item = BatchRow<'_>> {
         rows::read(&self.pieces[commit.piece][commit.bytes.clone()])
     }
 
-    /// Empties it; a few pieces are kept for later.
+    /// Removes all commits; keeps a few buffers for reuse.
     pub fn clear(&mut self) {
         self.held.clear();
         self.commits.clear();
@@ -111,13 +111,13 @@ impl Gathered {
     }
 }
 
-/// Isobar's own rows are of nobody.
+/// Returns the organization to charge; the system's own rows are charged to the nil organization.
 fn organization(tenant: Tenant) -> OrganizationId {
     tenant.unwrap_or(OrganizationId(Uuid::nil()))
 }
 
 impl CommitRows {
-    /// Bytes of its rows.
+    /// Returns the bytes of its rows.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
@@ -151,7 +151,7 @@ mod tests {
             let (count, bytes) = fill(tenant(number));
             assert!(count > 0 && bytes < WAITING_BYTES_MAX + 2 * COMMIT, "{count} commits, {bytes} bytes");
         }
-        // Whoever comes after them has a commit too, until it is enough.
+        // Later tenants may have a commit too, until the full bound is reached.
         let last = (6..1_000).take_while(|number| fill(tenant(*number)).0 > 0).count();
         assert!(
             last > 8 && gathered.bytes() < WAITING_BYTES_FULL + COMMIT + 64,

@@ -1,4 +1,4 @@
-//! The history of devices: a page is two bisected timelines, merged; each event is fetched by its id.
+//! Reads the history of devices: a page merges two timelines, which are bisected; each event is fetched by its id.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use super::{Core, engine};
 use crate::error::Result;
 use crate::telemetry::HistoryQuery;
 
-/// A part of a timeline.
+/// Part of a timeline.
 pub(super) struct Part<'a> {
     kind: u8,
     pub track: Track<'a>,
@@ -25,7 +25,7 @@ pub(super) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The part of a device's timeline within a range of time.
+    /// Finds the part of a device's timeline within a range of time.
     pub fn of(core: &'a Core, device: u64, kind: u8, range: Range<TimeOrder>) -> Result<Self> {
         let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
         let mut track = Track {
@@ -36,7 +36,7 @@ impl<'a> Part<'a> {
         };
         let floor = core.reclaim.floors(device)[usize::from(kind)];
         let next = load::timeline(&core.db, device, kind)?.next.max(floor);
-        // Of a device that was forgotten earlier, and of one whose history is old, the first rows are gone.
+        // The first rows are missing for a device that was forgotten earlier, or with history past retention.
         let all = track.first_from(floor)?.unwrap_or(next)..next;
         let within = if range.start >= range.end {
             next..next
@@ -51,13 +51,13 @@ impl<'a> Part<'a> {
         self.within.end - self.within.start
     }
 
-    /// The place in time of the n-th event from the newest.
+    /// Returns the time order of the n-th event from the newest.
     fn newest(&mut self, nth: u64) -> Result<(TimeOrder, u8)> {
         let order = self.track.order_at(self.within.end - 1 - nth)?;
         Ok((order.unwrap_or(TimeOrder::MAX), self.kind))
     }
 
-    /// Events of a page from the newest.
+    /// Reads the events of a page, newest first.
     fn page(&mut self, request: PageRequest) -> Result<Vec<(TimeOrder, u8, EventId)>> {
         let kind = self.kind;
         let mut found = Vec::new();
@@ -73,7 +73,7 @@ impl<'a> Part<'a> {
         Ok(found)
     }
 
-    /// Events of a page, behind so many that are skipped.
+    /// Reads the events of a page after this many skipped ones.
     fn after(&mut self, skipped: u64, limit: u32) -> Result<Vec<(TimeOrder, u8, EventId)>> {
         let within = self.within.clone();
         self.within.end -= skipped;
@@ -83,12 +83,12 @@ impl<'a> Part<'a> {
     }
 }
 
-/// How many of the newest `skipped` events of two timelines are of the first.
+/// Returns how many of the newest `skipped` events of two timelines belong to the first.
 fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64> {
     let (mut low, mut high) = (skipped.saturating_sub(right.len()), skipped.min(left.len()));
     while low < high {
         let middle = low + (high - low) / 2;
-        // The next of the left is newer than the last taken of the right: more of the left belong to it.
+        // The next event of the left is newer than the last one taken of the right: more of the left are included.
         if left.newest(middle)? > right.newest(skipped - middle - 1)? {
             low = middle + 1;
         } else {
@@ -98,14 +98,14 @@ fn split(left: &mut Part<'_>, right: &mut Part<'_>, skipped: u64) -> Result<u64>
     Ok(low)
 }
 
-/// The range of time that readers see.
+/// Returns the range of time that readers may see.
 pub(super) fn visible(core: &Core, range: TimeRange, not_before: Timestamp) -> Range<TimeOrder> {
     let cutoff = Timestamp::from_millis(core.cutoffs.history.load(std::sync::atomic::Ordering::Acquire));
     let range = orders(range);
     range.start.max(keys::order_at(not_before)).max(keys::order_at(cutoff))..range.end
 }
 
-/// A page of a device's history, newest first.
+/// Reads a page of a device's history, newest first.
 pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page<Event>> {
     let range = visible(core, query.range, query.not_before);
     let kinds = [(0, query.device_events), (1, query.cloud_events)].into_iter().filter(|(_, wanted)| *wanted);
@@ -130,12 +130,12 @@ pub fn page(core: &Core, device: DeviceRef, query: &HistoryQuery) -> Result<Page
     Ok(Page::new(fetch(core, device, &found)?, total, query.page))
 }
 
-/// The events of a page, each at its place in time, by which it was found.
+/// Fetches the events of a page, each with the time order by which it was found.
 fn fetch(core: &Core, device: DeviceRef, found: &[(TimeOrder, u8, EventId)]) -> Result<Vec<Event>> {
     let history = engine::family(&core.db, Family::History)?;
     let (mut events, mut budget) = (Vec::new(), PageBudget::default());
     for (order, _, id) in found.iter().copied() {
-        // None if retention or a deletion was faster.
+        // The event is missing if retention or a deletion was faster.
         if let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? {
             budget.take(value.len())?;
             events.push(Event { received_at: keys::moment(order), ..read_event(device.id, id, &value)? });
@@ -144,7 +144,7 @@ fn fetch(core: &Core, device: DeviceRef, found: &[(TimeOrder, u8, EventId)]) -> 
     Ok(events)
 }
 
-/// One event of a device.
+/// Fetches one event of a device.
 pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event>> {
     let history = engine::family(&core.db, Family::History)?;
     let Some(value) = core.db.get_pinned_cf(history, id.bytes()).map_err(failed)? else { return Ok(None) };
@@ -158,7 +158,7 @@ pub fn event(core: &Core, device: DeviceRef, id: EventId) -> Result<Option<Event
     read_event(device.id, id, &value).map(Some)
 }
 
-/// Whether an event still stands in its timeline.
+/// Returns true if an event is still in its timeline.
 pub(super) fn stands(core: &Core, device: u64, value: &[u8], id: EventId) -> Result<bool> {
     let kind = value.first().copied().unwrap_or_default();
     let mut part = Part::of(core, device, kind, keys::order_of(id)..TimeOrder::MAX)?;

@@ -1,4 +1,4 @@
-//! The byte layout of the embedded store. All integers are big-endian, so that byte order is number order.
+//! Defines the byte layout of the embedded store. All integers are big-endian, so that byte order is number order.
 //!
 //! | family   | key                                      | value                                                     |
 //! |----------|------------------------------------------|-----------------------------------------------------------|
@@ -25,37 +25,38 @@
 //! | queue    | device u64, sequence u64                 | event id 16, expiry i64, element u16+n, payload           |
 //! | outbox   | number u64                               | device u64, work                                          |
 //!
-//! A series record: series u64, created i64, count u64, bytes u64, order 16, last values (JSON): true for the first
-//! `count` values; the rows after them are replayed over it.
+//! A series record: series u64, created i64, count u64, bytes u64, order 16, last values (JSON). It covers the first
+//! `count` values; later rows are replayed over it.
 //!
 //! Sequences of a timeline and of a series are dense, so counting is subtracting. Timelines lose their oldest rows to
-//! retention, one by one and in any order; a series goes as a whole, and its number never comes again. What of it is no
-//! longer kept lies below its *floor*: nobody is shown that, whether its rows are there still or not.
+//! retention, one by one and in any order; a series is removed as a whole, and its number is never reused. Values of it
+//! past retention lie below its *floor*: readers never see them, even if their rows still exist.
 //!
-//! A *late* event became durable after one with a larger id: runs overtake each other. Events are followed in the order in
-//! which they became durable, and a late one is looked for behind the newest event that was there before it. Late events
-//! are numbered through; the order of those rows grows with their numbers, but not strictly, and numbers have gaps.
+//! A *late* event became durable after one with a larger id: runs overtake each other. Followers receive events in the
+//! order in which they became durable, and a late one is searched behind the newest event that was durable before it.
+//! Late events are numbered; the order of those rows increases with their numbers, but not strictly, and numbers have
+//! gaps.
 //!
-//! The *order* of a row is its place in time: its id, or the order before it plus one where ids did not grow (former versions,
-//! when the clock had stepped back across a restart). It strictly grows along a timeline and a series, so time is found by
-//! bisection, and a row is shown at the moment of its order. It is only written where it differs from the id; no JSON text
-//! begins with a zero byte, which marks it in a value.
+//! The *order* of a row is its position in time: its id, or the previous order plus one if ids did not increase (former
+//! versions, when the clock had stepped back across a restart). It strictly increases along a timeline and a series, so
+//! time is found by bisection, and a row is shown at the moment of its order. It is only written if it differs from the
+//! id; no JSON text begins with a zero byte, which marks it in a value.
 
 use isobar_model::event::EventType;
 use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
-/// The version of this layout.
+/// Version of this layout.
 pub const FORMAT: u32 = 2;
-/// That of a store in which no series has a floor. It can be read by versions of the program that know of none.
+/// Version of the layout of a store in which no series has a floor. Versions of the program without floors can read it.
 pub const FORMAT_WITHOUT_FLOORS: u32 = 1;
 
-/// A column family.
+/// Column family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Family {
-    /// Counters, the format's version, what is to be reclaimed.
+    /// Counters, the version of the format, and rows to be reclaimed.
     Meta = 0,
     /// Events by id: by time.
     History = 1,
@@ -67,16 +68,16 @@ pub enum Family {
     State = 4,
     /// Queued cloud events of a device.
     Queue = 5,
-    /// Work for afterwards.
+    /// Deferred work.
     Outbox = 6,
 }
 
 impl Family {
-    /// Every family.
+    /// All families.
     pub const ALL: [Family; 7] =
         [Family::Meta, Family::History, Family::Timeline, Family::Values, Family::State, Family::Queue, Family::Outbox];
 
-    /// Its name in the database.
+    /// Returns the name in the database.
     pub const fn name(self) -> &'static str {
         match self {
             Family::Meta => "default",
@@ -90,7 +91,7 @@ impl Family {
     }
 }
 
-/// Key of the format's version.
+/// Key of the version of the format.
 pub const META_FORMAT: &[u8] = b"format";
 /// Key of the next free series number.
 pub const META_SERIES: &[u8] = b"series";
@@ -100,9 +101,9 @@ pub const META_CUTOFF: &[u8] = b"cutoff";
 pub const META_NEWEST: &[u8] = b"newest";
 /// Prefix of late events.
 pub const LATE: u8 = b'l';
-/// The kind under which a device's late events stand in its timeline once more, by their numbers.
+/// Kind of the rows that list a device's late events in its timeline once more, by their numbers.
 pub const KIND_LATE: u8 = 2;
-/// Key of the moment up to which the clock is believed.
+/// Key of the moment up to which the clock is trusted.
 pub const META_SEEN: &[u8] = b"seen";
 /// Prefix of deleted series.
 pub const GARBAGE_SERIES: [u8; 2] = *b"gs";
@@ -114,7 +115,7 @@ pub const GARBAGE_DEVICE: [u8; 2] = *b"gd";
 pub const PARKED: [u8; 2] = *b"op";
 /// Prefix of devices that the registry has lost.
 pub const LOST_DEVICES: [u8; 2] = *b"nd";
-/// Key of the greatest number of a device that was known when a part of the log was lost.
+/// Key of the greatest device number that was known when a part of the log was lost.
 pub const META_DEVICES: &[u8] = b"devices";
 
 /// Tag of a series record.
@@ -126,31 +127,31 @@ pub const STATE_KEY: u8 = 3;
 /// Tag of a series' floor.
 pub const STATE_FLOOR: u8 = 4;
 
-/// The place of an event or value in time: see the layout.
+/// Position of an event or value in time: see the layout.
 pub type TimeOrder = u128;
 
-/// The order of an id that grows.
+/// Returns the order of an id that increases.
 pub fn order_of(id: EventId) -> TimeOrder {
     id.0.as_u128()
 }
 
-/// The id with these 128 bits.
+/// Returns the id with these 128 bits.
 pub fn id_of(bits: u128) -> EventId {
     EventId(Uuid::from_u128(bits))
 }
 
-/// The moment of an order.
+/// Returns the moment of an order.
 pub fn moment(order: TimeOrder) -> Timestamp {
     Timestamp::from_millis(i64::try_from(order >> 80).unwrap_or(i64::MAX))
 }
 
-/// The smallest order at that moment.
+/// Returns the smallest order at a moment.
 pub fn order_at(moment: Timestamp) -> TimeOrder {
     let millis = u128::from(moment.millis().max(0).unsigned_abs());
     if millis >= 1 << 48 { TimeOrder::MAX } else { millis << 80 }
 }
 
-/// A kind of event as a byte.
+/// Encodes a kind of event as a byte.
 pub const fn kind_byte(kind: EventType) -> u8 {
     match kind {
         EventType::DeviceEvent => 0,
@@ -158,20 +159,21 @@ pub const fn kind_byte(kind: EventType) -> u8 {
     }
 }
 
-/// A kind of event from its byte.
+/// Decodes a kind of event from its byte.
 pub const fn kind_of(byte: u8) -> EventType {
     if byte == 0 { EventType::DeviceEvent } else { EventType::CloudEvent }
 }
 
-/// Two integers after each other: a series or a device, and a sequence.
+/// Builds a key of two integers: a series or a device, and a sequence.
 pub fn pair(first: u64, second: u64) -> [u8; 16] {
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
-/// Bytes of where keys end: no key is longer.
+/// Length to which the end of a range of keys is padded: no key is longer.
 const END_BYTES: usize = 512;
 
-/// Where the keys before this one end: at or before it lie all of them, but those that this one begins with. None: there are none.
+/// Returns a bound for the keys before this one: all of them are at or before it, except those of which this key is a
+/// prefix. Returns `None` if there are none.
 pub fn before(key: &[u8]) -> Option<Vec<u8>> {
     let at = key.iter().rposition(|byte| *byte > 0)?;
     let mut before = key[..=at].to_vec();
@@ -180,12 +182,12 @@ pub fn before(key: &[u8]) -> Option<Vec<u8>> {
     Some(before)
 }
 
-/// How many bytes of a timeline's row say whose it is and of which kind, before its sequence.
+/// Length of the prefix of a timeline row's key, before its sequence: device and kind.
 pub const TIMELINE_PREFIX_BYTES: usize = 9;
-/// How many bytes of a value's row say of which series it is, before its sequence.
+/// Length of the prefix of a value row's key, before its sequence: the series.
 pub const VALUES_PREFIX_BYTES: usize = 8;
 
-/// A row of a timeline.
+/// Builds the key of a timeline row.
 pub fn timeline(device: u64, kind: u8, sequence: u64) -> [u8; 17] {
     let mut key = [kind; 17];
     key[..8].copy_from_slice(&device.to_be_bytes());
@@ -193,7 +195,7 @@ pub fn timeline(device: u64, kind: u8, sequence: u64) -> [u8; 17] {
     key
 }
 
-/// A row of a device's state.
+/// Builds the key of a row of a device's state.
 pub fn state(device: u64, tag: u8, name: &str) -> Vec<u8> {
     let mut key = Vec::with_capacity(9 + name.len());
     key.extend_from_slice(&device.to_be_bytes());
@@ -202,10 +204,10 @@ pub fn state(device: u64, tag: u8, name: &str) -> Vec<u8> {
     key
 }
 
-/// Beyond every key of a family.
+/// Key beyond every key of a family.
 pub const AFTER_ALL: [u8; 17] = [u8::MAX; 17];
 
-/// A row about what has a number: garbage, a parked entry.
+/// Builds the key of a row about a numbered item: garbage, or a parked entry.
 pub fn about(prefix: [u8; 2], number: u64) -> [u8; 10] {
     let mut key = [0; 10];
     key[..2].copy_from_slice(&prefix);
@@ -213,7 +215,7 @@ pub fn about(prefix: [u8; 2], number: u64) -> [u8; 10] {
     key
 }
 
-/// A row about the values of a series below a sequence.
+/// Builds the key of a row about the values of a series below a sequence.
 pub fn dropped(series: u64, below: u64) -> [u8; 18] {
     let mut key = [0; 18];
     key[..2].copy_from_slice(&GARBAGE_VALUES);
@@ -221,19 +223,20 @@ pub fn dropped(series: u64, below: u64) -> [u8; 18] {
     key
 }
 
-/// A row that says of an event that it is late; with the first bytes of an id, where those of such ids begin.
+/// Builds the key of a row that marks an event as late; with the first bytes of an id, the start of the rows of such
+/// ids.
 pub fn late(id: &[u8; 16]) -> [u8; 17] {
     let mut key = [LATE; 17];
     key[1..].copy_from_slice(id);
     key
 }
 
-/// The integer at the end of a key.
+/// Returns the integer at the end of a key.
 pub fn trailing(key: &[u8]) -> Option<u64> {
     key.last_chunk::<8>().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-/// What follows the keys that begin with this number.
+/// Returns the end of the keys that begin with this number.
 pub fn after(number: u64) -> Vec<u8> {
     match number.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),

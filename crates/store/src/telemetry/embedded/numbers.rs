@@ -1,6 +1,6 @@
-//! The numbers by which the store knows devices and series. The registry gives out those of devices: one that is older
-//! than this store would give some out a second time, so it is told the greatest. What it has lost by then is noted here,
-//! because it is this store that holds what those devices said.
+//! Tracks the numbers by which the store addresses devices and series. The registry assigns those of devices: one that
+//! is older than this store would assign some twice, so it is told the greatest. Devices that it has lost are recorded
+//! here, because this store has their data.
 
 use isobar_model::ids::DeviceKey;
 use rocksdb::DB;
@@ -12,21 +12,21 @@ use super::{Embedded, engine};
 use crate::error::Result;
 use crate::telemetry::LostDevices;
 
-/// Where the tag of a row of a device's state stands in its key.
+/// Offset of the tag in the key of a device's state.
 const STATE_TAG_AT: usize = 8;
 
 impl Embedded {
-    /// Returns the greatest number of a device that anything is stored of; 0: of none.
+    /// Returns the greatest number of a device with any stored data, or 0.
     pub async fn greatest_device(&self) -> Result<DeviceKey> {
         self.reading(|core, _| greatest_device(&core.db).map(DeviceKey)).await
     }
 
-    /// Returns the devices that registries have lost, as far as it was noted.
+    /// Returns the devices that registries are recorded to have lost.
     pub async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
         self.reading(|core, _| lost(&core.db)).await
     }
 
-    /// Notes, durably, that the registry has lost devices.
+    /// Records, durably, that the registry has lost devices.
     pub async fn note_lost_devices(&self, devices: LostDevices) -> Result<()> {
         self.reading(move |core, _| {
             let (row, last) = (keys::about(keys::LOST_DEVICES, devices.after.0), devices.up_to.0.to_be_bytes());
@@ -36,14 +36,14 @@ impl Embedded {
         .await
     }
 
-    /// Removes the notes of devices that are not lost any more.
+    /// Removes the records of devices that are no longer lost.
     pub async fn forget_lost_devices(&self, found: Vec<LostDevices>) -> Result<()> {
         self.reading(move |core, _| give_up(&core.db, &found)).await
     }
 }
 
-/// Returns the greatest number of a device that anything is stored of; 0: of none. History is not read: whatever stands in
-/// it stands in a timeline, unless a part of the log was lost, and then the number was noted.
+/// Returns the greatest number of a device with any stored data, or 0. History is not read: each of its events is in a
+/// timeline too, unless a part of the log was lost, and then the number was recorded.
 fn greatest_device(db: &DB) -> Result<u64> {
     let mut greatest = engine::meta(db, keys::META_DEVICES)?.unwrap_or_default();
     for family in [Family::Timeline, Family::State, Family::Queue] {
@@ -62,7 +62,7 @@ fn greatest_device(db: &DB) -> Result<u64> {
     Ok(greatest.max(lost.unwrap_or_default()))
 }
 
-/// Returns the number that the last row of a family begins with; 0: it has no row.
+/// Returns the number with which the last row of a family begins, or 0 without rows.
 fn last_number(db: &DB, family: Family) -> Result<u64> {
     let mut rows = rows(db, family, &[], &keys::AFTER_ALL)?;
     rows.seek_to_last();
@@ -80,12 +80,12 @@ pub fn lost(db: &DB) -> Result<Vec<LostDevices>> {
     Ok(lost)
 }
 
-/// Reads a row that says of devices that the registry has lost them.
+/// Reads a row about devices that the registry has lost.
 pub fn read_lost(key: &[u8], value: &[u8]) -> Result<LostDevices> {
     Ok(LostDevices { after: DeviceKey(trailing(key)?), up_to: DeviceKey(Parts(value).u64()?) })
 }
 
-/// Removes notes of devices that the registry has lost, durably.
+/// Removes records of devices that the registry has lost, durably.
 pub fn give_up(db: &DB, lost: &[LostDevices]) -> Result<()> {
     let meta = engine::family(db, Family::Meta)?;
     for devices in lost {
@@ -94,8 +94,8 @@ pub fn give_up(db: &DB, lost: &[LostDevices]) -> Result<()> {
     db.flush_wal(true).map_err(failed)
 }
 
-/// Keeps numbers from coming twice after a part of the log was lost: tables of one family may reach further than those of
-/// another, so an event may stand in history whose device nothing else tells of, and values of a series that nobody has.
+/// Keeps numbers from being reused after a part of the log was lost: the tables of one family may be newer than those
+/// of another, so history may have an event whose device appears nowhere else, and values may belong to no series.
 pub fn keep_after_loss(db: &DB) -> Result<()> {
     let mut device = greatest_device(db)?;
     each(db, Family::History, &[], &keys::AFTER_ALL, |_, event| {
@@ -142,7 +142,7 @@ mod tests {
         let outbox = given::work(&store, ["later"]);
         given::run(&store, &device(70_003), Commit { outbox, ..Commit::default() }).await;
         assert_eq!(greatest().await, 70_003);
-        // What is left of a device that was deleted may not be removed yet.
+        // Remains of a deleted device may not be reclaimed yet.
         store
             .core
             .db
@@ -166,7 +166,7 @@ mod tests {
         store.close().await.unwrap();
     }
 
-    /// After a part of the log was lost, tables of one family may know what those of others do not.
+    /// Checks that numbers that only history and values contain are not reused after a part of the log was lost.
     #[tokio::test]
     async fn numbers_that_history_and_values_know_come_once_after_a_loss() {
         let folder = tempfile::tempdir().unwrap();

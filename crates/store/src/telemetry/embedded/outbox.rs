@@ -1,4 +1,4 @@
-//! The outbox: work that runs left for afterwards, by number, until it is done.
+//! Stores the outbox: work that runs have deferred, by number, until it is done.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::{Core, engine, numbers};
 use crate::error::Result;
 use crate::telemetry::OutboxEntry;
 
-/// What is known of the outbox without reading it.
+/// Index of the outbox in memory.
 pub struct OutboxIndex {
-    /// The next free number.
+    /// Next free number.
     next: AtomicU64,
-    /// Why entries are parked.
+    /// Causes why entries are parked.
     parked: Mutex<BTreeMap<u64, Arc<str>>>,
 }
 
 impl OutboxIndex {
-    /// Loads it from the database, in which nobody writes yet.
+    /// Loads the index from the database, to which no writer is attached yet.
     pub fn load(db: &DB) -> Result<Self> {
         let mut entries = db.raw_iterator_cf(engine::family(db, Family::Outbox)?);
         entries.seek_to_last();
@@ -35,12 +35,12 @@ impl OutboxIndex {
         Ok(Self { next: AtomicU64::new(last + 1), parked: Mutex::new(parked(db)?) })
     }
 
-    /// A number that no entry has, above all of them.
+    /// Assigns the next number, which is above those of all entries.
     pub fn number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Removes entries, and whatever was noted about them.
+    /// Removes entries, and the causes recorded about them.
     pub fn done(&self, numbers: &[u64], rows: &mut Rows) {
         let mut parked = self.parked.lock();
         for number in numbers {
@@ -51,7 +51,7 @@ impl OutboxIndex {
         }
     }
 
-    /// Notes why an entry cannot be done. False: it is known.
+    /// Records why an entry cannot be done. Returns false if the same cause is recorded already.
     pub fn park(&self, number: u64, why: &str, rows: &mut Rows) -> bool {
         if self.parked.lock().insert(number, why.into()).is_some_and(|known| *known == *why) {
             return false;
@@ -61,7 +61,7 @@ impl OutboxIndex {
     }
 }
 
-/// What was noted about entries that are there. A note that has outlived its entry goes: the number may come again.
+/// Reads the causes recorded about entries. Removes a cause whose entry is gone: the number may be reused.
 fn parked(db: &DB) -> Result<BTreeMap<u64, Arc<str>>> {
     let (meta, outbox) = (engine::family(db, Family::Meta)?, engine::family(db, Family::Outbox)?);
     let (from, to) = (keys::about(keys::PARKED, 0), keys::about(keys::PARKED, u64::MAX));
@@ -77,8 +77,8 @@ fn parked(db: &DB) -> Result<BTreeMap<u64, Arc<str>>> {
     Ok(parked)
 }
 
-/// Entries behind a number. Those of devices that the registry has lost wait until it is back: it would take them for
-/// done.
+/// Lists entries after a number. Entries of devices that the registry has lost are withheld until it is restored: it
+/// would treat them as done.
 pub fn entries(core: &Core, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
     let Some(from) = after.checked_add(1) else { return Ok(Vec::new()) };
     let lost = numbers::lost(&core.db)?;
@@ -116,7 +116,7 @@ impl Core {
         Ok(())
     }
 
-    /// Notes why an entry cannot be done; durable when this returns.
+    /// Records why an entry cannot be done; durable when this returns.
     pub async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
         let sent = {
             let reservation = self.shared.reserve(None)?;

@@ -1,12 +1,12 @@
-//! The memory that the rows of one page may take.
+//! Bounds the memory of the rows of one page.
 
 use crate::error::{Result, StoreError};
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX};
 
-/// What is left of it.
+/// Rest of the budget of a page.
 pub(super) struct PageBudget {
     bytes: usize,
-    /// A single row has room, however large it is.
+    /// True before the first row, which is accepted at any size.
     is_untouched: bool,
 }
 
@@ -17,12 +17,12 @@ impl Default for PageBudget {
 }
 
 impl PageBudget {
-    /// That of a page of a queue, which is copied on its way out.
+    /// Returns the budget of a page of a queue, which is copied when it is sent.
     pub fn of_queue() -> Self {
         Self { bytes: QUEUE_PAGE_BYTES_MAX, ..Self::default() }
     }
 
-    /// Takes room for a row of so many bytes. [`StoreError::TooMuch`] when there is none.
+    /// Subtracts the bytes of a row. Answers [`StoreError::TooMuch`] if there is no room.
     pub fn take(&mut self, bytes: usize) -> Result<()> {
         self.bytes = match self.bytes.checked_sub(bytes) {
             Some(left) => left,

@@ -1,5 +1,5 @@
-//! The positions of a batch's events in the order in which events are followed, found when the batch is written: see
-//! [`StreamPosition`] for what they are, [`keys`] for what is noted of those that are late.
+//! Assigns positions to the events of a batch, in the order in which followers receive them, when the batch is written:
+//! see [`StreamPosition`] for their meaning, [`keys`] for the rows about late events.
 
 use isobar_model::ids::EventId;
 use rocksdb::{ColumnFamily, WriteBatch};
@@ -10,24 +10,24 @@ use super::rows::{BatchRow, Parts, event_device};
 use crate::error::Result;
 use crate::telemetry::StreamPosition;
 
-/// The events of one batch, as far as their positions go.
+/// Positions of the events of one batch.
 #[derive(Debug)]
 pub struct BatchPositions {
-    /// The position that the events before them end at.
+    /// Position of the last event before the batch.
     before: StreamPosition,
-    /// The position that they end at.
+    /// Position of the last event of the batch.
     pub end: StreamPosition,
-    /// Those that were late, by id, with their numbers.
+    /// Late events, by id, with their numbers.
     late: SmallVec<[(EventId, u64); 2]>,
 }
 
 impl BatchPositions {
-    /// Nothing yet, behind what ends at that position.
+    /// Creates positions of an empty batch after this position.
     pub fn after(before: StreamPosition) -> Self {
         Self { before, end: before, late: SmallVec::new() }
     }
 
-    /// Finds the positions of events, which come in the order of their ids, and notes those that are late.
+    /// Assigns positions to events, which arrive in the order of their ids, and records the late ones.
     pub fn take<'r>(
         &mut self,
         events: impl Iterator<Item = &'r BatchRow<'r>>,
@@ -52,7 +52,7 @@ impl BatchPositions {
         Ok(())
     }
 
-    /// All events of the batch have their positions.
+    /// Ends the batch: all its events have positions.
     pub fn finish(&mut self, families: &[&ColumnFamily], batch: &mut WriteBatch) {
         if self.end != self.before {
             let StreamPosition { newest, late } = self.end;
@@ -62,12 +62,12 @@ impl BatchPositions {
         self.late.sort_unstable();
     }
 
-    /// The position of the last of those that were late.
+    /// Returns the position of the last late event of the batch.
     pub fn newest_late(&self) -> Option<StreamPosition> {
         (self.end.late > self.before.late).then_some(StreamPosition { newest: self.before.newest, late: self.end.late })
     }
 
-    /// The position of one of the events.
+    /// Returns the position of one of the events.
     pub fn position(&self, id: EventId) -> StreamPosition {
         match self.late.binary_search_by_key(&id, |late| late.0) {
             Ok(at) => StreamPosition { newest: self.before.newest, late: self.late[at].1 },

@@ -1,4 +1,4 @@
-//! The queues of cloud events.
+//! Reads and removes the queued cloud events of devices.
 
 use std::ops::Range;
 
@@ -20,37 +20,37 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::QueueQuery;
 use isobar_quota::Claim;
 
-/// Rows, and bytes of them, that a look goes through without a slot.
+/// Rows, and (next constant) bytes of them, that a search reads without a slot.
 const QUEUE_ROWS_AT_ONCE: usize = 256;
 const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
-/// Looks of one reader, when others take again and again what it has found.
+/// Searches of one reader, while others repeatedly take the events that it has found.
 const LOOKS_MAX: usize = 32;
 
-/// What an event takes as JSON beside its payload and its element's name: identifiers, a moment, the names of members.
+/// Bytes of an event as JSON besides its payload and its element's name: identifiers, a moment, the names of members.
 const WRITTEN_BYTES_BESIDE: usize = 256;
 
-/// What a reader of a queue found.
+/// Events that a reader of a queue found.
 #[derive(Default)]
 struct QueuePage {
     events: Vec<Event>,
-    /// Their sequences.
+    /// Sequences of the events.
     sequences: Vec<u64>,
-    /// Sequences of expired events on the way.
+    /// Sequences of expired events that were passed.
     expired: Vec<u64>,
 }
 
-/// A look through a queue for what a reader may have, or for one event; it can be left and taken up again.
+/// Search of a queue for the events of a page, or for one event; it can be interrupted and continued.
 struct Look {
     device: DeviceRef,
     wanted: Wanted,
     generation: u64,
-    /// What it has not gone through yet.
+    /// Sequences that were not read yet.
     left: Range<u64>,
     skip: u64,
     found: QueuePage,
-    /// Room for what it finds; none is left: what comes behind stays in the queue for the next who takes.
+    /// Budget of the page; `None` when it is used up: later events stay in the queue for the next reader.
     budget: Option<PageBudget>,
-    /// Whether what is found is taken.
+    /// True if found events are taken.
     takes: bool,
 }
 
@@ -61,7 +61,7 @@ enum Wanted {
 }
 
 impl Look {
-    /// Nothing is read yet.
+    /// Creates a search that has read nothing.
     fn new(device: DeviceRef, wanted: Wanted, generation: u64, span: Range<u64>) -> Self {
         let (mut left, mut skip) = (span, 0);
         if let Wanted::Page(query) = &wanted {
@@ -82,8 +82,8 @@ impl Look {
         }
     }
 
-    /// Goes on until it has found all that is wanted, or `goes_on` says of a row of so many bytes that it was the last for
-    /// now. Whether it is over.
+    /// Continues until all wanted events are found, or `goes_on` returns false for a row of this many bytes. Returns
+    /// true if the search is over.
     fn go_on(&mut self, core: &Core, mut goes_on: impl FnMut(usize) -> Result<bool>) -> Result<bool> {
         let key = |sequence| keys::pair(self.device.key.0, sequence);
         let (from, to) = (key(self.left.start), key(self.left.end));
@@ -157,13 +157,13 @@ impl Look {
         Ok(())
     }
 
-    /// Leaves out what others have taken since it was found. False: the device was loaded again, and sequences stand for
-    /// other events.
+    /// Drops events that others have taken since they were found. Returns false if the device was loaded again, and its
+    /// sequences mean other events.
     fn keep_what_is_there(&mut self, queue: &Live) -> bool {
         let found = &mut self.found;
         let mut is_there =
             found.sequences.iter().map(|sequence| queue.contains(*sequence)).collect::<Vec<_>>().into_iter();
-        // Of one event that is wanted by its id only the sequence was kept.
+        // A search for one event by its id records only the sequence.
         found.events.retain(|_| is_there.next().unwrap_or_default());
         found.sequences.retain(|sequence| queue.contains(*sequence));
         found.expired.retain(|sequence| queue.contains(*sequence));
@@ -181,7 +181,7 @@ impl Sliced for Look {
     }
 }
 
-/// Waits until what the device sent can be read, and begins to look.
+/// Waits until the commits of the device are readable, and begins a search.
 fn begin(core: &Core, held: &Held, device: DeviceRef, wanted: Wanted) -> Result<Look> {
     let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
     core.shared.wait_applied(state.ticket)?;
@@ -189,7 +189,7 @@ fn begin(core: &Core, held: &Held, device: DeviceRef, wanted: Wanted) -> Result<
     Ok(Look::new(device, wanted, state.queue.generation(), from..to))
 }
 
-/// Looks at a few. Whether that was all.
+/// Reads a few rows. Returns true if the search is over.
 fn look_at_once(core: &Core, look: &mut Look, cancel: &Cancel) -> Result<bool> {
     let (mut rows_left, mut bytes_left) = (QUEUE_ROWS_AT_ONCE, QUEUE_BYTES_AT_ONCE);
     look.go_on(core, |bytes| {
@@ -211,20 +211,20 @@ fn remove(core: &Core, held: &mut Held, device: DeviceKey, sequences: impl Itera
 }
 
 impl Embedded {
-    /// The device if its queue holds anything.
+    /// Locks the device, if its queue has events.
     async fn hold_queue(&self, device: DeviceKey, tenant: Option<OrganizationId>) -> Result<Option<Held>> {
         let held = self.hold(device, tenant).await?;
         let empty = held.state.as_ref().is_none_or(|state| state.queue.is_empty());
         Ok((!empty).then_some(held))
     }
 
-    /// Goes on with a look in turns, charged to the tenant. The device is let go: its runs wait for nobody who reads.
+    /// Continues a search in slices, charged to the tenant. The device is unlocked: its runs never wait for readers.
     async fn look_on(&self, look: Look, tenant: Option<OrganizationId>) -> Result<Look> {
         let claim = Claim::begin(tenant.unwrap_or(OrganizationId(Uuid::nil())));
         self.in_slices(self.scans.take(claim).await?, look).await
     }
 
-    /// Reads and leaves.
+    /// Reads events and leaves them in the queue.
     pub(super) async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         let device = *permit.target();
         let Some(held) = self.hold_queue(device.key, permit.tenant()).await? else { return Ok(Vec::new()) };
@@ -242,7 +242,7 @@ impl Embedded {
         Ok(look.found.events)
     }
 
-    /// Reads and removes; expired events on the way are removed too.
+    /// Reads and removes events; expired events that are passed are removed too.
     pub(super) async fn take_from_queue(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -266,7 +266,8 @@ impl Embedded {
         }
     }
 
-    /// Removes what is wanted. What takes a long look is found without the device, and then taken if it is still there.
+    /// Takes the wanted events. A long search runs without the device's lock, and its events are then taken if they
+    /// still exist.
     async fn take(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -281,7 +282,7 @@ impl Embedded {
             };
             let (wanted, before) = (wanted.clone(), found.take());
             let take = move |core: &Core, cancel: &Cancel| {
-                // What is queued once the right has ended comes after this device is let go.
+                // Events queued after the permit has ended arrive after this device is unlocked.
                 if !may(0) {
                     return Ok((may, Taken::Refused));
                 }
@@ -301,22 +302,22 @@ impl Embedded {
     }
 }
 
-/// What came of an attempt to take something.
+/// Outcome of an attempt to take events.
 enum Taken {
     Refused,
     All(QueuePage, Option<Sent>),
-    /// There is more to look at than at once.
+    /// The search needs more than a few rows.
     Long(Look),
-    /// Others have taken all that was found.
+    /// Other readers have taken all events that were found.
     Overtaken,
 }
 
-/// As many bytes as an event takes at most where it is written as JSON: a character of a name may become six.
+/// Returns an upper bound for the bytes of an event as JSON: a character of a name may become six.
 fn written_bytes(event: &Event) -> usize {
     event.payload.bytes().len() + 6 * event.element.len() + WRITTEN_BYTES_BESIDE
 }
 
-/// Takes what an earlier look has found, or looks.
+/// Takes the events of an earlier search, or searches.
 fn take_now(
     core: &Core,
     held: &mut Held,
@@ -349,7 +350,7 @@ fn take_now(
     if !may(found.events.iter().map(written_bytes).sum()) {
         return Ok(Taken::Refused);
     }
-    // Nothing is taken for a reader who has gone.
+    // Nothing is taken for a reader who is gone.
     cancel.check()?;
     let sent = remove(core, held, device.key, gone)?;
     Ok(Taken::All(found, Some(sent)))

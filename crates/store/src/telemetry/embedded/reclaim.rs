@@ -1,5 +1,5 @@
-//! Giving space back, behind everybody's back: deleted series, dropped values, forgotten devices, history past retention.
-//! What is to be done stands in the database until it is done, so that a restart goes on with it.
+//! Reclaims space in the background: deleted series, dropped values, forgotten devices, history past retention. Pending
+//! work is stored in the database until it is done, so that a restart continues it.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -19,40 +19,40 @@ use super::rows::{Parts, failed, read_timeline, trailing};
 use super::threads::RECLAIMER;
 use crate::error::{Result, StoreError};
 
-/// Neighbouring series that held more bytes, and timelines that did, are compacted away at once; fewer wait for the next
-/// ordinary compaction.
+/// Bytes of adjacent deleted series, or of timelines, from which their range is compacted at once; smaller ones wait
+/// for the next ordinary compaction.
 const COMPACT_BYTES_MIN: u64 = 1 << 20;
-/// When so many events are removed, history is written to files at once, which are then compacted by themselves.
+/// Number of removed events from which history is flushed to files at once, which are then compacted automatically.
 const FLUSH_EVENTS_MIN: u64 = engine::REMOVALS_MIN as u64;
-/// Pauses before reclaiming is tried again.
+/// Shortest and (next constant) longest pause before reclaiming is retried.
 const RECLAIM_PAUSE_MIN: Duration = Duration::from_secs(1);
 const RECLAIM_PAUSE_MAX: Duration = Duration::from_secs(300);
-/// Ranges of dropped values that are removed before they are written to a file.
+/// Ranges of dropped values that are removed before a flush.
 const RANGES_BATCH: usize = 1_000;
 /// Events of a forgotten device that are removed in one batch.
 const EVENTS_BATCH: usize = 1_000;
 
-/// A forgotten device.
+/// Forgotten device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Forgotten {
-    /// The floors of its timelines: what lies below is not shown.
+    /// Floors of its timelines: events below are not shown.
     floors: [u64; 2],
-    /// The commit that says so; none until it is sent. Before it is applied nothing may be reclaimed: the row that notes
-    /// the work would come after the work was done, and stay.
+    /// Ticket of the commit that forgets it, or `None` until that is sent. Before the commit is applied nothing may be
+    /// reclaimed: the row that records the work would be written after the work was done, and stay.
     ticket: Option<u64>,
 }
 
-/// Values of a series below a sequence, and about how many bytes they have.
+/// Dropped values of a series below a sequence: series, sequence, and their approximate bytes.
 pub type DroppedValues = (u64, u64, u64);
 
 #[derive(Default)]
 struct PendingReclaim {
     /// Deleted series with their bytes.
     series: Vec<(u64, u64)>,
-    /// What was dropped of others.
+    /// Dropped values of other series.
     values: Vec<DroppedValues>,
     devices: FxHashMap<u64, Forgotten>,
-    /// What must be durable before the work may begin.
+    /// Ticket that must be durable before the work may begin.
     ticket: u64,
     has_new: bool,
     stopping: bool,
@@ -64,14 +64,14 @@ impl PendingReclaim {
     }
 }
 
-/// What is to be reclaimed.
+/// Pending work of reclaiming space.
 pub struct Reclaim {
     work: Mutex<PendingReclaim>,
     wake: Condvar,
 }
 
 impl Reclaim {
-    /// What an earlier process left to do.
+    /// Loads the work that an earlier process left.
     pub fn load(db: &DB) -> Result<Self> {
         let mut work = PendingReclaim::default();
         each(db, Family::Meta, b"g", b"h", |key, value| {
@@ -92,29 +92,29 @@ impl Reclaim {
         Ok(Self { work: Mutex::new(work), wake: Condvar::new() })
     }
 
-    /// Below which sequences a device's timelines are forgotten.
+    /// Returns the sequences below which a device's timelines are forgotten.
     pub fn floors(&self, device: u64) -> [u64; 2] {
         self.work.lock().devices.get(&device).map(|forgotten| forgotten.floors).unwrap_or_default()
     }
 
-    /// A device is out of sight: before the commit that says so is sent.
+    /// Hides a device. Call it before the commit that forgets the device is sent.
     pub fn hide(&self, device: u64, floors: [u64; 2]) {
         self.work.lock().devices.insert(device, Forgotten { floors, ticket: None });
     }
 
-    /// The commit that forgets a hidden device was sent.
+    /// Records the ticket of the commit that forgets a hidden device.
     pub fn forgotten(&self, device: u64, ticket: u64) {
         if let Some(forgotten) = self.work.lock().devices.get_mut(&device) {
             forgotten.ticket = Some(ticket);
         }
     }
 
-    /// Series were deleted by the commit with this ticket.
+    /// Adds series that were deleted by the commit with this ticket.
     pub fn series(&self, series: impl Iterator<Item = (u64, u64)>, ticket: u64) {
         self.comes(ticket, |work| work.series.extend(series));
     }
 
-    /// Values of series were dropped by the commit with this ticket.
+    /// Adds values of series that were dropped by the commit with this ticket.
     pub fn values(&self, dropped: &[DroppedValues], ticket: u64) {
         self.comes(ticket, |work| work.values.extend(dropped));
     }
@@ -127,7 +127,7 @@ impl Reclaim {
         self.wake.notify_one();
     }
 
-    /// Whether anything is left to do.
+    /// Returns true if any work is left.
     #[cfg(test)]
     pub fn has_work(&self) -> bool {
         !self.work.lock().is_empty()
@@ -137,13 +137,13 @@ impl Reclaim {
         self.work.lock().stopping
     }
 
-    /// Does the work until it is stopped. What fails or panics is tried again after a pause, twice as long each time
-    /// in a row: nothing that anybody was promised depends on it.
+    /// Works until it is stopped. Retries failures and panics after a pause, which doubles each time in a row: no
+    /// promise depends on this work.
     fn again_and_again(&self, shared: &Shared, work: impl Fn() -> Result<()>) {
         let mut pause = RECLAIM_PAUSE_MIN;
         loop {
             let begun = Clock::System.instant();
-            // What it leaves half done stands in the database and in `PendingReclaim`, and is done again from there.
+            // Unfinished work is in the database and in `PendingReclaim`, and is repeated from there.
             let cause = match panic::catch_unwind(AssertUnwindSafe(&work)) {
                 Ok(Ok(())) => return,
                 Ok(Err(error)) => error.to_string(),
@@ -164,14 +164,14 @@ impl Reclaim {
     }
 }
 
-/// The thread that does it.
+/// Thread that reclaims space.
 pub struct ReclaimWorker {
     thread: Option<JoinHandle<()>>,
     reclaim: Arc<Reclaim>,
 }
 
 impl ReclaimWorker {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, reclaim: &Arc<Reclaim>) -> Result<Self> {
         let (its_db, its_shared, its_work) = (db.clone(), shared.clone(), reclaim.clone());
         let run = move || its_work.again_and_again(&its_shared, || work(&its_db, &its_shared, &its_work));
@@ -180,7 +180,7 @@ impl ReclaimWorker {
         Ok(Self { thread: Some(thread), reclaim: reclaim.clone() })
     }
 
-    /// Stops it after the step it is at: whole files are gone at once, so what a step compacts is bounded.
+    /// Stops the thread after its current step: whole files are removed at once, which bounds the compaction of a step.
     pub fn join(&mut self) {
         self.reclaim.work.lock().stopping = true;
         self.reclaim.wake.notify_all();
@@ -211,7 +211,7 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
             work.has_new = false;
             let ready = |(_, forgotten): &(&u64, &Forgotten)| forgotten.ticket.is_some();
             let devices: Vec<_> = work.devices.iter().filter(ready).map(|(key, each)| (*key, *each)).collect();
-            // They stay among what is to be done until they are done.
+            // Devices stay among the pending work until they are done.
             (work.series.clone(), work.values.clone(), devices, work.ticket)
         };
         #[cfg(test)]
@@ -220,7 +220,7 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
         db.flush_wal(true).map_err(failed)?;
         let count = series.len();
         if reclaim_series(db, reclaim, &mut series)? {
-            // Further ones came behind them.
+            // Further series were appended behind these.
             reclaim.work.lock().series.drain(..count);
         }
         if reclaim_values(db, reclaim, &values)? {
@@ -236,7 +236,7 @@ fn work(db: &DB, shared: &Shared, reclaim: &Reclaim) -> Result<()> {
     }
 }
 
-/// Removes the values of deleted series. False: it was stopped before it was done.
+/// Removes the values of deleted series. Returns false if it was stopped before the end.
 fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Result<bool> {
     if series.is_empty() {
         return Ok(true);
@@ -264,7 +264,7 @@ fn reclaim_series(db: &DB, reclaim: &Reclaim, series: &mut [(u64, u64)]) -> Resu
     db.write(done).map_err(failed).map(|()| true)
 }
 
-/// Removes dropped values. False: it was stopped before it was done.
+/// Removes dropped values. Returns false if it was stopped before the end.
 fn reclaim_values(db: &DB, reclaim: &Reclaim, dropped: &[DroppedValues]) -> Result<bool> {
     let (values, meta) = (engine::family(db, Family::Values)?, engine::family(db, Family::Meta)?);
     for part in dropped.chunks(RANGES_BATCH) {
@@ -287,14 +287,15 @@ fn reclaim_values(db: &DB, reclaim: &Reclaim, dropped: &[DroppedValues]) -> Resu
     Ok(true)
 }
 
-/// Rewrites the files of a range without what was removed from it, beside ordinary compactions.
+/// Rewrites the files of a range without its removed rows, concurrently with ordinary compactions.
 fn compact(db: &DB, family: &ColumnFamily, from: &[u8], to: &[u8]) {
     let mut options = CompactOptions::default();
     options.set_exclusive_manual_compaction(false);
     db.compact_range_cf_opt(family, Some(from), Some(to), &options);
 }
 
-/// Removes what a device has left, and tells how many events that were. They lie in history among those of all others.
+/// Removes the remaining rows of a device, and returns how many events were removed. They are scattered in history
+/// among those of all others.
 fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten) -> Result<u64> {
     let history = engine::family(db, Family::History)?;
     let timelines = engine::family(db, Family::Timeline)?;
@@ -331,10 +332,10 @@ fn reclaim_device(db: &DB, reclaim: &Reclaim, device: u64, forgotten: Forgotten)
     .map_err(failed)?;
     let mut work = reclaim.work.lock();
     if work.devices.get(&device) != Some(&forgotten) {
-        // It was forgotten once more in the meantime; its turn comes again.
+        // The device was forgotten once more in the meantime, and is queued again.
         return Ok(removed);
     }
-    // Under the lock: whoever forgets it again writes its row after this removal.
+    // Delete under the lock: a task that forgets the device again writes its row after this removal.
     db.delete_cf(engine::family(db, Family::Meta)?, keys::about(keys::GARBAGE_DEVICE, device)).map_err(failed)?;
     work.devices.remove(&device);
     Ok(removed)

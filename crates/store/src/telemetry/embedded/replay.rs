@@ -1,9 +1,9 @@
-//! What a start after a crash must replay, and how that is kept short.
+//! Shortens the replay of the log at a start after a crash.
 //!
-//! Two things bound it. The log is never much longer than [`Options::wal_bytes`]: then all memtables are written to
-//! tables. And nobody reads while a start replays, so the rows need no order that can be searched: they are gathered as
-//! they come, sorted once, and written to tables, before the database is opened to be used. Putting each of half a million
-//! rows in its place among all of them costs about three times as much.
+//! Two measures bound it. The log is never much longer than [`Options::wal_bytes`]: beyond it all memtables are written
+//! to tables. And during a start no reader needs an order that can be searched: the rows are collected as they come,
+//! sorted once, and written to tables, before the database is opened for use. Inserting each of half a million rows in
+//! order costs about three times as much.
 
 use std::path::Path;
 
@@ -14,10 +14,11 @@ use super::keys::Family;
 use super::rows::failed;
 use crate::error::{Result, StoreError};
 
-/// A shorter log is replayed into the memtables that are used afterwards: opening the database twice would cost more.
+/// Bytes of log up to which it is replayed into the memtables that are used afterwards: opening the database twice
+/// would cost more.
 const LOG_BYTES_MIN: u64 = 4 << 20;
 
-/// Writes what the write-ahead log holds to tables, if it may hold much.
+/// Writes the content of the write-ahead log to tables, if there may be much.
 pub fn log_to_tables(path: &Path, database: &DbOptions, family: impl Fn(Family) -> Result<DbOptions>) -> Result<()> {
     if log_bytes(path)? < LOG_BYTES_MIN {
         return Ok(());
@@ -25,15 +26,15 @@ pub fn log_to_tables(path: &Path, database: &DbOptions, family: impl Fn(Family) 
     let families = descriptors(|each| {
         let mut options = family(each)?;
         options.set_memtable_factory(MemtableFactory::Vector);
-        // They go on when the database is open to be used.
+        // Compactions run when the database is open for use.
         options.set_disable_auto_compactions(true);
         Ok(options)
     })?;
-    // Opening replays the log and writes what it held to tables.
+    // Opening replays the log and writes its rows to tables.
     DB::open_cf_descriptors(database, path, families).map(drop).map_err(failed)
 }
 
-/// Bytes of the log's files: more than what they hold, for files that are written anew keep their length.
+/// Returns the bytes of the log's files: more than their content, because recycled files keep their length.
 fn log_bytes(path: &Path) -> Result<u64> {
     let mut bytes = 0;
     for file in std::fs::read_dir(path).map_err(StoreError::unavailable)? {

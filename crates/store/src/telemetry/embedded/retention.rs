@@ -1,5 +1,5 @@
-//! What time takes away, and how far the clock is believed that says so. A clock that was set to next year by mistake must
-//! not end a history of six months: what is removed does not come back when the clock is right again.
+//! Applies retention, and limits the trust in the clock that decides it. A clock that was set to next year by mistake
+//! must not end a history of six months: removed data does not come back when the clock is right again.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,10 +15,11 @@ use super::load::{current, rows};
 use super::rows::{damaged, failed};
 use crate::error::Result;
 
-/// The clock is believed as long as it is no more than a day ahead of what the store has seen.
+/// Seconds that the clock may be ahead of the last moment seen by the store: a day.
 const AHEAD_SECONDS_MAX: i64 = 86_400;
 
-/// Up to when the clock is believed; before that was noted, up to the newest event. None: an empty store.
+/// Returns the moment up to which the clock is trusted; if none is recorded, that of the newest event. Returns `None`
+/// for an empty store.
 pub fn seen(db: &DB) -> Result<Option<Timestamp>> {
     if let Some(seen) = engine::moment(db, keys::META_SEEN)? {
         return Ok(Some(seen));
@@ -30,21 +31,21 @@ pub fn seen(db: &DB) -> Result<Option<Timestamp>> {
     Ok(newest.map(|id| keys::moment(keys::order_of(id))))
 }
 
-/// The clock is right, whatever was seen.
+/// Makes the store trust the clock, whatever it has seen.
 pub fn believe(db: &DB, now: Timestamp) -> Result<()> {
     db.put_cf(engine::family(db, Family::Meta)?, keys::META_SEEN, now.millis().to_be_bytes()).map_err(failed)?;
     db.flush_wal(true).map_err(failed)
 }
 
-/// What the time is, as far as the clock is believed: if it has run ahead of what was seen and of the time since then, it
-/// is that.
+/// Returns the time as far as the clock is trusted: if it is ahead of the last moment seen plus the time since then,
+/// returns that sum.
 fn believed(seen: Timestamp, running: Duration, now: Timestamp) -> Timestamp {
     let running = i64::try_from(running.as_millis()).unwrap_or(i64::MAX);
     let expected = Timestamp::from_millis(seen.millis().saturating_add(running));
     if now <= expected.plus_seconds(AHEAD_SECONDS_MAX) { now } else { expected }
 }
 
-/// Forgets history that is so old: whole files of it at once, the rest with the next compactions.
+/// Removes history past retention: whole files at once, the rest with the next compactions.
 pub fn retain(core: &Core, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {
     let seen = seen(&core.db)?.unwrap_or(now);
     let believed = believed(seen, running, now);
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(given::history(&store, &device.reading()).await.total, 1);
         let ran = store.run(&device, Some("k"), at(10), &mut |_| unreachable!("it is known")).await.unwrap();
         assert_eq!(ran, Ran::Repeated(answer));
-        // At the next start it is the same, until somebody says that the clock is right.
+        // The next start behaves the same, until an operator confirms that the clock is right.
         drop(store);
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         assert!(store.retain(year, Duration::ZERO, half).await.unwrap() < at(DAY));

@@ -1,4 +1,4 @@
-//! Rows on their way to the writer: one after the other for a commit, and how values are written and read.
+//! Encodes rows for the writer, one after the other for a commit, and reads and writes their values.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use super::keys::{self, Family, TimeOrder};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{NewCloudEvent, NewEvent, StreamedEvents};
 
-/// What happens to a row.
+/// Change of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Change {
-    /// It is written.
+    /// Writes the row.
     Put = 0,
-    /// It goes.
+    /// Removes the row.
     Delete = 1,
-    /// All rows from the key up to the value (as a key, exclusive) go.
+    /// Removes all rows from the key up to the value (as a key, exclusive).
     DeleteRange = 2,
 }
 
-/// The rows of one commit, one after the other in one piece of memory:
+/// Rows of one commit, one after the other in one buffer:
 /// change and family in a byte, length of the key (u16), length of the value (u32), key, value.
 #[derive(Debug, Default)]
 pub struct Rows {
     bytes: Vec<u8>,
-    /// Whether a series is created: the writer keeps the counter.
+    /// True if a series is created: then the writer stores the counter.
     pub creates: bool,
-    /// Whether there are events of the history among them, and what those who follow are streamed of them.
+    /// True if the rows have events of the history; the next field has the events for followers.
     pub has_events: bool,
     pub streamed: Option<Arc<StreamedEvents>>,
 }
@@ -40,35 +40,35 @@ pub struct Rows {
 /// Bytes before the key of a row.
 const ROW_HEADER_BYTES: usize = 7;
 
-/// Bytes that a thread keeps at hand for the rows of its next commit.
+/// Bytes of the buffer that a thread keeps for the rows of its next commit.
 const AT_HAND_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
     static AT_HAND: Cell<Rows> = Cell::default();
 }
 
-/// One of a commit's rows.
+/// Row of a commit.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchRow<'a> {
-    /// What happens to it.
+    /// Change of the row.
     pub change: Change,
-    /// Index of its family.
+    /// Index of the family.
     pub family: u8,
-    /// Its key.
+    /// Key.
     pub key: &'a [u8],
-    /// Its value.
+    /// Value.
     pub value: &'a [u8],
 }
 
 impl BatchRow<'_> {
-    /// Whether an event of the history is written.
+    /// Returns true if the row writes an event of the history.
     pub fn is_event(&self) -> bool {
         self.family == Family::History as u8 && self.change == Change::Put
     }
 }
 
 impl Rows {
-    /// No rows yet, in the memory that this thread keeps at hand for them; what `write` did not send is gone.
+    /// Calls `write` with empty rows in this thread's reusable buffer; rows that `write` did not send are dropped.
     pub fn at_hand<T>(write: impl FnOnce(&mut Self) -> T) -> T {
         let mut rows = AT_HAND.take();
         let done = write(&mut rows);
@@ -79,7 +79,7 @@ impl Rows {
         done
     }
 
-    /// The rows as they are written one after the other: [`read`] reads them.
+    /// Returns the encoded rows, which [`read`] reads.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -95,27 +95,27 @@ impl Rows {
         }
     }
 
-    /// A row is written; its value comes in parts.
+    /// Adds the writing of a row, whose value is given in parts.
     pub fn put(&mut self, family: Family, key: &[u8], parts: &[&[u8]]) {
         self.add(Change::Put, family, key, parts);
     }
 
-    /// A row goes.
+    /// Adds the removal of a row.
     pub fn delete(&mut self, family: Family, key: &[u8]) {
         self.add(Change::Delete, family, key, &[]);
     }
 
-    /// All rows from `from` up to `to` go.
+    /// Adds the removal of all rows from `from` up to `to`.
     pub fn delete_range(&mut self, family: Family, from: &[u8], to: &[u8]) {
         self.add(Change::DeleteRange, family, from, &[to]);
     }
 
-    /// Work for afterwards.
+    /// Adds an entry of deferred work.
     pub fn outbox(&mut self, device: u64, number: u64, work: &[u8]) {
         self.put(Family::Outbox, &number.to_be_bytes(), &[&device.to_be_bytes(), work]);
     }
 
-    /// An event of a device's history, at a place of its timeline.
+    /// Adds an event of a device's history, at a sequence of its timeline.
     pub fn event(&mut self, device: u64, event: &NewEvent, sequence: u64, order: TimeOrder) {
         let kind = keys::kind_byte(event.kind);
         let element = event.element.as_bytes();
@@ -142,7 +142,7 @@ impl Rows {
         }
     }
 
-    /// A value at a place of its series.
+    /// Adds a value at a sequence of its series.
     pub fn value(&mut self, series: u64, sequence: u64, id: EventId, order: TimeOrder, payload: &[u8]) {
         let key = keys::pair(series, sequence);
         if order == keys::order_of(id) {
@@ -152,7 +152,7 @@ impl Rows {
         }
     }
 
-    /// A cloud event at a place of the device's queue.
+    /// Adds a cloud event at a sequence of the device's queue.
     pub fn queued(&mut self, device: u64, sequence: u64, event: &NewCloudEvent) {
         let expires = event.expires_at.map_or(i64::MAX, Timestamp::millis);
         let element = event.element.as_bytes();
@@ -170,7 +170,7 @@ impl Rows {
     }
 }
 
-/// Rows that were written one after the other, in the order they came.
+/// Reads encoded rows, in order.
 pub fn read(mut rest: &[u8]) -> impl Iterator<Item = BatchRow<'_>> {
     std::iter::from_fn(move || {
         let (header, body) = rest.split_first_chunk::<ROW_HEADER_BYTES>()?;
@@ -188,11 +188,11 @@ pub fn read(mut rest: &[u8]) -> impl Iterator<Item = BatchRow<'_>> {
     })
 }
 
-/// Reads the parts of a value, one after the other.
+/// Reader of the parts of a value, in order.
 pub struct Parts<'a>(pub &'a [u8]);
 
 impl<'a> Parts<'a> {
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     pub fn take(&mut self, length: usize) -> Result<&'a [u8]> {
         let (part, rest) = self.0.split_at_checked(length).ok_or_else(|| damaged("a row is too short"))?;
         self.0 = rest;
@@ -205,49 +205,49 @@ impl<'a> Parts<'a> {
         Ok(*part)
     }
 
-    /// The next integer.
+    /// Reads the next integer.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_be_bytes(self.chunk()?))
     }
 
-    /// The next signed integer.
+    /// Reads the next signed integer.
     pub fn i64(&mut self) -> Result<i64> {
         Ok(i64::from_be_bytes(self.chunk()?))
     }
 
-    /// The next id.
+    /// Reads the next id.
     pub fn id(&mut self) -> Result<EventId> {
         Ok(EventId::from_bytes(self.chunk()?))
     }
 
-    /// The next order.
+    /// Reads the next order.
     pub fn order(&mut self) -> Result<TimeOrder> {
         Ok(TimeOrder::from_be_bytes(self.chunk()?))
     }
 
-    /// A text with its length before it.
+    /// Reads a text with its length before it.
     pub fn name(&mut self) -> Result<&'a str> {
         let length = u16::from_be_bytes(self.chunk()?);
         text(self.take(usize::from(length))?)
     }
 }
 
-/// Text that was stored.
+/// Decodes stored text.
 pub fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|_| damaged("a name is no text"))
 }
 
-/// The number that a key ends with.
+/// Returns the number at the end of a key.
 pub fn trailing(key: &[u8]) -> Result<u64> {
     keys::trailing(key).ok_or_else(|| damaged("a key is too short"))
 }
 
-/// What is stored cannot be read.
+/// Builds the error for stored data that cannot be read.
 pub fn damaged(what: &str) -> StoreError {
     StoreError::Damaged(what.to_owned())
 }
 
-/// A failure of the database.
+/// Converts an error of the database.
 pub fn failed(error: rocksdb::Error) -> StoreError {
     match error.kind() {
         rocksdb::ErrorKind::Corruption => StoreError::Damaged(error.into_string()),
@@ -255,19 +255,19 @@ pub fn failed(error: rocksdb::Error) -> StoreError {
     }
 }
 
-/// Payload and its copy.
+/// Copies a payload.
 pub fn json(bytes: &[u8]) -> RawJson {
     RawJson::trusted(Bytes::copy_from_slice(bytes))
 }
 
-/// The device of an event in the history.
+/// Reads the device of an event in the history.
 pub fn event_device(value: &[u8]) -> Result<u64> {
     let mut parts = Parts(value);
     parts.take(1)?;
     parts.u64()
 }
 
-/// An event of the history.
+/// Reads an event of the history.
 pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> {
     let mut parts = Parts(value);
     let kind = keys::kind_of(parts.take(1)?[0]);
@@ -283,7 +283,7 @@ pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> 
     Ok(Event { id, received_at: id.minted_at(), kind, device, element, payload: json(parts.0), errors })
 }
 
-/// A row of a timeline: the event's id and its order.
+/// Reads a row of a timeline: the event's id and its order.
 pub fn read_timeline(value: &[u8]) -> Result<(EventId, TimeOrder)> {
     let mut parts = Parts(value);
     let id = parts.id()?;
@@ -291,7 +291,7 @@ pub fn read_timeline(value: &[u8]) -> Result<(EventId, TimeOrder)> {
     Ok((id, order))
 }
 
-/// A row of a series: the value's id, its order, its payload.
+/// Reads a row of a series: the value's id, its order, its payload.
 pub fn read_value(value: &[u8]) -> Result<(EventId, TimeOrder, &[u8])> {
     let mut parts = Parts(value);
     let id = parts.id()?;
@@ -303,15 +303,15 @@ pub fn read_value(value: &[u8]) -> Result<(EventId, TimeOrder, &[u8])> {
     Ok((id, order, parts.0))
 }
 
-/// A row of a queue.
+/// Row of a queue.
 pub struct Queued<'a> {
-    /// The event's id.
+    /// Id of the event.
     pub id: EventId,
-    /// When it leaves the queue by itself.
+    /// Moment at which the event expires, in milliseconds.
     pub expires: i64,
-    /// The element that sent it.
+    /// Element that sent it.
     pub element: &'a str,
-    /// What it carries.
+    /// Payload.
     pub payload: &'a [u8],
 }
 

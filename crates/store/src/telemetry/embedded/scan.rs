@@ -1,4 +1,4 @@
-//! Looking at every value of a range: filters, and the first so many in an order.
+//! Scans every value of a range: filters, and the first values in an order.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -13,16 +13,16 @@ use smallvec::SmallVec;
 use super::keys::{self, TimeOrder};
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
 
-/// A value as a scan sees it.
+/// Value as a scan sees it.
 #[derive(Clone, Copy)]
 pub struct ScannedRow<'a> {
-    /// Its position in its series.
+    /// Position in the series.
     pub sequence: u64,
-    /// Its id.
+    /// Id.
     pub id: EventId,
-    /// Its position in time.
+    /// Position in time.
     pub order: TimeOrder,
-    /// Its payload.
+    /// Payload.
     pub payload: &'a str,
 }
 
@@ -42,10 +42,10 @@ impl Field {
     }
 }
 
-/// How a value stands to an operand.
+/// Relation of a value to an operand.
 enum Relation {
     Ordered(Ordering),
-    /// Equal, but of a type that has no order.
+    /// Equal, but of a type without an order.
     Same,
     Different,
 }
@@ -102,7 +102,7 @@ impl FilterTarget {
     }
 }
 
-/// The text of a JSON string; it is only copied where it has escapes.
+/// Returns the text of a JSON string, copied only if it has escapes.
 fn unquoted(text: &str) -> Cow<'_, str> {
     if !text.as_bytes().contains(&b'\\') {
         return Cow::Borrowed(text.get(1..text.len().saturating_sub(1)).unwrap_or_default());
@@ -113,7 +113,7 @@ fn unquoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A filter, made ready.
+/// Filter prepared for a scan.
 pub struct Test {
     field: Field,
     operator: Operator,
@@ -121,7 +121,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// Makes a filter ready.
+    /// Prepares a filter.
     pub fn of(filter: Filter) -> Self {
         Self {
             field: Field::of(filter.field),
@@ -130,12 +130,12 @@ impl Test {
         }
     }
 
-    /// Whether a filter on payloads holds for a checked JSON text that is no stored value.
+    /// Tests a filter on payloads against a checked JSON text that is no stored value.
     pub fn holds_for_json(&self, payload: &str) -> bool {
         self.holds(&ScannedRow { sequence: 0, id: EventId(uuid::Uuid::nil()), order: TimeOrder::MIN, payload })
     }
 
-    /// Whether it holds for a value.
+    /// Returns true if a value passes the filter.
     pub fn holds(&self, row: &ScannedRow<'_>) -> bool {
         let value = match &self.field {
             Field::Payload(path) => {
@@ -168,10 +168,10 @@ impl Test {
     }
 }
 
-/// What a value is sorted by, in the order in which ranks come: numbers, text, booleans, everything else, missing.
+/// Sort key of a value, in the order of ranks: numbers, text, booleans, everything else, missing.
 #[derive(Clone, Debug)]
 enum Key<'a> {
-    /// The nearest double, and by how much an integer differs from it: together a total order.
+    /// Nearest double, and the difference of an integer to it: together a total order.
     Number(f64, i64),
     Text(Cow<'a, str>),
     Bool(bool),
@@ -186,7 +186,7 @@ impl<'a> Key<'a> {
         {
             return Key::Number(integer as f64, 0);
         }
-        // Plus zero: a negative zero is a zero.
+        // Adding zero makes a negative zero positive.
         let near = text.parse::<f64>().unwrap_or(0.0) + 0.0;
         let rest = text.parse::<i128>().map_or(0, |integer| integer.saturating_sub(near as i128));
         Key::Number(near, rest.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
@@ -194,7 +194,8 @@ impl<'a> Key<'a> {
 
     fn of(field: &Field, row: &ScannedRow<'a>) -> Self {
         let path = match field {
-            // A moment fits a double exactly; so do the two halves of an order, but ids are compared by sequence anyway.
+            // A moment fits a double exactly; the halves of an order would too, but ids are compared by sequence
+            // anyway.
             Field::CreatedAt => return Key::Number(keys::moment(row.order).millis() as f64, 0),
             Field::Id => return Key::Number(row.sequence as f64, 0),
             Field::Payload(path) => path,
@@ -244,18 +245,18 @@ impl<'a> Key<'a> {
     }
 }
 
-/// An order of values; ties are broken by their position in the series.
+/// Order of values; ties are broken by their position in the series.
 pub struct Sort {
     fields: Vec<(Field, bool)>,
-    /// Whether the older of two equal values comes first.
+    /// True if the older of two equal values comes first.
     oldest_first: bool,
 }
 
-/// A value's position in an order.
+/// Position of a value in an order.
 #[derive(Clone, Debug)]
 pub struct RowPosition<'a> {
     keys: SmallVec<[Key<'a>; 1]>,
-    /// Its position in the series.
+    /// Position in the series.
     pub sequence: u64,
 }
 
@@ -272,14 +273,14 @@ impl RowPosition<'_> {
 }
 
 impl Sort {
-    /// Makes an order ready.
+    /// Prepares an order.
     pub fn of(sort: Vec<ValueSort>) -> Self {
         let oldest_first =
             sort.first().is_some_and(|first| !matches!(first.field, FilterField::Payload(_)) && !first.descending);
         Self { fields: sort.into_iter().map(|key| (Field::of(key.field), key.descending)).collect(), oldest_first }
     }
 
-    /// Where a value stands.
+    /// Returns the position of a value.
     pub fn position<'a>(&self, row: &ScannedRow<'a>) -> RowPosition<'a> {
         RowPosition { keys: self.fields.iter().map(|(field, _)| Key::of(field, row)).collect(), sequence: row.sequence }
     }
@@ -293,15 +294,15 @@ impl Sort {
     }
 }
 
-/// Bytes that the positions kept in one round may take.
+/// Bounds the bytes of the positions collected in one round.
 const ROUND_BYTES_MAX: usize = 16 << 20;
-/// Those among them that every round has; the others are of all rounds together.
+/// Bytes that every round has of its own; more is shared by all rounds.
 const ROUND_BYTES: usize = 256 << 10;
-/// Bytes that all rounds together may take beyond that, and how many are asked for at a time.
+/// Bytes that all rounds together may take beyond that, and (next constant) the step in which they are requested.
 const ROUNDS_BYTES_MAX: usize = 128 << 20;
 const ROUND_BYTES_STEP: usize = 1 << 20;
 
-/// Bytes that are left for the rounds of all who sort: also those of a scan that waits for its next slot.
+/// Bytes left for the rounds of all sorting scans, including those that wait for their next slot.
 pub struct SortedBytes(AtomicUsize);
 
 impl Default for SortedBytes {
@@ -310,21 +311,21 @@ impl Default for SortedBytes {
     }
 }
 
-/// What one round may keep, until it is dropped.
+/// Memory budget of one round, until it is dropped.
 pub struct RoundBudget {
     of: Arc<SortedBytes>,
     granted: usize,
-    /// Whether others left it too little.
+    /// True if other rounds left it too little.
     pub was_refused: bool,
 }
 
 impl RoundBudget {
-    /// What every round has.
+    /// Creates a budget with the bytes that every round has.
     pub fn new(of: &Arc<SortedBytes>) -> Self {
         Self { of: Arc::clone(of), granted: 0, was_refused: false }
     }
 
-    /// Whether it may keep so many bytes. No round takes more than it leaves for the others.
+    /// Returns true if the round may use this many bytes. No round takes more than it leaves for the others.
     fn has(&mut self, bytes: usize) -> bool {
         use atomic::Ordering::Relaxed;
         let most = bytes.min(ROUND_BYTES_MAX);
@@ -346,20 +347,20 @@ impl Drop for RoundBudget {
     }
 }
 
-/// The first `most` positions after `after`, in bounded memory. A round may give fewer when their texts are long;
-/// the next round goes on behind the last. It is always given the order that it began with.
+/// Collector of the first `most` positions after `after`, in bounded memory. A round may return fewer if their texts
+/// are long; the next round continues behind the last. The order must be the same in all calls.
 pub struct First {
     most: usize,
     after: Option<RowPosition<'static>>,
     kept: Vec<RowPosition<'static>>,
     bytes: usize,
-    /// What they may take.
+    /// Memory that the positions may take.
     pub budget: RoundBudget,
-    /// Nothing from here on is wanted.
+    /// Position from which on none is wanted.
     cut: Option<RowPosition<'static>>,
 }
 
-/// Compares positions; a hundred thousand take many milliseconds, so others get in on the way.
+/// Compares positions; a hundred thousand take many milliseconds, so the comparison yields to other threads in between.
 fn in_order(sort: &Sort) -> impl FnMut(&RowPosition<'static>, &RowPosition<'static>) -> Ordering {
     let mut pace = Pace::default();
     move |left, right| {
@@ -369,12 +370,12 @@ fn in_order(sort: &Sort) -> impl FnMut(&RowPosition<'static>, &RowPosition<'stat
 }
 
 impl First {
-    /// Nothing seen yet.
+    /// Creates an empty collector.
     pub fn new(most: usize, after: Option<RowPosition<'static>>, budget: RoundBudget) -> Self {
         Self { most, after, kept: Vec::new(), bytes: 0, budget, cut: None }
     }
 
-    /// Looks at one more.
+    /// Offers one more position.
     pub fn offer(&mut self, sort: &Sort, position: RowPosition<'_>) {
         let beyond = |edge: &RowPosition<'static>| sort.compare(&position, edge);
         if self.cut.as_ref().is_some_and(|cut| beyond(cut).is_gt())
@@ -406,7 +407,7 @@ impl First {
         }
     }
 
-    /// The positions, in order.
+    /// Returns the positions, in order.
     pub fn take_positions(&mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
         self.kept.sort_unstable_by(in_order(sort));
         self.kept.truncate(self.most);
@@ -420,7 +421,7 @@ mod tests {
 
     use super::*;
 
-    /// What the first values of a series of long texts take where many rounds sort them at the same time.
+    /// Checks the memory of many concurrent rounds that sort series of long texts.
     #[test]
     fn those_who_sort_share_what_they_keep_and_nobody_has_nothing() {
         const TEXT: usize = 100 << 10;
@@ -445,7 +446,7 @@ mod tests {
         assert_eq!(all.0.load(atomic::Ordering::Relaxed), ROUNDS_BYTES_MAX);
     }
 
-    /// How often a thread that gives way has given its processor away by itself (proc_pid_status(5)).
+    /// Counts how often the current thread has yielded voluntarily (proc_pid_status(5)).
     #[cfg(target_os = "linux")]
     fn rests() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();

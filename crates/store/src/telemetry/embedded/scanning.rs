@@ -1,5 +1,5 @@
-//! A page that takes a look at every value of a range: filters, and orders by payload. It goes in slices, in bounded memory;
-//! between two of them nothing of the database is held.
+//! Scans for a page whose filters or order by payload need every value of a range. It runs in slices, in bounded
+//! memory, and holds nothing of the database between two of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,26 +17,27 @@ use super::values::{OpenSeries, ReadyQuery, ValueOrder, fetch, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::SORTED_MAX;
 
-/// Rounds over the range for one page: each keeps what fits into its bytes, and long texts are soon too many.
+/// Bounds the rounds over the range for one page: each collects what fits into its bytes, and long texts soon need too
+/// many.
 const ROUNDS_MAX: u32 = 16;
 /// Values of one step of a scan from the newest.
 const STEP: u64 = 8_192;
-/// Read ahead of a scan, in bytes.
+/// Bytes that a scan reads ahead.
 const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 
-/// A scan for one page.
+/// Scan for one page.
 pub struct Scan {
     device: u64,
     element: String,
     query: Arc<ReadyQuery>,
-    /// How far it is; none: it has not begun.
+    /// Progress, or `None` before it begins.
     course: Option<ScanCourse>,
 }
 
 struct ScanCourse {
     series: u64,
     within: Range<u64>,
-    /// What this round has not looked at yet.
+    /// Sequences that this round has not read yet.
     left: Range<u64>,
     /// Sequences of the page, as far as they are known.
     page: Vec<u64>,
@@ -48,41 +49,41 @@ enum SoFar {
     Sorted(Sorted),
 }
 
-/// In an order of time. From the newest it goes back step by step, each read forwards, which is faster than reading
-/// backwards.
+/// Progress in an order of time. From the newest it goes back step by step, each read forwards, which is faster than
+/// reading backwards.
 #[derive(Default)]
 struct InTime {
     newest_first: bool,
-    /// What is left of the step, and what was found in it.
+    /// Rest of the step; the next field has the sequences found in it.
     step: Range<u64>,
     found: Vec<u64>,
     total: u64,
 }
 
-/// In an order by payload: each round finds the next positions behind those of the round before.
+/// Progress in an order by payload: each round finds the next positions behind those of the previous one.
 struct Sorted {
     first: First,
-    /// What all who sort may keep together.
+    /// Bytes that all sorting scans share.
     bytes: Arc<SortedBytes>,
     rounds: u32,
-    /// Whether others left one of them too little.
+    /// True if other scans left a round too little.
     was_refused: bool,
-    /// Places of the rounds before.
+    /// Positions of the previous rounds.
     done: u64,
     seen: u64,
-    /// How many pass the filters in all; where there are any, the first round tells.
+    /// Total that passes the filters; with filters the first round counts it.
     total: Option<u64>,
 }
 
 impl Scan {
-    /// Nothing is read yet.
+    /// Creates a scan that has read nothing.
     pub fn new(device: u64, element: String, query: Arc<ReadyQuery>) -> Self {
         Self { device, element, query, course: None }
     }
 }
 
 impl Sliced for Scan {
-    /// None: there is no such series.
+    /// Page, or `None` if there is no such series.
     type Done = Option<Page<StoredValue>>;
 
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>> {
@@ -118,7 +119,7 @@ impl ScanCourse {
         Ok(Some(Self { series, left, within, page: Vec::new(), so_far }))
     }
 
-    /// Goes on until the page is known: then how many values pass the filters in all. None: the slice is over.
+    /// Continues until the page is known, then returns the total that passes the filters; `None` if the slice is over.
     fn go_on(&mut self, db: &DB, query: &ReadyQuery, watch: &mut Watch<'_>) -> Result<Option<u64>> {
         let mut options = ReadOptions::default();
         options.fill_cache(false);
@@ -129,16 +130,16 @@ impl ScanCourse {
                 sorted.go_on(&mut reading, sort, &self.within, &mut self.left, &mut self.page)
             }
             (SoFar::InTime(in_time), _) => in_time.go_on(&mut reading, &mut self.left, &mut self.page),
-            // A course is begun by the query that it goes on with.
+            // A scan is continued by the query that began it.
             (SoFar::Sorted(_), _) => Ok(Some(0)),
         }
     }
 }
 
-/// Whether a page of an order by payload has values; where it is known how many there are, nothing is read to tell.
+/// Returns true if a page of an order by payload has values; if the total is known, nothing is read to decide.
 ///
 /// # Errors
-/// [`StoreError::TooFar`]: it has, and no order reaches them.
+/// [`StoreError::TooFar`] if it has values, and no order reaches them.
 fn reaches(query: &ReadyQuery, total: Option<u64>) -> Result<bool> {
     match total {
         Some(total) if query.request.offset() >= total => Ok(false),
@@ -147,7 +148,7 @@ fn reaches(query: &ReadyQuery, total: Option<u64>) -> Result<bool> {
     }
 }
 
-/// Places up to the end of the page.
+/// Returns the number of positions up to the end of the page.
 fn end_of_page(query: &ReadyQuery) -> u64 {
     query.request.offset().saturating_add(u64::from(query.request.limit))
 }
@@ -159,8 +160,8 @@ struct Reading<'a, 'w> {
 }
 
 impl Reading<'_, '_> {
-    /// Calls `each` with the values of these sequences that pass the filters, from the first on. False: the slice was over
-    /// before them.
+    /// Calls `each` with the values of these sequences that pass the filters, from the first on. Returns false if the
+    /// slice ended before them.
     fn each(&mut self, left: &mut Range<u64>, mut each: impl FnMut(&ScannedRow<'_>)) -> Result<bool> {
         let (query, watch) = (self.query, &mut *self.watch);
         if left.is_empty() {
@@ -178,7 +179,7 @@ impl Reading<'_, '_> {
             Ok(goes_on)
         })?;
         if goes_on {
-            // Where rows are missing the series went away meanwhile.
+            // Missing rows mean that the series was deleted meanwhile.
             left.start = left.end;
         }
         Ok(goes_on)
@@ -263,7 +264,7 @@ impl Sorted {
                 return Err(StoreError::TooFar);
             }
             if self.rounds >= ROUNDS_MAX {
-                // Where others left it little, it can come further later.
+                // A round that got little because of others can come further later.
                 return Err(if self.was_refused { StoreError::Busy } else { StoreError::TooFar });
             }
             self.first = First::new((end - self.done) as usize, after, RoundBudget::new(&self.bytes));

@@ -1,4 +1,4 @@
-//! Finding a moment among dense sequences whose order strictly grows.
+//! Finds a moment among dense sequences whose order strictly increases.
 
 use std::ops::Range;
 
@@ -7,45 +7,45 @@ use super::load::{RowIterator, current};
 use super::rows::trailing;
 use crate::error::Result;
 
-/// How rows are found and read: a series' or a timeline's.
+/// Reader of the rows of a series or a timeline.
 pub struct Track<'a> {
-    /// An iterator over its rows.
+    /// Iterator over the rows.
     pub rows: RowIterator<'a>,
-    /// The key of a sequence.
+    /// Function that builds the key of a sequence.
     pub key: Box<dyn Fn(u64) -> [u8; 17] + 'a>,
-    /// How many bytes of the key count.
+    /// Number of bytes of the key that are used.
     pub key_length: usize,
-    /// The order of a row.
+    /// Function that reads the order of a row.
     pub order: fn(&[u8]) -> Result<TimeOrder>,
 }
 
 impl Track<'_> {
-    /// Goes to a sequence, or to the next one that is still there.
+    /// Seeks a sequence, or the next one that exists.
     pub fn go(&mut self, sequence: u64) {
         self.rows.seek(&(self.key)(sequence)[..self.key_length]);
     }
 
-    /// The order of the row at a sequence, or of the next one that is still there; none beyond the last.
+    /// Returns the order of the row at a sequence, or of the next one that exists; `None` beyond the last.
     pub fn order_at(&mut self, sequence: u64) -> Result<Option<TimeOrder>> {
         self.go(sequence);
         current(&self.rows)?.map(|(_, value)| (self.order)(value)).transpose()
     }
 
-    /// The sequence after that of the last row; 0 if there is none.
+    /// Returns the sequence after that of the last row; 0 without rows.
     pub fn end(&mut self) -> Result<u64> {
         self.rows.seek_to_last();
         let Some((key, _)) = current(&self.rows)? else { return Ok(0) };
         trailing(key).map(|last| last + 1)
     }
 
-    /// The first sequence from here on that is still there.
+    /// Returns the first sequence from here on that exists.
     pub fn first_from(&mut self, sequence: u64) -> Result<Option<u64>> {
         self.go(sequence);
         Ok(current(&self.rows)?.and_then(|(key, _)| super::keys::trailing(key)))
     }
 
-    /// The first of these sequences at or after a place in time; the end if there is none.
-    /// Rows that are gone are passed over: they are older than all that are there.
+    /// Returns the first of these sequences at or after a position in time, or the end. Skips missing rows: they are
+    /// older than all existing ones.
     pub fn first_at(&mut self, within: Range<u64>, order: TimeOrder) -> Result<u64> {
         let (mut low, mut high) = (within.start, within.end.max(within.start));
         while low < high {
@@ -59,7 +59,7 @@ impl Track<'_> {
         Ok(low)
     }
 
-    /// Calls `each` with the values of these sequences, oldest first, until it answers false.
+    /// Calls `each` with the values of these sequences, oldest first, until it returns false.
     pub fn read(&mut self, within: Range<u64>, mut each: impl FnMut(u64, &[u8]) -> Result<bool>) -> Result<()> {
         self.go(within.start);
         while let Some((key, value)) = current(&self.rows)? {

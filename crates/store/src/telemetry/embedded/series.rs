@@ -1,5 +1,5 @@
-//! Removing series, what of them is no longer kept, and whole devices: the answer comes when they are out of sight, durably;
-//! the space comes back later.
+//! Removes series, values past retention, and whole devices: an answer is given when they are hidden, durably; their
+//! space is reclaimed later.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::values::OpenSeries;
 use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
 
-/// A series goes out of sight: its record goes, its number is noted to be reclaimed.
+/// Hides a series: removes its record, and records its number to be reclaimed.
 fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
     for tag in [keys::STATE_SERIES, keys::STATE_FLOOR] {
         rows.delete(Family::State, &keys::state(device, tag, &series.element));
@@ -24,22 +24,23 @@ fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
     rows.put(Family::Meta, &keys::about(keys::GARBAGE_SERIES, series.number), &[&series.bytes.to_be_bytes()]);
 }
 
-/// Fewer values than these are not worth dropping, unless nothing is left of the series, or it is asked for exactly.
+/// Number of values below which dropping is not worthwhile, unless nothing is left of the series, or exactness is
+/// requested.
 const STRETCH_VALUES_MIN: u64 = 256;
-/// A stretch is worth dropping when it has this part of what is left.
+/// Fraction (one in this many) of the remaining values from which dropping is worthwhile.
 const STRETCH_PART: u64 = 16;
 
-/// What of a series is no longer kept: its values from the floor up to a new one.
+/// Values of a series past retention: from its floor up to a new one.
 struct Stretch {
     element: Arc<str>,
     series: u64,
     values: Range<u64>,
-    /// How many values it has, from its floor on.
+    /// Number of values from the floor on.
     of: u64,
 }
 
 impl Stretch {
-    /// What is no longer kept of a device's series, where there is any.
+    /// Finds the values of a device's series past retention, if there are any.
     fn find(db: &DB, device: u64, element: &Arc<str>, kept: &Kept) -> Result<Option<Self>> {
         let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
         let values = series.floor..series.first_kept(kept)?;
@@ -56,13 +57,14 @@ impl Stretch {
         left == 0 || self.len() >= STRETCH_VALUES_MIN.max(left / STRETCH_PART)
     }
 
-    /// The bytes of its values, as their share of those of the series: they are not read one by one.
+    /// Returns the bytes of the values, estimated by their share of the series: they are not read one by one.
     fn bytes(&self, of_series: u64) -> u64 {
         let share = u128::from(of_series) * u128::from(self.len()) / u128::from(self.of.max(1));
         u64::try_from(share).unwrap_or(of_series).min(of_series)
     }
 
-    /// The series has a new floor. Its record goes with it: the values behind the last checkpoint may be dropped too.
+    /// Sets the new floor of the series. Also writes its record: the values behind the last checkpoint may be dropped
+    /// too.
     fn drop_from(&self, device: u64, series: &mut SeriesState, rows: &mut Rows) -> u64 {
         let bytes = self.bytes(series.bytes);
         series.bytes -= bytes;
@@ -75,12 +77,13 @@ impl Stretch {
     }
 }
 
-/// What of these stretches lies above the floors of their series still: others may have dropped less in between, or more.
+/// Returns the parts of these stretches that are still above the floors of their series: others may have moved the
+/// floors meanwhile.
 fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>> {
     let mut left = Vec::with_capacity(found.len());
     for mut stretch in found {
         let floor = load::floor(db, device, &stretch.element, stretch.series)?;
-        // Lower: the series was deleted.
+        // A lower floor means that the series was deleted.
         let Some(dropped) = floor.checked_sub(stretch.values.start) else { continue };
         stretch.of = stretch.of.saturating_sub(dropped);
         stretch.values.start = floor;
@@ -92,7 +95,7 @@ fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>
 }
 
 impl Embedded {
-    /// Drops what is no longer kept of series of a device. Whether there was any that was worth it.
+    /// Drops values of a device's series past retention. Returns true if there were any worth dropping.
     pub(super) async fn drop_not_kept(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -113,14 +116,14 @@ impl Embedded {
         if found.is_empty() {
             return Ok(false);
         }
-        // Under the device's lock: another one that drops has left a floor that must not fall.
+        // Work under the device's lock: another task that drops may have raised the floor, which must never fall.
         let held = self.hold(device, permit.tenant()).await?;
         let (mut held, found) =
             self.reading(move |core, _| Ok((held, still_there(&core.db, device.0, found)?))).await?;
         let (dropped, mut sent) = self.core.change(&mut held, |state, rows| {
             let mut dropped = Vec::new();
             for stretch in &found {
-                // Deleted in between, and perhaps begun anew: then nothing of it is dropped.
+                // A series that was deleted in between, and perhaps created again, loses nothing.
                 let series = state.series_at(&stretch.element).ok().and_then(|at| state.series.get_mut(at));
                 let Some(series) = series.filter(|series| series.number == stretch.series) else { continue };
                 dropped.push((stretch.series, stretch.values.end, stretch.drop_from(device.0, series, rows)));
@@ -128,7 +131,7 @@ impl Embedded {
             dropped
         })?;
         self.core.reclaim.values(&dropped, sent.ticket);
-        // The device stays locked: who drops more of it finds the floor that this leaves.
+        // The device stays locked until the commit is durable: the next task that drops finds this floor.
         sent.durable.wait().await?;
         drop(held);
         Ok(!dropped.is_empty())
@@ -154,7 +157,8 @@ impl Embedded {
         Ok(true)
     }
 
-    /// Forgets a device. Its timelines go on where they were, so that what is reclaimed cannot be mistaken for what is new.
+    /// Forgets a device. Its timelines continue at their sequences, so that rows to be reclaimed cannot be confused
+    /// with new ones.
     pub(super) async fn forget_device(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let device = permit.target().key;
         let mut held = self.hold(device, permit.tenant()).await?;
@@ -197,14 +201,14 @@ mod tests {
     /// Values of a day, and of a commit.
     const A_DAY: i64 = 96;
 
-    /// The bytes of all tables in a folder.
+    /// Returns the bytes of all tables in a folder.
     fn tables(folder: &Path) -> u64 {
         let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap());
         let tables = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "sst"));
         tables.map(|file| file.metadata().map_or(0, |file| file.len())).sum()
     }
 
-    /// A value whose text compresses badly.
+    /// Returns a value whose text compresses badly.
     fn value(number: i64) -> NewValue {
         let spread = |n: i64| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_mul(0xbf58_476d);
         let text: String = (0..16).map(|part| format!("{:016x}", spread(number * 16 + part))).collect();
@@ -246,7 +250,7 @@ mod tests {
         for round in 1..=3 {
             given::store(&store, &device, 2 * round, "log", "1").await;
             given::store(&store, &device, 2 * round + 1, "log", "2").await;
-            // The one file of the series ends with what is kept of it.
+            // The only file of the series ends with values to be kept.
             store.core.db.flush_cf(values).unwrap();
             store.core.db.compact_range_cf::<&[u8], &[u8]>(values, None, None);
             let kept = Kept { values: Some(1), ..Kept::default() };

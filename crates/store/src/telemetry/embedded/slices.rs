@@ -1,4 +1,4 @@
-//! What takes long and is done in slices: between two of them others have theirs (see [`isobar_quota`]).
+//! Runs long work in slices: between two slices others have theirs (see [`isobar_quota::FairQueue`]).
 
 use isobar_threads::GivingThreads;
 
@@ -6,32 +6,31 @@ use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
 use isobar_quota::{QueueSlot, Slice};
 
-/// What the threads of scans are called.
+/// Name of the threads of scans.
 const SCAN_THREAD: &str = "isobar-scan";
 
-/// Threads for what reads at length, which give way to those that serve calls and write. As many as slots.
+/// Creates the threads for long reads, which yield to those that serve calls and write. There are as many as slots.
 pub(super) fn scan_threads(at_once: usize) -> Result<GivingThreads> {
     GivingThreads::new(SCAN_THREAD, at_once).map_err(StoreError::unavailable)
 }
 
-/// Work that can be left and taken up again.
+/// Work that can be interrupted and continued.
 pub trait Sliced: Send + 'static {
-    /// What it comes to.
+    /// Result of the work.
     type Done: Send + 'static;
 
-    /// Goes on until it is done, or until the slice is over: then none, and it is asked again.
+    /// Continues until the result is known, or returns `None` if the slice is over, and is called again.
     fn go_on(&mut self, core: &Core, watch: &mut Watch<'_>) -> Result<Option<Self::Done>>;
 }
 
-/// How long a slice lasts, and whether the caller is there.
+/// Time limit of a slice, and the check that the caller still waits.
 pub struct Watch<'a> {
     slice: Slice<'a>,
     cancel: &'a Cancel,
 }
 
 impl Watch<'_> {
-    /// A row of so many bytes was worked on; whether there is time for the next. An error if the caller has gone: nobody
-    /// hears it.
+    /// Counts a row of this many bytes; returns true if there is time for the next. Fails if the caller is gone.
     pub fn goes_on(&mut self, bytes: usize) -> Result<bool> {
         if !self.slice.is_time_to_look(bytes) {
             return Ok(true);
@@ -43,8 +42,8 @@ impl Watch<'_> {
 }
 
 impl Embedded {
-    /// Does work in its slots. When the caller goes, the slot is over as soon as the thread has noticed it, not before: so
-    /// there are never more threads at this than slots.
+    /// Does work in its slots. When the caller is gone, the slot ends only after the thread has noticed it: there are
+    /// never more working threads than slots.
     pub(super) async fn in_slices<W: Sliced>(&self, mut slot: QueueSlot, mut work: W) -> Result<W::Done> {
         loop {
             let slice = move |core: &Core, cancel: &Cancel| {
@@ -100,7 +99,7 @@ mod tests {
         Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
     }
 
-    /// A store with one slot, given up whenever anybody waits; and a device with so many values.
+    /// Opens a store with one slot, which is passed on whenever another task waits; and a device with this many values.
     async fn store_with(values: usize) -> (tempfile::TempDir, Embedded, CanWrite<DeviceRef>) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
@@ -139,7 +138,7 @@ mod tests {
             let mut short = store.values(&small, "log", query, claim(2));
             assert!((&mut short).now_or_never().is_none());
             drop(held);
-            // The long one is first in the line, and yet not the first to end.
+            // The long scan is first in the line, and yet does not end first.
             let is_short_first = tokio::select! {
                 biased;
                 _ = &mut long => false,
@@ -175,7 +174,7 @@ mod tests {
         }
     }
 
-    /// Work that has no end of its own worth waiting for: it counts its rows, and holds at the first until it is told.
+    /// Work without a practical end: it counts its rows, and pauses at the first until the test continues it.
     struct Endless {
         rows: Arc<AtomicU32>,
         begun: mpsc::Sender<()>,
@@ -237,7 +236,8 @@ mod tests {
             let refused = within_patience("one too many is refused", asks).await;
             assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
         }
-        // Who has none takes the youngest place of who has most, and the next finds nobody who has more.
+        // A tenant without a place takes the newest place of the tenant with most; the next one finds none that has
+        // more.
         let long = given::all_history(given::page(1, 10_000));
         let mut fourth = store.history(&reading, long, claim(4));
         assert!((&mut fourth).now_or_never().is_none());
@@ -245,7 +245,7 @@ mod tests {
         assert!(matches!(evicted, Err(StoreError::Busy)), "{evicted:?}");
         let refused = within_patience("nobody has more", store.history(&reading, long, claim(5))).await;
         assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
-        // What is a step or two away waits for nobody.
+        // A short read waits for no slot.
         assert_eq!(store.values(&reading, "log", query.clone(), claim(4)).await.unwrap().unwrap().total, 2_000);
         drop(held);
         let (page, fourth, found) = futures::join!(page, fourth, found);

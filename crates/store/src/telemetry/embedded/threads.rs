@@ -1,17 +1,17 @@
-//! The store's threads by name, and what becomes of the store when one of them ends as it should not.
+//! Names the store's threads, and fails the store if one of them panics.
 
 use super::commit_queue::Shared;
 
-/// The names of the store's threads.
+/// Name of the thread that writes; the next constants name those that sync and reclaim.
 pub const WRITER: &str = "telemetry-write";
 pub const SYNCER: &str = "telemetry-sync";
 pub const RECLAIMER: &str = "telemetry-free";
 
-/// Fails the store when the thread that holds it ends by a panic: whoever waits would wait for ever.
+/// Guard that fails the store when its thread panics: waiters would wait for ever.
 pub struct Watched<'a> {
-    /// What it shares with those who wait.
+    /// State shared with the waiters.
     pub shared: &'a Shared,
-    /// Its name.
+    /// Name of the thread.
     pub thread: &'static str,
 }
 

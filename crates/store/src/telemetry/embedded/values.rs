@@ -1,8 +1,8 @@
-//! Pages of a series. Time is bisected and a page is a seek; filters and orders by payload look at the whole range
+//! Reads pages of a series. Time is bisected and a page is a seek; filters and orders by payload read the whole range
 //! ([`super::scanning`]).
 //!
-//! Whoever reads a series opens it here ([`OpenSeries`]) and asks the query for its range ([`ReadyQuery::within`]): what is not kept
-//! is left out there, and nowhere else.
+//! Readers of a series open it here ([`OpenSeries`]) and ask the query for its range ([`ReadyQuery::within`]): values
+//! past retention are left out there, and nowhere else.
 
 use std::ops::Range;
 
@@ -21,31 +21,31 @@ use super::{engine, load};
 use crate::error::Result;
 use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
 
-/// A query, made ready.
+/// Query prepared for a series.
 pub struct ReadyQuery {
     pub(super) request: PageRequest,
-    /// From which place in time, up to which.
+    /// Range of positions in time.
     range: Range<TimeOrder>,
     tests: Vec<Test>,
-    /// What is shown of the series at all.
+    /// Retention of the series.
     kept: Kept,
     pub(super) listing: ValueOrder,
 }
 
-/// The order of a page.
+/// Order of a page.
 pub(super) enum ValueOrder {
     InTime { newest_first: bool },
     Sorted(Sort),
 }
 
 impl ReadyQuery {
-    /// Makes a look at all values of a range that pass filters ready, oldest first.
+    /// Prepares a read of all values of a range that pass filters, oldest first.
     pub fn of_all(range: TimeRange, filters: Vec<Filter>, kept: Kept) -> Self {
         let oldest_first = vec![ValueSort { field: FilterField::CreatedAt, descending: false }];
         Self::of(ValueQuery { range, filters, sort: oldest_first, page: PageRequest::default(), kept })
     }
 
-    /// Makes a query ready.
+    /// Prepares a query.
     pub fn of(query: ValueQuery) -> Self {
         let mut range = orders(query.range);
         let listing = ValueOrder::of(&query);
@@ -62,7 +62,7 @@ impl ReadyQuery {
         Self { request: query.page, range, tests, kept: query.kept, listing }
     }
 
-    /// Whether the newest come first; none: a payload decides.
+    /// Returns true if the newest come first, or `None` if a payload decides.
     pub(super) fn newest_first(&self) -> Option<bool> {
         match self.listing {
             ValueOrder::InTime { newest_first } => Some(newest_first),
@@ -70,17 +70,17 @@ impl ReadyQuery {
         }
     }
 
-    /// Whether every value of the range is looked at.
+    /// Returns true if every value of the range must be read.
     pub fn scans(&self) -> bool {
         !self.tests.is_empty() || matches!(self.listing, ValueOrder::Sorted(_))
     }
 
-    /// Whether all values of the range pass.
+    /// Returns true if all values of the range pass.
     pub(super) fn takes_all(&self) -> bool {
         self.tests.is_empty()
     }
 
-    /// The sequences of its range among those of a series that are shown.
+    /// Returns the sequences in the query's range among the shown ones of a series.
     pub(super) fn within(&self, series: &mut OpenSeries<'_>) -> Result<Range<u64>> {
         let Range { start, end } = self.range;
         if start >= end {
@@ -105,19 +105,19 @@ impl ValueOrder {
     }
 }
 
-/// A range of time as places in time.
+/// Converts a range of time to positions in time.
 pub fn orders(range: TimeRange) -> Range<TimeOrder> {
     range.from.map_or(0, keys::order_at)..range.to.map_or(TimeOrder::MAX, keys::order_at)
 }
 
-/// The range that a filter on `createdAt` stands for, if it is one.
+/// Returns the range for a filter on `createdAt`, if it is one.
 fn moments(filter: &Filter) -> Option<Range<TimeOrder>> {
     let (FilterField::CreatedAt, [Operand::Time(moment)]) = (&filter.field, filter.operands.as_slice()) else {
         return None;
     };
     let next = Timestamp::from_millis(moment.millis().saturating_add(1));
     let (at, behind) = (keys::order_at(*moment), keys::order_at(next));
-    // Nothing was stored before 1970.
+    // No value was stored before 1970.
     let before_all = moment.millis() < 0;
     match filter.operator {
         Operator::Eq | Operator::In if before_all => Some(0..0),
@@ -145,30 +145,30 @@ pub(super) fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result
     })
 }
 
-/// A series as it is at the moment at which it was opened.
+/// Series as it is at the moment at which it was opened.
 pub struct OpenSeries<'a> {
-    /// Its number.
+    /// Number of the series.
     pub number: u64,
-    /// Its rows.
+    /// Reader of its rows.
     pub track: Track<'a>,
-    /// What lies below is not shown, and may be gone.
+    /// Sequence below which values are not shown, and may be removed.
     pub floor: u64,
-    /// The sequence after its last value.
+    /// Sequence after its last value.
     pub count: u64,
 }
 
 impl<'a> OpenSeries<'a> {
-    /// Opens the series of a device's element; none when there is no such series.
+    /// Opens the series of a device's element, or returns `None` if there is no such series.
     pub fn of(db: &'a DB, device: u64, element: &str, options: ReadOptions) -> Result<Option<Self>> {
         let Some(record) = load::record(db, device, element)? else { return Ok(None) };
         let mut track = track(db, record.number, options)?;
-        // After the rows: a floor that rises in between only leaves out what was there still.
+        // Read the floor after opening the rows: a floor that rises in between only hides rows that still exist.
         let floor = load::floor(db, device, element, record.number)?;
         let count = track.end()?.max(floor);
         Ok(Some(Self { number: record.number, track, floor, count }))
     }
 
-    /// The sequence from which on it is shown.
+    /// Returns the sequence from which on values are shown.
     pub fn first_kept(&mut self, kept: &Kept) -> Result<u64> {
         let (floor, count) = (self.floor, self.count);
         let mut first = kept.values.map_or(floor, |most| floor.max(count.saturating_sub(most)));
@@ -183,7 +183,7 @@ impl<'a> OpenSeries<'a> {
     }
 }
 
-/// A page of a series whose place is known without looking at the others; none when there is no such series.
+/// Reads a page of a series that is found without reading other values; `None` if there is no such series.
 pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<Page<StoredValue>>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
     let (within, request) = (query.within(&mut series)?, query.request);
@@ -192,7 +192,7 @@ pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<O
     Ok(Some(Page::new(items, total, request)))
 }
 
-/// When the first and the last value of a query's range came; none: there are none.
+/// Returns the moments of the first and the last value in a query's range, or `None` without values.
 pub fn extent(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<(Timestamp, Timestamp)>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
     let within = query.within(&mut series)?;
@@ -211,7 +211,7 @@ pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
     })
 }
 
-/// The sequences of a page among dense ones.
+/// Returns the sequences of a page among dense ones.
 pub fn slice(within: Range<u64>, request: PageRequest, newest_first: bool) -> Range<u64> {
     let skipped = request.offset().min(within.end - within.start);
     if newest_first {
@@ -244,12 +244,12 @@ fn window(
     Ok(items)
 }
 
-/// The values at these places of a series.
+/// Fetches the values at these sequences of a series.
 pub(super) fn fetch(db: &DB, series: u64, sequences: &[u64]) -> Result<Vec<StoredValue>> {
     let values = engine::family(db, Family::Values)?;
     let (mut items, mut budget) = (Vec::with_capacity(sequences.len()), PageBudget::default());
     for sequence in sequences {
-        // None if the series was deleted in the meantime.
+        // The value is missing if the series was deleted in the meantime.
         if let Some(value) = db.get_pinned_cf(values, keys::pair(series, *sequence)).map_err(failed)? {
             budget.take(value.len())?;
             items.push(stored(&value)?);

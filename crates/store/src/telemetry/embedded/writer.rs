@@ -1,9 +1,10 @@
-//! The one writer: it drains what waits, puts it all in one batch and applies it; a second thread makes what was applied
-//! durable while the next batch is applied, and only then are those woken who wait for it.
+//! Runs the single writer: it drains the queue, puts all rows in one batch and applies it; a second thread syncs
+//! applied batches while the next one is applied, and only then wakes the waiters.
 //!
-//! Commits are applied in the order in which they were sent, and get growing tickets in that order: tenants do not take turns
-//! here. Of the rows of one tenant two thirds of what may wait are ahead of a neighbour's commit at most, which is one batch;
-//! the batches that the writer and the syncer have in hand by then, up to four, would be ahead of it in turns of tenants too.
+//! Commits are applied in the order in which they were sent, and get increasing tickets in that order: tenants do not
+//! take turns here. At most two thirds of the queue's bytes, which is one batch, can be rows of one tenant ahead of
+//! another's commit; the batches that the writer and the syncer have taken by then, up to four, would be ahead of it
+//! with turns too.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -27,35 +28,35 @@ use super::threads::{SYNCER, WRITER, Watched};
 use crate::error::{Result, StoreError};
 use crate::telemetry::StreamPosition;
 
-/// Commits of one batch.
+/// Commits of one batch, at most.
 const BATCH_COMMITS_MAX: usize = 1_024;
 /// Bytes after which a batch takes no more commits.
 const BATCH_BYTES_MAX: usize = 16 << 20;
-/// Applied batches that may wait to be synced.
+/// Applied batches that may wait for the sync.
 const UNSYNCED_BATCHES_MAX: usize = 2;
-/// A write that takes longer counts as a stall.
+/// Time after which a write counts as a stall.
 const STALL: Duration = Duration::from_millis(50);
-/// The span of a batch, from its first row to its sync.
+/// Name of the span of a batch, from its first row to its sync.
 const GROUP_SPAN: &str = "commit telemetry";
 
-/// A batch that was applied and waits to be synced.
+/// Applied batch that waits for the sync.
 struct Applied {
     ticket: u64,
     positions: BatchPositions,
-    /// The newest sequence number of the database right after it: what is synced then holds everything up to it.
+    /// Newest sequence number of the database right after the batch: a sync then covers everything up to it.
     sequence: u64,
-    /// Its span, if one of its calls is traced.
+    /// Span of the batch, if one of its calls is traced.
     span: Option<Span>,
 }
 
-/// The two threads.
+/// Threads that write and sync.
 pub struct CommitWriter {
     threads: Vec<JoinHandle<()>>,
     shared: Arc<Shared>,
 }
 
 impl CommitWriter {
-    /// Starts them. What they make durable is noted.
+    /// Starts the threads. Durable batches are recorded in the note.
     pub fn start(db: &Arc<DB>, shared: &Arc<Shared>, note: &Arc<Note>, position: StreamPosition) -> Result<Self> {
         let (applied, to_sync) = sync_channel(UNSYNCED_BATCHES_MAX);
         let writing = Writing { db: db.clone(), shared: shared.clone(), applied, ticket: 0, position };
@@ -74,10 +75,10 @@ impl CommitWriter {
         Ok(writer)
     }
 
-    /// Writes what waits and ends the threads.
+    /// Writes the queued commits and ends the threads.
     pub fn join(&mut self) {
         self.shared.close();
-        // One that panicked has failed the store.
+        // A thread that panicked has failed the store already.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
         self.shared.stop();
     }
@@ -94,11 +95,11 @@ struct Writing {
     shared: Arc<Shared>,
     applied: SyncSender<Applied>,
     ticket: u64,
-    /// The position that the events written so far end at.
+    /// Position of the last event written so far.
     position: StreamPosition,
 }
 
-/// A row of a batch: family, first bytes of the key, position among the batch's rows.
+/// Sort key of a row in a batch: family, first bytes of the key, position among the batch's rows.
 type Spot = (u8, u64, u32);
 
 impl Writing {
@@ -145,13 +146,13 @@ impl Writing {
         self.ticket += commits.len() as u64;
         self.shared.set_applied(self.ticket);
         self.position = positions.end;
-        // Others write beside us, but what has a number by now is in the log by now.
+        // Other threads write too, but rows that have a number by now are in the log by now.
         let sequence = self.db.latest_sequence_number();
         let applied = Applied { ticket: self.ticket, sequence, positions, span };
         self.applied.send(applied).map_err(|_| "the syncing thread ended".to_owned())
     }
 
-    /// One batch of all rows. Sorted: neighbours are then inserted next to each other, which is faster.
+    /// Builds one batch of all rows, sorted: neighbours are then inserted next to each other, which is faster.
     fn batch(&mut self, gathered: &Gathered, commits: &[CommitRows]) -> Result<(WriteBatch, BatchPositions)> {
         let mut rows = Vec::with_capacity(commits.len() * 4);
         rows.extend(commits.iter().flat_map(|commit| gathered.rows(commit)));
@@ -161,7 +162,7 @@ impl Writing {
         let mut spots: Vec<Spot> = Vec::with_capacity(rows.len());
         let mut positions = BatchPositions::after(self.position);
         let mut from = 0;
-        // A range's removal stays where it is among the other rows.
+        // The removal of a range stays at its position among the other rows.
         for part in rows.split_inclusive(|row| row.change == Change::DeleteRange) {
             spots.clear();
             spots.extend(part.iter().enumerate().map(|(at, row)| {
@@ -169,7 +170,8 @@ impl Writing {
                 (if last { u8::MAX } else { row.family }, prefix(row.key), (from + at) as u32)
             }));
             spots.sort_unstable();
-            // Before the rows of the part: a range's removal, which is its last, is for those of late events too.
+            // Assign positions before adding the rows of the part: the removal of a range, its last row, also applies
+            // to late events.
             let events = spots.iter().map(|(.., at)| &rows[*at as usize]).filter(|row| row.is_event());
             positions.take(events, &families, &mut batch)?;
             for (_, _, at) in &spots {
@@ -185,7 +187,7 @@ impl Writing {
         }
         let meta = families[Family::Meta as usize];
         if commits.iter().any(|commit| commit.creates) {
-            // At or above every number in this batch, for they were drawn before it was sent.
+            // The counter is at or above every number in this batch, because they were drawn before it was sent.
             batch.put_cf(meta, keys::META_SERIES, self.shared.next_series().to_be_bytes());
         }
         positions.finish(&families, &mut batch);
@@ -194,7 +196,7 @@ impl Writing {
     }
 }
 
-/// How many of these commits make the next batch: at least one.
+/// Returns how many of these commits make the next batch: at least one.
 fn batch_length(commits: &[CommitRows]) -> usize {
     let sizes = commits.iter().take(BATCH_COMMITS_MAX).scan(0, |bytes, commit| {
         let before = *bytes;
@@ -204,7 +206,7 @@ fn batch_length(commits: &[CommitRows]) -> usize {
     sizes.take_while(|before| *before < BATCH_BYTES_MAX).count()
 }
 
-/// The first bytes of a key as a number: enough to sort by.
+/// Returns the first bytes of a key as a number: enough to sort by.
 fn prefix(key: &[u8]) -> u64 {
     key.first_chunk::<8>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
@@ -228,14 +230,14 @@ fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
         if shared.healthy().is_err() {
             return;
         }
-        // Before anybody is woken: what is acknowledged is noted, whatever ends the process.
+        // Record the progress before waking waiters: acknowledged commits are then recorded even if the process ends.
         if let Some(newest) = batches.last()
             && let Err(error) = note.is_durable(newest.sequence)
         {
             return shared.fail(&format!("what is durable cannot be noted: {error}"));
         }
         for batch in &mut batches {
-            // What it made durable is not waited for any longer.
+            // The span ends here: later waits are not part of it.
             batch.span = None;
             shared.followers.reach(batch.ticket, &batch.positions);
         }

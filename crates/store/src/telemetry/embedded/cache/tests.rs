@@ -1,4 +1,4 @@
-//! The devices in memory share it, and what is counted of them is what is there.
+//! Tests that devices share the memory, and that the counted weights equal the actual ones.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ async fn visit(devices: &Devices, of: u64, key: u64, ticket: u64) {
     devices.weigh(&mut held, 0);
 }
 
-/// The device takes so many bytes beside what each takes.
+/// Makes a device take this many bytes in addition to its base size.
 fn takes(devices: &Devices, held: &mut Held, bytes: usize, durable: u64) {
     let state = held.state.get_or_insert_default();
     state.states = vec![("large".into(), vec![0; bytes].into())];
@@ -28,14 +28,14 @@ fn takes(devices: &Devices, held: &mut Held, bytes: usize, durable: u64) {
     devices.weigh(held, durable);
 }
 
-/// The same of whoever comes; it was written with this ticket.
+/// Adds a device that takes this many bytes; its last write has this ticket.
 async fn comes(devices: &Devices, of: u64, key: u64, bytes: usize, ticket: u64) {
     let mut held = devices.lock(key, tenant(of), 0).await;
     held.state.get_or_insert_default().ticket = ticket;
     takes(devices, &mut held, bytes, 0);
 }
 
-/// Numbers by chance, each below another.
+/// Returns pseudo-random numbers, each below a given bound.
 fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -48,7 +48,7 @@ fn weight(devices: &Devices) -> usize {
     devices.weight.load(Ordering::Relaxed)
 }
 
-/// Devices in memory.
+/// Counts the devices in memory.
 fn count(devices: &Devices) -> usize {
     devices.shards.iter().map(|shard| shard.lock().len()).sum()
 }
@@ -57,7 +57,7 @@ fn is_there(devices: &Devices, key: u64) -> bool {
     devices.shard(key).lock().contains_key(&key)
 }
 
-/// What is counted is what is there, of each tenant and of all; nobody may hold a device meanwhile.
+/// Checks that the counted weights equal the actual ones, of each tenant and of all; no device may be locked meanwhile.
 fn books_are_right(devices: &Devices) {
     let by_use = devices.by_use.lock();
     let mut weights = BTreeMap::<OrganizationId, usize>::new();
@@ -96,7 +96,7 @@ async fn whoever_grows_makes_others_leave_in_all_shards() {
         let weight = weight(&devices);
         assert!(weight <= MAX + MAX / 8 + 1_000, "{weight} bytes after {key}");
     }
-    // Nobody comes, and one that is there grows.
+    // No device is added; one that is present grows.
     let mut held = devices.lock(SHARDS - 1, tenant(1), 0).await;
     takes(&devices, &mut held, MAX / 2, 0);
     drop(held);
@@ -115,7 +115,7 @@ async fn who_is_held_stays() {
     assert!(Arc::ptr_eq(OwnedMutexGuard::mutex(&held.0), &devices.used(7).unwrap()));
 }
 
-/// Two hundred devices of forty tenants, which are quiet from now on and take a quarter of the room.
+/// Adds two hundred devices of forty tenants, which are idle from now on and take a quarter of the cache.
 async fn quiet_ones(devices: &Devices) {
     for key in 0..200 {
         comes(devices, 10 + key % 40, key, KIB, 0).await;
@@ -143,11 +143,11 @@ async fn devices_that_must_stay_push_out_nobody_who_has_no_more_than_the_equal_p
     const MAX: usize = 1 << 20;
     let devices = Devices::new(MAX);
     quiet_ones(&devices).await;
-    // One tenant has more than its part, and nothing of it must stay.
+    // One tenant has more than its share, and all its devices can be evicted.
     for key in 300..340 {
         comes(&devices, 2, key, 4 * KIB, 0).await;
     }
-    // What another one writes takes more than all there is, and none of it is durable.
+    // The writes of another tenant take more than the cache has, and none of them is durable.
     for key in 1_000..1_020 {
         comes(&devices, 1, key, 100 * KIB, 1).await;
     }
@@ -155,7 +155,7 @@ async fn devices_that_must_stay_push_out_nobody_who_has_no_more_than_the_equal_p
     assert!((0..200).all(|key| is_there(&devices, key)));
     let there = (300..340).filter(|key| is_there(&devices, *key)).count();
     assert!(there < 10, "who has more than its part makes room: {there}");
-    // It is durable: with whoever comes next, all is within the bound.
+    // The writes are durable: the next caller brings the cache within its bound.
     let mut held = devices.lock(0, tenant(10), 1).await;
     takes(&devices, &mut held, 2 * KIB, 1);
     drop(held);
@@ -174,7 +174,7 @@ async fn tenants_whose_devices_must_stay_hide_none_behind_them_that_may_leave() 
         comes(&devices, 1 + key % 20, key, 20 * KIB, 0).await;
     }
     assert!((0..60).all(|key| is_there(&devices, key)));
-    // Each of those that have all of theirs durable is down to about the equal part.
+    // Each tenant whose writes are all durable is down to about its equal share.
     let there = (1_000..1_200).filter(|key| is_there(&devices, *key)).count();
     assert!(there <= 40, "{there}");
     books_are_right(&devices);
@@ -184,11 +184,11 @@ async fn tenants_whose_devices_must_stay_hide_none_behind_them_that_may_leave() 
 async fn a_device_is_counted_where_it_belongs() {
     let devices = Devices::new(1 << 20);
     let weight_of = |of: u64| devices.by_use.lock().weights().get(&tenant(of).unwrap()).copied();
-    // Only Isobar itself has asked for it so far.
+    // Only the system itself has used the device so far.
     drop(devices.lock(7, None, 0).await);
     comes(&devices, 1, 7, 10 * KIB, 0).await;
     assert!(weight_of(1).unwrap() > 10 * KIB && devices.by_use.lock().tenants() == 1);
-    // It moves to another tenant, and stays there whatever Isobar does with it.
+    // The device moves to another tenant, and stays there when the system uses it.
     drop(devices.lock_now(7, tenant(2)).unwrap());
     drop(devices.lock_now(7, None).unwrap());
     drop(devices.lock(7, None, 0).await);
@@ -196,7 +196,7 @@ async fn a_device_is_counted_where_it_belongs() {
     books_are_right(&devices);
 }
 
-/// What may happen to a device of a tenant.
+/// Step of a test with devices of tenants.
 #[derive(Clone, Debug)]
 enum Step {
     Takes { of: u64, key: u64, bytes: usize },
@@ -207,7 +207,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    // Mostly a device is of the same tenant; sometimes it changes hands.
+    // A device mostly belongs to the same tenant, and sometimes to another.
     let whose = || (0..30_u64, 0..20_u64).prop_map(|(key, other)| (if other < 4 { other } else { key % 4 }, key));
     prop_oneof![
         8 => (whose(), 0..8 * KIB).prop_map(|((of, key), bytes)| Step::Takes { of, key, bytes }),
@@ -243,13 +243,13 @@ proptest! {
             if let Some(held) = &held {
                 prop_assert!(is_there(&devices, held.key));
             } else if durable == written {
-                // Nobody must stay but the one that grows: it has room made.
+                // Only the device that grows must stay: room is made for it.
                 takes(&devices, &mut lock(4, 1_000, durable), 0, durable);
                 takes(&devices, &mut lock(4, 1_000, durable), KIB, durable);
                 prop_assert!(weight(&devices) <= MAX, "{} bytes", weight(&devices));
             }
             if held.is_none() {
-                // Of what was only written the weight is not counted yet.
+                // The weight of devices with unweighed writes is not counted yet.
                 for key in 0..30 {
                     if is_there(&devices, key) {
                         devices.weigh(&mut lock(key % 4, key, durable), durable);
@@ -284,7 +284,7 @@ fn devices_that_come_grow_leave_and_change_hands_at_once_are_counted_right() {
         }
     });
     books_are_right(&devices);
-    // All is durable now, and there is no room for anybody: what is left is the one that comes.
+    // All writes are durable now, and the bound is 0: only the device that is added stays.
     devices.weight_max = 0;
     drop(futures::executor::block_on(devices.lock(1_000, tenant(9), u64::MAX)));
     assert_eq!((count(&devices), devices.by_use.lock().tenants()), (1, 1));
