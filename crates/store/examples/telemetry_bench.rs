@@ -1,4 +1,4 @@
-//! What the embedded telemetry store does by itself, without HTTP and without a design.
+//! Measures the embedded telemetry store alone, without HTTP and without a design.
 //!
 //! `cargo run --release -p isobar-store --example telemetry_bench -- [events] [tasks] [folder]`
 
@@ -34,7 +34,7 @@ fn device(number: u64) -> access::CanWrite<DeviceRef> {
     access::system(DeviceRef { id, key: DeviceKey(number) }, "bench")
 }
 
-/// A figure of a process in /proc/self.
+/// Reads a figure of this process from /proc/self.
 fn proc_figure(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Load {
         self.store.run(&device, None, now, &mut work).await.unwrap();
     }
 
-    /// Sends the events from so many tasks; answers their latencies in microseconds, sorted.
+    /// Sends the events from this number of tasks; returns their latencies in microseconds, sorted.
     async fn run(self: &Arc<Self>, tasks: u64) -> Vec<u32> {
         let tasks: Vec<_> = (0..tasks)
             .map(|task| {
@@ -143,7 +143,7 @@ fn cpu_seconds() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// One series of a million values, and what is asked of it.
+/// Fills one series with a million values, and measures queries of it.
 async fn one_series(store: &Arc<Embedded>, folder: &Path) {
     let device = device(DEVICES + 1);
     let mint = IdMint::new();
@@ -195,7 +195,7 @@ async fn one_series(store: &Arc<Embedded>, folder: &Path) {
     println!("delete of a million: {:?}", start.elapsed());
 }
 
-/// Bytes of the table files, without the logs.
+/// Returns the bytes of the table files, without the logs.
 fn folder_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().filter_map(Result::ok);
     let tables = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "sst"));

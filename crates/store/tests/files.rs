@@ -1,5 +1,5 @@
-//! Stores in a process that may open no more files. What that costs is over when there are files again; and within the
-//! files that are kept aside for them the stores never lack any.
+//! Tests stores in a process that may open no more files. The effects end when files are available again; and the
+//! stores never lack any of the files reserved for them.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
@@ -22,17 +22,17 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";
-/// The files are looked at so often before they count as settled.
+/// Number of unchanged looks after which the open files count as settled.
 const SETTLED_LOOKS: u32 = 80;
-/// Files that are taken at least, so that there are some to give back.
+/// Number of files that are taken at least, so that some can be released.
 const TAKEN_MIN: u64 = 64;
 const DEVICES: u64 = 8;
-/// A table of a store that has many.
+/// Size of a table, small so that a store has many.
 const SMALL_TABLE_BYTES: u64 = 8 << 10;
-/// Runs of each device, where tables come and go.
+/// Runs of each device while tables are created and removed.
 const RUNS: i64 = 120;
 
-/// Runs a test again as a process of its own: limits of files are a whole process's.
+/// Runs a test again in a process of its own: file limits apply to a whole process.
 fn in_a_process(test: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -45,13 +45,13 @@ fn in_a_process(test: &str) {
     );
 }
 
-/// The files that the process has open, by their numbers.
+/// Returns the numbers of the files that the process has open.
 fn open_files() -> BTreeSet<u64> {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().file_name());
     open.map(|name| name.to_string_lossy().parse().unwrap()).collect()
 }
 
-/// What stores begin in the background when they are opened comes to its end: from then on they open and close nothing by
+/// Waits until the stores' background work after opening has ended: from then on they open and close nothing by
 /// themselves.
 fn settled() {
     let (mut before, mut unchanged) = (BTreeSet::new(), 0);
@@ -63,8 +63,8 @@ fn settled() {
     });
 }
 
-/// Takes all files that the process may have open, but so many. At least [`TAKEN_MIN`] are given back when they are dropped,
-/// whatever the process had open before.
+/// Opens all files that the process may open, except this number. At least [`TAKEN_MIN`] are released when they are
+/// dropped, regardless of the files that the process had open before.
 fn all_files_but(left: u64) -> Vec<File> {
     settled();
     let highest = open_files().into_iter().max().unwrap();
@@ -105,10 +105,10 @@ async fn telemetry_goes_on_where_no_file_can_be_opened() {
     write(&store, 1, 0..10).await;
     let taken = all_files_but(0);
     assert!(File::open("/dev/null").is_err());
-    // Nothing that is acknowledged needs a new file, as long as the log need not begin another.
+    // Acknowledged writes need no new file, as long as the log need not begin another one.
     write(&store, 1, 10..60).await;
     drop(taken);
-    // Begins another log and another manifest's edits: they are looked at again.
+    // The retention begins another log and more edits of the manifest, which are read again.
     store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
     write(&store, 1, 60..70).await;
     assert_eq!(stored(&store, 1).await, 70);
@@ -130,8 +130,8 @@ async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
     let first = nouns::organization(&registry, None, "first").await;
     registry.healthy().await.unwrap();
     let taken = all_files_but(0);
-    // A connection that is open goes on. SQLite carries its log into its file after a hundred pages, which needs a look at
-    // it: that has to wait, and the log grows.
+    // An open connection continues. SQLite copies its log into its file after a hundred pages, which needs to examine
+    // the file: that has to wait, and the log grows.
     let mut kept = Vec::new();
     for number in 0..400 {
         let made = nouns::new_organization(&format!("organization {number}"));
@@ -140,7 +140,8 @@ async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
     let log = isobar_store::registry::companions(&file).next().unwrap();
     let grown = log.metadata().unwrap().len();
     assert!(grown > 1_100 * 4_096, "{grown}");
-    // A look at all devices wants a file of its own to sort them in, or another connection: it may fail, and that is all.
+    // A query of all devices needs a temporary file to sort them, or another connection: it may fail, without further
+    // effect.
     let _ = join_all((0..8).map(|_| registry.device_numbers())).await;
     drop(taken);
     registry.healthy().await.unwrap();
@@ -157,7 +158,7 @@ async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
     registry.close().await.unwrap();
 }
 
-/// A store whose rows are in more tables than it keeps open, as after years of a large one.
+/// Creates a store whose rows are in more tables than it keeps open, like a large one after years.
 async fn of_many_tables(folder: &Path, options: Options) {
     let store = Embedded::open(folder, options).unwrap();
     for device in 1..=DEVICES {
@@ -186,7 +187,7 @@ async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
         return in_a_process("the_files_that_are_kept_aside_for_the_stores_are_enough");
     };
     let folder = Path::new(&folder);
-    // Tables and logs come and go all the time.
+    // Small limits make tables and logs come and go all the time.
     let options = Options { cache_bytes: 1 << 20, memtable_bytes: 1 << 20, wal_bytes: 256 << 10, ..Options::default() };
     of_many_tables(&folder.join("telemetry"), options.clone()).await;
     let _taken = all_files_but(FILES_MAX);
@@ -219,7 +220,7 @@ async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
         async move {
             store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
             store.backup(&copy).await.unwrap();
-            // What it goes through is open, as far as it is kept open.
+            // An examination reads files that are open already, up to the number that stays open.
             assert_eq!(store.examine().await.unwrap().faults, Vec::<String>::new());
         }
     });

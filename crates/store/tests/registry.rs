@@ -1,4 +1,4 @@
-//! The registry keeps its promises on SQLite and on PostgreSQL.
+//! Tests the registry's promises on SQLite and on PostgreSQL.
 
 #![allow(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ fn sqlite(folder: &tempfile::TempDir) -> String {
     format!("sqlite:{}", folder.path().join("odd name?#%20.db").display())
 }
 
-/// The address as another program has to open it: a page that is written past the layer has no checksum.
+/// Returns the address for another program: a page that is written without the checksum layer has no checksum.
 fn through_the_layer(address: &str) -> String {
     if address.starts_with("sqlite:") { format!("{address}?vfs={}", isobar_pages::VFS) } else { address.to_owned() }
 }
@@ -102,7 +102,7 @@ async fn shows_damage_as_damage(address: &str) {
     registry.close().await.unwrap();
 }
 
-/// Two processes that start at once on a new database agree on who makes the schema.
+/// Checks that two processes that start at once on a new database agree on which of them creates the schema.
 async fn opens_twice_at_once(address: &str) {
     let (first, second) = tokio::join!(Registry::open(address), Registry::open(address));
     let (first, second) = (first.unwrap(), second.unwrap());
@@ -112,7 +112,7 @@ async fn opens_twice_at_once(address: &str) {
     second.close().await.unwrap();
 }
 
-/// A database that is brought back to an earlier state beneath a process that uses it gives out no number again.
+/// Checks that a process assigns no number again after its database was set back to an earlier state.
 async fn numbers_come_once_though_the_registry_goes_back(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let home = given::organization(&registry, None, "Home").await;

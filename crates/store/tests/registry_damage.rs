@@ -1,4 +1,4 @@
-//! A flipped bit anywhere in the files of a registry on SQLite: it is named, or without effect.
+//! Tests flipped bits in the files of a registry on SQLite: each is reported, or without effect.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,12 +17,12 @@ use isobar_store::suite::registry::given;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
 
-/// Bits that are flipped, one in each round.
+/// Number of flipped bits, one in each round.
 const ROUNDS: u64 = 60;
-/// Rows that every table gets at least.
+/// Number of rows that every table gets at least.
 const ROWS: u32 = 15;
 
-/// A sequence that is the same in every run.
+/// Pseudo-random generator with the same sequence in every run.
 struct Seeded(u64);
 
 impl Seeded {
@@ -38,7 +38,7 @@ fn address(file: &Path) -> String {
     format!("sqlite:{}", file.display())
 }
 
-/// A connection beside the registry's.
+/// Opens a connection besides the registry's.
 async fn beside(file: &Path) -> SqlitePool {
     let options = SqliteConnectOptions::new().filename(file).vfs(isobar_pages::VFS).disable_statement_logging();
     SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
@@ -60,7 +60,7 @@ async fn tables(raw: &SqlitePool) -> Result<Vec<(String, Vec<(String, String)>)>
     Ok(found)
 }
 
-/// Rows in every table, whether they mean anything or not.
+/// Adds rows to every table, regardless of their meaning.
 async fn fill(raw: &SqlitePool) {
     sqlx::raw_sql("PRAGMA foreign_keys = OFF").execute(raw).await.unwrap();
     for (table, columns) in tables(raw).await.unwrap() {
@@ -84,7 +84,7 @@ async fn fill(raw: &SqlitePool) {
     }
 }
 
-/// Every value of every row.
+/// Returns every value of every row.
 async fn everything(raw: &SqlitePool) -> Result<Vec<String>, sqlx::Error> {
     let mut rows = Vec::new();
     for (table, columns) in tables(raw).await? {
@@ -96,7 +96,7 @@ async fn everything(raw: &SqlitePool) -> Result<Vec<String>, sqlx::Error> {
     Ok(rows)
 }
 
-/// A registry as a killed process leaves it: a part of it is in its file, and a part in its log.
+/// Registry as a killed process leaves it: a part is in its file, and a part in its log.
 struct Killed {
     file: PathBuf,
     truth: Vec<String>,
@@ -130,7 +130,7 @@ impl Killed {
         Self { file, truth, devices }
     }
 
-    /// Opens a copy in which one bit is flipped, and reads everything: true, if the damage was named.
+    /// Opens a copy with one flipped bit, and reads everything; returns true if the damage was reported.
     async fn with_a_flip(&self, seeded: &mut Seeded) -> bool {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("registry.db");
@@ -138,7 +138,7 @@ impl Killed {
         for (from, to) in std::iter::once(self.file.clone()).chain(companions(&self.file)).zip(&copies) {
             fs::copy(from, to).unwrap();
         }
-        // The file, its log, and now and then what belongs to them.
+        // Choose the file, its log, or rarely a companion file.
         let chosen = &copies[[0, 0, 0, 1, 1, 1, 1, 2, 3][seeded.below(9)]];
         let mut bytes = fs::read(chosen).unwrap();
         let (at, bit) = (seeded.below(bytes.len()), seeded.below(8));
@@ -191,7 +191,8 @@ async fn a_flipped_bit_is_named_or_without_effect() {
     assert!(named > ROUNDS / 3 && named < ROUNDS, "{named}");
 }
 
-/// What is changed behind a damaged frame would be lost at the next start: so nothing is, from when it is met.
+/// Checks that changes are refused from the moment at which a damaged frame is met: changes behind it would be lost at
+/// the next start.
 #[tokio::test(flavor = "multi_thread")]
 async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +207,7 @@ async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
         kept.push(given::organization(&registry, None, &format!("organization {number}")).await);
     }
     let log = companions(&file).next().unwrap();
-    // The newest page of the last change, which is all that the log has.
+    // The flipped bit is in the newest page of the last change, the only content of the log.
     let flip = || {
         let mut bytes = fs::read(&log).unwrap();
         let at = bytes.len() - 300;
@@ -214,7 +215,7 @@ async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
         fs::write(&log, bytes).unwrap();
     };
     flip();
-    // As SQLite does by itself after so many pages, and tells nobody what came of it.
+    // SQLite makes this checkpoint by itself after some pages, without reporting its result.
     let checkpoint = sqlx::raw_sql("PRAGMA wal_checkpoint(PASSIVE)").execute(&raw).await;
     assert!(checkpoint.is_err(), "{checkpoint:?}");
     for name in ["late", "later"] {

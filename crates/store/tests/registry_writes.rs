@@ -1,4 +1,4 @@
-//! What the registry says it keeps, it keeps: whatever fails, is lost or is given up before.
+//! Tests that acknowledged changes of the registry survive whatever failed, was lost or was dropped before.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,21 +20,22 @@ use isobar_store::registry::Registry;
 use isobar_store::suite::registry::given::{self, may, sees};
 use support::{OwnDatabase, Raw};
 
-/// Turns that the test gives others before a call is dropped, or connections are cut: each time another number, below this.
+/// Bound of the turns that the test gives other tasks before a call is dropped, or connections are cut; the number
+/// varies.
 const TURNS_MAX: usize = 240;
-/// How the number grows.
+/// Step by which the number of turns grows.
 const TURNS_STEP: usize = 12;
 
-/// Gives others so many turns.
+/// Gives other tasks this many turns.
 async fn turns(count: usize) {
     for _ in 0..count {
         tokio::task::yield_now().await;
     }
 }
 
-/// A connection beside the registry's own: it sees what is committed, and nothing else.
+/// Opens a connection besides the registry's own: it sees committed changes only.
 async fn beside(address: &str) -> Raw {
-    // What it writes has checksums too.
+    // Its pages have checksums too.
     let address = match address.starts_with("sqlite:") {
         true => format!("{address}?vfs={}", isobar_pages::VFS),
         false => address.to_owned(),
@@ -47,8 +48,8 @@ async fn tell(raw: &Raw, sqlite: &str, postgres: &str) {
     raw.run(text).await.unwrap();
 }
 
-/// From here on the database fails whatever adds an organization called `full` as a full disk does: SQLite ends the whole
-/// transaction by itself. One called `late` fails at the commit.
+/// Makes the database fail inserts of organizations named `full` like a full disk: SQLite then ends the whole
+/// transaction by itself. One named `late` fails at the commit.
 async fn fails_some_writes(raw: &Raw) {
     tell(
         raw,
@@ -78,8 +79,8 @@ async fn refused(registry: &Registry) {
     assert!(matches!(refused, Err(StoreError::Gone(_))), "{refused:?}");
 }
 
-/// A commit that fails, a statement with which the database ends the whole transaction, a change that is refused: in any
-/// order, they cost nothing that is acknowledged after them.
+/// Checks that failures cost no later acknowledged change, in any order: a commit that fails, a statement with which
+/// the database ends the whole transaction, a change that is refused.
 async fn a_failed_write_costs_no_later_one(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let reader = Registry::open(address).await.unwrap();
@@ -105,7 +106,7 @@ async fn a_failed_write_costs_no_later_one(address: &str) {
     registry.close().await.unwrap();
 }
 
-/// Calls that are dropped at any moment leave nothing half-done behind, and cost nothing that is acknowledged after them.
+/// Checks that calls dropped at any moment leave nothing half-done, and cost no later acknowledged change.
 async fn a_dropped_call_costs_no_later_one(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let reader = Registry::open(address).await.unwrap();
@@ -126,7 +127,7 @@ async fn a_dropped_call_costs_no_later_one(address: &str) {
     registry.close().await.unwrap();
 }
 
-/// Connections that are cut at any moment cost what was under way, and nothing that was acknowledged.
+/// Checks that connections cut at any moment cost changes in progress only, and no acknowledged one.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_connection_costs_nothing_acknowledged() {
     let database = OwnDatabase::new().await;
@@ -156,7 +157,7 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
         }
         let before = acknowledged.load(Ordering::Relaxed);
         raw.run(cut).await.unwrap();
-        // However long a connection and a change take here: something is acknowledged between two cuts.
+        // Wait for an acknowledgement between two cuts, since a connection and a change may take long here.
         let goes_on = async || acknowledged.load(Ordering::Relaxed) > before || are_done();
         becomes("a change between two cuts", goes_on).await;
         turns(round * TURNS_STEP % TURNS_MAX).await;
@@ -173,7 +174,7 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
     database.remove().await;
 }
 
-/// A list notices nothing of connections that were lost since the last one: it takes another.
+/// Checks that a list does not fail because of connections lost since the last one: it takes another.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
     let database = OwnDatabase::new().await;
@@ -183,7 +184,7 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
     let of_others = "FROM pg_stat_activity \
                      WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
     let cut = format!("SELECT pg_terminate_backend(pid) {of_others}");
-    // Looked for by the server itself, they would keep it waiting for a tenth of a second each.
+    // Counting connections within the server would let each delay it by a tenth of a second.
     let left = format!("SELECT count(*) {of_others}");
     let (permit, request) = (given::lists_all(), ListRequest::default());
     for round in 0..30 {
@@ -201,13 +202,13 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
     database.remove().await;
 }
 
-/// What has nothing to do with each other does not wait for each other.
+/// Checks that unrelated changes do not wait for each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn notices_and_the_tree_have_locks_of_their_own() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     let raw = Raw::open(&database.address).await;
-    // The one that gives notices for everybody their numbers.
+    // This lock is the one that assigns numbers to notices for everybody.
     raw.run(&format!("SELECT pg_advisory_lock({})", 0x0069_736f_6261_7202_i64)).await.unwrap();
     within_patience("a change of the tree beside a notice", create(&registry, "kept")).await.unwrap();
     raw.close().await;

@@ -1,4 +1,4 @@
-//! The embedded telemetry store keeps every promise of the port, and those of its own.
+//! Tests that the embedded telemetry store keeps every promise of the port, and its own.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -13,7 +13,7 @@ fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(folder.path(), Options::default()).unwrap()
 }
 
-/// The store of a scene, in which the states of devices may take so many bytes of memory.
+/// Opens the store of a test, in which the states of devices may take this many bytes of memory.
 fn of_a_scene(folder: &tempfile::TempDir, device_bytes: usize) -> Embedded {
     let options = Options { queue_max_events: suite::QUEUE_MAX, device_bytes, ..Options::default() };
     Embedded::open(folder.path(), options).unwrap()
@@ -48,7 +48,7 @@ isobar_store::telemetry_scenes!(without_room_in_memory);
 
 #[tokio::test]
 async fn who_catches_up_has_its_events_written_where_they_are_read() {
-    // However many are told of the past, the thread that asks only takes what is written.
+    // The thread that asks only takes written text, however many catch up.
     fn name_of_the_thread(_: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(std::thread::current().name().unwrap_or_default().as_bytes());
         out.push(b' ');
@@ -83,7 +83,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
         let ran = store.run(&device, Some("k"), at(0), &mut work).await.unwrap();
         assert_eq!(ran, if round == 0 { Ran::Committed { dropped: 0 } } else { Ran::Repeated(event) });
         for n in 0..50 {
-            // A value that is no object now and then: the checkpoint at the 32nd keeps what is behind it too.
+            // Some values are no objects: the checkpoint at the 32nd also stores values behind it.
             let payload = if n % 10 == 1 { "true".to_owned() } else { format!("{{\"k{round}\":{n}}}") };
             given::store(&store, &device, 5 + n, "log", &payload).await;
         }
@@ -110,7 +110,7 @@ async fn places_outlive_the_process_and_a_clock_that_steps_back() {
     for round in 1..=3 {
         let store = open(&folder);
         assert_eq!(given::between(&store, &reading, StreamPosition::first(), store.follow().from, 50).await, known);
-        // From one start to the next the clock steps back; and runs overtake each other.
+        // The clock steps back from one start to the next; and runs overtake each other.
         given::side_by_side(&store, &devices, Some(1_000 - 100 * round), false).await;
         let until = store.follow().from;
         let found = given::between(&store, &reading, StreamPosition::first(), until, 50).await;
@@ -119,7 +119,7 @@ async fn places_outlive_the_process_and_a_clock_that_steps_back() {
         assert_eq!(given::between(&store, &reading, middle, until, 7).await, found[found.len() / 2 + 1..]);
         known = found;
     }
-    // Nothing of it is left of a device that is forgotten.
+    // Nothing of a forgotten device is left.
     let store = open(&folder);
     assert_eq!(store.examine().await.unwrap().faults, [""; 0]);
     for device in &devices {
@@ -179,7 +179,7 @@ async fn what_is_deleted_stays_deleted_and_is_reclaimed_after_reopening() {
     assert_eq!(given::texts(&store, &other, "log", ValueQuery::default()).await.1, 1);
 }
 
-/// A text that does not compress well, and is another one for each seed.
+/// Returns a text that compresses badly, different for each seed.
 fn noise(seed: u64) -> String {
     let numbers = (0..512).scan(seed | 1, |state: &mut u64, _| {
         *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -188,12 +188,12 @@ fn noise(seed: u64) -> String {
     format!("\"{}\"", numbers.collect::<String>())
 }
 
-/// Bytes of all tables in a store's folder.
+/// Returns the bytes of all tables in a store's folder.
 fn table_bytes(folder: &tempfile::TempDir) -> u64 {
     bytes_of(folder, "sst")
 }
 
-/// Bytes of the write-ahead log, with the files of it that are kept to be written again.
+/// Returns the bytes of the write-ahead log, including recycled files.
 fn log_bytes(folder: &tempfile::TempDir) -> u64 {
     bytes_of(folder, "log")
 }
@@ -201,13 +201,13 @@ fn log_bytes(folder: &tempfile::TempDir) -> u64 {
 fn bytes_of(folder: &tempfile::TempDir, kind: &str) -> u64 {
     let files = std::fs::read_dir(folder.path()).unwrap().map(Result::unwrap);
     let files = files.filter(|file| file.path().extension().is_some_and(|extension| extension == kind));
-    // A file may go between its name and its size.
+    // A file may be removed between reading its name and its size.
     files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself() {
-    /// Events of each device that goes; a third has the one that stays.
+    /// Number of events of each device that is removed; the device that stays has a third of them.
     const EVENTS: i64 = 1_500;
     let folder = tempfile::tempdir().unwrap();
     let options = Options { memtable_bytes: 12 << 20, wal_bytes: 16 << 20, ..Options::default() };
@@ -224,7 +224,8 @@ async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself(
             given::run(&store, device, commit).await;
         }
     }
-    // Nearly all of it: two devices with 1,500 values, one of them with its events, and what stays.
+    // The tables have nearly everything: two devices with 1,500 values, one of them with its events, and the device
+    // that stays.
     let all = table_bytes(&folder);
     assert!(all > 30 << 20, "{all}");
     store.series_delete(&emptied, None).await.unwrap();
@@ -265,7 +266,7 @@ async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
     let seen = store.examine().await.unwrap();
     assert_eq!((seen.faults, seen.faults_found, seen.values), (Vec::<String>::new(), 0, 100));
     assert!(seen.devices.contains(&kept.target().key) && !seen.devices.contains(&forgotten.target().key));
-    // Half a year on, history is gone from beneath the timelines.
+    // After half a year, history is removed while timelines still name it.
     let half_a_year = std::time::Duration::from_secs(183 * 86_400);
     store.retain(at(183 * 86_400_000), half_a_year, 86_400).await.unwrap();
     let seen = store.examine().await.unwrap();
@@ -311,7 +312,7 @@ async fn an_order_by_payload_reaches_so_many_values() {
     assert_eq!((last[9].as_str(), total), ("10", count));
     let beyond = store.values(&device.reading(), "log", asked(SORTED_MAX / 10 + 1, 10), given::claim()).await;
     assert!(matches!(beyond, Err(StoreError::TooFar)), "{beyond:?}");
-    // The same where only reading tells how many there are.
+    // The same query must fail if only reading tells the number of values.
     let not_negative = Filter {
         field: FilterField::Payload(Vec::new()),
         operator: Operator::Gte,
@@ -320,7 +321,7 @@ async fn an_order_by_payload_reaches_so_many_values() {
     let filtered = ValueQuery { filters: vec![not_negative], ..asked(SORTED_MAX / 10 + 1, 10) };
     let beyond = store.values(&device.reading(), "log", filtered, given::claim()).await;
     assert!(matches!(beyond, Err(StoreError::TooFar)), "{beyond:?}");
-    // A page past the end is empty, however far.
+    // A page past the end is empty, at any distance.
     assert_eq!(given::texts(&store, &device, "log", asked(1_000_000, 100)).await, (Vec::new(), count));
 }
 
@@ -352,7 +353,7 @@ async fn a_page_takes_so_many_bytes() {
     assert!(matches!(refused, Err(StoreError::TooMuch)));
     let found = store.history(&reading, asked(TOO_MANY as u32 - 1), given::claim()).await.unwrap();
     assert_eq!((found.items.len() as u64, found.total), (TOO_MANY - 1, TOO_MANY));
-    // Of a queue the rest stays for the next who takes.
+    // Events that do not fit stay in the queue for the next reader.
     let fits = QUEUE_PAGE_BYTES_MAX / PAYLOAD;
     for n in 0..fits as i64 + 1 {
         given::run(&store, &device, given::sending(id(n), "out", &large, None)).await;
@@ -383,7 +384,7 @@ async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
     assert_eq!((kept, gone), (31, 19));
 }
 
-/// A run that stores so many values that do not compress.
+/// Builds a run that stores this many values that compress badly.
 fn storing_noise(event: i64, values: u64) -> Commit {
     let payloads: Vec<_> = (0..values).map(|n| noise(event as u64 * values + n)).collect();
     let values: Vec<_> = payloads.iter().map(|payload| ("log", payload.as_str())).collect();
@@ -393,13 +394,13 @@ fn storing_noise(event: i64, values: u64) -> Commit {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_start_must_replay_does_not_grow_with_what_is_written() {
     const LOG_BYTES: u64 = 1 << 20;
-    /// Files of the log that a look may find: one that is written, one whose rows become tables, four to be written again;
-    /// and as much again, for writing goes on while tables are made.
+    /// Bounds the log files that may exist at once: one being written, one whose rows become tables, four recycled; and
+    /// as many again, because writing continues while tables are made.
     const LOG_FILES_MAX: u64 = 12;
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options { wal_bytes: LOG_BYTES, ..Options::default() }).unwrap();
     let (device, quiet) = (given::device(), given::device());
-    // A family that hardly ever gets a row must not keep the log of all others.
+    // A family that rarely gets a row must not keep the log of all others.
     given::run(&store, &quiet, given::sending(id(0), "out", "1", None)).await;
     let mut most = 0;
     for n in 0..400 {

@@ -1,5 +1,5 @@
-//! A clock that jumps ahead and back, with restarts in between: what comes never lies before what is there, and every question
-//! about a range of time finds exactly what is shown as lying in it.
+//! Tests a clock that jumps ahead and back, with restarts in between: new rows are never before existing ones, and
+//! every query for a range of time finds exactly the rows that are shown in it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -24,14 +24,14 @@ use proptest::prelude::*;
 const ALL: u32 = 10_000;
 const ELEMENTS: [&str; 2] = ["x", "y"];
 
-/// What happens next.
+/// Step of a test.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The clock goes so many milliseconds ahead, or back.
+    /// The clock jumps this many milliseconds ahead, or back.
     Clock(i64),
-    /// The server ends and begins anew, orderly or not.
+    /// The server restarts, in order or not.
     Restart { orderly: bool },
-    /// A device posts an event, which stores these values and sends so many cloud events.
+    /// A device posts an event, which stores these values and sends this number of cloud events.
     Post { device: usize, values: Vec<usize>, sends: usize },
 }
 
@@ -52,7 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A server as far as it stores what comes.
+/// Server that only stores events.
 struct Server {
     folder: tempfile::TempDir,
     store: Option<Embedded>,
@@ -60,7 +60,7 @@ struct Server {
     chance: Chance,
     clock: Timestamp,
     devices: [CanWrite<DeviceRef>; 2],
-    /// The newest identifier of each device.
+    /// Newest identifier of each device.
     newest: [EventId; 2],
     events: Vec<EventId>,
 }
@@ -83,7 +83,7 @@ impl Server {
     }
 
     fn open(&mut self) {
-        // States of devices are read from the disk all the time.
+        // States of devices are read from disk all the time.
         let store = Embedded::open(self.folder.path(), Options { device_bytes: 0, ..Options::default() }).unwrap();
         self.mint = IdMint::new();
         self.mint.go_on_behind(store.follow().from.newest.0);
@@ -132,7 +132,7 @@ impl Server {
         self.events.extend(ids);
     }
 
-    /// A millisecond after the newest of all.
+    /// Returns the moment a millisecond after the newest of all.
     fn latest(&self) -> Timestamp {
         let newest = self.newest.iter().map(|id| id.minted_at()).max().unwrap();
         Timestamp::from_millis(newest.millis() + 1)
@@ -203,7 +203,7 @@ async fn look_at_history(store: &Embedded, device: &CanRead<DeviceRef>, range: T
     all.iter().map(|event| event.id).collect()
 }
 
-/// Everything that was posted is streamed once, whatever it is resumed after.
+/// Checks that every posted event is streamed once, from whichever event it is resumed.
 async fn look_at_stream(server: &Server) {
     let store = server.store();
     let devices = [server.devices[0].reading(), server.devices[1].reading()];

@@ -1,4 +1,4 @@
-//! What was acknowledged survives the process being killed at any moment, whole and once.
+//! Tests that acknowledged commits survive a kill of the process at any moment, whole and once.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -16,12 +16,12 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 const FOLDER: &str = "ISOBAR_TEST_CRASH_FOLDER";
 const DEVICES: u64 = 20;
 const ROUNDS: u32 = 4;
-/// Acknowledgements that are heard before the process is killed.
+/// Acknowledgements that are read before the process is killed.
 const HEARD: usize = 2_000;
 
-/// The process that will be killed: it writes for all devices at once and says what was acknowledged.
+/// Runs in the process that will be killed: writes for all devices at once and reports acknowledged commits.
 async fn write(folder: &Path) {
-    // The log fills many files, which are written anew again and again.
+    // The log fills many files, which are recycled again and again.
     let options = Options { wal_bytes: 512 << 10, memtable_bytes: 2 << 20, ..Options::default() };
     let store = Arc::new(Embedded::open(folder, options).unwrap());
     join_all((1..=DEVICES).map(|device| {
@@ -50,7 +50,8 @@ fn number(state: Option<Bytes>) -> u64 {
     state.map_or(0, |bytes| u64::from_be_bytes(bytes.as_ref().try_into().unwrap()))
 }
 
-/// Runs this test again as a process of its own, kills it, and answers how many commits of each device were acknowledged.
+/// Runs this test again in a process of its own, kills it, and returns how many commits of each device were
+/// acknowledged.
 fn killed(folder: &Path) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
@@ -69,7 +70,7 @@ fn killed(folder: &Path) -> Vec<u64> {
     lines.by_ref().take(HEARD).for_each(&mut hear);
     child.kill().unwrap();
     child.wait().unwrap();
-    // What it managed to say before it died counts too; a last line may be torn.
+    // Acknowledgements printed before it died count too; the last line may be torn.
     let rest: Vec<String> = lines.collect();
     rest.iter().take(rest.len().saturating_sub(1)).cloned().for_each(hear);
     acknowledged
@@ -100,7 +101,7 @@ async fn what_was_acknowledged_survives_a_kill() {
                 "of device {device} {} commits were acknowledged, and it has {count}",
                 acknowledged[device as usize]
             );
-            // All of a commit, or nothing of it.
+            // A commit is stored completely or not at all.
             let reading = permit.reading();
             let values = given::texts(&store, &permit, "log", ValueQuery::default()).await;
             assert_eq!((values.1, &values.0[0]), (count, &count.to_string()));

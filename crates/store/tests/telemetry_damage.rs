@@ -1,5 +1,5 @@
-//! Damage to any file of a telemetry store is named, or is without effect: never is there less than was acknowledged, or
-//! something else, without a word.
+//! Tests that damage to any file of a telemetry store is reported, or without effect: acknowledged data is never
+//! missing or different without a report.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 #![allow(clippy::single_range_in_vec_init, reason = "each range is a session's runs, and there may be one session")]
@@ -16,10 +16,10 @@ use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 
 const DEVICES: u64 = 5;
-/// Flipped bits in each of the folders; `ISOBAR_TEST_FLIPS` sets another number.
+/// Number of flipped bits in each of the folders; `ISOBAR_TEST_FLIPS` sets another number.
 const FLIPS: usize = 60;
 
-/// Random numbers that are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -35,7 +35,7 @@ fn options() -> Options {
     Options { cache_bytes: 1 << 20, ..Options::default() }
 }
 
-/// Runs of all devices, each leaving something everywhere.
+/// Runs all devices; each run writes to every family.
 async fn write(store: &Embedded, runs: std::ops::Range<i64>) {
     for run in runs {
         for device in 1..=DEVICES {
@@ -52,7 +52,7 @@ async fn write(store: &Embedded, runs: std::ops::Range<i64>) {
     }
 }
 
-/// Everything that can be read of all devices.
+/// Reads everything of all devices.
 async fn read(store: &Embedded) -> Result<String> {
     let mut all = String::new();
     for device in 1..=DEVICES {
@@ -78,7 +78,7 @@ async fn opened(folder: &Path) -> Result<String> {
     let path = folder.to_owned();
     let store = tokio::task::spawn_blocking(move || Embedded::open(&path, options())).await.unwrap()?;
     let found = read(&store).await;
-    // So that the next one finds it free, whatever of it still ends. What is damaged may not close.
+    // Close the store, so that the next one finds it free. Closing a damaged one may fail.
     let _ = store.close().await;
     found
 }
@@ -98,15 +98,15 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 
 struct Folders {
     _all: tempfile::TempDir,
-    /// What a process that was killed has left.
+    /// Files that a killed process has left.
     killed: PathBuf,
-    /// The same with what is done to it.
+    /// Copy of them that is damaged.
     damaged: PathBuf,
 }
 
-/// What a process leaves that is killed after `sessions`: all but the last were ended in order.
+/// Returns the files of a process that is killed after `sessions`: all but the last ended in order.
 async fn killed(sessions: &[std::ops::Range<i64>], is_closed: bool) -> (Folders, String) {
-    // A folder is copied for every flip: in memory where there is such a place.
+    // A folder is copied for every flip: in memory if possible.
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let all = tempfile::tempdir_in(place).unwrap();
@@ -118,7 +118,7 @@ async fn killed(sessions: &[std::ops::Range<i64>], is_closed: bool) -> (Folders,
         let middle = (runs.start + runs.end) / 2;
         write(&store, runs.start..middle).await;
         if number > 0 {
-            // Writes history to a table, and begins another file of the log; the first is still needed.
+            // The retention writes history to a table, and begins another file of the log; the first is still needed.
             store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
         }
         write(&store, middle..runs.end).await;
@@ -133,7 +133,7 @@ async fn killed(sessions: &[std::ops::Range<i64>], is_closed: bool) -> (Folders,
     (folders, truth)
 }
 
-/// Opens and looks through a damaged folder: everything is as it was, or what is the matter is told.
+/// Opens and examines a damaged folder: everything is unchanged, or the damage is reported. Returns true if it is.
 async fn holds(folders: &Folders, truth: &str, what: &str) -> bool {
     let before = files(&folders.damaged);
     let examined = Embedded::examine_folder(&folders.damaged, &options());

@@ -1,4 +1,4 @@
-//! What a series no longer keeps is gone for good, and nothing else is: whenever the process is killed.
+//! Tests that values past the retention of a series stay dropped, and nothing else is: at any moment of a kill.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -13,13 +13,13 @@ use isobar_store::telemetry::{Telemetry, ValueQuery};
 
 const FOLDER: &str = "ISOBAR_TEST_DROPPED_FOLDER";
 const ROUNDS: usize = 5;
-/// Drops that are heard of before the process is killed.
+/// Drops that are reported before the process is killed.
 const HEARD: usize = 8;
-/// Values that are kept, and those that are stored between two drops.
+/// Number of values that are kept, and (next constant) of values stored between two drops.
 const KEPT: u64 = 50;
 const STORED: u64 = 400;
 
-/// The values that are shown, oldest first: each is its own number.
+/// Returns the values that are shown, oldest first: each is its own number.
 async fn shown(store: &Embedded) -> Vec<u64> {
     let query = ValueQuery { page: page(1, 10_000), ..ValueQuery::default() };
     let reading = given::device_with_key(1).reading();
@@ -28,7 +28,7 @@ async fn shown(store: &Embedded) -> Vec<u64> {
     found.items.iter().rev().map(|value| value.payload.text().parse().unwrap()).collect()
 }
 
-/// The process that will be killed: it stores values and drops old ones, and says what it has dropped.
+/// Runs in the process that will be killed: stores values, drops old ones, and reports the drops.
 async fn write(folder: &Path) {
     let store = Embedded::open(folder, Options { memtable_bytes: 2 << 20, ..Options::default() }).unwrap();
     let device = given::device_with_key(1);
@@ -46,7 +46,7 @@ async fn write(folder: &Path) {
     }
 }
 
-/// Runs this test again as a process of its own and kills it: below which value it said that all are dropped.
+/// Runs this test again in a process of its own and kills it; returns the value below which it reported all as dropped.
 fn killed(folder: &Path) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_was_dropped_stays_gone_after_a_kill", "--nocapture"])

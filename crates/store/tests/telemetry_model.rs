@@ -1,4 +1,5 @@
-//! Random sequences of everything the store can do, against a simple model in memory; the store is reopened in between.
+//! Tests random sequences of all operations of the store against a simple model in memory; the store is reopened in
+//! between.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 
 const ELEMENTS: [&str; 2] = ["x", "y"];
 
-/// One step of a sequence. Devices and elements by their index.
+/// Step of a sequence, with devices and elements by index.
 #[derive(Clone, Debug)]
 enum Step {
     Commit {
@@ -154,7 +155,7 @@ struct Scene {
 
 impl Scene {
     fn open(&mut self) {
-        // A cache that holds next to nothing: states are read again from the disk all the time.
+        // This cache holds almost nothing: states are read again from disk all the time.
         let options = Options { queue_max_events: QUEUE_MAX as u64, device_bytes: 0, ..Options::default() };
         self.store = Some(Embedded::open(self.folder.path(), options).unwrap());
     }
@@ -169,7 +170,7 @@ impl Scene {
             Step::Take { device, element, page: number, limit } => {
                 let element = element.map(|index| ELEMENTS[index].to_owned());
                 let query = QueueQuery { element, page: page(number, limit), ..given::queued(limit, self.now) };
-                // Another reader: what it has looked at is nothing to the one who takes.
+                // Use another reader: its progress must not affect the one that takes.
                 let first = QueueQuery { looked: Looked::default(), ..query.clone() };
                 let peeked = store.queue_peek(&self.devices[device].reading(), first).await.unwrap();
                 let taken = store.queue_take(&self.devices[device], query.clone()).await.unwrap();

@@ -1,5 +1,5 @@
-//! What a power cut leaves of a telemetry store's writes that were not synced: any mixture of them. A start forgives it, and
-//! nothing else.
+//! Tests the writes of a telemetry store that were not synced at a power cut: any mixture of them is left. A start
+//! accepts that, and no other damage.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
@@ -14,11 +14,11 @@ use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// The note's file.
+/// Name of the note's file.
 const NOTE: &str = "DURABLE";
-/// Bytes of a hole.
+/// Number of bytes of a hole.
 const HOLE: usize = 40;
-/// Bytes of a block of a log.
+/// Number of bytes of a block of a log.
 const BLOCK: usize = 32 << 10;
 
 fn options() -> Options {
@@ -46,7 +46,8 @@ fn named(files: &Files, is_named: impl Fn(&str) -> bool) -> &str {
     files.keys().rfind(|name| is_named(name)).unwrap()
 }
 
-/// The runs that a start on these files finds, the first one first; or what it says. A refused start changes nothing.
+/// Returns the runs that a start on these files finds, the first one first; or its error. A refused start changes
+/// nothing.
 async fn started(left: &Files) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, bytes) in left {
@@ -76,7 +77,7 @@ fn runs(runs: std::ops::Range<i64>) -> Vec<String> {
     runs.map(|run| format!("{{\"run\":{run}}}")).collect()
 }
 
-/// What stands in a hole: nothing, rubbish, and what RocksDB's own reading of a manifest never gets past.
+/// Returns contents of a hole: zeros, random bytes, and bytes that RocksDB's own reader of a manifest never gets past.
 fn holes() -> [Vec<u8>; 3] {
     let rubbish = (0..HOLE as u8).map(|byte| byte.wrapping_mul(37).wrapping_add(11)).collect();
     let mut endless = vec![0; HOLE];
@@ -84,7 +85,7 @@ fn holes() -> [Vec<u8>; 3] {
     [vec![0; HOLE], rubbish, endless]
 }
 
-/// A store's files after eight runs, after tables were made of them, and after eight more.
+/// Returns a store's files after eight runs, after their rows were written to tables, and after eight more.
 async fn moments() -> [Files; 3] {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
@@ -105,11 +106,11 @@ async fn a_hole_in_what_the_manifest_had_not_synced_is_cut_off() {
     for hole in holes() {
         let mut torn = after[manifest].clone();
         torn[synced..synced + HOLE].copy_from_slice(&hole);
-        // The edit was being written: what came after it had not happened.
+        // The edit was being written: later changes had not happened.
         let mut left = before.clone();
         left.insert(manifest.to_owned(), torn);
         assert_eq!(started(&left).await, Ok(runs(0..8)), "{hole:?}");
-        // The edit was synced, and so was what came after it: what is cut off is missed.
+        // The edit was synced, and so were later changes: a truncation is detected.
         for (files, note) in [(&after, &before), (&later, &before), (&later, &later)] {
             let mut left = files.clone();
             left.get_mut(manifest).unwrap()[synced..synced + HOLE].copy_from_slice(&hole);
@@ -119,11 +120,11 @@ async fn a_hole_in_what_the_manifest_had_not_synced_is_cut_off() {
                 Ok(found) => assert_eq!(found, runs(0..written), "the older log is still there"),
                 Err(why) => assert!(note == &later && why.contains(manifest), "{why}"),
             }
-            // Without the older log, what moved its rows into tables is missed.
+            // Without the older log, the edit that moved its rows into tables is missing.
             left.remove(named(&before, |name| name.ends_with(".log")));
             started(&left).await.unwrap_err();
         }
-        // What had been synced is damaged.
+        // Synced data is damaged.
         let mut left = before.clone();
         left.get_mut(manifest).unwrap()[synced - HOLE..].copy_from_slice(&hole);
         let why = started(&left).await.unwrap_err();
@@ -165,7 +166,8 @@ async fn what_the_manifest_knows_was_synced_must_be_there_however_old_the_note_i
     write(&store, 0..4).await;
     let early = files(folder.path());
     write(&store, 4..8).await;
-    // Begins another file of the log; the first is still needed, and known as a whole when the next sync has come.
+    // The retention begins another file of the log; the first is still needed, and recorded as complete after the next
+    // sync.
     store.retain(at(0), Duration::ZERO, 365 * 86_400).await.unwrap();
     write(&store, 8..16).await;
     let mut left = files(folder.path());
@@ -192,10 +194,10 @@ async fn a_hole_behind_what_is_in_tables_is_cut_off_too() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     let opened = files(folder.path());
-    // Several blocks: RocksDB goes on with the next one behind some holes.
+    // Several blocks are written: RocksDB continues with the next one behind some holes.
     write(&store, 0..400).await;
     let mut left = files(folder.path());
-    // The power cut has taken every note since the start.
+    // The power cut has lost every note since the start.
     left.insert(NOTE.to_owned(), opened[NOTE].clone());
     let log = named(&left, |name| name.ends_with(".log")).to_owned();
     let blocks = left[&log].len() / BLOCK;
@@ -221,7 +223,7 @@ async fn what_is_cut_off_of_the_log_is_put_aside() {
     left.get_mut(&log).unwrap()[place..place + HOLE].fill(0);
     left.insert(NOTE.to_owned(), noted[NOTE].clone());
     let rest = left[&log][place..].to_vec();
-    // A later log, that nothing tells to have been synced.
+    // A later log that no record marks as synced.
     left.insert("000999.log".to_owned(), left[&log].clone());
     let started = tempfile::tempdir().unwrap();
     for (name, bytes) in &left {

@@ -1,4 +1,4 @@
-//! A telemetry store of one device, as simple as it can be said.
+//! Models a telemetry store of one device as simply as possible.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -12,20 +12,20 @@ use isobar_store::telemetry::{
     Commit, Filter, FilterField, HistoryQuery, NewCloudEvent, Operand, Operator, QueueQuery, Ran, ValueQuery, ValueSort,
 };
 
-/// Events that a queue holds.
+/// Bounds the events of a queue.
 pub const QUEUE_MAX: usize = 6;
 
-/// A value or an event, and when it counts as stored: never before the one before it.
+/// Value or event, with the moment at which it counts as stored: never before the previous one.
 #[derive(Clone, Debug)]
 struct Kept<T> {
     what: T,
     time: Timestamp,
 }
 
-/// One device.
+/// Device.
 #[derive(Default)]
 pub struct Model {
-    /// Runs that were committed.
+    /// Number of committed runs.
     pub runs: u8,
     series: BTreeMap<String, Vec<Kept<StoredValue>>>,
     history: [Vec<Kept<EventId>>; 2],
@@ -33,7 +33,7 @@ pub struct Model {
     keys: BTreeMap<String, (EventId, Timestamp)>,
 }
 
-/// Keeps what comes at its own moment, or at that of the one before it where it would lie before that.
+/// Appends an item at its own moment, or at that of the previous one if that is later.
 fn keep<T>(list: &mut Vec<Kept<T>>, id: EventId, what: impl FnOnce(Timestamp) -> T) {
     let time = list.last().map_or(id.minted_at(), |last| last.time.max(id.minted_at()));
     list.push(Kept { what: what(time), time });
@@ -80,7 +80,7 @@ impl Model {
     pub fn take(&mut self, query: &QueueQuery) -> Vec<EventId> {
         let (offset, limit) = (query.page.offset() as usize, query.page.limit as usize);
         let (mut seen, mut taken) = (0, Vec::new());
-        // Whoever stops early has not looked at what comes behind: it stays, expired or not.
+        // A reader that stops early has not reached the events behind: they stay, even expired ones.
         self.queue.retain(|(id, element, expires)| {
             if taken.len() == limit {
                 return true;
@@ -144,7 +144,7 @@ impl Model {
         let mut found = Vec::new();
         for (kind, wanted) in [query.device_events, query.cloud_events].into_iter().enumerate() {
             let part = self.history[kind].iter().filter(|event| wanted && within(event.time, query.range));
-            // Between the kinds it is the place in time that counts: an id, or just behind the one before.
+            // The two kinds are merged by the order: the id, or one more than the previous order.
             let mut order = 0;
             let orders: BTreeMap<EventId, u128> = self.history[kind]
                 .iter()

@@ -1,4 +1,4 @@
-//! A PostgreSQL for tests: the one that `ISOBAR_TEST_POSTGRES` names, or one of our own.
+//! Provides a PostgreSQL for tests: the one that `ISOBAR_TEST_POSTGRES` names, or one started for them.
 
 #![allow(dead_code, reason = "each test that has this module uses a part of it")]
 
@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, Row as _};
 
-/// A single connection beside the registry's own, to a file of SQLite or to PostgreSQL. It is made anew if it is lost.
+/// Single connection besides the registry's own, to a file of SQLite or to PostgreSQL. It reconnects if it is lost.
 pub enum Raw {
     Sqlite(SqlitePool),
     Postgres(PgPool),
@@ -32,7 +32,7 @@ impl Raw {
         Self::Postgres(pool.expect("PostgreSQL can be reached"))
     }
 
-    /// Runs statements that have no values.
+    /// Executes statements that have no values.
     pub async fn run(&self, sql: &str) -> Result<(), sqlx::Error> {
         let statements = sqlx::raw_sql(AssertSqlSafe(sql));
         match self {
@@ -41,7 +41,7 @@ impl Raw {
         }
     }
 
-    /// Asks for one number.
+    /// Queries one number.
     pub async fn number(&self, query: &str) -> i64 {
         let query = AssertSqlSafe(query);
         let number = match self {
@@ -51,7 +51,7 @@ impl Raw {
         number.expect("a number")
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub async fn close(self) {
         match self {
             Self::Sqlite(pool) => pool.close().await,
@@ -60,10 +60,11 @@ impl Raw {
     }
 }
 
-/// A server that tests may make databases on.
+/// Server on which tests may create databases.
 struct Server {
     address: String,
-    /// Our own server lives as long as its standard input is open, however this process ends.
+    /// Process of a server that the tests started. It lives as long as its standard input is open, however this process
+    /// ends.
     _own: Option<Child>,
 }
 
@@ -95,7 +96,7 @@ fn start() -> Server {
     Server { address: format!("postgres://isobar@localhost/postgres?host={}", folder.trim()), _own: Some(own) }
 }
 
-/// The newest version that is installed.
+/// Returns the programs of the newest installed version.
 fn programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
     let mut folders: Vec<_> = versions
@@ -112,24 +113,24 @@ fn whoami(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Held by who looks for the template, or makes it: a number that nothing else locks.
+/// Number of the lock held while looking for the template or creating it; nothing else locks this number.
 const TEMPLATE_LOCK: i64 = 0x0069_736f_6261_72ff;
 
-/// A database that nobody else uses.
+/// Database that only one test uses.
 pub struct OwnDatabase {
-    /// Its address.
+    /// Address.
     pub address: String,
     name: String,
 }
 
 impl OwnDatabase {
-    /// Makes an empty one.
+    /// Creates an empty database.
     pub async fn new() -> Self {
         Self::made("").await
     }
 
-    /// Makes one with the registry's schema. `migrate` brings it into a database once for a server, by whichever process
-    /// comes first: the others are copies, which cost less.
+    /// Creates a database with the registry's schema. The first process runs `migrate` once for a server; later
+    /// databases are copies, which cost less.
     pub async fn with_schema(migrate: impl AsyncFnOnce(&str)) -> Self {
         let template = format!("isobar_template_{:016x}", schema_digest());
         let administrator = Administrator::new().await;
@@ -146,12 +147,12 @@ impl OwnDatabase {
         Self::made(&format!("TEMPLATE {template}")).await
     }
 
-    /// Makes a copy of it, while nobody is connected to it.
+    /// Creates a copy, while nothing is connected to the original.
     pub async fn copy(&self) -> Self {
         Self::made(&format!("TEMPLATE {}", self.name)).await
     }
 
-    /// Makes an empty one with another encoding.
+    /// Creates an empty database with another encoding.
     pub async fn encoded(encoding: &str) -> Self {
         let locale = "LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C'";
         Self::made(&format!("ENCODING '{encoding}' {locale} TEMPLATE template0")).await
@@ -165,13 +166,13 @@ impl OwnDatabase {
         Self { address: on(&server().address, &name), name }
     }
 
-    /// Removes it.
+    /// Removes the database.
     pub async fn remove(self) {
         administer(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await;
     }
 }
 
-/// Runs PgBouncer with the settings in a file, as the user whom PostgreSQL runs as: it refuses to run as root.
+/// Script that runs PgBouncer with the settings in a file, as the user of PostgreSQL: it refuses to run as root.
 const POOLER: &str = r#"PATH=$PATH:/usr/sbin
 [ "$(id -u)" -eq 0 ] || exec pgbouncer -q "$1"
 user=nobody
@@ -179,14 +180,14 @@ id postgres >/dev/null 2>&1 && user=postgres
 chown -R "$user" "${1%/*}"
 exec setpriv --reuid "$user" --regid "$(id -g "$user")" --clear-groups pgbouncer -q "$1""#;
 
-/// A PgBouncer before the server; it ends when it is dropped.
+/// PgBouncer in front of the server; it ends when it is dropped.
 pub struct Pooler {
     own: Child,
     folder: tempfile::TempDir,
 }
 
 impl Pooler {
-    /// Starts one whose `pool_mode` is this.
+    /// Starts a PgBouncer with this `pool_mode`.
     pub fn start(mode: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let at = folder.path().display();
@@ -209,7 +210,7 @@ impl Pooler {
         pooler
     }
 
-    /// The address of a database by way of it.
+    /// Returns the address of a database through the pooler.
     pub fn address(&self, database: &OwnDatabase) -> String {
         let folder = self.folder.path().display();
         format!("postgres://isobar@localhost/{}?host={folder}&port=6432", database.name)
@@ -223,7 +224,7 @@ impl Drop for Pooler {
     }
 }
 
-/// What tells one schema from another: all of the registry's migrations.
+/// Returns a digest of the schema: of all the registry's migrations.
 fn schema_digest() -> u64 {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../store/src/registry/migrations");
     let steps = std::fs::read_dir(folder).expect("the migrations are there").map(|step| step.expect("a file").path());
@@ -240,7 +241,7 @@ async fn administer(sql: &str) {
     administrator.close().await;
 }
 
-/// A single connection to the server.
+/// Single connection to the server.
 struct Administrator(Raw);
 
 impl Administrator {
@@ -262,7 +263,7 @@ impl Administrator {
     }
 }
 
-/// The address of another database on the same server.
+/// Returns the address of another database on the same server.
 fn on(address: &str, database: &str) -> String {
     let (place, options) = address.split_once('?').map_or((address, None), |(place, options)| (place, Some(options)));
     let authority = place.find("://").map_or(0, |at| at + 3);

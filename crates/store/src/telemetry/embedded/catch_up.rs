@@ -97,7 +97,7 @@ fn read_position(value: &[u8]) -> Result<StreamPosition> {
 
 /// Search for the first events of some devices after one position and up to another.
 ///
-/// Of few devices each is searched. Of more, the history of all is read as long as that is less work than searching
+/// Searches each of few devices by itself. Of more, the history of all is read as long as that is less work than searching
 /// each; followers of very many devices receive most of it anyway.
 pub struct Search {
     devices: Followed,
