@@ -1,24 +1,25 @@
-//! Threads that work on what has gathered since they did so last.
+//! Schedules threads that work on items gathered since their last round.
 
 use crate::come_soon;
 use crate::policy::{self, Policy};
 
-/// From so many at a time on it is worth while to let more gather.
+/// Number of items at a time from which waiting for more is worthwhile.
 const MANY: usize = 8;
-/// So few at a time are not worth waiting for.
+/// Number of items at a time up to which waiting is not worthwhile.
 const FEW: usize = 2;
 
-/// A thread that works on what has gathered. While that is much it pushes nobody aside when it is woken, for the thread that
-/// woke it would only have gathered more; while it is little, it is there as soon as it can be: beside threads that go on and
-/// on whoever waits for it would wait until they have to give up their processor, some milliseconds each time.
+/// Scheduling of a thread that works on gathered items. With many items its wake-up preempts no other thread, because
+/// the thread that woke it would only have gathered more. With few items it runs as soon as possible: next to threads
+/// that never block, callers would otherwise wait until those must release their processor, some milliseconds each
+/// time.
 #[derive(Debug, Default)]
 pub struct Gathering {
-    /// None: as it was started.
+    /// True with many items, false with few, or `None` before the first round.
     much: Option<bool>,
 }
 
 impl Gathering {
-    /// This thread works on so many things now.
+    /// Records the number of items that this thread works on now.
     pub fn works_on(&mut self, count: usize) {
         let much = self.is_much(count);
         if self.much != Some(much) {
@@ -27,7 +28,8 @@ impl Gathering {
         }
     }
 
-    /// Whether so many are much. In between it stays as it was: a change costs about a microsecond.
+    /// Returns true if this number counts as many. In between the previous answer stays: a change costs about a
+    /// microsecond.
     fn is_much(&self, count: usize) -> bool {
         match count {
             ..=FEW => false,

@@ -1,25 +1,25 @@
-//! Threads of their own for what takes long.
+//! Runs long work on threads of its own.
 
 use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 
-/// How nice they are to those that serve calls and write (nice(2)): where both want a processor, they get about one part in
-/// ten.
+/// Niceness of the threads relative to those that serve calls and write (nice(2)): if both want a processor, these
+/// threads get about a tenth of it.
 const NICENESS: i32 = 10;
 
-/// A few threads that give way to all others: work that took all processors would keep everybody else waiting.
+/// Pool of a few threads that yield to all others: work on all processors would delay every other thread.
 pub struct GivingThreads {
     spawner: Handle,
     runtime: Option<Runtime>,
 }
 
 impl GivingThreads {
-    /// So many at most, of this name; each is started when it is needed.
+    /// Creates a pool of at most `at_once` threads with this name; each is started when it is needed.
     ///
     /// # Errors
-    /// The system gives no more resources.
+    /// The system has no more resources.
     pub fn new(name: &str, at_once: usize) -> io::Result<Self> {
         let mut builder = Builder::new_current_thread();
         builder.max_blocking_threads(at_once).thread_name(name);
@@ -27,7 +27,7 @@ impl GivingThreads {
         Ok(Self { spawner: runtime.handle().clone(), runtime: Some(runtime) })
     }
 
-    /// Does work on one of them, which may block.
+    /// Runs work, which may block, on a thread of the pool.
     pub fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
         self.spawner.spawn_blocking(work)
     }
@@ -35,7 +35,7 @@ impl GivingThreads {
 
 impl Drop for GivingThreads {
     fn drop(&mut self) {
-        // The last holder may be a task: there a runtime must not wait for its threads.
+        // The last owner may be a task: there a runtime must not wait for its threads.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -52,7 +52,7 @@ mod tests {
         let threads = GivingThreads::new("giving", 1).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         threads.spawn(move || tell.send(of_this_thread().unwrap().sched_nice).unwrap());
-        // Whoever is nicer already, as what `nice` has started, stays so.
+        // A thread that is nicer already, such as one of a program started by `nice`, stays so.
         assert!(told.recv().unwrap() >= NICENESS);
     }
 }

@@ -1,4 +1,5 @@
-//! How threads share the processors. Linux knows a policy for each thread; elsewhere all are alike.
+//! Divides the processors among threads. Linux has a scheduling policy for each thread; other systems treat all threads
+//! alike.
 
 mod gathering;
 mod giving;
@@ -16,34 +17,34 @@ pub use pace::{Pace, let_others_in, rest_at_times};
 use policy::Policy;
 pub use serving::{begin, serve, serve_no_more, serves};
 
-/// How long those that others wait for have a processor at a time.
+/// Time slice of threads on which others wait.
 const SOON: Duration = Duration::from_micros(300);
-/// The same of those that give way. It is the longest: anybody else takes the processor from them as soon as he is woken.
+/// Time slice of threads that yield. It is the longest: any other thread preempts them as soon as it is woken.
 const GIVING: Duration = Duration::from_millis(20);
 
-/// Others wait for this thread: woken, it takes the processor from a thread that had it for longer, and has it for a short
-/// time then. Both still get their share of it.
+/// Schedules this thread as one on which others wait: when woken, it preempts a thread with a longer time slice, and
+/// runs for a short slice. Both still get their share of the processor.
 pub fn come_soon() {
     policy::follow(Policy::Usual, Some(SOON));
 }
 
-/// This thread comes when it is its turn, as is usual. Whoever is not told otherwise is scheduled like the thread that started
-/// it.
+/// Schedules this thread as usual. Threads inherit the scheduling of the thread that started them until it is set.
 pub(crate) fn come_in_turn() {
     policy::follow(Policy::Usual, None);
 }
 
-/// This thread gives way to those less nice, so far as a niceness of nice(2) says, and to each of them as soon as it is woken.
+/// Makes this thread yield to less nice ones, by a niceness of nice(2), and lets each of them preempt it as soon as it
+/// is woken.
 pub fn give_way(niceness: i32) {
     policy::be_nice(niceness, GIVING);
     pace::begin();
 }
 
-/// Starts work on a thread of its own that gets only what others leave of the processors: whoever wants one takes it away
-/// at once. That may be next to nothing for as long as all are busy, so nobody should wait for the work without end.
+/// Starts work on a thread of its own that gets only idle processor time: any other thread preempts it at once. While
+/// all processors are busy it may get almost none, so no caller should wait for the work without a limit.
 ///
 /// # Errors
-/// There can be no further thread at present; nothing was done.
+/// No further thread can be started at present; nothing was done.
 pub fn start_with_what_is_left(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let alone = || {
         policy::follow(Policy::Idle, None);

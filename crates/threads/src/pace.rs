@@ -1,4 +1,4 @@
-//! How long work lets others in.
+//! Makes long work yield to other threads at intervals.
 
 #![expect(clippy::disallowed_methods, reason = "how threads share the machine's processors goes by the machine's time")]
 
@@ -8,22 +8,23 @@ use std::time::{Duration, Instant};
 
 use crate::{policy, serves};
 
-/// How long a thread that rests works before it does.
+/// Working time of a thread after which it rests.
 const PIECE: Duration = Duration::from_micros(500);
-/// How long it rests then, and how exactly: long enough that whoever waits for its processor gets it.
+/// Length of a rest, and (next constant) its precision: long enough for a thread that waits for the processor to get
+/// it.
 const REST: Duration = Duration::from_micros(20);
 const SLACK: Duration = Duration::from_micros(1);
-/// Steps of long work between two looks at the clock.
+/// Steps of long work between two reads of the clock.
 const STEPS_A_LOOK: u32 = 256;
 
 thread_local! {
-    /// When a thread that rests was looked at last; none: it does not rest.
+    /// Moment of the last check of a thread that rests; `None` if it does not rest.
     static LOOKED: Cell<Option<Instant>> = const { Cell::new(None) };
-    /// How long it had worked when it rested last.
+    /// Processor time that the thread had used at its last rest.
     static WORKED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// This thread rests from here on.
+/// Makes this thread rest at intervals from here on.
 pub(crate) fn begin() {
     policy::wake_within(SLACK);
     rested();
@@ -34,13 +35,13 @@ fn rested() {
     WORKED.set(policy::processor_time().unwrap_or_default());
 }
 
-/// Lets whoever waits for this processor have it. Long work says it every tenth of a millisecond, so that nobody waits for
-/// the system's next look, which comes every 4 ms on many a machine: whoever has just had more than his share is passed over
-/// until then, even where a thread that gives way has the processor.
+/// Lets a thread that waits for this processor have it. Long work calls this every tenth of a millisecond, so that
+/// other threads need not wait for the system's next check, which comes every 4 ms on many machines: a thread that has
+/// just exceeded its share is skipped until then, even if a thread that yields has the processor.
 ///
-/// A thread that gives way rests for a moment, now and then, and keeps its share of the processor: had it yielded, it would
-/// have waited until all others were done for as long as it may work at a time (Linux, since 6.18). Any other thread yields:
-/// it pushes nobody aside, and where nobody waits that costs less than a microsecond.
+/// A thread that yields by niceness sleeps for a moment at intervals, and keeps its share of the processor:
+/// `sched_yield` would make it wait for all others for a whole time slice (Linux, since 6.18). Any other thread calls
+/// `sched_yield`: it displaces no thread, and costs less than a microsecond if none waits.
 pub fn let_others_in() {
     if LOOKED.get().is_some() {
         rest();
@@ -49,8 +50,9 @@ pub fn let_others_in() {
     }
 }
 
-/// Lets whoever waits for this processor have it, on a thread that is as nice as those that serve and may block: from the first
-/// time on it rests like one that gives way, for yielding costs it as much (see [`let_others_in`]). One that serves does nothing.
+/// Lets a thread that waits for this processor have it, on a thread that is as nice as serving ones and may block: from
+/// the first call on it rests like one that yields, because `sched_yield` costs it as much (see [`let_others_in`]). A
+/// serving thread does nothing.
 pub fn rest_at_times() {
     if !serves() {
         if LOOKED.get().is_none() {
@@ -60,7 +62,8 @@ pub fn rest_at_times() {
     }
 }
 
-/// Rests, if this thread does and it is time. What it has waited for others counts as rest: only work makes it long.
+/// Rests if this thread does so and the time has come. Time spent waiting counts as rest: only processor time makes a
+/// rest due.
 fn rest() {
     if LOOKED.get().is_none_or(|since| since.elapsed() < PIECE) {
         return;
@@ -73,13 +76,13 @@ fn rest() {
     }
 }
 
-/// The pace of work that is long on some threads and short on others, step by step: where it gives way it lets others in,
-/// elsewhere it goes on.
+/// Counter of steps in work that is long on some threads and short on others: it rests on threads that yield, and does
+/// nothing on others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace(u32);
 
 impl Pace {
-    /// Another step, of a tenth of a microsecond or so.
+    /// Counts a step, of about a tenth of a microsecond.
     #[inline]
     pub fn step(&mut self) {
         self.0 += 1;

@@ -1,11 +1,11 @@
-//! What the system is asked for.
+//! Requests scheduling from the system.
 
 #![allow(unsafe_code, reason = "the system calls have no safe interface")]
 
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// How a thread is scheduled.
+/// Scheduling policy of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// `SCHED_OTHER`.
@@ -16,9 +16,9 @@ pub(crate) enum Policy {
     Idle,
 }
 
-/// This thread is scheduled so from here on, where the system knows how. The slice is how long it has a processor at a time
-/// when others wait for it too; none: as long as any other. A thread with a shorter one takes the processor from one with a
-/// longer one as soon as it is woken, since Linux 6.12; before, all are alike.
+/// Sets the scheduling of this thread, if the system supports it. The slice is the time that it has a processor while
+/// others wait for it too; `None` means the default. A thread with a shorter slice preempts one with a longer slice
+/// when it is woken, since Linux 6.12; before, all are alike.
 pub(crate) fn follow(policy: Policy, slice: Option<Duration>) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::change(|attributes| {
@@ -31,7 +31,7 @@ pub(crate) fn follow(policy: Policy, slice: Option<Duration>) {
     let _ = (policy, slice);
 }
 
-/// This thread is so nice from here on, and has such slices. On Linux that is a thread's own; elsewhere nothing is changed.
+/// Sets the niceness and the time slice of this thread. On Linux both belong to a thread; elsewhere nothing is changed.
 pub(crate) fn be_nice(niceness: i32, slice: Duration) {
     #[cfg(target_os = "linux")]
     if let Err(error) = linux::change(|attributes| {
@@ -44,8 +44,8 @@ pub(crate) fn be_nice(niceness: i32, slice: Duration) {
     let _ = (niceness, slice);
 }
 
-/// How much longer this thread may sleep than it asks for. On Linux that is a thread's own, 50 us if nothing is said; elsewhere
-/// nothing is changed.
+/// Sets how much longer this thread may sleep than it asks for. On Linux this belongs to a thread, 50 us by default;
+/// elsewhere nothing is changed.
 pub(crate) fn wake_within(slack: Duration) {
     #[cfg(target_os = "linux")]
     linux::set_timer_slack(slack);
@@ -53,7 +53,7 @@ pub(crate) fn wake_within(slack: Duration) {
     let _ = slack;
 }
 
-/// How long this thread has had a processor; none where the system does not tell.
+/// Returns the processor time that this thread has used, or `None` if the system does not report it.
 pub(crate) fn processor_time() -> Option<Duration> {
     #[cfg(target_os = "linux")]
     return linux::processor_time();
@@ -61,7 +61,7 @@ pub(crate) fn processor_time() -> Option<Duration> {
     return None;
 }
 
-/// What this thread is called from here on, where the system's tools tell of it.
+/// Sets the name of this thread, as the system's tools show it.
 pub(crate) fn call_this_thread(name: &CStr) {
     #[cfg(target_os = "linux")]
     linux::name_this_thread(name);
@@ -76,7 +76,7 @@ pub(crate) mod linux {
 
     use super::{CStr, Duration, Policy};
 
-    /// Changes how this thread is scheduled, and nothing that is not named (sched_setattr(2)).
+    /// Changes the scheduling of this thread, in the named attributes only (sched_setattr(2)).
     pub fn change(change: impl FnOnce(&mut libc::sched_attr)) -> io::Result<()> {
         let mut attributes = of_this_thread()?;
         change(&mut attributes);
@@ -85,7 +85,7 @@ pub(crate) mod linux {
         if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// How this thread is scheduled (sched_getattr(2)).
+    /// Returns the scheduling of this thread (sched_getattr(2)).
     pub fn of_this_thread() -> io::Result<libc::sched_attr> {
         let size = size_of::<libc::sched_attr>() as u32;
         let mut attributes = libc::sched_attr {
@@ -103,13 +103,13 @@ pub(crate) mod linux {
         if outcome == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// Names it (prctl(2)), which cannot fail.
+    /// Sets the name of this thread (prctl(2)), which cannot fail.
     pub fn name_this_thread(name: &CStr) {
         // SAFETY: the name ends with a zero, and nothing is kept of it.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
     }
 
-    /// How long it has had a processor (clock_gettime(3)).
+    /// Returns the processor time of this thread (clock_gettime(3)).
     pub fn processor_time() -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the pointer is to a local of this type that outlives the call, and nothing is kept of it.
@@ -118,7 +118,7 @@ pub(crate) mod linux {
         (outcome == 0).then(|| Duration::new(seconds, nanoseconds))
     }
 
-    /// Its sleeps end so exactly (prctl(2)), which cannot fail.
+    /// Sets the precision of this thread's sleeps (prctl(2)), which cannot fail.
     pub fn set_timer_slack(slack: Duration) {
         // SAFETY: nothing but numbers is passed.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, nanoseconds(Some(slack))) };
@@ -133,7 +133,7 @@ pub(crate) mod linux {
         number as u32
     }
 
-    /// Zero: the system's own.
+    /// Converts a slice to nanoseconds; zero means the system's default.
     pub fn nanoseconds(slice: Option<Duration>) -> u64 {
         slice.and_then(|slice| u64::try_from(slice.as_nanos()).ok()).unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! Threads that serve, of those that a runtime has.
+//! Marks the threads of a runtime that serve.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::{come_in_turn, come_soon, policy};
 
-/// What a thread is called while it serves, and any other of the same runtime.
+/// Name of a thread while it serves, and (next constant) of any other thread of the runtime.
 const SERVING: &CStr = c"isobar-serve";
 const BLOCKING: &CStr = c"isobar-block";
 
@@ -13,9 +13,9 @@ thread_local! {
     static SERVES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread serves, until it says otherwise ([`serve_no_more`]): everybody waits for it, and it comes soon. Said again it
-/// costs next to nothing. A runtime gives its work to any of its threads, whichever is there first, and takes it away from one
-/// that blocks: each that has waited for work is one that serves.
+/// Marks this thread as serving until [`serve_no_more`]: callers wait for it, and it is scheduled soon. Repeated calls
+/// cost almost nothing. A runtime gives its work to any of its threads, and takes it from one that blocks: each thread
+/// that has waited for work serves.
 pub fn serve() {
     if !SERVES.replace(true) {
         come_soon();
@@ -23,12 +23,12 @@ pub fn serve() {
     }
 }
 
-/// Whether this thread is one that serves: it must not block.
+/// Returns true if this thread serves: then it must not block.
 pub fn serves() -> bool {
     SERVES.get()
 }
 
-/// This thread does something that takes long, and others serve meanwhile.
+/// Marks this thread as busy with long work, while others serve.
 pub fn serve_no_more() {
     if SERVES.replace(false) {
         come_in_turn();
@@ -36,7 +36,7 @@ pub fn serve_no_more() {
     }
 }
 
-/// A thread of a runtime that serves has begun, for whatever it will do. It comes in turn, however the one that started it does.
+/// Schedules a new thread of a serving runtime as usual, regardless of the thread that started it.
 pub fn begin() {
     come_in_turn();
     policy::call_this_thread(BLOCKING);
