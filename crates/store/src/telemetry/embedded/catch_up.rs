@@ -97,8 +97,8 @@ fn read_position(value: &[u8]) -> Result<StreamPosition> {
 
 /// Search for the first events of some devices after one position and up to another.
 ///
-/// Searches each of few devices by itself. Of more, the history of all is read as long as that is less work than searching
-/// each; followers of very many devices receive most of it anyway.
+/// Searches each of few devices by itself. For more, it reads the history of all as long as that is less work than
+/// searching each; followers of very many devices receive most of it anyway.
 pub struct Search {
     devices: Followed,
     positions: Range<StreamPosition>,
