@@ -51,7 +51,7 @@ impl Registry {
     /// Stores a nonce; the user's earlier one of that purpose ends.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the user is gone.
+    /// [`StoreError::Gone`](crate::error::StoreError::Gone) where the user is gone.
     pub async fn nonce_put(
         &self,
         permit: &CanWrite<UserId>,

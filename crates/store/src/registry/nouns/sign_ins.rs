@@ -15,7 +15,7 @@ impl Registry {
     /// there.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the user is gone.
+    /// [`StoreError::Gone`](crate::error::StoreError::Gone) where the user is gone.
     pub async fn sign_in_note(&self, user: UserId, address: &str, now: Timestamp) -> Result<bool> {
         let tx = self.db.begin().await?;
         let update = Sql::new("UPDATE sign_in_addresses SET last_seen = ? WHERE user_id = ? AND address = ?");

@@ -55,7 +55,7 @@ impl StoredVersion {
     /// Returns the bytes of its unpacked design.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`].
+    /// [`StoreError::Damaged`](crate::error::StoreError::Damaged).
     pub fn unpacked_bytes(&self) -> Result<usize> {
         self.design.unpacked_bytes()
     }
@@ -63,7 +63,7 @@ impl StoredVersion {
     /// Unpacks the whole version. A large one takes milliseconds: never call it on a thread that serves calls.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`].
+    /// [`StoreError::Damaged`](crate::error::StoreError::Damaged).
     pub fn unpack(self) -> Result<WholeVersion> {
         let (meta, planes) = self.design.unpack()?;
         let Self { version, create_version, description, .. } = self;
