@@ -44,7 +44,8 @@ impl Platform {
     /// Returns the number of the newest device.
     async fn newest(&self) -> i64 {
         let layer = self.registry.strip_prefix("sqlite:").map_or_else(String::new, |file| {
-            let layer = isobar_pages::prepare(Path::new(file), isobar_pages::Open::ToUse).unwrap().unwrap();
+            let layer =
+                sqlite_page_checksums::prepare(Path::new(file), sqlite_page_checksums::Open::ToUse).unwrap().unwrap();
             format!("?vfs={layer}")
         });
         let database = Raw::open(&format!("{}{layer}", self.registry)).await;

@@ -56,7 +56,11 @@ fn sqlite(folder: &tempfile::TempDir) -> String {
 
 /// Returns the address for another program: a page that is written without the checksum layer has no checksum.
 fn through_the_layer(address: &str) -> String {
-    if address.starts_with("sqlite:") { format!("{address}?vfs={}", isobar_pages::VFS) } else { address.to_owned() }
+    if address.starts_with("sqlite:") {
+        format!("{address}?vfs={}", sqlite_page_checksums::VFS)
+    } else {
+        address.to_owned()
+    }
 }
 
 async fn is_kept_when_reopened(address: &str) {

@@ -40,7 +40,8 @@ fn address(file: &Path) -> String {
 
 /// Opens a connection besides the registry's.
 async fn beside(file: &Path) -> SqlitePool {
-    let options = SqliteConnectOptions::new().filename(file).vfs(isobar_pages::VFS).disable_statement_logging();
+    let options =
+        SqliteConnectOptions::new().filename(file).vfs(sqlite_page_checksums::VFS).disable_statement_logging();
     SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }
 
@@ -151,7 +152,7 @@ impl Killed {
             Err(StoreError::Damaged(why)) => return assert_named(&why, &flipped),
             Err(other) => panic!("{flipped}: {other:?}"),
         };
-        let mut named = !isobar_pages::damage_of(&file.canonicalize().unwrap()).is_empty();
+        let mut named = !sqlite_page_checksums::damage_of(&file.canonicalize().unwrap()).is_empty();
         for device in &self.devices {
             match registry.device_fetch(&given::sees(*device)).await {
                 Ok(found) => assert_eq!(found.unwrap().reference(), *device, "{flipped}"),

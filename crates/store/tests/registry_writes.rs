@@ -37,7 +37,7 @@ async fn turns(count: usize) {
 async fn beside(address: &str) -> Raw {
     // Its pages have checksums too.
     let address = match address.starts_with("sqlite:") {
-        true => format!("{address}?vfs={}", isobar_pages::VFS),
+        true => format!("{address}?vfs={}", sqlite_page_checksums::VFS),
         false => address.to_owned(),
     };
     Raw::open(&address).await

@@ -46,7 +46,7 @@ pub fn serve(folder: &Path, environment: &[(&str, &str)]) -> Command {
 /// Connects to the registry in a folder, served or not.
 pub async fn registry(folder: &Path) -> SqlitePool {
     let file = folder.join("registry.db");
-    let layer = isobar_pages::prepare(&file, isobar_pages::Open::ToUse).unwrap().unwrap();
+    let layer = sqlite_page_checksums::prepare(&file, sqlite_page_checksums::Open::ToUse).unwrap().unwrap();
     let options = SqliteConnectOptions::new().filename(&file).vfs(layer);
     SqlitePoolOptions::new().max_connections(1).connect_with(options).await.unwrap()
 }

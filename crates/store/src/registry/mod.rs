@@ -12,7 +12,6 @@ mod sql;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 
-pub use isobar_pages::companions;
 pub use lists::{
     ActiveDevices, AlarmField, AlarmFilter, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices,
     UnwrittenDevices, sortable,
@@ -44,6 +43,7 @@ pub use nouns::usage::{Alert, LimitedOrganization, Used};
 pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;
 pub use sql::sqlite_file::{loss, loss_accept};
+pub use sqlite_page_checksums::companions;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::time::Clock;
-use isobar_pages::Open;
+use sqlite_page_checksums::Open;
 use sqlx::pool::PoolOptions;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};

@@ -1,8 +1,8 @@
-//! Adds to SQLite's file, by [`isobar_pages`], checksums of its pages and a note of the durable changes.
+//! Adds to SQLite's file, by [`sqlite_page_checksums`], checksums of its pages and a note of the durable changes.
 
 use std::path::{Path, PathBuf};
 
-use isobar_pages::{Loss, Open, PagesError};
+use sqlite_page_checksums::{Loss, Open, PagesError};
 
 use super::DriverError;
 use crate::error::{Result, StoreError};
@@ -14,13 +14,15 @@ const SENSELESS: [&str; 5] = ["11", "267", "523", "779", "26"];
 /// Prepares a file for opening; returns the name of the layer through which it must be opened.
 pub(crate) async fn prepare(path: &str, how: Open) -> Result<Option<&'static str>> {
     let path = PathBuf::from(path);
-    blocking(move || isobar_pages::prepare(&path, how)).await
+    // A large change is written page by page, and so is what a checkpoint copies.
+    sqlite_page_checksums::call_before_writes(isobar_threads::rest_at_times);
+    blocking(move || sqlite_page_checksums::prepare(&path, how)).await
 }
 
 /// Returns the acknowledged changes that a registry has lost, or `None` if no loss is known.
 pub fn loss(address: &str) -> Result<Option<Loss>> {
     match file_of(address) {
-        Some(file) => isobar_pages::loss(&file).map_err(store_error),
+        Some(file) => sqlite_page_checksums::loss(&file).map_err(store_error),
         None => Ok(None),
     }
 }
@@ -29,7 +31,7 @@ pub fn loss(address: &str) -> Result<Option<Loss>> {
 /// then changes nothing. Copies the files of the registry into the folder `aside` first.
 pub fn loss_accept(address: &str, aside: &Path) -> Result<Option<Loss>> {
     match file_of(address) {
-        Some(file) => isobar_pages::accept_loss(&file, aside).map_err(store_error),
+        Some(file) => sqlite_page_checksums::accept_loss(&file, aside).map_err(store_error),
         None => Ok(None),
     }
 }
@@ -42,17 +44,17 @@ fn file_of(address: &str) -> Option<PathBuf> {
 
 /// Lists the damage that this process has met in a file and its companions.
 pub(crate) fn damage_met(file: &str) -> Vec<String> {
-    if file.is_empty() { Vec::new() } else { isobar_pages::damage_of(Path::new(file)) }
+    if file.is_empty() { Vec::new() } else { sqlite_page_checksums::damage_of(Path::new(file)) }
 }
 
 /// Returns true if this code of SQLite reports damaged data.
 pub(crate) fn tells_of_damage(code: &str) -> bool {
-    SENSELESS.contains(&code) || code.parse() == Ok(isobar_pages::DAMAGED_CODE)
+    SENSELESS.contains(&code) || code.parse() == Ok(sqlite_page_checksums::DAMAGED_CODE)
 }
 
 /// Builds the error for damage that SQLite has met, with its place if that is known.
 pub(crate) fn damage(error: &DriverError) -> StoreError {
-    match isobar_pages::last_damage() {
+    match sqlite_page_checksums::last_damage() {
         Some(place) => StoreError::Damaged(format!("{error} ({place})")),
         None => StoreError::Damaged(error.to_string()),
     }

@@ -52,7 +52,8 @@ async fn every_column_of_every_table_is_looked_at() {
 /// Opens a connection that may write invalid rows.
 async fn damager(address: &str, freely: &str) -> Raw {
     // Its pages get valid checksums: this test is not about damaged pages.
-    let layer = if address.starts_with("sqlite:") { format!("?vfs={}", isobar_pages::VFS) } else { String::new() };
+    let layer =
+        if address.starts_with("sqlite:") { format!("?vfs={}", sqlite_page_checksums::VFS) } else { String::new() };
     let raw = Raw::open(&format!("{address}{layer}")).await;
     raw.run(freely).await.unwrap();
     raw

@@ -1,4 +1,4 @@
-//! What was acknowledged and is gone: the note claims more of the write-ahead log than SQLite would take of it.
+//! Lost transactions: the note claims more of the write-ahead log than SQLite would read of it.
 
 use std::fmt;
 use std::fs::File;
@@ -6,40 +6,40 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use crate::log::{Log, commits_within};
-use crate::note::{Carried, Claim, Note, Noted};
+use crate::note::{Claim, CopiedPart, Note, NoteContent};
 use crate::paths::{COMPANION_ENDS, DatabasePaths, LOG_END};
 
-/// How often a note that changes while the log is read is read again.
+/// Reads of a note that changes while the log is read, at most.
 const LOOKS_MAX: usize = 10;
 
-/// Changes that were acknowledged and are not in the database any more.
+/// Transactions that were acknowledged and are missing in the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The write-ahead log.
     pub log: String,
-    /// What is wrong with it.
+    /// The fault of the log.
     pub how: String,
-    /// How many transactions are cut off, as far as it is known; a number, or all `of` so many pages.
+    /// The number of lost transactions, as far as it is known: a number, or all of a number of pages.
     pub changes: String,
     pub(crate) left: Remainder,
 }
 
 impl Loss {
-    /// All that belongs to the database: its log, the log's index, and the note that claims what is lost.
+    /// Returns the files beside the database: its log, the log's index, and the note that claims the lost transactions.
     pub fn companions(&self) -> [String; 3] {
         let database = self.log.strip_suffix(LOG_END).unwrap_or(&self.log);
         COMPANION_ENDS.map(|end| format!("{database}{end}"))
     }
 }
 
-/// What of a database is of one moment, and so may be gone on with.
+/// The part of a database that is of one moment, and so may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remainder {
-    /// The database and what is left of its log: this claim is true then.
+    /// The database and the rest of its log; the claim holds then.
     WithTheLog(Claim),
-    /// The database alone: it has all of the log that is left, and more.
+    /// The database alone: it holds all of the rest of the log, and more.
     WithoutTheLog,
-    /// A checkpoint was under way: perhaps neither.
+    /// Unknown, because a checkpoint was under way: perhaps neither.
     Unknown(Claim),
 }
 
@@ -62,33 +62,33 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What was found beside a database.
+/// Findings about the log of a database.
 pub(crate) struct LogFindings {
     pub(crate) loss: Option<Loss>,
-    /// What SQLite would take of the log.
+    /// The part of the log that SQLite would read.
     pub(crate) taken: Claim,
-    /// Frames of it that are claimed.
+    /// Frames of it that the note claims.
     pub(crate) claimed: u32,
 }
 
-/// Holds the log against the note.
+/// Compares the log with the note.
 pub(crate) fn look(paths: &DatabasePaths, note: &Note) -> io::Result<LogFindings> {
     let mut looks = 0;
     loop {
         let noted = note.read()?;
         let found = compare(paths, noted)?;
         looks += 1;
-        // Whoever ends a log's life notes it first: then what was found is nothing.
+        // A process that ends a log empties the note first: then the finding is outdated.
         if found.loss.is_none() || looks == LOOKS_MAX || note.read()? == noted {
             return Ok(found);
         }
     }
 }
 
-fn compare(paths: &DatabasePaths, noted: Noted) -> io::Result<LogFindings> {
+fn compare(paths: &DatabasePaths, noted: NoteContent) -> io::Result<LogFindings> {
     let claim = match noted {
-        Noted::Claim(claim) => claim,
-        Noted::Nothing | Noted::Unreadable => Claim::default(),
+        NoteContent::Claim(claim) => claim,
+        NoteContent::Nothing | NoteContent::Unreadable => Claim::default(),
     };
     let path = paths.log();
     let Some(file) = opened(&path)? else {
@@ -98,11 +98,11 @@ fn compare(paths: &DatabasePaths, noted: Noted) -> io::Result<LogFindings> {
     };
     let taken = match Log::of(file.try_clone()?)? {
         Some(log) if log.salts == claim.salts => Claim { frames: log.last_commit()?, ..claim },
-        // It has begun anew: what was claimed of the one before had gone into the database. Or nobody has noted anything of
-        // it, or somebody else has written it.
+        // SQLite has started the log anew: what the note claims of the log before is in the database. Or nothing was
+        // claimed yet, or a program without this layer has written it.
         Some(log) => {
             let frames = log.last_commit()?;
-            let taken = Claim { salts: log.salts, frames, carried: Carried::unknown(frames) };
+            let taken = Claim { salts: log.salts, frames, carried: CopiedPart::unknown(frames) };
             return Ok(LogFindings { loss: None, taken, claimed: 0 });
         }
         None => Claim { frames: 0, ..claim },
@@ -119,7 +119,7 @@ fn compare(paths: &DatabasePaths, noted: Noted) -> io::Result<LogFindings> {
     Ok(LogFindings { loss: Some(loss), taken, claimed: kept })
 }
 
-/// None: there is none, or nothing in it.
+/// Opens the log. `None` if there is none, or an empty one.
 fn opened(log: &Path) -> io::Result<Option<File>> {
     match File::open(log) {
         Ok(file) if file.metadata()?.len() > 0 => Ok(Some(file)),

@@ -1,4 +1,4 @@
-//! The layer between SQLite and the file system, by its name. What it does not look at is the system's own.
+//! The VFS of the layer. It passes on all calls that are of no interest to it to the system's VFS.
 
 #![allow(unsafe_code, reason = "SQLite knows its layers as tables of C functions")]
 
@@ -9,16 +9,33 @@ use std::sync::OnceLock;
 
 use libsqlite3_sys as ffi;
 
-use crate::file::{SHIM_BYTES, Seen, Writing, room_for_inner, wrap};
+use crate::file::{LogWriter, OpenFile, SHIM_BYTES, room_for_inner, wrap};
 use crate::keeper::keeper;
 use crate::log::Salts;
 use crate::paths::LOG_END;
 
-/// The name by which SQLite knows the layer.
-pub const VFS: &str = "isobar-pages";
-pub(crate) const C_NAME: &CStr = c"isobar-pages";
+/// Name of the VFS. Open a database that [`prepare`](crate::prepare) has prepared with it, for example as
+/// `file:name?vfs=sqlite_page_checksums`.
+pub const VFS: &str = "sqlite_page_checksums";
+pub(crate) const C_NAME: &CStr = c"sqlite_page_checksums";
 
-/// Makes the layer known to SQLite; once is enough. False: SQLite has no layer of its own to put it on.
+/// The function that is called before each write.
+static BEFORE_WRITE: OnceLock<fn()> = OnceLock::new();
+
+/// Has a function called on the writing thread before each write to a database or a log: a scheduler's pause, for
+/// example, as a large transaction or a checkpoint writes many pages. The first call for a process decides.
+pub fn call_before_writes(function: fn()) {
+    BEFORE_WRITE.get_or_init(|| function);
+}
+
+/// Calls the function that the program has asked to have called before a write, if it has.
+pub(crate) fn before_write() {
+    if let Some(function) = BEFORE_WRITE.get() {
+        function();
+    }
+}
+
+/// Registers the VFS with SQLite, once. Returns false if SQLite has no VFS of its own to build on.
 pub(crate) fn register() -> bool {
     static DONE: OnceLock<bool> = OnceLock::new();
     *DONE.get_or_init(|| {
@@ -43,13 +60,13 @@ pub(crate) fn register() -> bool {
     })
 }
 
-/// The system's own layer.
+/// Returns the system's VFS.
 fn system() -> *mut ffi::sqlite3_vfs {
     // SAFETY: no name asks for the default, which ours never is.
     unsafe { ffi::sqlite3_vfs_find(std::ptr::null()) }
 }
 
-/// The path that SQLite names.
+/// Converts a path of SQLite.
 ///
 /// # Safety
 /// The name ends with a zero, or is none.
@@ -58,7 +75,7 @@ unsafe fn path(name: *const c_char) -> Option<PathBuf> {
     (!name.is_null()).then(|| PathBuf::from(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())))
 }
 
-/// The database whose write-ahead log this is.
+/// Returns the database of a write-ahead log.
 fn database_of(log: &Path) -> Option<&Path> {
     log.as_os_str().as_bytes().strip_suffix(LOG_END.as_bytes()).map(|name| Path::new(OsStr::from_bytes(name)))
 }
@@ -73,10 +90,10 @@ unsafe extern "C" fn open(
     // SAFETY: SQLite names its files so.
     let named = unsafe { path(name) };
     let seen = match named {
-        Some(path) if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 => Some(Seen::database(path)),
+        Some(path) if flags & ffi::SQLITE_OPEN_MAIN_DB != 0 => Some(OpenFile::database(path)),
         Some(path) if flags & ffi::SQLITE_OPEN_WAL != 0 => {
             let keeper = database_of(&path).and_then(keeper);
-            Some(Seen::Log(Writing::new(path, keeper)))
+            Some(OpenFile::Log(LogWriter::new(path, keeper)))
         }
         // Journals and temporary files hold nothing that must last.
         _ => None,

@@ -1,4 +1,4 @@
-//! Who writes the note of a database that is open, and decides whether the database may be written.
+//! The keeper of an open database: it writes the note, and decides whether the database may be written.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -9,33 +9,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::log::{Log, Salts, Sound, wanting};
-use crate::note::{Carried, Claim, Note};
+use crate::log::{Log, Salts, VerifiedFrames, first_needed_damage};
+use crate::note::{Claim, CopiedPart, Note};
 use crate::paths::DatabasePaths;
 use crate::watch::damaged;
 
 static KEEPERS: Mutex<BTreeMap<PathBuf, Arc<Keeper>>> = Mutex::new(BTreeMap::new());
 
-/// Writes the note of a database, for all its connections.
+/// Maintains the note of a database, for all connections of the process.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     log: PathBuf,
     note: Note,
     state: Mutex<NoteState>,
-    /// Nothing is written any more: what is written now would be lost at the next start, or nobody could say.
+    /// Set when nothing may be written any more, because the next start would not, or might not, find it.
     has_failed: AtomicBool,
-    /// That the note cannot be written, and that a checkpoint failed, is logged once.
+    /// Flags of what was logged, which is done once each: a failure to write the note, a failed checkpoint.
     logged: [AtomicBool; 2],
 }
 
 #[derive(Debug)]
 struct NoteState {
     claim: Claim,
-    /// The last frame that may be taken from the log: it may be behind what is claimed, when a process was killed between.
+    /// The last frame that may be read from the log. It may lie behind the claimed ones, if a process was killed in
+    /// between.
     reach: u32,
-    /// How far the log was looked at.
-    sound: Option<Sound>,
-    /// Frames that this process may carry into the database: it has looked at them, and noted that.
+    /// The frames of the log that were verified.
+    sound: Option<VerifiedFrames>,
+    /// Frames that this process may copy into the database: they are verified, and the note covers them.
     carries: u32,
 }
 
@@ -47,11 +48,11 @@ impl Keeper {
         Self { log: paths.log(), note, state: Mutex::new(state), has_failed, logged }
     }
 
-    /// A transaction is durable that ends with this frame of the log.
+    /// Records that the transaction that ends with this frame of the log is durable.
     pub(crate) fn claim(&self, salts: Salts, frames: u32) {
         let mut state = self.state.lock();
         if state.claim.salts != salts {
-            // Somebody else has begun another log, past this layer.
+            // Another program has started a log, without this layer.
             let claim = Claim { salts, ..Claim::default() };
             *state = NoteState { claim, reach: 0, sound: None, carries: 0 };
         }
@@ -60,8 +61,8 @@ impl Keeper {
         self.tell(self.note.write(state.claim));
     }
 
-    /// What the note claims will not be in the log any more, because it is in the database. False: the note still claims
-    /// it, and the log has to stay.
+    /// Prepares the note for a new log, or for none: the database holds all that the note claims. Returns false if the
+    /// note could not be written; then the log has to stay.
     pub(crate) fn begin_anew(&self, salts: Salts) -> bool {
         if self.has_failed() {
             return false;
@@ -72,14 +73,14 @@ impl Keeper {
         self.tell(self.note.write_for_good(claim))
     }
 
-    /// Whether nothing may be written any more.
+    /// Returns true if nothing may be written any more.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// A checkpoint is about to write a page into the database. False: it must not. Before the first page the log is looked
-    /// at: a checkpoint that had to stop at a damaged frame would leave the database as it never was. And what may be
-    /// carried over is noted, durably.
+    /// Decides whether a checkpoint may write a page into the database. Before its first page, the whole log is
+    /// verified, because a checkpoint that stopped at a damaged frame would leave the database in a state that never
+    /// existed; and the note records, durably, how much may be copied.
     pub(crate) fn may_carry(&self) -> bool {
         if self.has_failed() {
             return false;
@@ -95,7 +96,7 @@ impl Keeper {
                 damaged(what);
                 return false;
             }
-            // It is tried again with the next transaction; nothing is lost meanwhile, but the log grows.
+            // The next transaction retries it; nothing is lost meanwhile, but the log grows.
             Err(error) => {
                 self.checkpoint_failed(&error.to_string());
                 return false;
@@ -103,8 +104,8 @@ impl Keeper {
         }
         let frames = state.reach;
         if state.claim.carried.frames < frames {
-            // What is carried is claimed, too: SQLite has synced the log just before.
-            let claim = Claim { frames, carried: Carried { frames, is_whole: false }, ..state.claim };
+            // Frames that are copied are claimed too: SQLite has synced the log just before.
+            let claim = Claim { frames, carried: CopiedPart { frames, is_whole: false }, ..state.claim };
             if !self.tell(self.note.write_for_good(claim)) {
                 return false;
             }
@@ -114,11 +115,11 @@ impl Keeper {
         true
     }
 
-    /// What is damaged of that which the log is needed for.
+    /// Verifies the log, and describes the first damaged frame that is still needed.
     fn looked_at(&self, state: &mut NoteState) -> io::Result<Option<String>> {
         let file = File::open(&self.log)?;
         match Log::of(file.try_clone()?)? {
-            // Somebody else has begun it, past this layer.
+            // Another program has started it, without this layer.
             Some(log) if log.salts != state.claim.salts => return Ok(None),
             Some(log) => state.sound = log.sound(state.sound, state.reach)?,
             None => state.sound = None,
@@ -126,11 +127,11 @@ impl Keeper {
         if state.sound.is_some() {
             return Ok(None);
         }
-        let frame = wanting(&file, state.claim.salts, state.reach)?;
+        let frame = first_needed_damage(&file, state.claim.salts, state.reach)?;
         Ok(frame.map(|frame| format!("frame {frame} of {} does not fit to its checksum", self.log.display())))
     }
 
-    /// The database was synced: SQLite does that when a checkpoint has carried all of the log into it.
+    /// Records that the database was synced: SQLite does so when a checkpoint has copied all of the log into it.
     pub(crate) fn has_carried(&self) {
         let mut state = self.state.lock();
         if state.claim.carried.frames > 0 && !state.claim.carried.is_whole {
@@ -139,48 +140,48 @@ impl Keeper {
         }
     }
 
-    /// A damaged frame was met. If a later one has its page, the next checkpoint ends the damage; if not, whatever is
-    /// written behind it would be lost at the next start.
+    /// Reacts to a damaged frame. If a later frame has the same page, the next checkpoint repairs the damage; if not,
+    /// the next start would lose all that is written after it, so nothing is.
     pub(crate) fn met_damage(&self, frame: u32) {
         if self.has_failed() {
             return;
         }
         let state = self.state.lock();
-        let found = File::open(&self.log).and_then(|file| wanting(&file, state.claim.salts, state.reach));
+        let found = File::open(&self.log).and_then(|file| first_needed_damage(&file, state.claim.salts, state.reach));
         if !matches!(found, Ok(None)) {
             self.fail(&format!("frame {frame} of {} does not fit to its checksum", self.log.display()));
         }
     }
 
-    /// From here on nothing is written.
+    /// Refuses all writes from now on.
     pub(crate) fn fail(&self, why: &str) {
         if !self.has_failed.swap(true, Ordering::AcqRel) {
-            tracing::error!(why, "the registry takes no more changes, for the next start would not find them");
+            tracing::error!(why, "the database takes no more writes: the next start would not find them");
         }
     }
 
-    /// A checkpoint has not come through.
+    /// Logs a failed checkpoint.
     pub(crate) fn checkpoint_failed(&self, why: &str) {
         let [_, logged] = &self.logged;
         if !logged.swap(true, Ordering::AcqRel) {
-            tracing::warn!(why, "the registry's log could not be carried into its file: it grows until that succeeds");
+            tracing::warn!(why, "a checkpoint failed: the write-ahead log grows until one succeeds");
         }
     }
 
-    /// A note that cannot be written claims less than it could.
+    /// Logs a failure to write the note, which is no error: the note then claims less than it could.
     fn tell(&self, outcome: io::Result<()>) -> bool {
         let [logged, _] = &self.logged;
         if let Err(error) = &outcome
             && !logged.swap(true, Ordering::AcqRel)
         {
-            tracing::warn!(%error, "the registry's note cannot be written: damage to its log might go unseen");
+            tracing::warn!(%error, "cannot write the note of the database: damage to its log may stay undetected");
         }
         outcome.is_ok()
     }
 }
 
-/// From here on the database has a note: `found` is what stands in its log, of which so many frames are claimed. One that is
-/// open already goes on as it is.
+/// Registers the keeper of a database: `found` is the content of its log, of which `claimed` frames are claimed. The
+/// keeper of a database that is open already stays.
 pub(crate) fn keep(paths: &DatabasePaths, note: Note, found: Claim, claimed: u32) {
     let mut keepers = KEEPERS.lock();
     let is_open = |keeper: &Arc<Keeper>| Arc::strong_count(keeper) > 1;
@@ -190,7 +191,7 @@ pub(crate) fn keep(paths: &DatabasePaths, note: Note, found: Claim, claimed: u32
     }
 }
 
-/// Who keeps the note of a database, whose name has no links in it. None: it has none.
+/// Returns the keeper of a database, whose path contains no links. `None` if it has no note.
 pub(crate) fn keeper(database: &Path) -> Option<Arc<Keeper>> {
     KEEPERS.lock().get(database).cloned()
 }

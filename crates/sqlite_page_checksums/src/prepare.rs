@@ -1,4 +1,4 @@
-//! What is done to a database before SQLite opens it.
+//! Preparation of a database before SQLite opens it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -9,45 +9,46 @@ use crate::checksum::{PAGE_BYTES, Page, RESERVED_BYTES, fits, seal};
 use crate::file::RESERVED_AT;
 use crate::keeper::keep;
 use crate::loss::{Loss, look};
-use crate::note::{Claim, Note, Noted};
+use crate::note::{Claim, Note, NoteContent};
 use crate::paths::{DatabasePaths, LOG_END, beside};
 use crate::raw::Raw;
 use crate::vfs::{VFS, register};
 
-/// How every database of SQLite begins.
+/// The first bytes of every database of SQLite.
 const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
-/// Where page 1 says how large pages are, and whose the database is.
+/// Offsets in page 1 of the page size and of the application id.
 const SIZE_AT: usize = 16;
 const APPLICATION_AT: usize = 68;
-/// Whose it is: `Isob`. Two words must be damaged until a database with checksums is taken for one without.
+/// The application id of databases with checksums: `Isob`, of the first program with this layer. Two words must be
+/// damaged before a database with checksums is taken for one without.
 const APPLICATION: u32 = u32::from_be_bytes(*b"Isob");
-/// What SQLite tells of a damaged file, at most.
+/// Faults that SQLite reports of a damaged file that are repeated in an error, at most.
 const FAULTS_TOLD_MAX: usize = 5;
 
-/// Why a database cannot be opened.
+/// An error of a database that cannot be opened, and its cause.
 #[derive(Debug, thiserror::Error)]
 pub enum PagesError {
-    /// It is damaged.
+    /// The database is damaged.
     #[error("{0}")]
     Damaged(String),
-    /// Changes that were acknowledged are gone.
+    /// Transactions that were acknowledged are missing.
     #[error("{0}")]
     Lost(#[from] Box<Loss>),
-    /// The file system refuses.
+    /// The file system returned an error.
     #[error("{path}: {cause}")]
     Io {
         /// The file.
         path: String,
-        /// What the system says.
+        /// The error of the system.
         #[source]
         cause: io::Error,
     },
-    /// SQLite refuses.
+    /// SQLite returned an error.
     #[error("{path}: {cause}")]
     Sqlite {
         /// The file.
         path: String,
-        /// What SQLite says.
+        /// The error of SQLite.
         cause: String,
     },
 }
@@ -62,17 +63,17 @@ fn in_sqlite(path: &Path) -> impl Fn(String) -> PagesError {
     move |cause| PagesError::Sqlite { path: path.clone(), cause }
 }
 
-/// What may be done to the file.
+/// Permitted changes when a database is prepared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Open {
-    /// What is missing is made, and what is older gets checksums.
+    /// A missing database is created, and one without checksums gets them.
     ToUse,
-    /// Only looked at.
+    /// Nothing is changed.
     AsItIs,
 }
 
-/// Makes a database ready to be opened. What is returned is the name of the layer that SQLite opens it through; none: it
-/// has no checksums, and was to be left as it is.
+/// Prepares a database to be opened, and returns the name of the VFS to open it with; `None` if it has no checksums and
+/// was to be left as it is. Refuses a database that is damaged, or whose log lacks transactions that were acknowledged.
 ///
 /// Blocks; another process or thread that prepares the same database waits.
 pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesError> {
@@ -83,13 +84,13 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     let note = Note::open(&paths.note()).map_err(at(path))?;
     let alone = note.alone().map_err(at(path))?;
     let noted = note.read().map_err(at(path))?;
-    let is_noted = noted != Noted::Nothing;
+    let is_noted = noted != NoteContent::Nothing;
     let has_checksums = match kind(&paths, is_noted)? {
-        // Beside a database there is a note that says something, if only that there is nothing to claim.
+        // A database has a note that holds something, if only that there is nothing to claim.
         Kind::Missing if how != Open::ToUse || is_noted => {
             return Err(PagesError::Damaged(format!(
-                "{} is missing or empty, though there was a registry: {} tells of it. Bring a backup back; where an empty \
-                 one shall begin, remove {} too",
+                "{} is missing or empty, though there was a database: {} is beside it. Restore a backup; for an empty \
+                 one, remove {} too",
                 paths.database().display(),
                 paths.note().display(),
                 paths.note().display()
@@ -97,7 +98,7 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
         }
         Kind::Missing => make(&paths).map(|()| true)?,
         Kind::Checked => {
-            if noted == Noted::Unreadable {
+            if noted == NoteContent::Unreadable {
                 // A power cut may have torn it, as it is not synced: that is no damage.
                 tracing::warn!(note = %paths.note().display(), "a note does not fit to its checksum: it claims nothing");
                 if how == Open::ToUse {
@@ -121,7 +122,7 @@ pub fn prepare(path: &Path, how: Open) -> Result<Option<&'static str>, PagesErro
     Ok(Some(VFS))
 }
 
-/// What was acknowledged and is lost. None: nothing that is known of.
+/// Returns the transactions that were acknowledged and are missing; `None` if none is known to be.
 pub fn loss(path: &Path) -> Result<Option<Loss>, PagesError> {
     let paths = DatabasePaths::of(path).map_err(at(path))?;
     if !paths.note().exists() {
@@ -132,7 +133,8 @@ pub fn loss(path: &Path) -> Result<Option<Loss>, PagesError> {
     Ok(look(&paths, &note).map_err(at(path))?.loss)
 }
 
-/// The files that belong to a database: its log, the log's index, its note. They lie beside what a symbolic link leads to.
+/// Returns the files beside a database: its log, the log's index, its note. They lie beside the file that a symbolic
+/// link leads to.
 pub fn companions(path: &Path) -> impl Iterator<Item = PathBuf> {
     DatabasePaths::of(path).map(|paths| paths.companions()).into_iter().flatten()
 }
@@ -143,7 +145,7 @@ enum Kind {
     Older,
 }
 
-/// What lies there.
+/// Determines what kind of database lies there.
 fn kind(paths: &DatabasePaths, is_noted: bool) -> Result<Kind, PagesError> {
     let path = paths.database();
     let mut page: Page = [0; PAGE_BYTES];
@@ -185,7 +187,7 @@ fn filled(file: &File, page: &mut Page) -> io::Result<usize> {
     Ok(length)
 }
 
-/// Makes an empty database whose pages have checksums.
+/// Creates an empty database whose pages have checksums.
 fn make(paths: &DatabasePaths) -> Result<(), PagesError> {
     make_new(paths, |new| {
         let raw = Raw::open(new)?;
@@ -196,8 +198,8 @@ fn make(paths: &DatabasePaths) -> Result<(), PagesError> {
     put_in_place(paths)
 }
 
-/// Gives checksums to a database without. Another file is made of what it holds, and takes its place in one step: whatever
-/// ends the process meanwhile, there is the old one or the new one.
+/// Converts a database without checksums. Writes a new file with the same content, which replaces the old one by a
+/// rename: whatever ends the process meanwhile, either the old or the new one is there.
 fn upgrade(paths: &DatabasePaths, note: &Note) -> Result<(), PagesError> {
     let path = paths.database();
     tracing::info!("{} gets checksums for its pages; this takes a moment", path.display());
@@ -219,12 +221,12 @@ fn upgrade(paths: &DatabasePaths, note: &Note) -> Result<(), PagesError> {
         let name = new.to_str().ok_or("SQLite needs a path in UTF-8")?.replace('\'', "''");
         raw.run(&format!("VACUUM INTO '{name}'")).map(|_| ())
     })?;
-    // What stands there is of another one, which lay here before: the one that takes its place has no log yet.
+    // The note is of another database, which lay here before: the one that replaces it has no log yet.
     note.write_for_good(Claim::default()).map_err(at(path))?;
     put_in_place(paths)
 }
 
-/// Has a database with room for checksums made beside this one, and fills them in.
+/// Creates a database with room for checksums beside this one, and fills them in.
 fn make_new(paths: &DatabasePaths, make: impl FnOnce(&Path) -> Result<(), String>) -> Result<(), PagesError> {
     let new = paths.new_one();
     for left in [new.clone(), beside(&new, "-journal"), beside(&new, LOG_END)] {
@@ -240,13 +242,13 @@ fn make_new(paths: &DatabasePaths, make: impl FnOnce(&Path) -> Result<(), String
     seal_all(&new)
 }
 
-/// Puts it in the place of this one, in one step.
+/// Replaces the database by the new one, with a rename.
 fn put_in_place(paths: &DatabasePaths) -> Result<(), PagesError> {
     std::fs::rename(paths.new_one(), paths.database()).map_err(at(paths.database()))?;
     paths.sync_names().map_err(at(paths.database()))
 }
 
-/// Gives every page of a file its checksum.
+/// Writes the checksum of every page of a file.
 fn seal_all(path: &Path) -> Result<(), PagesError> {
     let work = || -> io::Result<bool> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -271,7 +273,7 @@ fn seal_all(path: &Path) -> Result<(), PagesError> {
     }
 }
 
-/// Whether a page of this file fits to its checksum; for tools that look at files.
+/// Returns true if a page agrees with its checksum; for tools that read database files.
 pub fn page_fits(page: &[u8]) -> bool {
     page.try_into().is_ok_and(|page: &Page| fits(page))
 }

@@ -1,9 +1,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "these are tests: a broken promise ends them")]
 
-//! The layer beneath SQLite: what it keeps, what it finds, and what it lets through.
+//! Tests of the layer beneath SQLite: what it writes, detects and passes on.
 
 use std::collections::BTreeSet;
-use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,8 +13,8 @@ use super::*;
 use crate::checksum::PAGE_BYTES;
 use crate::log::{FRAME_BYTES, FRAME_HEADER_BYTES, frame_offset};
 use crate::raw::Raw;
+use crate::vfs::C_NAME;
 
-const LAYER: &CStr = c"isobar-pages";
 /// Rows of the tests' table.
 const ROWS: usize = 100;
 
@@ -34,13 +33,13 @@ impl TestDatabase {
         PathBuf::from(format!("{}{end}", self.file.display()))
     }
 
-    /// As the registry opens it.
+    /// Opens the database as a program does.
     fn open(&self) -> Raw {
         assert_eq!(prepare(&self.file, Open::ToUse).unwrap(), Some(VFS));
         opened(&self.file)
     }
 
-    /// What a process leaves that is killed now.
+    /// Copies the files that a process leaves that is killed now.
     fn as_killed(&self) -> Self {
         let killed = Self::new();
         for end in ["", "-wal", "-note"] {
@@ -57,7 +56,7 @@ impl TestDatabase {
         fs::write(self.beside(end), bytes).unwrap();
     }
 
-    /// A folder for what is copied aside.
+    /// Returns a folder for copies.
     fn aside(&self) -> PathBuf {
         self._folder.path().join("aside")
     }
@@ -71,7 +70,7 @@ impl TestDatabase {
 }
 
 fn opened(file: &Path) -> Raw {
-    let raw = Raw::open_through(file, Some(LAYER)).unwrap();
+    let raw = Raw::open_through(file, Some(C_NAME)).unwrap();
     raw.run("PRAGMA busy_timeout = 60000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL").unwrap();
     raw
 }
@@ -98,7 +97,7 @@ fn all_pages_fit(file: &Path) {
 }
 
 #[test]
-fn every_page_of_the_file_has_its_checksum_and_any_other_program_reads_it() {
+fn every_page_has_a_checksum_and_plain_sqlite_reads_the_file() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -115,7 +114,7 @@ fn every_page_of_the_file_has_its_checksum_and_any_other_program_reads_it() {
 }
 
 #[test]
-fn a_damaged_page_is_an_error_that_names_it() {
+fn damaged_page_is_an_error_that_names_it() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -128,7 +127,7 @@ fn a_damaged_page_is_an_error_that_names_it() {
             damaged.flip("", (page - 1) * PAGE_BYTES + at);
             // A page that says neither whose it is nor what is refused before.
             if prepare(&damaged.file, Open::ToUse).is_ok() {
-                let raw = Raw::open_through(&damaged.file, Some(LAYER)).unwrap();
+                let raw = Raw::open_through(&damaged.file, Some(C_NAME)).unwrap();
                 let told = raw.run("PRAGMA integrity_check").and_then(|told| all(&raw).map(|_| told));
                 assert!(told.as_ref().is_err_and(|told| told.contains("8202")), "page {page}, byte {at}: {told:?}");
                 assert!(last_damage().unwrap().starts_with(&format!("page {page} of ")), "{:?}", last_damage());
@@ -140,7 +139,7 @@ fn a_damaged_page_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_damaged_frame_of_the_log_is_found_when_it_is_read_and_not_carried_into_the_file() {
+fn damaged_frame_is_found_on_read_and_not_checkpointed() {
     let place = TestDatabase::new();
     let raw = place.open();
     raw.run("PRAGMA wal_autocheckpoint = 0").unwrap();
@@ -151,7 +150,7 @@ fn a_damaged_frame_of_the_log_is_found_when_it_is_read_and_not_carried_into_the_
     let mut found = 0;
     for at in (0..60).map(|round| round * 7 % frames).map(|frame| place_of(frame) + frame * 31 % FRAME_BYTES) {
         place.flip("-wal", at);
-        let reader = Raw::open_through(&place.file, Some(LAYER)).unwrap();
+        let reader = Raw::open_through(&place.file, Some(C_NAME)).unwrap();
         let told = all(&reader);
         assert!(told.is_err() || told == all(&raw), "{at}");
         found += usize::from(told.is_err());
@@ -177,7 +176,7 @@ fn place_of(frame: usize) -> usize {
 }
 
 #[test]
-fn a_damaged_byte_in_the_log_of_a_killed_process_is_never_silent() {
+fn damaged_byte_in_the_log_of_a_killed_process_is_reported() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -210,7 +209,7 @@ fn a_damaged_byte_in_the_log_of_a_killed_process_is_never_silent() {
 }
 
 #[test]
-fn the_loss_of_the_last_change_is_told_and_accepted_by_word() {
+fn loss_of_the_last_transaction_is_refused_until_accepted() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -236,7 +235,7 @@ fn the_loss_of_the_last_change_is_told_and_accepted_by_word() {
 }
 
 #[test]
-fn an_older_note_or_none_claims_less_and_a_torn_one_nothing() {
+fn older_note_claims_less_and_a_torn_one_nothing() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -262,7 +261,7 @@ fn an_older_note_or_none_claims_less_and_a_torn_one_nothing() {
 }
 
 #[test]
-fn a_transaction_that_does_not_fit_into_memory_is_read_and_kept() {
+fn transaction_larger_than_the_cache_is_read_and_committed() {
     let place = TestDatabase::new();
     let raw = place.open();
     raw.run("PRAGMA cache_size = 10; PRAGMA wal_autocheckpoint = 50").unwrap();
@@ -290,7 +289,7 @@ fn a_transaction_that_does_not_fit_into_memory_is_read_and_kept() {
 }
 
 #[test]
-fn an_older_file_gets_checksums_whatever_ends_the_first_try() {
+fn file_without_checksums_is_converted_after_a_failed_try() {
     let place = TestDatabase::new();
     let raw = Raw::open(&place.file).unwrap();
     raw.run("PRAGMA journal_mode = WAL; PRAGMA user_version = 7").unwrap();
@@ -321,7 +320,7 @@ fn an_older_file_gets_checksums_whatever_ends_the_first_try() {
 }
 
 #[test]
-fn a_first_page_that_a_checkpoint_was_writing_comes_from_the_log() {
+fn first_page_torn_by_a_checkpoint_is_read_from_the_log() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -334,7 +333,7 @@ fn a_first_page_that_a_checkpoint_was_writing_comes_from_the_log() {
 }
 
 #[test]
-fn nothing_is_made_in_the_place_of_what_was_lost() {
+fn lost_database_is_not_replaced_by_an_empty_one() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -355,7 +354,7 @@ fn nothing_is_made_in_the_place_of_what_was_lost() {
 }
 
 #[test]
-fn many_prepare_it_at_once_and_share_it() {
+fn database_prepared_by_many_threads_is_shared() {
     for _ in 0..5 {
         let place = TestDatabase::new();
         std::thread::scope(|scope| {

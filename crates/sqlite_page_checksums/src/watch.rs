@@ -1,11 +1,11 @@
-//! The damage that this process has met.
+//! Damage that this process has found.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use parking_lot::Mutex;
 
-/// Damaged places that are remembered, and so logged once only. What is beyond is logged every time.
+/// Damaged places that are remembered, and so logged only once; further ones are logged every time.
 const DAMAGE_MAX: usize = 256;
 
 static DAMAGE: Mutex<Damage> = Mutex::new(Damage { known: BTreeSet::new(), last: String::new() });
@@ -15,7 +15,7 @@ struct Damage {
     last: String,
 }
 
-/// A damaged place was met: the log names it.
+/// Records and logs a damaged place.
 pub(crate) fn damaged(what: String) {
     let mut damage = DAMAGE.lock();
     let is_new = damage.known.len() >= DAMAGE_MAX || damage.known.insert(what.clone());
@@ -26,13 +26,13 @@ pub(crate) fn damaged(what: String) {
     }
 }
 
-/// The damaged page that this process has met last.
+/// Returns the damaged page that this process has found last.
 pub fn last_damage() -> Option<String> {
     let damage = DAMAGE.lock();
     (!damage.last.is_empty()).then(|| damage.last.clone())
 }
 
-/// The damaged pages of a database, and of its write-ahead log, that this process has met.
+/// Returns the damaged pages of a database, and of its write-ahead log, that this process has found.
 pub fn damage_of(path: &Path) -> Vec<String> {
     let name = path.display().to_string();
     DAMAGE.lock().known.iter().filter(|what| what.contains(&name)).cloned().collect()

@@ -1,12 +1,12 @@
-//! Damage and failures that are met while a database is open, and what checkpoints have to do with what is left.
+//! Tests of damage and failures while a database is open, and of checkpoints before a loss.
 
 use super::*;
 use crate::keeper::keeper;
 use crate::log::{Log, eight};
-use crate::note::{Carried, Claim, Note, Noted};
+use crate::note::{Claim, CopiedPart, Note, NoteContent};
 use crate::paths::DatabasePaths;
 
-/// A database whose log is never carried into its file by itself, with changes of most of its pages in several transactions.
+/// Returns a database whose log is not checkpointed, with changes of most of its pages in several transactions.
 fn with_a_long_log() -> (TestDatabase, Raw) {
     let place = TestDatabase::new();
     let raw = place.open();
@@ -23,7 +23,7 @@ fn frames(place: &TestDatabase) -> usize {
     fs::metadata(place.beside("-wal")).unwrap().len() as usize / FRAME_BYTES
 }
 
-/// A byte in the page of a frame, which count from 1.
+/// Returns the offset of a byte in the page of a frame; frames count from 1.
 fn within(frame: usize) -> usize {
     place_of(frame - 1) + FRAME_HEADER_BYTES + 50
 }
@@ -32,7 +32,7 @@ fn is_whole(raw: &Raw) {
     assert_eq!(raw.run("PRAGMA integrity_check").unwrap(), ["ok"]);
 }
 
-/// The first frame of which no later one has the page.
+/// Returns the first frame whose page no later one has.
 fn a_needed_frame(place: &TestDatabase) -> usize {
     let log = fs::read(place.beside("-wal")).unwrap();
     let page = |frame: usize| log[place_of(frame - 1)..][..4].to_vec();
@@ -41,7 +41,7 @@ fn a_needed_frame(place: &TestDatabase) -> usize {
 }
 
 #[test]
-fn a_damaged_frame_that_is_needed_ends_all_writing() {
+fn needed_damaged_frame_met_by_a_checkpoint_ends_all_writing() {
     let (place, raw) = with_a_long_log();
     let truth = all(&raw).unwrap();
     let frame = a_needed_frame(&place);
@@ -59,17 +59,17 @@ fn a_damaged_frame_that_is_needed_ends_all_writing() {
 }
 
 #[test]
-fn a_reader_that_meets_a_damaged_frame_ends_all_writing() {
+fn needed_damaged_frame_met_by_a_reader_ends_all_writing() {
     let (place, raw) = with_a_long_log();
     place.flip("-wal", within(a_needed_frame(&place)));
-    let reader = Raw::open_through(&place.file, Some(LAYER)).unwrap();
+    let reader = Raw::open_through(&place.file, Some(C_NAME)).unwrap();
     assert!(all(&reader).is_err());
     assert!(raw.run("UPDATE t SET name = 'late' WHERE k = 3").is_err());
     assert!(raw.run("UPDATE t SET name = 'late' WHERE k = 3").is_err());
 }
 
 #[test]
-fn a_damaged_frame_whose_page_came_again_goes_with_the_next_checkpoint() {
+fn superseded_damaged_frame_goes_with_the_next_checkpoint() {
     let (place, raw) = with_a_long_log();
     let truth = all(&raw).unwrap();
     place.flip("-wal", within(2));
@@ -83,7 +83,7 @@ fn a_damaged_frame_whose_page_came_again_goes_with_the_next_checkpoint() {
 }
 
 #[test]
-fn a_checkpoint_that_would_have_to_stop_does_not_begin() {
+fn checkpoint_that_would_stop_midway_does_not_begin() {
     let (place, raw) = with_a_long_log();
     let before = fs::read(&place.file).unwrap();
     let (needed, last) = (a_needed_frame(&place), frames(&place));
@@ -107,10 +107,10 @@ fn a_checkpoint_that_would_have_to_stop_does_not_begin() {
 }
 
 #[test]
-fn a_log_that_was_carried_over_is_not_put_upon_what_is_newer() {
+fn checkpointed_log_is_not_applied_to_a_newer_database() {
     let (place, raw) = with_a_long_log();
     // As long as somebody reads from it, the log does not begin anew.
-    let reader = Raw::open_through(&place.file, Some(LAYER)).unwrap();
+    let reader = Raw::open_through(&place.file, Some(C_NAME)).unwrap();
     reader.run("BEGIN; SELECT count(*) FROM t").unwrap();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
     let (carried, then) = (frames(&place), all(&raw).unwrap());
@@ -143,7 +143,7 @@ fn a_log_that_was_carried_over_is_not_put_upon_what_is_newer() {
     assert_eq!(all(&gone.open()).unwrap(), then);
 }
 
-/// A database in which a checkpoint has written every other page when the process was killed.
+/// Returns a database in which a checkpoint has written every other page when the process was killed.
 fn killed_in_a_checkpoint(place: &TestDatabase, raw: &Raw) -> TestDatabase {
     let killed = place.as_killed();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
@@ -156,13 +156,13 @@ fn killed_in_a_checkpoint(place: &TestDatabase, raw: &Raw) -> TestDatabase {
     }
     fs::write(&killed.file, mixed).unwrap();
     let note = Note::open(&killed.beside("-note")).unwrap();
-    let Noted::Claim(claim) = note.read().unwrap() else { panic!("nothing is noted") };
-    note.write(Claim { carried: Carried { frames: claim.frames, is_whole: false }, ..claim }).unwrap();
+    let NoteContent::Claim(claim) = note.read().unwrap() else { panic!("nothing is noted") };
+    note.write(Claim { carried: CopiedPart { frames: claim.frames, is_whole: false }, ..claim }).unwrap();
     killed
 }
 
 #[test]
-fn what_is_of_no_one_moment_is_refused_for_good() {
+fn mixed_state_of_a_checkpoint_is_refused_for_good() {
     let (place, raw) = with_a_long_log();
     let truth = all(&raw).unwrap();
     let killed = killed_in_a_checkpoint(&place, &raw);
@@ -181,15 +181,15 @@ fn what_is_of_no_one_moment_is_refused_for_good() {
 }
 
 #[test]
-fn a_checkpoint_that_nobody_knows_of_is_judged_by_what_is_sound() {
+fn unknown_checkpoint_is_resolved_by_the_sound_candidate() {
     let (place, raw) = with_a_long_log();
     let killed = place.as_killed();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
     // All was carried over; the note is of a version that did not tell.
     fs::copy(&place.file, &killed.file).unwrap();
     let note = Note::open(&killed.beside("-note")).unwrap();
-    let Noted::Claim(claim) = note.read().unwrap() else { panic!("nothing is noted") };
-    note.write(Claim { carried: Carried::unknown(claim.frames), ..claim }).unwrap();
+    let NoteContent::Claim(claim) = note.read().unwrap() else { panic!("nothing is noted") };
+    note.write(Claim { carried: CopiedPart::unknown(claim.frames), ..claim }).unwrap();
     killed.flip("-wal", within(2));
     assert!(accept_loss(&killed.file, &killed.aside()).unwrap().is_some());
     let found = killed.open();
@@ -198,36 +198,36 @@ fn a_checkpoint_that_nobody_knows_of_is_judged_by_what_is_sound() {
 }
 
 #[test]
-fn what_a_checkpoint_carries_over_is_noted_before_and_after() {
+fn checkpoint_is_noted_before_and_after() {
     let (place, raw) = with_a_long_log();
     let read = || match Note::open(&place.beside("-note")).unwrap().read().unwrap() {
-        Noted::Claim(claim) => claim,
+        NoteContent::Claim(claim) => claim,
         other => panic!("{other:?}"),
     };
     let before = frames(&place) as u32;
-    assert_eq!((read().frames, read().carried), (before, Carried::default()));
+    assert_eq!((read().frames, read().carried), (before, CopiedPart::default()));
     // A reader holds a checkpoint up: what comes behind what it sees is not carried over.
-    let reader = Raw::open_through(&place.file, Some(LAYER)).unwrap();
+    let reader = Raw::open_through(&place.file, Some(C_NAME)).unwrap();
     reader.run("BEGIN; SELECT count(*) FROM t").unwrap();
     raw.run("UPDATE t SET name = 'late' WHERE k = 1").unwrap();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
     let frames = read().frames;
     assert!(frames > before);
-    assert_eq!(read().carried, Carried { frames, is_whole: false });
+    assert_eq!(read().carried, CopiedPart { frames, is_whole: false });
     reader.run("ROLLBACK").unwrap();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
-    assert_eq!((read().frames, read().carried), (frames, Carried { frames, is_whole: true }));
+    assert_eq!((read().frames, read().carried), (frames, CopiedPart { frames, is_whole: true }));
     raw.run("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    assert_eq!((read().frames, read().carried), (0, Carried::default()));
+    assert_eq!((read().frames, read().carried), (0, CopiedPart::default()));
     raw.run("UPDATE t SET name = 'latest' WHERE k = 2").unwrap();
-    assert_eq!(read().carried, Carried::default());
+    assert_eq!(read().carried, CopiedPart::default());
     let log = Log::of(fs::File::open(place.beside("-wal")).unwrap()).unwrap().unwrap();
     assert_eq!(log.salts, eight(&fs::read(place.beside("-wal")).unwrap(), 16));
     assert_eq!(read().salts, log.salts);
 }
 
 #[test]
-fn after_a_sync_that_failed_nothing_is_written_and_the_log_stays() {
+fn failed_sync_ends_all_writing_and_preserves_the_log() {
     let (place, raw) = with_a_long_log();
     let truth = all(&raw).unwrap();
     keeper(DatabasePaths::of(&place.file).unwrap().database()).unwrap().fail("a test says so");

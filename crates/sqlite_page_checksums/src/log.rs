@@ -1,4 +1,4 @@
-//! The write-ahead log as a file: what of it SQLite would take, and what stood in it beyond.
+//! The file of the write-ahead log: frames that SQLite would read, and frames behind them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,21 +13,21 @@ pub(crate) const HEADER_BYTES: usize = 32;
 pub(crate) const FRAME_HEADER_BYTES: usize = 24;
 /// Bytes of a frame.
 pub(crate) const FRAME_BYTES: usize = FRAME_HEADER_BYTES + PAGE_BYTES;
-/// How a log begins that a machine of this byte order wrote.
+/// The first bytes of a log that a machine of this byte order wrote.
 const LOG_MAGIC: u32 = 0x377f_0682 | cfg!(target_endian = "big") as u32;
 
-/// Tells one life of the log from the next: it is another one whenever the log begins anew.
+/// Identifies the log: it changes whenever SQLite starts the log anew.
 pub(crate) type Salts = [u8; 8];
 
-/// What stands before a page.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     /// The page's number; never 0.
     pub(crate) page: u32,
-    /// Whether a transaction ends with it.
+    /// True if a transaction ends with this frame.
     pub(crate) commits: bool,
     pub(crate) salts: Salts,
-    /// Over everything up to here.
+    /// Sums over the log up to the end of this frame.
     pub(crate) sums: Sums,
 }
 
@@ -41,14 +41,14 @@ impl FrameHeader {
         }
     }
 
-    /// Whether the frame is what followed upon these sums.
+    /// Returns true if the frame follows on these sums.
     pub(crate) fn follows(&self, before: Sums, bytes: &[u8; FRAME_HEADER_BYTES], page: &[u8]) -> bool {
         let [a, b, c, d, e, f, g, h, ..] = *bytes;
         along_the_log(page, along_the_log(&[a, b, c, d, e, f, g, h], before)) == self.sums
     }
 }
 
-/// The number at an offset; the file's numbers have their high byte first.
+/// Reads the big-endian number at an offset.
 pub(crate) fn number(bytes: &[u8], at: usize) -> u32 {
     let bytes = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
@@ -58,19 +58,19 @@ pub(crate) fn eight(bytes: &[u8], at: usize) -> [u8; 8] {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).copied().unwrap_or_default()
 }
 
-/// Where a frame begins; frames count from 1.
+/// Returns the offset of a frame; frames count from 1.
 pub(crate) fn frame_offset(frame: u32) -> u64 {
     HEADER_BYTES as u64 + u64::from(frame.saturating_sub(1)) * FRAME_BYTES as u64
 }
 
-/// The frame that an offset lies in, and how far it lies within it. None: it lies before the first.
+/// Returns the frame at an offset, and the offset within it. `None` before the first frame.
 pub(crate) fn frame_at(offset: u64) -> Option<(u32, usize)> {
     let from_first = offset.checked_sub(HEADER_BYTES as u64)?;
     let frame = u32::try_from(from_first / FRAME_BYTES as u64 + 1).ok()?;
     Some((frame, usize::try_from(from_first % FRAME_BYTES as u64).ok()?))
 }
 
-/// A log that begins as it should.
+/// A log with a valid header.
 #[derive(Debug)]
 pub(crate) struct Log {
     file: File,
@@ -79,7 +79,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// None: SQLite would not take anything of it.
+    /// Reads the header. `None` if SQLite would read nothing of this log.
     pub(crate) fn of(file: File) -> io::Result<Option<Self>> {
         let mut bytes = [0; HEADER_BYTES];
         if !filled(&file, &mut bytes, 0)? {
@@ -92,7 +92,7 @@ impl Log {
         Ok(sound.then(|| Self { file, salts: eight(&bytes, 16), sums }))
     }
 
-    /// The frame at which the last transaction ends that SQLite would take; 0: none.
+    /// Returns the frame that ends the last transaction that SQLite would read; 0 if there is none.
     pub(crate) fn last_commit(&self) -> io::Result<u32> {
         let (mut last, mut before) = (0, self.sums);
         for frame in 1..u32::MAX {
@@ -114,18 +114,18 @@ impl Log {
     }
 }
 
-/// Up to where a log was looked at, and found to be as it was written.
+/// The end of the frames that were verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sound {
+pub(crate) struct VerifiedFrames {
     salts: Salts,
     frame: u32,
     sums: Sums,
 }
 
 impl Log {
-    /// Looks at the frames up to this one, those left out that were found to be sound before. None: one is not.
-    pub(crate) fn sound(&self, before: Option<Sound>, to: u32) -> io::Result<Option<Sound>> {
-        let begin = Sound { salts: self.salts, frame: 0, sums: self.sums };
+    /// Verifies the frames up to this one, without those that were verified before. `None` if one is damaged.
+    pub(crate) fn sound(&self, before: Option<VerifiedFrames>, to: u32) -> io::Result<Option<VerifiedFrames>> {
+        let begin = VerifiedFrames { salts: self.salts, frame: 0, sums: self.sums };
         let mut sound = before.filter(|before| before.salts == self.salts && before.frame <= to).unwrap_or(begin);
         while sound.frame < to {
             let frame = sound.frame + 1;
@@ -138,15 +138,15 @@ impl Log {
             if header.salts != self.salts || !header.follows(sound.sums, head, page) {
                 return Ok(None);
             }
-            sound = Sound { frame, sums: header.sums, ..sound };
+            sound = VerifiedFrames { frame, sums: header.sums, ..sound };
         }
         Ok(Some(sound))
     }
 }
 
-/// The first frame, of those up to this one, that is damaged and holds the newest of its page: no later one has it. Each
-/// frame is held against the sums before it, whatever these are worth: so damage is not found in all that follows.
-pub(crate) fn wanting(file: &File, salts: Salts, to: u32) -> io::Result<Option<u32>> {
+/// Returns the first damaged frame, of those up to `to`, whose page no later frame has. Each frame is verified against
+/// the stored sums before it, even if these are damaged, so that one damaged frame does not invalidate all later ones.
+pub(crate) fn first_needed_damage(file: &File, salts: Salts, to: u32) -> io::Result<Option<u32>> {
     let mut before = [0; 8];
     if !filled(file, &mut before, HEADER_BYTES as u64 - 8)? {
         return Ok(Some(1));
@@ -169,7 +169,7 @@ pub(crate) fn wanting(file: &File, salts: Salts, to: u32) -> io::Result<Option<u
     Ok(damaged.into_values().min())
 }
 
-/// How many transactions end with the frames after one and up to another, as far as these can be read.
+/// Counts the transactions that end with the frames after one and up to another, as far as these can be read.
 pub(crate) fn commits_within(file: &File, after: u32, to: u32) -> io::Result<u32> {
     let mut commits = 0;
     for frame in after.saturating_add(1)..=to {
@@ -182,7 +182,7 @@ pub(crate) fn commits_within(file: &File, after: u32, to: u32) -> io::Result<u32
     Ok(commits)
 }
 
-/// Reads a piece; false: the file ends before.
+/// Fills the buffer. Returns false if the file ends before.
 fn filled(file: &File, bytes: &mut [u8], at: u64) -> io::Result<bool> {
     match file.read_exact_at(bytes, at) {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),

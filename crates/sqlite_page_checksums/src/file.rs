@@ -1,4 +1,4 @@
-//! An open file of SQLite, seen from between SQLite and the file system: a database or a write-ahead log.
+//! An open file between SQLite and the file system: a database or a write-ahead log.
 
 #![allow(unsafe_code, reason = "SQLite calls through tables of C functions")]
 
@@ -18,58 +18,58 @@ use crate::log::{
 };
 use crate::watch::damaged;
 
-/// SQLite looks at as much of a database before it knows how large pages are, and believes only the page itself.
+/// Bytes that SQLite reads of a database before it knows the page size; it trusts only what it reads again as a page.
 const PEEK_BYTES: usize = 100;
-/// Where page 1 says how many bytes at each page's end are reserved.
+/// Offset in page 1 of the number of bytes reserved at the end of each page.
 pub(crate) const RESERVED_AT: usize = 20;
 
-/// What SQLite holds: memory that it has made itself, as large as this and the system's own file, which lies behind.
+/// The head of the memory that SQLite allocates for a file; the file of the system's VFS follows it.
 #[repr(C)]
 pub(crate) struct Shim {
     base: ffi::sqlite3_file,
-    seen: *mut Seen,
+    seen: *mut OpenFile,
 }
 
-/// Of what kind the file is, and what is known of it.
-pub(crate) enum Seen {
-    /// In a write-ahead log's time it is written by checkpoints alone.
+/// The layer's state of an open file, by kind.
+pub(crate) enum OpenFile {
+    /// A database; in WAL mode, only checkpoints write to it.
     Database {
         path: PathBuf,
         keeper: Option<Arc<Keeper>>,
     },
-    Log(Writing),
+    Log(LogWriter),
 }
 
-impl Seen {
+impl OpenFile {
     pub(crate) fn database(path: PathBuf) -> Self {
         Self::Database { keeper: keeper(&path), path }
     }
 
-    /// Whether anything may still be written.
+    /// Returns true if the file may still be written.
     fn may_be_written(&self) -> bool {
-        let (Self::Database { keeper, .. } | Self::Log(Writing { keeper, .. })) = self;
+        let (Self::Database { keeper, .. } | Self::Log(LogWriter { keeper, .. })) = self;
         keeper.as_ref().is_none_or(|keeper| !keeper.has_failed())
     }
 }
 
-/// What one connection does to the write-ahead log.
-pub(crate) struct Writing {
+/// Writes of one connection to the write-ahead log.
+pub(crate) struct LogWriter {
     pub(crate) path: PathBuf,
     pub(crate) keeper: Option<Arc<Keeper>>,
-    /// The frame whose header was written last: its page follows.
+    /// The frame whose header was written last; its page follows.
     headed: Option<u32>,
-    /// From this frame on, pages were written over others of the same transaction: the sums are set right at its end.
+    /// The first frame of those that were overwritten within their transaction; their sums are wrong until its end.
     unsettled: Option<u32>,
-    /// The end of a transaction, which may be claimed as soon as it is durable.
+    /// The last frame of a transaction, which is claimed as soon as it is durable.
     pending: Option<(Salts, u32)>,
 }
 
-impl Writing {
+impl LogWriter {
     pub(crate) fn new(path: PathBuf, keeper: Option<Arc<Keeper>>) -> Self {
         Self { path, keeper, headed: None, unsettled: None, pending: None }
     }
 
-    /// Looks at what is about to be written. False: it must not be.
+    /// Tracks a write that is about to happen. Returns false if it must not happen.
     fn before_write(&mut self, bytes: &[u8], at: u64) -> bool {
         let headed = self.headed.take();
         match (frame_at(at), bytes.len()) {
@@ -101,7 +101,7 @@ impl Writing {
         }
     }
 
-    /// All that was written is durable.
+    /// Records that everything written so far is durable.
     fn synced(&mut self) {
         self.unsettled = None;
         if let (Some((salts, frame)), Some(keeper)) = (self.pending.take(), &self.keeper) {
@@ -110,10 +110,10 @@ impl Writing {
     }
 }
 
-/// How long what is put before the system's own file is; it is as well aligned as memory from SQLite.
+/// Bytes of the head; the memory after it is as well aligned as SQLite's own.
 pub(crate) const SHIM_BYTES: usize = size_of::<Shim>();
 
-/// The system's file behind one of ours.
+/// Returns the system's file behind one of ours.
 ///
 /// # Safety
 /// The file is one that [`open`] was called for.
@@ -122,16 +122,16 @@ unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     unsafe { file.byte_add(SHIM_BYTES) }
 }
 
-/// What is known of a file.
+/// Returns the layer's state of a file.
 ///
 /// # Safety
-/// As for [`inner`]; SQLite calls no two methods of one file at a time.
-unsafe fn seen<'a>(file: *mut ffi::sqlite3_file) -> &'a mut Seen {
+/// The same as for [`inner`]; SQLite calls no two methods of one file at a time.
+unsafe fn seen<'a>(file: *mut ffi::sqlite3_file) -> &'a mut OpenFile {
     // SAFETY: `open` has put it there, and `close` alone takes it away.
     unsafe { &mut *(*file.cast::<Shim>()).seen }
 }
 
-/// Calls a method of the system's file. All that SQLite's own VFS has are there; one that is not is an error.
+/// Calls a method of the system's file. SQLite's own VFS has all of them; a missing one is an error.
 macro_rules! forward {
     ($method:ident($file:expr $(, $argument:expr)*) else $none:expr) => {{
         // SAFETY: the file is ours and open, so the system's file behind it is open too, and its table is SQLite's own.
@@ -145,11 +145,11 @@ macro_rules! forward {
     }};
 }
 
-/// Makes an open file of the system's one of ours. SQLite ends it with [`close`].
+/// Turns an open file of the system into one of ours. SQLite ends it with [`close`].
 ///
 /// # Safety
 /// The memory at `file` is as long as the VFS has said, and the system's file at its end is open.
-pub(crate) unsafe fn wrap(file: *mut ffi::sqlite3_file, seen: Seen) {
+pub(crate) unsafe fn wrap(file: *mut ffi::sqlite3_file, seen: OpenFile) {
     // SAFETY: see above; the memory need not have been anything before.
     unsafe {
         let shim =
@@ -158,7 +158,7 @@ pub(crate) unsafe fn wrap(file: *mut ffi::sqlite3_file, seen: Seen) {
     }
 }
 
-/// Where the system's file lies that belongs to a file of ours which is yet to be opened.
+/// Returns the memory of the system's file within that of a file of ours, which is yet to be opened.
 ///
 /// # Safety
 /// The memory at `file` is as long as the VFS has said.
@@ -183,8 +183,8 @@ unsafe extern "C" fn read(file: *mut ffi::sqlite3_file, to: *mut c_void, length:
     let from = |to: &mut [u8], at: u64| read_inner(file, to, at);
     // SAFETY: the file is ours.
     match unsafe { seen(file) } {
-        Seen::Database { path, .. } => read_database(path, to, at, &from),
-        Seen::Log(writing) => read_log(writing, to, at, &from),
+        OpenFile::Database { path, .. } => read_database(path, to, at, &from),
+        OpenFile::Log(writing) => read_log(writing, to, at, &from),
     }
 }
 
@@ -194,7 +194,7 @@ fn read_inner(file: *mut ffi::sqlite3_file, to: &mut [u8], at: u64) -> c_int {
     forward!(xRead(file, to.as_mut_ptr().cast(), length, at) else ffi::SQLITE_IOERR_READ)
 }
 
-/// Reads a piece of a database out of pages that fit to their checksums.
+/// Reads a range of a database from pages that agree with their checksums.
 fn read_database(path: &Path, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u64) -> c_int) -> c_int {
     if at == 0 && to.len() <= PEEK_BYTES {
         return from(to, at);
@@ -223,8 +223,9 @@ fn read_database(path: &Path, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u
     outcome
 }
 
-/// Reads a piece of a write-ahead log. A page is held against the sums before it; who reads headers holds them himself.
-fn read_log(writing: &Writing, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u64) -> c_int) -> c_int {
+/// Reads a range of a write-ahead log. Verifies a page against the sums before it; SQLite itself verifies what it reads
+/// together with headers.
+fn read_log(writing: &LogWriter, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], u64) -> c_int) -> c_int {
     let (frame, skip) = match frame_at(at) {
         Some((frame, within)) if within >= FRAME_HEADER_BYTES && within + to.len() <= FRAME_BYTES => {
             (frame, within - FRAME_HEADER_BYTES)
@@ -260,8 +261,8 @@ fn read_log(writing: &Writing, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8], 
 }
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
-    // A large change is written page by page, and so is what is carried into the file.
-    isobar_threads::rest_at_times();
+    // The layer may be told to pause here: a large transaction, like a checkpoint, writes page after page.
+    crate::vfs::before_write();
     let (Ok(size), Ok(offset)) = (usize::try_from(length), u64::try_from(at)) else { return ffi::SQLITE_IOERR_WRITE };
     // SAFETY: SQLite has as many bytes there as it says.
     let bytes = unsafe { from_raw_parts(from.cast::<u8>(), size) };
@@ -271,7 +272,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
         return ffi::SQLITE_IOERR_WRITE;
     }
     match seen {
-        Seen::Database { path, keeper } => {
+        OpenFile::Database { path, keeper } => {
             let Some(page) = sealed(bytes, offset) else {
                 tracing::error!("a write of {size} bytes at {offset} to {} that is no page", path.display());
                 return ffi::SQLITE_IOERR_WRITE;
@@ -285,7 +286,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
             }
             outcome
         }
-        Seen::Log(writing) => {
+        OpenFile::Log(writing) => {
             if writing.before_write(bytes, offset) {
                 forward!(xWrite(file, from, length, at) else ffi::SQLITE_IOERR_WRITE)
             } else {
@@ -295,7 +296,7 @@ unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, le
     }
 }
 
-/// A page with its checksum. None: these bytes are no page, or one that has no room for it.
+/// Returns the page with its checksum. `None` if the bytes are no page, or a page without room for a checksum.
 fn sealed(bytes: &[u8], at: u64) -> Option<Page> {
     let mut page: Page = bytes.try_into().ok()?;
     let has_room = at != 0 || page.get(RESERVED_AT) == Some(&RESERVED_BYTES);
@@ -310,7 +311,7 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
     // SAFETY: the file is ours.
     let seen = unsafe { seen(file) };
     let may_be = match seen {
-        Seen::Log(Writing { keeper: Some(keeper), .. }) if size == 0 => keeper.begin_anew(Salts::default()),
+        OpenFile::Log(LogWriter { keeper: Some(keeper), .. }) if size == 0 => keeper.begin_anew(Salts::default()),
         seen => seen.may_be_written(),
     };
     if !may_be {
@@ -322,16 +323,16 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: i64) -> c_int 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: the file is ours.
     let seen = unsafe { seen(file) };
-    if let (Seen::Database { .. }, false) = (&seen, seen.may_be_written()) {
+    if let (OpenFile::Database { .. }, false) = (&seen, seen.may_be_written()) {
         // Once it has failed, a sync that succeeds says nothing.
         return ffi::SQLITE_IOERR_FSYNC;
     }
     let outcome = forward!(xSync(file, flags) else ffi::SQLITE_IOERR_FSYNC);
     match seen {
-        Seen::Log(writing) if outcome == ffi::SQLITE_OK => writing.synced(),
-        Seen::Log(_) | Seen::Database { keeper: None, .. } => {}
-        Seen::Database { keeper: Some(keeper), .. } if outcome == ffi::SQLITE_OK => keeper.has_carried(),
-        Seen::Database { keeper: Some(keeper), path } => {
+        OpenFile::Log(writing) if outcome == ffi::SQLITE_OK => writing.synced(),
+        OpenFile::Log(_) | OpenFile::Database { keeper: None, .. } => {}
+        OpenFile::Database { keeper: Some(keeper), .. } if outcome == ffi::SQLITE_OK => keeper.has_carried(),
+        OpenFile::Database { keeper: Some(keeper), path } => {
             keeper.fail(&format!("{} could not be synced (SQLite's error {outcome})", path.display()));
         }
     }
@@ -389,7 +390,7 @@ unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, delete: c_int) -> c
     forward!(xShmUnmap(file, delete) else ffi::SQLITE_OK)
 }
 
-/// Nothing is mapped: it would be read past the checksums.
+/// Refuses to map pages into memory, because they would be read without a check of their checksums.
 unsafe extern "C" fn fetch(_: *mut ffi::sqlite3_file, _: i64, _: c_int, to: *mut *mut c_void) -> c_int {
     // SAFETY: SQLite asks where to find the page, and takes nowhere for an answer.
     unsafe { to.write(null_mut()) };

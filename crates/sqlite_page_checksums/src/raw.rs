@@ -1,4 +1,4 @@
-//! A connection of SQLite's own, for what its driver has no words for: making a file with room for checksums.
+//! A connection through SQLite's C interface, to create files with room for checksums.
 
 #![allow(
     unsafe_code,
@@ -14,7 +14,7 @@ use libsqlite3_sys as ffi;
 
 use crate::checksum::RESERVED_BYTES;
 
-/// An open database. It is closed when this is dropped.
+/// An open database, which is closed on drop.
 pub(crate) struct Raw(*mut ffi::sqlite3);
 
 impl Drop for Raw {
@@ -25,12 +25,12 @@ impl Drop for Raw {
 }
 
 impl Raw {
-    /// Opens a file through SQLite's own layer, past all checksums; it may be made.
+    /// Opens a file with SQLite's own VFS, without checksums; it may be created.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         Self::open_through(path, None)
     }
 
-    /// Opens a file through the layer of this name.
+    /// Opens a file with the VFS of this name.
     pub(crate) fn open_through(path: &Path, layer: Option<&CStr>) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| error.to_string())?;
         let flags = ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE;
@@ -42,7 +42,8 @@ impl Raw {
         raw.checked(outcome).map(|()| raw)
     }
 
-    /// What is written from here on into an empty file, or out of this one into another, has room for checksums.
+    /// Reserves room for checksums in what is written from now on: into an empty file, or from this database into
+    /// another.
     pub(crate) fn reserve(&self) -> Result<(), String> {
         let mut bytes = c_int::from(RESERVED_BYTES);
         // SAFETY: SQLite reads and writes one number at the pointer.
@@ -57,7 +58,7 @@ impl Raw {
         self.checked(outcome)
     }
 
-    /// Runs statements; the first column of what they answer.
+    /// Runs statements and returns the first column of their rows.
     pub(crate) fn run(&self, statements: &str) -> Result<Vec<String>, String> {
         let statements = CString::new(statements).map_err(|error| error.to_string())?;
         let mut rows: Vec<String> = Vec::new();
@@ -81,7 +82,7 @@ impl Raw {
     }
 }
 
-/// SQLite has a row.
+/// Takes a row from SQLite.
 unsafe extern "C" fn take_row(
     rows: *mut c_void,
     columns: c_int,

@@ -1,19 +1,20 @@
-//! The two sums of SQLite: the one over a page, as its `cksumvfs` writes it, and the one that runs along the write-ahead log.
+//! The two checksums of SQLite: that of a page, as `cksumvfs` writes it, and the running one of the write-ahead log.
 
-/// Bytes of a page. Isobar's registries have no other pages.
+/// Bytes of a page; no other page size is supported.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Bytes at the end of each page that hold its checksum and that SQLite does not use.
+/// Bytes reserved at the end of each page, which hold its checksum.
 pub(crate) const RESERVED_BYTES: u8 = 8;
-/// Where the checksum begins.
+/// Bytes of a page before its checksum.
 const CONTENT_BYTES: usize = PAGE_BYTES - RESERVED_BYTES as usize;
 
-/// Both files are sums of this kind: each step can be undone, so damage within eight bytes always changes the outcome.
+/// A pair of sums. Each step of the computation is reversible, so a change within eight bytes always changes the
+/// result.
 pub(crate) type Sums = (u32, u32);
 
-/// A whole page.
+/// The bytes of a page.
 pub(crate) type Page = [u8; PAGE_BYTES];
 
-/// Goes on with the sums over more bytes, a multiple of eight, read as words by `word`.
+/// Continues sums over more bytes, whose number is a multiple of eight; `word` converts them to integers.
 fn run(bytes: &[u8], from: Sums, word: fn([u8; 4]) -> u32) -> Sums {
     let (pairs, _) = bytes.as_chunks::<8>();
     pairs.iter().fold(from, |(first, second), &[a, b, c, d, e, f, g, h]| {
@@ -22,18 +23,19 @@ fn run(bytes: &[u8], from: Sums, word: fn([u8; 4]) -> u32) -> Sums {
     })
 }
 
-/// The checksum of a page: of all of it but where the checksum stands.
+/// Computes the checksum of a page, without the bytes of the checksum itself.
 pub(crate) fn of_page(page: &Page) -> [u8; 8] {
     let (first, second) = run(page.get(..CONTENT_BYTES).unwrap_or_default(), (0, 0), u32::from_le_bytes);
     (u64::from(second) << 32 | u64::from(first)).to_le_bytes()
 }
 
-/// Whether a page is as it was written. One that is all zeros was never written: SQLite leaves such holes.
+/// Returns true if a page agrees with its checksum. So does a page of zeros, which was never written: SQLite leaves
+/// such holes.
 pub(crate) fn fits(page: &Page) -> bool {
     page.get(CONTENT_BYTES..) == Some(of_page(page).as_slice())
 }
 
-/// Writes its checksum into a page.
+/// Writes the checksum into a page.
 pub(crate) fn seal(page: &mut Page) {
     let sum = of_page(page);
     if let Some(end) = page.get_mut(CONTENT_BYTES..) {
@@ -41,7 +43,7 @@ pub(crate) fn seal(page: &mut Page) {
     }
 }
 
-/// Goes on with the sums of the write-ahead log. Its words have the order of the machine that wrote it.
+/// Continues the sums of the write-ahead log. Their words have the byte order of the machine that wrote the log.
 pub(crate) fn along_the_log(bytes: &[u8], from: Sums) -> Sums {
     run(bytes, from, u32::from_ne_bytes)
 }
@@ -51,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_is_sealed_as_cksumvfs_does_it() {
+    fn page_checksum_is_that_of_cksumvfs() {
         let mut page: Page = std::array::from_fn(|at| at as u8);
         seal(&mut page);
         // Two sums, each word added to one of them together with the other.
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_single_bit_counts() {
+    fn page_with_a_flipped_bit_does_not_fit() {
         let mut page: Page = std::array::from_fn(|at| (at * 7) as u8);
         seal(&mut page);
         for at in 0..PAGE_BYTES {

@@ -1,4 +1,4 @@
-//! Going on with what damage has left.
+//! Accepting a loss: continuing with the sound rest of a damaged database.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -11,15 +11,15 @@ use crate::prepare::{PagesError, at};
 use crate::raw::Raw;
 use crate::vfs::{C_NAME, register};
 
-/// Where it is tried out whether what is left is sound, in the folder that all is copied to.
+/// Subfolder of the copies, in which candidates are opened to test whether they are sound.
 const TRIAL: &str = "trial";
 
-/// Goes on with what is left after a [`Loss`]. None: nothing was lost, and nothing is done. Database, log and note are
-/// copied into the folder `aside` first, which is made if it is not there.
+/// Makes a database usable again after a [`Loss`], with what is left of it. Returns `None`, and changes nothing, if
+/// nothing was lost. Copies database, log and note into the folder `aside` first, which is created if it is missing.
 ///
-/// What is gone on with is of one moment: the database with what is left of its log, or, if a checkpoint has carried more
-/// than that into it, the database alone. Where a checkpoint was under way, it is what SQLite finds to be sound; if it
-/// finds neither so, nothing is changed.
+/// The result is a consistent state of one moment: the database with the rest of its log, or, if a checkpoint has
+/// copied more than that into the database, the database alone. If a checkpoint was under way, both candidates are
+/// tested with `PRAGMA integrity_check`; if neither is sound, nothing is changed, and the error says so.
 pub fn accept_loss(path: &Path, aside: &Path) -> Result<Option<Loss>, PagesError> {
     let paths = DatabasePaths::of(path).map_err(at(path))?;
     let note = Note::open(&paths.note()).map_err(at(path))?;
@@ -50,7 +50,7 @@ pub fn accept_loss(path: &Path, aside: &Path) -> Result<Option<Loss>, PagesError
     Ok(Some(loss))
 }
 
-/// Copies all that there is, durably.
+/// Copies database, log and note, and syncs the copies.
 fn copy(paths: &DatabasePaths, aside: &Path) -> io::Result<()> {
     fs::create_dir_all(aside)?;
     for file in [paths.database().to_owned(), paths.log(), paths.note()] {
@@ -67,12 +67,12 @@ fn copy(paths: &DatabasePaths, aside: &Path) -> io::Result<()> {
     File::open(folder_of(aside))?.sync_all()
 }
 
-/// Whether SQLite finds nothing wrong with a database, with or without its log.
+/// Returns true if SQLite finds no fault in a copy of the database, with or without its log.
 fn is_sound(paths: &DatabasePaths, aside: &Path, with_log: bool) -> Result<bool, PagesError> {
     let trial = aside.join(TRIAL);
     let tried = || -> io::Result<bool> {
         fs::create_dir_all(&trial)?;
-        let database = trial.join("registry.db");
+        let database = trial.join("trial.db");
         fs::copy(paths.database(), &database)?;
         if with_log && paths.log().exists() {
             fs::copy(paths.log(), beside(&database, LOG_END))?;
@@ -84,7 +84,7 @@ fn is_sound(paths: &DatabasePaths, aside: &Path, with_log: bool) -> Result<bool,
     Ok(sound)
 }
 
-/// Through the layer: every page is held against its checksum.
+/// Checks a database through the layer, so that every page is verified against its checksum.
 fn has_no_faults(database: &Path) -> Result<bool, String> {
     let raw = Raw::open_through(database, Some(C_NAME))?;
     Ok(raw.run("PRAGMA integrity_check")? == ["ok"] && raw.run("PRAGMA foreign_key_check")?.is_empty())

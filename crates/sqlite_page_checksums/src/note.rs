@@ -1,13 +1,13 @@
-//! How far the write-ahead log of a database was known to be durable: a few bytes in a file beside it.
+//! The note of a database: a few bytes in a file beside it, which say how far its write-ahead log was durable.
 //!
-//! SQLite takes the log up to the first frame that does not fit, and forgives the rest as what a crash has torn. That a
-//! damaged byte has cut off transactions that were acknowledged, it cannot know; the note tells. It is written after
-//! the log was synced and before the commit returns, and not synced itself: a process that is killed leaves it as it
-//! is, and a power cut leaves an older one, which claims less. Before the log begins anew, or goes, the note is
-//! emptied and synced: what it claims is in the log as long as it claims it.
+//! SQLite reads the log up to the first frame that does not agree with its sums, and takes the rest for what a crash has
+//! torn. It cannot know that a damaged byte has cut off transactions that were acknowledged; the note can. It is written
+//! after the log was synced and before the commit returns, and not synced itself: a process that is killed leaves it as
+//! it is, and a power cut leaves an older one, which claims less. Before the log restarts or is deleted, the note is
+//! emptied and synced: the log holds what the note claims as long as it claims it.
 //!
-//! It also tells how much of the log a checkpoint may have carried into the database, and whether it had finished. That is
-//! synced before the first page of it is written: a log that breaks off before that must not be put upon the database.
+//! The note also says how much of the log a checkpoint may have copied into the database, and whether the checkpoint has
+//! finished. That is synced before the first page is written: a log that ends before must not be applied to the database.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,33 +18,33 @@ use crate::checksum::along_the_log;
 use crate::log::{Salts, eight, number};
 
 const NOTE_MAGIC: [u8; 8] = *b"isobar2\n";
-/// Of a note that does not tell of checkpoints.
+/// The first bytes of notes of an older version, which do not cover checkpoints.
 const MAGIC_BEFORE: [u8; 8] = *b"isobar1\n";
-/// Magic, salts, frame, what was carried over, checksum.
+/// Bytes of a note: magic, salts, frame, copied part, checksum.
 const NOTE_BYTES: usize = 32;
-/// The bit that says that a checkpoint had finished.
+/// The bit that marks a finished checkpoint.
 const IS_WHOLE: u32 = 1 << 31;
 
-/// What is claimed: this log holds at least so many frames, and the last of them ends a transaction.
+/// A claim: this log holds at least so many frames, and the last of them ends a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Claim {
     pub(crate) salts: Salts,
-    /// 0: nothing is claimed.
+    /// The number of frames; 0 claims nothing.
     pub(crate) frames: u32,
-    pub(crate) carried: Carried,
+    pub(crate) carried: CopiedPart,
 }
 
-/// What checkpoints have carried from the log into the database.
+/// The part of the log that checkpoints have copied into the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Carried {
-    /// Of no frame behind this one.
+pub(crate) struct CopiedPart {
+    /// No frame behind this one was copied.
     pub(crate) frames: u32,
-    /// All frames up to that one, durably; else any part of them.
+    /// True if all frames up to that one were copied, durably; false if any part of them may have been.
     pub(crate) is_whole: bool,
 }
 
-impl Carried {
-    /// Nobody knows, of a log with so many frames.
+impl CopiedPart {
+    /// Returns the value for a log with so many frames of which it is unknown what was copied.
     pub(crate) fn unknown(frames: u32) -> Self {
         Self { frames, is_whole: false }
     }
@@ -58,24 +58,24 @@ impl Carried {
     }
 }
 
-/// What stands in the file.
+/// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Noted {
-    /// Nothing yet.
+pub(crate) enum NoteContent {
+    /// The file is empty.
     Nothing,
-    /// It does not fit to its checksum.
+    /// The content does not agree with its checksum.
     Unreadable,
     Claim(Claim),
 }
 
-/// The file.
+/// The file of the note.
 #[derive(Debug)]
 pub(crate) struct Note {
     file: File,
 }
 
 impl Note {
-    /// Opens it; it is made if it is missing.
+    /// Opens the note; creates it if it is missing.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let is_new = !path.exists();
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
@@ -85,13 +85,13 @@ impl Note {
         Ok(Self { file })
     }
 
-    /// One process, and in it one thread, at a time, until what is returned is dropped.
-    pub(crate) fn alone(&self) -> io::Result<Alone<'_>> {
+    /// Locks the note for one process, and in it one thread, until the guard is dropped.
+    pub(crate) fn alone(&self) -> io::Result<NoteGuard<'_>> {
         self.file.lock()?;
-        Ok(Alone(&self.file))
+        Ok(NoteGuard(&self.file))
     }
 
-    pub(crate) fn read(&self) -> io::Result<Noted> {
+    pub(crate) fn read(&self) -> io::Result<NoteContent> {
         let mut bytes = [0; NOTE_BYTES + 1];
         let mut length = 0;
         loop {
@@ -101,18 +101,18 @@ impl Note {
             }
         }
         Ok(match bytes.get(..length) {
-            Some([]) => Noted::Nothing,
-            Some(bytes) => decoded(bytes).map_or(Noted::Unreadable, Noted::Claim),
-            None => Noted::Unreadable,
+            Some([]) => NoteContent::Nothing,
+            Some(bytes) => decoded(bytes).map_or(NoteContent::Unreadable, NoteContent::Claim),
+            None => NoteContent::Unreadable,
         })
     }
 
-    /// Writes it in one piece.
+    /// Writes the note with one call, without a sync.
     pub(crate) fn write(&self, claim: Claim) -> io::Result<()> {
         self.file.write_all_at(&encoded(NOTE_MAGIC, claim), 0)
     }
 
-    /// Writes it anew, of whatever length it was, so that it outlives a power cut.
+    /// Writes and syncs the whole note, of whatever length it was, so that it survives a power cut.
     pub(crate) fn write_for_good(&self, claim: Claim) -> io::Result<()> {
         self.write(claim)?;
         if self.file.metadata()?.len() != NOTE_BYTES as u64 {
@@ -123,13 +123,14 @@ impl Note {
 }
 
 fn decoded(bytes: &[u8]) -> Option<Claim> {
-    let claim = Claim { salts: eight(bytes, 8), frames: number(bytes, 16), carried: Carried::read(number(bytes, 20)) };
+    let claim =
+        Claim { salts: eight(bytes, 8), frames: number(bytes, 16), carried: CopiedPart::read(number(bytes, 20)) };
     if *bytes == encoded(NOTE_MAGIC, claim) {
         return Some(claim);
     }
-    // That version wrote zeros there, whatever it had carried over.
-    let before = Claim { carried: Carried::default(), ..claim };
-    (*bytes == encoded(MAGIC_BEFORE, before)).then(|| Claim { carried: Carried::unknown(claim.frames), ..before })
+    // The older version wrote zeros there, whatever it had copied.
+    let before = Claim { carried: CopiedPart::default(), ..claim };
+    (*bytes == encoded(MAGIC_BEFORE, before)).then(|| Claim { carried: CopiedPart::unknown(claim.frames), ..before })
 }
 
 fn encoded(magic: [u8; 8], claim: Claim) -> [u8; NOTE_BYTES] {
@@ -144,13 +145,13 @@ fn encoded(magic: [u8; 8], claim: Claim) -> [u8; NOTE_BYTES] {
     bytes
 }
 
-/// The note's lock.
-pub(crate) struct Alone<'a>(&'a File);
+/// The guard of the note's lock.
+pub(crate) struct NoteGuard<'a>(&'a File);
 
-impl Drop for Alone<'_> {
+impl Drop for NoteGuard<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "the registry's note stays locked until the process ends");
+            tracing::warn!(%error, "cannot unlock the note of the database: it stays locked until the process ends");
         }
     }
 }
@@ -160,36 +161,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_read_as_it_was_written_and_a_damaged_one_never() {
+    fn note_is_read_as_written_and_a_damaged_one_never() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("note");
         let note = Note::open(&path).unwrap();
-        assert_eq!(note.read().unwrap(), Noted::Nothing);
-        let claim = Claim { salts: *b"saltsalt", frames: 77, carried: Carried { frames: 70, is_whole: true } };
+        assert_eq!(note.read().unwrap(), NoteContent::Nothing);
+        let claim = Claim { salts: *b"saltsalt", frames: 77, carried: CopiedPart { frames: 70, is_whole: true } };
         note.write(claim).unwrap();
-        assert_eq!(Note::open(&path).unwrap().read().unwrap(), Noted::Claim(claim));
+        assert_eq!(Note::open(&path).unwrap().read().unwrap(), NoteContent::Claim(claim));
         for at in 0..NOTE_BYTES {
             for bit in 0..8 {
                 let mut bytes = encoded(NOTE_MAGIC, claim);
                 bytes[at] ^= 1 << bit;
                 std::fs::write(&path, bytes).unwrap();
-                assert_eq!(note.read().unwrap(), Noted::Unreadable, "{at} {bit}");
+                assert_eq!(note.read().unwrap(), NoteContent::Unreadable, "{at} {bit}");
             }
         }
         std::fs::write(&path, [7; 40]).unwrap();
         note.write_for_good(claim).unwrap();
-        assert_eq!(note.read().unwrap(), Noted::Claim(claim));
+        assert_eq!(note.read().unwrap(), NoteContent::Claim(claim));
     }
 
     #[test]
-    fn a_note_that_does_not_tell_of_checkpoints_leaves_it_open() {
+    fn note_of_the_older_version_leaves_checkpoints_unknown() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("note");
         for frames in [0, 77] {
-            let before = Claim { salts: *b"saltsalt", frames, carried: Carried::default() };
+            let before = Claim { salts: *b"saltsalt", frames, carried: CopiedPart::default() };
             std::fs::write(&path, encoded(MAGIC_BEFORE, before)).unwrap();
             let read = Note::open(&path).unwrap().read().unwrap();
-            assert_eq!(read, Noted::Claim(Claim { carried: Carried { frames, is_whole: false }, ..before }));
+            assert_eq!(read, NoteContent::Claim(Claim { carried: CopiedPart { frames, is_whole: false }, ..before }));
         }
     }
 }

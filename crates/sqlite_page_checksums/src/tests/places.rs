@@ -1,11 +1,11 @@
-//! Where a database lies, and what is found beside one that somebody has put there.
+//! Tests of the place of a database, and of files beside one that somebody has put there.
 
 use std::os::unix::fs::symlink;
 
 use super::*;
 
 #[test]
-fn a_database_behind_links_has_all_that_belongs_to_it_beside_it() {
+fn database_behind_links_has_its_companions_beside_it() {
     let place = TestDatabase::new();
     let folder = place.file.parent().unwrap();
     let (real, link, first) = (folder.join("else/where.db"), folder.join("link.db"), folder.join("first.db"));
@@ -50,7 +50,7 @@ fn links_that_lead_nowhere_are_refused() {
 }
 
 #[test]
-fn a_note_beside_a_copy_that_was_put_there_by_hand_is_named() {
+fn note_beside_a_manually_placed_copy_is_named() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
@@ -76,7 +76,7 @@ fn a_note_beside_a_copy_that_was_put_there_by_hand_is_named() {
 }
 
 #[test]
-fn an_older_copy_does_not_keep_the_note_of_what_lay_there_before() {
+fn copy_without_checksums_drops_the_note_of_its_predecessor() {
     let place = TestDatabase::new();
     let raw = place.open();
     fill(&raw);
