@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isobar_model::time::Timestamp;
+use rocksdb_wal_check::{LogState, Loss, Note, Watermark};
 
-use super::durability::{self, LogState, Loss, Note, Noted};
+use super::keys::Family;
 use super::{Cancel, Embedded, Options, engine, examine, keys, numbers, retention};
 use crate::error::Result;
 use crate::telemetry::{Examined, LostDevices};
@@ -13,7 +14,7 @@ use crate::telemetry::{Examined, LostDevices};
 impl Embedded {
     /// Returns the acknowledged changes that a start on this folder would lack, or `None`. The store must be closed.
     pub fn loss(path: &Path) -> Result<Option<Loss>> {
-        Ok(match durability::look(path)? {
+        Ok(match rocksdb_wal_check::inspect(path, Family::ALL.len())? {
             LogState::Whole(_) => None,
             LogState::Lost(loss) => Some(loss),
         })
@@ -21,11 +22,11 @@ impl Embedded {
 
     /// Accepts a loss. Copies the files needed to investigate it later to `aside`, a folder that must not exist.
     pub fn recover(path: &Path, options: &Options, loss: &Loss, aside: &Path) -> Result<()> {
-        durability::drop_lost(path, loss, aside)?;
+        rocksdb_wal_check::accept_loss(path, loss, aside)?;
         let db = engine::open_what_is_there(path, options, &Arc::default(), false)?;
         numbers::keep_after_loss(&db)?;
         let sequence = db.latest_sequence_number();
-        Note::begin(path, Noted::up_to(sequence, sequence)).map(drop)
+        Ok(Note::begin(path, Watermark::up_to(sequence, sequence)).map(drop)?)
     }
 
     /// Returns the format of a closed store. Refuses a newer one than this program reads.
@@ -44,7 +45,7 @@ impl Embedded {
     pub fn believe(path: &Path, options: &Options, now: Timestamp) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         retention::believe(&db, now)?;
-        Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
+        Ok(Note::begin(path, Watermark::up_to(db.latest_sequence_number(), 0)).map(drop)?)
     }
 
     /// Returns the devices of which a closed store has data, and which the registry has lost.
@@ -56,7 +57,7 @@ impl Embedded {
     pub fn give_up_lost_devices(path: &Path, options: &Options) -> Result<()> {
         let db = engine::open(path, options, &Arc::default())?;
         numbers::give_up(&db, &numbers::lost(&db)?)?;
-        Note::begin(path, Noted::up_to(db.latest_sequence_number(), 0)).map(drop)
+        Ok(Note::begin(path, Watermark::up_to(db.latest_sequence_number(), 0)).map(drop)?)
     }
 
     /// Examines a closed store, as [`Self::examine`] does an open one, without changing its folder. It reads on the

@@ -11,7 +11,6 @@ use rocksdb::{
 };
 
 use super::Options;
-use super::durability;
 use super::keys::{self, Family};
 use super::replay;
 use super::rows::{damaged, failed, read_timeline};
@@ -46,7 +45,7 @@ pub struct Cutoffs {
 /// Opens the database, creates missing families and checks the format. Fails if acknowledged data is missing.
 pub fn open(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>) -> Result<DB> {
     std::fs::create_dir_all(path).map_err(StoreError::unavailable)?;
-    durability::must_be_whole(path)?;
+    rocksdb_wal_check::prepare(path, Family::ALL.len())?;
     open_what_is_there(path, options, cutoffs, true)
 }
 
@@ -66,7 +65,7 @@ pub fn open_what_is_there(path: &Path, options: &Options, cutoffs: &Arc<Cutoffs>
 
 /// Opens the database read-only, without changing its folder.
 pub fn open_to_read(path: &Path, options: &Options) -> Result<DB> {
-    durability::must_be_readable(path)?;
+    rocksdb_wal_check::require_readable(path, Family::ALL.len())?;
     let cache = Cache::new_lru_cache(options.cache_bytes);
     let mut database = database_options(options);
     database.create_if_missing(false);
@@ -90,7 +89,7 @@ fn database_options(options: &Options) -> DbOptions {
     db.set_wal_bytes_per_sync(MIB as u64);
     db.set_max_total_wal_size(options.wal_bytes);
     // A recycled file already has its length, which makes a sync much faster. Its end then looks like damage, so a
-    // replay ends at the first incomplete record, wherever it is (point-in-time recovery, the default): [`durability`]
+    // replay ends at the first incomplete record, wherever it is (point-in-time recovery, the default): [`rocksdb_wal_check`]
     // decides if acknowledged data lies behind it.
     db.set_recycle_log_file_num(4);
     // Complete files of the log are recorded by name and length, so a missing one is detected.

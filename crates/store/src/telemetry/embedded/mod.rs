@@ -14,7 +14,6 @@ mod closed;
 mod columns;
 mod commit_queue;
 mod device;
-mod durability;
 #[cfg(test)]
 mod ends;
 mod engine;
@@ -56,13 +55,13 @@ use isobar_model::time::Timestamp;
 use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
 use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
+pub use rocksdb_wal_check::Loss;
+use rocksdb_wal_check::{Note, Watermark};
 
 use self::cache::{Devices, Held};
 use self::columns::ColumnCache;
 use self::commit_queue::{Reservation, Sent, Shared};
 use self::device::{DeviceState, Limits, WaitingKey};
-pub use self::durability::Loss;
-use self::durability::{Note, Noted};
 use self::engine::Cutoffs;
 use self::keys::Family;
 use self::outbox::OutboxIndex;
@@ -162,7 +161,7 @@ impl Embedded {
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
         // What was replayed is in tables now.
         let sequence = db.latest_sequence_number();
-        let note = Arc::new(Note::begin(path, Noted::up_to(sequence, sequence))?);
+        let note = Arc::new(Note::begin(path, Watermark::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
         let position = catch_up::newest(&db)?;
         let shared = Arc::new(Shared::new(series, position));
@@ -191,7 +190,7 @@ impl Embedded {
             let durable = core.note.durable();
             let checkpoint = rocksdb::checkpoint::Checkpoint::new(&core.db).map_err(failed)?;
             checkpoint.create_checkpoint(&to).map_err(failed)?;
-            Note::begin(&to, Noted::up_to(durable, 0)).map(drop)
+            Ok(Note::begin(&to, Watermark::up_to(durable, 0)).map(drop)?)
         })
         .await
     }

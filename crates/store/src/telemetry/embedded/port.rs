@@ -263,7 +263,7 @@ impl Telemetry for Embedded {
             let families = engine::families(&core.db)?;
             let options = rocksdb::FlushOptions::default();
             core.db.flush_cfs_opt(&families, &options).map_err(failed)?;
-            core.note.is_in_tables(core.db.latest_sequence_number()).map_err(StoreError::unavailable)
+            core.note.record_in_tables(core.db.latest_sequence_number()).map_err(StoreError::unavailable)
         };
         tokio::task::spawn_blocking(close).await.map_err(StoreError::unavailable)?
     }

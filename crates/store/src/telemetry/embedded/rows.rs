@@ -8,6 +8,7 @@ use isobar_model::event::{Event, EventError};
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::json::RawJson;
 use isobar_model::time::Timestamp;
+use rocksdb_wal_check::CheckError;
 
 use super::keys::{self, Family, TimeOrder};
 use crate::error::{Result, StoreError};
@@ -319,4 +320,21 @@ pub struct Queued<'a> {
 pub fn read_queued(value: &[u8]) -> Result<Queued<'_>> {
     let mut parts = Parts(value);
     Ok(Queued { id: parts.id()?, expires: parts.i64()?, element: parts.name()?, payload: parts.0 })
+}
+
+/// Converts a failed check, with what an operator can do about it.
+impl From<CheckError> for StoreError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Damaged(what) => Self::Damaged(what),
+            CheckError::Lost(loss) => Self::Damaged(format!(
+                "{loss}. Nothing was changed. Bring a backup back, or go on without them with isobar recover"
+            )),
+            CheckError::UnfinishedManifest(tail) => Self::unavailable(format!(
+                "{tail}, as a power cut leaves it: no damage, and nothing of it was acknowledged. The next start of the \
+                 platform cuts that end off; until then telemetry cannot be read without changing it"
+            )),
+            CheckError::Io(error) => Self::unavailable(error),
+        }
+    }
 }

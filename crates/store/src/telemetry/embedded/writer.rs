@@ -15,10 +15,10 @@ use isobar_model::time::Clock;
 use isobar_threads::Gathering;
 use isobar_traces::Span;
 use rocksdb::{DB, WriteBatch, WriteOptions};
+use rocksdb_wal_check::Note;
 use smallvec::SmallVec;
 
 use super::commit_queue::Shared;
-use super::durability::Note;
 use super::engine;
 use super::gathered::{CommitRows, Gathered};
 use super::keys::{self, Family};
@@ -232,7 +232,7 @@ fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
         }
         // Record the progress before waking waiters: acknowledged commits are then recorded even if the process ends.
         if let Some(newest) = batches.last()
-            && let Err(error) = note.is_durable(newest.sequence)
+            && let Err(error) = note.record_durable(newest.sequence)
         {
             return shared.fail(&format!("what is durable cannot be noted: {error}"));
         }

@@ -1,20 +1,17 @@
-//! What RocksDB's manifest says of the write-ahead log: which files of it are needed, and how much of it is in tables.
+//! The content of RocksDB's manifest about the write-ahead log: the logs that are needed, and how much of them is in
+//! tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use crate::error::{CheckError, Result};
+use crate::note::{NoteState, Watermark};
+use crate::records::{End, Ending, Records, is_torn};
 
-use super::super::keys::Family;
-use super::super::rows::damaged;
-use super::note::{Known, Noted};
-use super::records::{End, Ending, Records, is_torn};
-use crate::error::{Result, StoreError};
-
-pub(super) const CURRENT: &str = "CURRENT";
+pub(crate) const CURRENT: &str = "CURRENT";
 const MANIFEST_PREFIX: &str = "MANIFEST-";
 
 /// Tags of a manifest's edits. All others with [`SAFE_TO_IGNORE`] carry their length.
@@ -35,46 +32,46 @@ mod tag {
     pub const SAFE_TO_IGNORE: u64 = 1 << 13;
     pub const LOG_ADDITION: u64 = SAFE_TO_IGNORE + 7;
     pub const LOG_DELETION: u64 = SAFE_TO_IGNORE + 8;
-    /// Ends the fields of a new file, and those of a log.
+    /// The end of the fields of a new file, and of those of a log.
     pub const END: u64 = 1;
-    /// A log's size that was synced.
+    /// The synced size of a log.
     pub const SYNCED_SIZE: u64 = 2;
 }
 
-/// What a manifest says.
+/// The content of a manifest.
 #[derive(Debug, Default)]
 pub struct Manifest {
-    /// Logs below this number are in tables.
+    /// The oldest log that is needed: those below are in tables.
     pub first_log: u64,
-    /// The newest sequence number that is in a table.
+    /// The newest sequence number in a table.
     pub last_sequence: u64,
-    /// Whether no family has anything in tables of the logs from `first_log` on.
+    /// True if no column family has anything in tables of the logs from `first_log` on.
     pub is_even: bool,
-    /// Logs that must be there, with the bytes of each that were synced.
+    /// Logs that must exist, with the number of their bytes that were synced.
     pub logs: BTreeMap<u64, u64>,
-    /// The newest sequence number of any row of a table.
+    /// The newest sequence number of any key in a table.
     pub in_tables: u64,
-    /// Where an unfinished write begins that ends the file.
-    pub torn: Option<Torn>,
+    /// The unfinished write that ends the file.
+    pub torn: Option<ManifestTail>,
 }
 
-/// The end of a manifest, which is no whole edit.
+/// The end of a manifest that is no complete edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Torn {
+pub struct ManifestTail {
     name: String,
     offset: u64,
-    /// Whether something follows what is not whole. Only its position distinguishes it from damage.
+    /// True if something follows the incomplete edit. Then only the position distinguishes it from damage.
     pub is_hole: bool,
 }
 
-impl fmt::Display for Torn {
+impl fmt::Display for ManifestTail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ends with an unfinished write (at byte {})", self.name, self.offset)
     }
 }
 
-impl Torn {
-    /// Cuts it off: RocksDB would go on behind some of what can stand there, and would never end with other.
+impl ManifestTail {
+    /// Cuts it off: RocksDB would continue behind some of these ends, and would fail at others.
     pub fn cut(&self, folder: &Path) -> io::Result<()> {
         let manifest = File::options().write(true).open(folder.join(&self.name))?;
         manifest.set_len(self.offset)?;
@@ -82,7 +79,7 @@ impl Torn {
     }
 }
 
-/// The parts of an edit, one after the other.
+/// A cursor over the fields of an edit.
 struct EditFields<'a>(&'a [u8]);
 
 impl<'a> EditFields<'a> {
@@ -107,39 +104,39 @@ impl<'a> EditFields<'a> {
     }
 }
 
-/// By family: the log from which on it is not in tables.
+/// The state of reading a manifest; `families` has, for each column family, the first log that is not in tables.
 #[derive(Default)]
 struct ManifestReader {
     manifest: Manifest,
-    families: FxHashMap<u64, u64>,
-    /// Those of which a log was named: the last that is written of each when a manifest is begun.
-    begun: FxHashSet<u64>,
+    families: BTreeMap<u64, u64>,
+    /// Families whose log was named: the last field that is written of each when a manifest is created.
+    begun: BTreeSet<u64>,
     least: u64,
 }
 
 impl Manifest {
-    /// Reads the manifest of a database; none if the folder holds no database yet. Its checksums are verified, more
-    /// strictly than RocksDB does when it opens it: what ends it must not be what was synced once.
-    pub fn read(folder: &Path, known: Known) -> Result<Option<Self>> {
+    /// Reads the manifest of a database; returns `None` if the folder holds no database yet. Verifies its checksums
+    /// more strictly than RocksDB does: an incomplete end must not lie within what was synced.
+    pub fn read(folder: &Path, known: NoteState, families: usize) -> Result<Option<Self>> {
         let Some(path) = current(folder)? else { return Ok(None) };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let bytes = match std::fs::read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(StoreError::Damaged(format!("{name} is missing")));
+                return Err(CheckError::Damaged(format!("{name} is missing")));
             }
-            read => read.map_err(StoreError::unavailable)?,
+            read => read?,
         };
         let mut records = Records::of(bytes.as_slice(), None);
         let mut reading = ManifestReader::default();
         let end = loop {
-            match records.next().map_err(StoreError::unavailable)? {
+            match records.next()? {
                 Ok((offset, edit)) => reading.edit(edit).ok_or_else(|| {
-                    StoreError::Damaged(format!("{name} holds an edit that cannot be read at byte {offset}"))
+                    CheckError::Damaged(format!("{name} holds an edit that cannot be read at byte {offset}"))
                 })?,
                 Err(end) => break end,
             }
         };
-        reading.manifest.torn = reading.torn(&name, &bytes, end, known)?;
+        reading.manifest.torn = reading.torn(&name, (&bytes, end), known, families)?;
         let unflushed = reading.families.values().copied().min().unwrap_or_default();
         let first_log = unflushed.max(reading.least);
         reading.manifest.first_log = first_log;
@@ -149,7 +146,7 @@ impl Manifest {
 }
 
 impl Manifest {
-    /// A sequence number up to which all is in tables, if nothing of it is in a log.
+    /// Returns a sequence number up to which everything is in tables, provided that no log holds anything of it.
     pub fn newest_in_tables(&self) -> u64 {
         // Any edit has a last sequence, also one that came before the tables of it, should they be lost in a hole.
         let is_hole = self.torn.as_ref().is_some_and(|torn| torn.is_hole);
@@ -157,8 +154,8 @@ impl Manifest {
     }
 }
 
-/// The manifest that CURRENT's text names, and its number.
-pub(super) fn named(text: &[u8]) -> Option<(&str, u64)> {
+/// Parses the text of CURRENT: the manifest's name and its number.
+pub(crate) fn named(text: &[u8]) -> Option<(&str, u64)> {
     let name = str::from_utf8(text).ok()?.strip_suffix('\n')?;
     Some((name, number(name)?))
 }
@@ -168,62 +165,68 @@ fn number(manifest: &str) -> Option<u64> {
     number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse().ok())?
 }
 
-/// The manifest that CURRENT names.
+/// Returns the path of the manifest that CURRENT names.
 fn current(folder: &Path) -> Result<Option<PathBuf>> {
     let text = match std::fs::read(folder.join(CURRENT)) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return nothing_there(folder),
-        read => read.map_err(StoreError::unavailable)?,
+        read => read?,
     };
-    let (name, _) = named(&text).ok_or_else(|| damaged("CURRENT names no manifest"))?;
+    let (name, _) = named(&text).ok_or_else(|| CheckError::Damaged("CURRENT names no manifest".to_owned()))?;
     Ok(Some(folder.join(name)))
 }
 
-/// Without CURRENT a new database would be begun, and what lies there would be removed: there must be nothing.
+/// Checks that the folder is empty: without CURRENT, RocksDB would create a new database and remove what lies there.
 fn nothing_there(folder: &Path) -> Result<Option<PathBuf>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        entries => entries.map_err(StoreError::unavailable)?,
+        entries => entries?,
     };
     for entry in entries {
-        let name = entry.map_err(StoreError::unavailable)?.file_name();
+        let name = entry?.file_name();
         let name = name.to_string_lossy();
-        if name.ends_with(".sst") || name.ends_with(".log") && super::log_number(&name).is_some() {
-            return Err(StoreError::Damaged(format!("CURRENT is missing, and {name} is there")));
+        if name.ends_with(".sst") || name.ends_with(".log") && crate::log_number(&name).is_some() {
+            return Err(CheckError::Damaged(format!("CURRENT is missing, and {name} is there")));
         }
     }
     Ok(None)
 }
 
 impl ManifestReader {
-    /// Whether what ends the file is an unfinished write; none if nothing follows the last edit.
+    /// Returns the unfinished write that ends the file; `None` if nothing follows the last edit.
     ///
     /// What was synced when it was last noted must be whole. Behind it a power cut leaves anything, in any order. If
     /// another manifest was noted, this one was begun since, and its head was synced before CURRENT named it.
-    fn torn(&self, name: &str, bytes: &[u8], end: End, known: Known) -> Result<Option<Torn>> {
+    fn torn(
+        &self,
+        name: &str,
+        (bytes, end): (&[u8], End),
+        known: NoteState,
+        families: usize,
+    ) -> Result<Option<ManifestTail>> {
         let rest = bytes.get(end.piece as usize..).unwrap_or_default();
         let is_short = is_torn(rest);
         let may_be_hole = match known {
-            Known::Nothing => false,
-            Known::Is(Noted { manifest, length, .. }) if number(name) == Some(manifest) => {
+            NoteState::Missing => false,
+            NoteState::Holds(Watermark { manifest, length, .. }) if number(name) == Some(manifest) => {
                 if (bytes.len() as u64) < length {
-                    return Err(StoreError::Damaged(format!("{name} is shorter than it was")));
+                    return Err(CheckError::Damaged(format!("{name} is shorter than it was")));
                 }
                 end.piece >= length
             }
             // Nothing was ever acknowledged.
-            Known::Is(Noted { durable: 0, .. }) => true,
-            Known::Is(_) | Known::Unreadable => self.begun.len() > Family::ALL.len(),
+            NoteState::Holds(Watermark { durable: 0, .. }) => true,
+            NoteState::Holds(_) | NoteState::Unreadable => self.begun.len() > families,
         };
         if end.what == Ending::Nothing {
             return Ok(None);
         }
         if self.families.is_empty() || !is_short && !may_be_hole {
-            return Err(StoreError::Damaged(format!("{name} is damaged at byte {}", end.offset)));
+            return Err(CheckError::Damaged(format!("{name} is damaged at byte {}", end.offset)));
         }
-        Ok(Some(Torn { name: name.to_owned(), offset: end.offset, is_hole: !is_short }))
+        Ok(Some(ManifestTail { name: name.to_owned(), offset: end.offset, is_hole: !is_short }))
     }
 
-    /// Takes in one edit. None: it cannot be read.
+    /// Applies an edit. Returns `None` if it cannot be parsed.
     fn edit(&mut self, edit: &[u8]) -> Option<()> {
         let mut parts = EditFields(edit);
         let (mut family, mut log) = (0, None);
@@ -272,8 +275,8 @@ impl ManifestReader {
     }
 }
 
-/// Level, number, bytes, first and last key, first and last sequence, and fields that carry their length. Gives the last
-/// sequence.
+/// Skips the fields of a new file: level, number, size, first and last key, first and last sequence number, and fields
+/// that carry their length. Returns the last sequence number.
 fn new_file(parts: &mut EditFields<'_>) -> Option<u64> {
     for _ in ["level", "number", "bytes"] {
         parts.number()?;

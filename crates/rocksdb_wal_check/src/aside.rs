@@ -1,19 +1,19 @@
-//! What a start cuts off of the write-ahead log is not thrown away. That nothing of it was acknowledged is judged by the
-//! note and the manifest, and a power cut may have taken what they knew last.
+//! The part of a log that is cut off is not deleted. The note and the manifest say that nothing of it was acknowledged,
+//! but a power cut may have taken what they recorded last.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 
-use super::{READ_BYTES, Stop, log_numbers, name};
+use crate::{LogEnd, READ_BYTES, log_numbers, name};
 
-/// Where it is put, in the database's folder. RocksDB does not look at it.
+/// Subfolder of the database with what was cut off. RocksDB ignores it.
 pub const FOLDER: &str = "dropped";
 
-/// Puts what lies behind the place at which the log breaks off into [`FOLDER`]: the rest of that log, and all logs behind
-/// it. What an earlier start has put there goes, once its logs are in tables, as those before `first_log` are: a start
-/// that is cut short itself begins again, and throws nothing away.
-pub fn put(folder: &Path, stop: &Stop, first_log: u64) -> io::Result<()> {
+/// Moves the part of the log behind its end into [`FOLDER`]: the rest of that log, and all later logs. Removes what an
+/// earlier start has put there as soon as its logs are in tables, as those before `first_log` are: a start that is
+/// interrupted itself is repeated, and deletes nothing.
+pub fn put(folder: &Path, stop: &LogEnd, first_log: u64) -> io::Result<()> {
     let aside = folder.join(FOLDER);
     match fs::create_dir(&aside) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -33,13 +33,13 @@ pub fn put(folder: &Path, stop: &Stop, first_log: u64) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// The number of the log that a file in [`FOLDER`] is of.
+/// Returns the number of the log that a file in [`FOLDER`] belongs to.
 fn number(file: &str) -> Option<u64> {
     file.split_once(".log")?.0.parse().ok()
 }
 
-/// Copies the rest of the log that breaks off, named by the place that it stood at.
-fn put_rest(folder: &Path, stop: &Stop, aside: &Path) -> io::Result<()> {
+/// Copies the rest of the log into a file that is named after its offset.
+fn put_rest(folder: &Path, stop: &LogEnd, aside: &Path) -> io::Result<()> {
     let name = name(stop.log);
     let mut log = match File::open(folder.join(&name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -78,21 +78,21 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_aside_stays_until_its_logs_are_in_tables() {
+    fn dropped_log_remains_until_its_logs_are_in_tables() {
         let folder = tempfile::tempdir().unwrap();
         let (folder, aside) = (folder.path(), folder.path().join(FOLDER));
-        let stop = |log, offset| Stop { log, offset, why: "ends".into() };
+        let stop = |log, offset| LogEnd { log, offset, why: "ends".into() };
         fs::write(folder.join("000006.log"), "before").unwrap();
         fs::write(folder.join("000007.log"), "0123456789").unwrap();
         fs::write(folder.join("000009.log"), "later").unwrap();
         let kept = files(&[("000007.log-4", "456789"), ("000009.log", "later")]);
-        // A start that is cut short comes again.
+        // An interrupted start is repeated.
         for _ in 0..2 {
             put(folder, &stop(7, 4), 6).unwrap();
             assert_eq!(there(&aside), kept);
             assert_eq!(there(folder), files(&[("000006.log", "before"), ("000007.log", "0123456789")]));
         }
-        // A log that is missing as a whole, and nothing behind it.
+        // A log that is missing as a whole, and no later one.
         put(folder, &stop(8, 0), 7).unwrap();
         assert_eq!(there(&aside), kept);
         fs::write(folder.join("000020.log"), "01234").unwrap();

@@ -1,45 +1,46 @@
-//! RocksDB's log format, in which both the write-ahead log and the manifest are written: blocks of 32 KiB, in them
-//! records in one piece or in several, each with its length, its kind and a checksum. Read strictly: whatever is not a
-//! whole record ends the reading, and is reported with its offset.
+//! RocksDB's log format, of both the write-ahead log and the manifest: blocks of 32 KiB with records, whole or in
+//! pieces, each with its length, type and checksum. Reading is strict: it ends at anything that is no complete record,
+//! and reports its offset.
 
 use std::io::{self, Read};
 
-use super::crc32c;
+use crate::crc32c;
 
 const BLOCK_BYTES: usize = 32 << 10;
-/// Checksum u32, length u16, kind u8.
+/// Bytes of a record's header: checksum u32, length u16, type u8.
 const RECORD_HEADER_BYTES: usize = 7;
-/// A header that ends with the log's number, u32: in a file that is written anew, records of its earlier life follow those of this one.
+/// Bytes of a header that ends with the log's number, u32: in a recycled file, records of the earlier log follow those
+/// of this one.
 const RECYCLED_HEADER: usize = 11;
 
-/// Where and how reading ended.
+/// The place and kind of the end of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// The place of the first byte that is no whole record.
+    /// The offset of the first byte that belongs to no complete record.
     pub offset: u64,
-    /// The place of the piece of it that is not whole.
+    /// The offset of the piece that is not complete.
     pub piece: u64,
-    /// What is there.
+    /// The content at that offset.
     pub what: Ending,
 }
 
-/// What follows the last record.
+/// The content behind the last record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Nothing.
+    /// The end of the file.
     Nothing,
-    /// A record of the file's earlier life: the usual end of a file that is written anew.
+    /// A record of an earlier log in a recycled file: the usual end.
     EarlierLife,
-    /// A record that is cut short by the end of the file.
+    /// A record that the end of the file cuts short.
     Cut,
-    /// Zeros where a record should be.
+    /// Zeros in the place of a record.
     Zeros,
-    /// A record whose checksum does not fit, or that does not fit to those before it.
+    /// A record whose checksum does not fit, or that does not fit to the records before it.
     Broken,
 }
 
 impl Ending {
-    /// In words.
+    /// Describes the ending for a message.
     pub fn words(self) -> &'static str {
         match self {
             Self::Nothing => "ends",
@@ -51,38 +52,38 @@ impl Ending {
     }
 }
 
-/// The records of a file.
+/// A reader of the records of a file.
 pub struct Records<R> {
     file: R,
-    /// The log's number; none: a manifest.
+    /// The log's number; `None` for a manifest.
     number: Option<u32>,
     block: Vec<u8>,
-    /// What was read of the block.
+    /// The number of bytes of the block that were read.
     at: usize,
-    /// The place of the block in the file.
+    /// The offset of the block in the file.
     start: u64,
     record: Vec<u8>,
 }
 
-/// A piece of a record.
+/// A piece of a record, by type.
 enum Piece {
     Whole,
     First,
     Middle,
     Last,
-    /// RocksDB's own remarks.
+    /// Metadata of RocksDB itself.
     Remark,
 }
 
 impl<R: Read> Records<R> {
-    /// The records of a write-ahead log with this number, or of a manifest, which has none.
+    /// Creates a reader of the write-ahead log with this number, or of a manifest, which has none.
     pub fn of(file: R, number: Option<u64>) -> Self {
         // RocksDB keeps the lower half of the number in each record.
         let number = number.map(|number| number as u32);
         Self { file, number, block: Vec::with_capacity(BLOCK_BYTES), at: 0, start: 0, record: Vec::new() }
     }
 
-    /// The next record with its place, or the end.
+    /// Returns the next record with its offset, or the end.
     pub fn next(&mut self) -> io::Result<Result<(u64, &[u8]), End>> {
         self.record.clear();
         let mut begun: Option<u64> = None;
@@ -110,7 +111,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// The next piece, whose bytes are behind those of the record so far.
+    /// Reads the next piece, and appends its bytes to the record.
     fn piece(&mut self) -> io::Result<Result<(u64, Piece), End>> {
         let header = if self.number.is_some() { RECYCLED_HEADER } else { RECORD_HEADER_BYTES };
         loop {
@@ -163,7 +164,7 @@ impl<R: Read> Records<R> {
         }
     }
 
-    /// Reads the next block. False: there is none.
+    /// Reads the next block. Returns false at the end of the file.
     fn fill(&mut self) -> io::Result<bool> {
         self.start += self.block.len() as u64;
         (self.at, self.block) = (0, std::mem::take(&mut self.block));
@@ -173,7 +174,7 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// Whether bytes that end a file are what an unfinished write leaves, and not damage to something that was whole.
+/// Returns true if the bytes that end a file are those of an unfinished write, and not damage to a complete record.
 pub fn is_torn(rest: &[u8]) -> bool {
     let fits = |from: &[u8], length: usize| {
         from.get(6..RECORD_HEADER_BYTES + length)

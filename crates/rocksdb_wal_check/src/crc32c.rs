@@ -1,7 +1,7 @@
-//! CRC-32C, the checksum of RocksDB's log records: eight bytes at a time, by tables.
+//! CRC-32C, the checksum of RocksDB's log records: computed from tables, eight bytes at a time.
 
 const POLYNOMIAL: u32 = 0x82f6_3b78;
-/// What RocksDB adds to a checksum that is stored beside what it covers.
+/// The constant that RocksDB adds to a checksum that is stored with the bytes that it covers.
 const MASK_DELTA: u32 = 0xa282_ead8;
 
 static CRC_TABLES: [[u32; 256]; 8] = tables();
@@ -31,7 +31,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// The checksum of these bytes.
+/// Computes the checksum.
 pub fn of(bytes: &[u8]) -> u32 {
     let (eights, rest) = bytes.as_chunks::<8>();
     let sum = eights.iter().fold(!0, |sum: u32, eight| {
@@ -50,7 +50,7 @@ pub fn of(bytes: &[u8]) -> u32 {
     !rest.iter().fold(sum, |sum, byte| sum >> 8 ^ CRC_TABLES[0][usize::from(sum as u8 ^ byte)])
 }
 
-/// The sum in the form in which RocksDB writes it into its logs.
+/// Computes the checksum in the form in which RocksDB stores it in its logs.
 pub fn masked(bytes: &[u8]) -> u32 {
     of(bytes).rotate_right(15).wrapping_add(MASK_DELTA)
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn checksums_are_those_of_the_standard() {
+    fn checksums_are_those_of_rfc_3720() {
         // RFC 3720, B.4.
         assert_eq!(of(b""), 0);
         assert_eq!(of(&[0; 32]), 0x8a91_36aa);
