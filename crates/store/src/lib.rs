@@ -6,9 +6,15 @@
 
 pub mod by_use;
 pub mod error;
+#[cfg(test)]
+#[path = "../tests/suite/telemetry/given.rs"]
+mod given;
 pub mod registry;
-pub mod suite;
 pub mod telemetry;
+
+/// The name by which the suite, which the tests of the crate share, knows it.
+#[cfg(test)]
+extern crate self as isobar_store;
 
 /// Bounds the files that both stores together have open at a time. Code that limits other open files of the process
 /// reserves this number first: RocksDB accepts no more writes after it could not open its next file, until it is

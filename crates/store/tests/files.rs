@@ -3,6 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+#[path = "suite/registry/given.rs"]
+mod nouns;
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
@@ -12,11 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
+use given::{at, id};
 use isobar_power::becomes_blocking;
 use isobar_store::FILES_MAX;
 use isobar_store::registry::Registry;
-use isobar_store::suite::registry::given as nouns;
-use isobar_store::suite::telemetry::given::{self, at, id};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

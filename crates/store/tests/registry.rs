@@ -7,11 +7,13 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+#[path = "suite/registry/mod.rs"]
+mod suite;
 mod support;
 
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
-use isobar_store::suite::registry::{self as suite, given};
+use suite::given;
 use support::{OwnDatabase, Pooler, Raw};
 
 macro_rules! on_sqlite {
@@ -43,8 +45,8 @@ macro_rules! on_postgres {
     };
 }
 
-isobar_store::registry_scenes!(on_sqlite);
-isobar_store::registry_scenes!(on_postgres);
+suite::registry_scenes!(on_sqlite);
+suite::registry_scenes!(on_postgres);
 
 async fn migrate(address: &str) {
     Registry::open(address).await.unwrap().close().await.unwrap();

@@ -7,13 +7,15 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+#[path = "suite/registry/given.rs"]
+mod given;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use isobar_model::ids::DeviceRef;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Registry, companions};
-use isobar_store::suite::registry::given;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _};
 

@@ -7,17 +7,19 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+#[path = "suite/registry/given.rs"]
+mod given;
 mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use given::{may, sees};
 use isobar_model::ids::OrganizationId;
 use isobar_model::page::ListRequest;
 use isobar_power::{becomes, within_patience};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
-use isobar_store::suite::registry::given::{self, may, sees};
 use support::{OwnDatabase, Raw};
 
 /// Bound of the turns that the test gives other tasks before a call is dropped, or connections are cut; the number

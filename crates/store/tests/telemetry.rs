@@ -2,12 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/mod.rs"]
+mod suite;
+
 use isobar_model::event::Event;
 use isobar_store::error::StoreError;
-use isobar_store::suite::telemetry::given::{self, at, id, page, queued};
-use isobar_store::suite::telemetry::{self as suite};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Commit, Followed, Idempotency, Ran, StreamPosition, Telemetry, ValueQuery};
+use suite::given::{self, at, id, page, queued};
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
     Embedded::open(folder.path(), Options::default()).unwrap()
@@ -43,8 +45,8 @@ macro_rules! without_room_in_memory {
     };
 }
 
-isobar_store::telemetry_scenes!(in_memory);
-isobar_store::telemetry_scenes!(without_room_in_memory);
+suite::telemetry_scenes!(in_memory);
+suite::telemetry_scenes!(without_room_in_memory);
 
 #[tokio::test]
 async fn who_catches_up_has_its_events_written_where_they_are_read() {

@@ -3,8 +3,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+
 use std::sync::Arc;
 
+use given::{at, page};
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::buckets::{Functions, Grid, Zone};
 use isobar_model::chance::Chance;
@@ -13,7 +17,6 @@ use isobar_model::ids::{DeviceRef, EventId, IdMint};
 use isobar_model::page::TimeRange;
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
-use isobar_store::suite::telemetry::given::{self, at, page};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{
     BucketQuery, Buckets, Filter, FilterField, HistoryQuery, Memory, Operand, Operator, StreamPosition, Telemetry as _,

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +12,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::join_all;
-use isobar_store::suite::telemetry::given::{self, at, id};
+use given::{at, id};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 

@@ -4,14 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 #![allow(clippy::single_range_in_vec_init, reason = "each range is a session's runs, and there may be one session")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
+use given::{at, id};
 use isobar_store::error::{Result, StoreError};
-use isobar_store::suite::telemetry::given::{self, at, id};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use given::{id, page};
 use isobar_model::retention::Kept;
-use isobar_store::suite::telemetry::given::{self, id, page};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Telemetry, ValueQuery};
 

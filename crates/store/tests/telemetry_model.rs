@@ -3,11 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
 mod model;
 
 use bytes::Bytes;
+use given::{at, id, page};
 use isobar_model::page::TimeRange;
-use isobar_store::suite::telemetry::given::{self, at, id, page};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{
     Filter, FilterField, Idempotency, Looked, Memory, Operand, Operator, QueueQuery, Ran, Telemetry, ValueQuery,

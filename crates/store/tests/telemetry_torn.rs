@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on ends")]
 
+#[path = "suite/telemetry/given.rs"]
+mod given;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use given::{at, id};
 use isobar_store::error::StoreError;
-use isobar_store::suite::telemetry::given::{self, at, id};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
 

@@ -32,7 +32,7 @@ fn source_files(path: &Path) -> Vec<(PathBuf, String)> {
     let named = |path: &Path, names: &[&str]| path.file_name().is_some_and(|name| names.iter().any(|n| name == *n));
     entries
         .filter(|path| path.is_dir() || path.extension().is_some_and(|kind| kind == "rs"))
-        .filter(|path| !named(path, &["tests", "tests.rs", "suite", "target"]))
+        .filter(|path| !named(path, &["tests", "tests.rs", "target"]))
         .flat_map(|path| source_files(&path))
         .collect()
 }

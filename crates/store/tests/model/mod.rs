@@ -49,7 +49,7 @@ fn paged<T: Clone>(list: &[T], request: PageRequest) -> Vec<T> {
 
 impl Model {
     pub fn commit(&mut self, commit: &Commit, now: i64) -> Ran {
-        let moment = isobar_store::suite::telemetry::given::at(now);
+        let moment = crate::given::at(now);
         if let Some(key) = &commit.idempotency {
             if let Some((answer, _)) = self.keys.get(&key.key).filter(|(_, expires)| *expires > moment) {
                 return Ran::Repeated(*answer);

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::keys::Family;
 use super::{Embedded, Options, engine};
 use crate::error::StoreError;
-use crate::suite::telemetry::given::{self, id};
+use crate::given::{self, id};
 use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
 use isobar_quota::{FairQueue, QueueLimits};
 

@@ -194,7 +194,7 @@ mod tests {
 
     use super::super::{Embedded, Options, load};
     use super::*;
-    use crate::suite::telemetry::given::{self, at, id};
+    use crate::given::{self, at, id};
     use crate::telemetry::{BucketQuery, Telemetry as _};
 
     /// Number of values of the series: a few blocks, the last of them partial.

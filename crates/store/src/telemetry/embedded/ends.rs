@@ -9,7 +9,7 @@ use isobar_power::{becomes, within_patience};
 use super::threads::{RECLAIMER, SYNCER, WRITER};
 use super::{Embedded, Options};
 use crate::error::StoreError;
-use crate::suite::telemetry::given::{self, at, id};
+use crate::given::{self, at, id};
 use crate::telemetry::{Telemetry, ValueQuery};
 
 const AT_ONCE: u64 = 200;

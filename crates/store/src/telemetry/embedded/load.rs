@@ -157,7 +157,7 @@ mod tests {
 
     use super::super::device::CHECKPOINT_EVERY;
     use super::super::{Embedded, Options};
-    use crate::suite::telemetry::given;
+    use crate::given;
 
     #[tokio::test]
     async fn a_device_that_a_neighbour_pushed_out_reads_a_few_rows_of_its_own() {

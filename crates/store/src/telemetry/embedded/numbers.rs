@@ -120,7 +120,7 @@ pub fn keep_after_loss(db: &DB) -> Result<()> {
 mod tests {
     use super::super::Options;
     use super::*;
-    use crate::suite::telemetry::given::{self, id};
+    use crate::given::{self, id};
     use crate::telemetry::{Commit, Telemetry};
 
     #[tokio::test]

@@ -81,7 +81,7 @@ pub fn retain(core: &Core, now: Timestamp, running: Duration, history_seconds: i
 mod tests {
     use super::super::{Embedded, Options};
     use super::*;
-    use crate::suite::telemetry::given::{self, START, at, id};
+    use crate::given::{self, START, at, id};
     use crate::telemetry::{Commit, Idempotency, Ran, Telemetry};
 
     const DAY: i64 = 86_400_000;

@@ -194,7 +194,7 @@ mod tests {
 
     use super::super::{Options, engine};
     use super::*;
-    use crate::suite::telemetry::given::{self, at, id};
+    use crate::given::{self, at, id};
     use crate::telemetry::{Commit, NewValue, Telemetry, ValueQuery};
 
     const DAY: i64 = 86_400_000;

@@ -89,7 +89,7 @@ mod tests {
     use super::super::Options;
     use super::*;
     use crate::error::StoreError;
-    use crate::suite::telemetry::given::{self, id};
+    use crate::given::{self, id};
     use crate::telemetry::{
         Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
     };

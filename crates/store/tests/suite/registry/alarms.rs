@@ -1,0 +1,310 @@
+//! Alarms of devices.
+
+use isobar_model::access::CanWrite;
+use isobar_model::alarm::{
+    Alarm, AlarmAct, AlarmBegin, AlarmChange, AlarmCounts, AlarmEntry, AlarmFinding, AlarmSeverity, AlarmState,
+    AlarmSummary, LIVING_ALARMS_MAX, PAST_ALARMS_MAX,
+};
+use isobar_model::check::Patch;
+use isobar_model::device::Device;
+use isobar_model::ids::{AlarmId, DeviceRef, EventId, OrganizationId, UserId};
+use isobar_model::notification::{Audience, Notice, NotificationKind};
+use isobar_model::page::ListRequest;
+use isobar_model::role::Role;
+use isobar_model::time::Timestamp;
+use uuid::Uuid;
+
+use super::given::{self, at, json, may, page, sees, sorted, user_may};
+use isobar_store::registry::{AlarmField, AlarmFilter, AlarmWrite, Findings, Registry};
+use isobar_store::telemetry::{Operand, Operator};
+
+async fn device(r: &Registry, home: OrganizationId, name: &str) -> Device {
+    let project = given::project(r, home, "p").await.id;
+    given::device(r, home, project, name).await
+}
+
+async fn fridge(r: &Registry) -> Device {
+    let home = given::organization(r, None, "Home").await.id;
+    device(r, home, "fridge").await
+}
+
+/// An alarm that became active at a moment, which is its episode too, and was raised so often since.
+fn raised(key: &str, episode: i64, count: u64) -> AlarmFinding {
+    AlarmFinding {
+        element: "warm".to_owned(),
+        key: key.to_owned(),
+        episode,
+        begin: Some(AlarmBegin { title: "too warm".to_owned(), severity: AlarmSeverity::Warning, at: at(episode) }),
+        count,
+        value: Some(json(&count.to_string())),
+        cleared_at: None,
+        at: at(episode),
+    }
+}
+
+/// The same episode, cleared later.
+fn cleared(key: &str, episode: i64, count: u64, moment: i64) -> AlarmFinding {
+    let raised = raised(key, episode, count);
+    AlarmFinding { begin: None, value: None, cleared_at: Some(at(moment)), at: at(moment), ..raised }
+}
+
+async fn finds(r: &Registry, device: &Device, findings: &[AlarmFinding]) {
+    let permit = may(device.reference());
+    let alarms = findings.iter().map(|finding| (permit.clone(), finding)).collect();
+    r.findings_write(&Findings { alarms, ..Findings::default() }, at(0)).await.unwrap();
+}
+
+async fn all(r: &Registry) -> Vec<Alarm> {
+    r.alarm_list(&given::lists_all(), &page(1, 10_000), &[]).await.unwrap().items
+}
+
+async fn history(r: &Registry, device: &Device, id: AlarmId) -> Vec<AlarmEntry> {
+    r.alarm_fetch(&sees(device.reference()), id).await.unwrap().unwrap().1
+}
+
+async fn acts(r: &Registry, device: &Device, id: AlarmId) -> Vec<AlarmAct> {
+    history(r, device, id).await.iter().map(|entry| entry.what).collect()
+}
+
+/// Names a change of this moment.
+fn event(moment: i64) -> EventId {
+    EventId(Uuid::from_u128((at(moment).millis() as u128) << 80 | 7 << 76 | 2 << 62))
+}
+
+async fn changes(r: &Registry, permit: CanWrite<DeviceRef>, id: AlarmId, change: AlarmChange, moment: i64) -> Alarm {
+    let device = *permit.target();
+    let alarm_writes = vec![(permit, AlarmWrite { id, change, event: event(moment) })];
+    r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
+    r.alarm_fetch(&sees(device), id).await.unwrap().unwrap().0
+}
+
+async fn acknowledges(r: &Registry, device: &Device, id: AlarmId, moment: i64) {
+    let change = AlarmChange { acknowledged: Some(true), ..AlarmChange::default() };
+    assert!(changes(r, may(device.reference()), id, change, moment).await.acknowledged);
+}
+
+/// Findings of one episode are one alarm; what is written again, in part or as a whole, is counted once.
+pub async fn an_alarm_raised_again_is_one_and_counted_once(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("", 1, 1)]).await;
+    let later = AlarmFinding { begin: None, at: at(3), ..raised("", 1, 4) };
+    for findings in [vec![later.clone()], vec![raised("", 1, 1)], vec![later]] {
+        finds(r, &device, &findings).await;
+        let [alarm] = &all(r).await[..] else { panic!("there is one") };
+        assert_eq!((alarm.count, alarm.state, alarm.raised_at), (4, AlarmState::Active, at(1)));
+    }
+    let [alarm] = &all(r).await[..] else { panic!("there is one") };
+    assert_eq!((alarm.device, &*alarm.device_name, &*alarm.title), (device.id, "fridge", "too warm"));
+    assert_eq!((alarm.organization, alarm.project, alarm.created_at), (device.organization, device.project, at(1)));
+    assert_eq!(acts(r, &device, alarm.id).await, [AlarmAct::Raised]);
+}
+
+/// Cleared and acknowledged, an alarm is over, and the next is another one; until then it is the same.
+pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("a", 1, 2)]).await;
+    let first = all(r).await[0].id;
+    finds(r, &device, &[cleared("a", 1, 2, 2), raised("a", 3, 1)]).await;
+    let alarm = all(r).await.remove(0);
+    assert_eq!((alarm.id, alarm.count, alarm.raised_at, alarm.cleared_at), (first, 3, at(3), None));
+    acknowledges(r, &device, first, 4).await;
+    acknowledges(r, &device, first, 5).await;
+    finds(r, &device, &[cleared("a", 3, 1, 6)]).await;
+    assert_eq!(
+        acts(r, &device, first).await,
+        [AlarmAct::Raised, AlarmAct::Cleared, AlarmAct::Raised, AlarmAct::Acknowledged, AlarmAct::Cleared]
+    );
+    // What is over stays as it is, whatever is written again.
+    finds(r, &device, &[raised("a", 3, 1), cleared("a", 3, 1, 6)]).await;
+    finds(r, &device, &[raised("a", 7, 1)]).await;
+    let alarms = all(r).await;
+    assert_eq!(alarms.iter().map(|alarm| alarm.state).collect::<Vec<_>>(), [AlarmState::Active, AlarmState::Cleared]);
+    assert!(alarms[0].id != first && alarms[1].id == first && alarms[1].acknowledged && !alarms[0].acknowledged);
+    let back = AlarmChange { acknowledged: Some(false), ..AlarmChange::default() };
+    assert!(changes(r, may(device.reference()), first, back, 8).await.acknowledged);
+}
+
+/// One batch may tell of several alarms of a device and key, one after the other.
+pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("", 1, 1)]).await;
+    let first = all(r).await[0].id;
+    acknowledges(r, &device, first, 2).await;
+    finds(r, &device, &[cleared("", 1, 5, 3), raised("", 4, 2)]).await;
+    let alarms = all(r).await;
+    let told: Vec<_> = alarms.iter().map(|alarm| (alarm.state, alarm.count, alarm.id == first)).collect();
+    assert_eq!(told, [(AlarmState::Active, 2, false), (AlarmState::Cleared, 5, true)]);
+}
+
+/// A person's change is noted with its author; an alarm of another device is not found by it.
+pub async fn an_alarm_is_changed_by_people(r: &Registry) {
+    let (device, ana) = (fridge(r).await, UserId(given::uuid()));
+    let other = self::device(r, device.organization, "other").await;
+    finds(r, &device, &[raised("", 1, 1)]).await;
+    let id = all(r).await[0].id;
+    let change = AlarmChange {
+        acknowledged: Some(true),
+        clears: true,
+        comment: Some("opened \0 it".to_owned()),
+        assignee: Patch::Set(ana),
+    };
+    let alarm_writes = vec![(may(other.reference()), AlarmWrite { id, change: change.clone(), event: event(2) })];
+    r.findings_write(&Findings { alarm_writes, ..Findings::default() }, at(0)).await.unwrap();
+    assert!(r.alarm_fetch(&sees(other.reference()), id).await.unwrap().is_none());
+    let changed = changes(r, user_may(ana, device.reference()), id, change.clone(), 2).await;
+    assert_eq!((changed.assignee, changed.acknowledged_by, changed.acknowledged), (Some(ana), Some(ana), true));
+    // Written again it is the same; what is only said is said once.
+    changes(r, user_may(ana, device.reference()), id, change, 2).await;
+    let says = AlarmChange { comment: Some("done".to_owned()), ..AlarmChange::default() };
+    for _ in 0..2 {
+        changes(r, user_may(ana, device.reference()), id, says.clone(), 3).await;
+    }
+    let entries = history(r, &device, id).await;
+    let told: Vec<_> = entries.iter().map(|entry| (entry.what, entry.by, entry.comment.as_deref())).collect();
+    assert_eq!(
+        told,
+        [
+            (AlarmAct::Raised, None, None),
+            (AlarmAct::Cleared, Some(ana), Some("opened  it")),
+            (AlarmAct::Acknowledged, Some(ana), None),
+            (AlarmAct::Assigned, Some(ana), None),
+            (AlarmAct::Comment, Some(ana), Some("done")),
+        ]
+    );
+    assert_eq!(r.alarm_device(id).await.unwrap(), Some(device.id));
+    assert_eq!(r.alarm_of_notice(device.id, ("warm", "")).await.unwrap(), Some(id));
+    assert_eq!(r.alarm_of_notice(other.id, ("warm", "")).await.unwrap(), None);
+}
+
+/// Alarms are listed by their urgency, filtered and counted within a part of the tree.
+pub async fn alarms_are_listed_filtered_and_counted(r: &Registry) {
+    let device = fridge(r).await;
+    let away = given::organization(r, None, "Away").await;
+    let strange = self::device(r, away.id, "strange").await;
+    let critical = |mut finding: AlarmFinding| {
+        finding.begin.as_mut().unwrap().severity = AlarmSeverity::Critical;
+        finding
+    };
+    finds(r, &device, &[raised("a", 1, 1), critical(raised("b", 2, 1)), raised("c", 3, 1), raised("d", 4, 1)]).await;
+    finds(r, &device, &[cleared("d", 4, 1, 5)]).await;
+    finds(r, &strange, &[raised("x", 6, 1)]).await;
+    let home = given::lists(&device.lineage, None);
+    let keys = async |request: &ListRequest, filters: &[AlarmFilter]| {
+        let listed = r.alarm_list(&home, request, filters).await.unwrap();
+        listed.items.into_iter().map(|alarm| alarm.key).collect::<String>()
+    };
+    assert_eq!(keys(&page(1, 10), &[]).await, "bcad");
+    assert_eq!(keys(&page(2, 2), &[]).await, "ad");
+    assert_eq!(keys(&sorted(&["raisedAt"]), &[]).await, "abcd");
+    let filter = |field, operator, operand| AlarmFilter { field, operator, operands: vec![operand] };
+    for (filter, found) in [
+        (filter(AlarmField::State, Operator::Eq, Operand::Number("1".to_owned())), "d"),
+        (filter(AlarmField::Severity, Operator::Gte, Operand::Number("2".to_owned())), "b"),
+        (filter(AlarmField::Acknowledged, Operator::Eq, Operand::Bool(true)), ""),
+        (filter(AlarmField::Assignee, Operator::Eq, Operand::Null), "bcad"),
+        (filter(AlarmField::RaisedAt, Operator::Gt, Operand::Time(at(2))), "cd"),
+        (filter(AlarmField::Device, Operator::Eq, Operand::Text(strange.id.to_string())), ""),
+        (filter(AlarmField::Element, Operator::Ne, Operand::Text("warm".to_owned())), ""),
+        (filter(AlarmField::Key, Operator::Eq, Operand::Text("a".to_owned())), "a"),
+        (filter(AlarmField::Project, Operator::Eq, Operand::Text(device.project.to_string())), "bcad"),
+    ] {
+        assert_eq!(keys(&page(1, 10), std::slice::from_ref(&filter)).await, found, "{filter:?}");
+    }
+    let active = AlarmCounts { critical: 1, warning: 2, info: 0 };
+    assert_eq!(r.alarm_summary(&home).await.unwrap(), AlarmSummary { active, unacknowledged: 4 });
+    let counts = r.alarm_counts(&[sees(device.reference())]).await.unwrap();
+    assert_eq!((counts.len(), counts.get(&device.key)), (1, Some(&active)));
+}
+
+/// A device takes its alarms along, wherever it goes.
+pub async fn alarms_go_where_their_device_goes(r: &Registry) {
+    let device = fridge(r).await;
+    let away = given::organization(r, None, "Away").await;
+    finds(r, &device, &[raised("", 1, 1)]).await;
+    let change = isobar_store::registry::DeviceChange { organization: Some(away.id), ..given::unchanged(&device) };
+    r.device_update(&may(device.reference()), &change, at(2)).await.unwrap();
+    let there = r.alarm_list(&given::lists(&away.lineage, None), &page(1, 10), &[]).await.unwrap();
+    assert_eq!((there.total, there.items[0].organization), (1, away.id));
+    assert_eq!(r.alarm_list(&given::lists(&device.lineage, None), &page(1, 10), &[]).await.unwrap().total, 0);
+    r.device_delete(&may(device.reference())).await.unwrap();
+    assert!(all(r).await.is_empty());
+    finds(r, &device, &[raised("", 4, 1)]).await;
+    assert!(all(r).await.is_empty());
+}
+
+/// What is over for long is removed; what lives stays, however old it is.
+pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
+    for (key, moment) in [("a", 5), ("b", 6)] {
+        let alarm = all(r).await.into_iter().find(|alarm| alarm.key == key).unwrap();
+        acknowledges(r, &device, alarm.id, 2).await;
+        finds(r, &device, &[cleared(key, 1, 1, moment)]).await;
+    }
+    assert_eq!(r.alarms_sweep(at(6), 10).await.unwrap(), 1);
+    let keys: Vec<_> = all(r).await.into_iter().map(|alarm| alarm.key).collect();
+    assert_eq!(keys, ["c", "b"]);
+}
+
+/// Of a device so many alarms live: new ones take the place of the oldest that are cleared, and active ones stay.
+pub async fn living_alarms_of_a_device_are_bounded(r: &Registry) {
+    let device = fridge(r).await;
+    let many = |prefix: &str, count: usize, from: i64, clears: bool| -> Vec<AlarmFinding> {
+        let one = |n: usize| AlarmFinding {
+            cleared_at: clears.then(|| at(from + n as i64)),
+            ..raised(&format!("{prefix}{n}"), from + n as i64, 1)
+        };
+        (0..count).map(one).collect()
+    };
+    finds(r, &device, &many("active", LIVING_ALARMS_MAX - 10, 0, false)).await;
+    finds(r, &device, &many("old", 10, 10_000, true)).await;
+    finds(r, &device, &many("new", 12, 20_000, false)).await;
+    let alarms = all(r).await;
+    let count = |prefix: &str| alarms.iter().filter(|alarm| alarm.key.starts_with(prefix)).count();
+    assert_eq!((count("active"), count("old"), count("new")), (LIVING_ALARMS_MAX - 10, 10, 10));
+    let active = AlarmCounts { warning: LIVING_ALARMS_MAX as u64, ..AlarmCounts::default() };
+    let summary = r.alarm_summary(&given::lists_all()).await.unwrap();
+    assert_eq!(summary, AlarmSummary { active, unacknowledged: LIVING_ALARMS_MAX as u64 });
+    // Nothing but the end of one makes room.
+    finds(r, &device, &[cleared("active0", 0, 1, 30_000), raised("last", 30_001, 1)]).await;
+    assert!(all(r).await.iter().any(|alarm| alarm.key == "last"));
+}
+
+/// A device that raises and clears ever new keys leaves so many alarms that are over, and no more.
+pub async fn past_alarms_of_a_device_are_bounded(r: &Registry) {
+    let device = fridge(r).await;
+    for round in 0..4 {
+        let one = |n: i64| AlarmFinding { cleared_at: Some(at(n)), ..raised(&n.to_string(), n, 1) };
+        let batch: Vec<_> = (round * 1_000..(round + 1) * 1_000).map(one).collect();
+        finds(r, &device, &batch).await;
+    }
+    let count = all(r).await.len();
+    assert!(count <= LIVING_ALARMS_MAX + PAST_ALARMS_MAX, "{count}");
+    let living = r.alarm_summary(&given::lists_all()).await.unwrap().unacknowledged;
+    assert_eq!(living, LIVING_ALARMS_MAX as u64);
+}
+
+/// A notification says which alarm it tells of.
+pub async fn a_notification_names_its_alarm(r: &Registry) {
+    let device = fridge(r).await;
+    let ana = given::user(r, device.organization, "ana").await;
+    finds(r, &device, &[raised("", 1, 1)]).await;
+    let alarm = r.alarm_of_notice(device.id, ("warm", "")).await.unwrap();
+    let notice = Notice {
+        id: isobar_model::ids::NotificationId(given::uuid()),
+        kind: NotificationKind::Device,
+        to: Audience::Organization { id: device.organization, minimum_role: Role::BasicUser },
+        message: "too warm".to_owned(),
+        device: Some(device.id),
+        alarm,
+        at: Timestamp::from_millis(given::START + 10),
+    };
+    assert!(r.notice_create(&may(notice.clone())).await.unwrap());
+    let spreading = r.notice_spreading(notice.id).await.unwrap().unwrap();
+    assert_eq!(spreading.notice, notice);
+    let step = isobar_store::registry::SpreadStep { in_app: vec![ana.id], ..Default::default() };
+    r.notice_spread(spreading, &step, at(11)).await.unwrap();
+    let told = r.notification_list(&may(ana.id), page(1, 10).page, false).await.unwrap().items;
+    assert_eq!((told[0].device, told[0].alarm), (Some(device.id), alarm));
+    assert!(alarm.is_some());
+}

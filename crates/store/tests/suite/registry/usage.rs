@@ -1,0 +1,96 @@
+//! What devices have stored, by organization.
+
+use isobar_model::ids::{DeviceKey, OrganizationId};
+use isobar_model::limits::Fill;
+use isobar_model::organization::OrganizationInput;
+
+use super::given::{self, at, may, refetched};
+use isobar_store::registry::{Alert, DeviceChange, Registry, Used};
+
+async fn stored(r: &Registry, organizations: &[OrganizationId]) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    for id in organizations {
+        bytes.push(refetched(r, *id).await.bytes_stored);
+    }
+    bytes
+}
+
+/// A figure replaces the one before it, and counts in every organization above its device.
+pub async fn what_devices_store_is_summed_up(r: &Registry) {
+    let top = given::organization(r, None, "Top").await.id;
+    let [left, right] =
+        [given::organization(r, Some(top), "L").await.id, given::organization(r, Some(top), "R").await.id];
+    let project = given::project(r, top, "p").await.id;
+    let a = given::device(r, left, project, "a").await;
+    let b = given::device(r, left, project, "b").await;
+    let c = given::device(r, right, project, "c").await;
+    let nobody = DeviceKey(1_000_000);
+    r.usage_write(&[(a.key, 100), (b.key, 20), (c.key, 3), (nobody, 9)]).await.unwrap();
+    assert_eq!(stored(r, &[top, left, right]).await, [123, 120, 3]);
+    r.usage_write(&[(a.key, 50), (c.key, 3)]).await.unwrap();
+    assert_eq!(stored(r, &[top, left, right]).await, [73, 70, 3]);
+    r.usage_write(&[]).await.unwrap();
+    r.usage_write(&[(a.key, 0)]).await.unwrap();
+    assert_eq!(stored(r, &[top, left, right]).await, [23, 20, 3]);
+    let keys = |found: Vec<isobar_model::ids::DeviceRef>| found.iter().map(|device| device.key).collect::<Vec<_>>();
+    assert_eq!(keys(r.devices_after(DeviceKey(0), 2).await.unwrap()), [a.key, b.key]);
+    assert_eq!(keys(r.devices_after(b.key, 2).await.unwrap()), [c.key]);
+    assert_eq!(keys(r.devices_after(c.key, 2).await.unwrap()), []);
+}
+
+/// A device that moves or goes takes its figure along.
+pub async fn a_device_takes_its_figure_along(r: &Registry) {
+    let [left, right] = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
+    let project = given::project(r, left, "p").await.id;
+    let device = given::device(r, left, project, "a").await;
+    r.usage_write(&[(device.key, 100)]).await.unwrap();
+    let change = DeviceChange { organization: Some(right), ..given::unchanged(&device) };
+    r.device_update(&may(device.reference()), &change, at(1)).await.unwrap();
+    assert_eq!(stored(r, &[left, right]).await, [0, 100]);
+    r.usage_write(&[(device.key, 101)]).await.unwrap();
+    assert_eq!(stored(r, &[left, right]).await, [0, 101]);
+    r.device_delete(&may(device.reference())).await.unwrap();
+    assert_eq!(stored(r, &[left, right]).await, [0, 0]);
+}
+
+/// Only an orderly stop leaves the word that the figures are right.
+pub async fn figures_are_right_until_something_is_stored(r: &Registry) {
+    assert!(!r.usage_begin().await.unwrap());
+    r.usage_counted().await.unwrap();
+    r.usage_counted().await.unwrap();
+    assert!(r.usage_begin().await.unwrap());
+    assert!(!r.usage_begin().await.unwrap());
+}
+
+/// The limited ones are found with what their subtree uses and what was last told.
+pub async fn limited_organizations_know_how_full_they_are(r: &Registry) {
+    let top = given::organization(r, None, "Top").await.id;
+    let low = given::organization(r, Some(top), "Low").await.id;
+    given::organization(r, None, "Free").await;
+    let project = given::project(r, top, "p").await.id;
+    let device = given::device(r, low, project, "a").await;
+    r.usage_write(&[(device.key, 100)]).await.unwrap();
+    assert_eq!(r.organizations_limited().await.unwrap(), []);
+    let limits = async |id: OrganizationId, devices: f64, megabytes: f64| {
+        let change = OrganizationInput {
+            name: "Limited".to_owned(),
+            device_count_limit: Some(devices),
+            data_usage_mb_limit: Some(megabytes),
+            ..OrganizationInput::default()
+        };
+        r.organization_update(&may(id), &change, None, at(1)).await.unwrap();
+    };
+    limits(top, 0.0, 1.5).await;
+    let found = r.organizations_limited().await.unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].id, &*found[0].name, found[0].device_count, found[0].bytes_stored), (top, "Limited", 1, 100));
+    assert_eq!((found[0].device_count_limit, found[0].data_usage_mb_limit), (0.0, 1.5));
+    assert_eq!((found[0].devices.fill, found[0].devices.told, found[0].data.fill), (Fill::Below, true, Fill::Below));
+    let alert = |fill, told| Alert { fill, since: at(7), told };
+    r.organization_alert_set(top, Used::Data, alert(Fill::Near, true)).await.unwrap();
+    r.organization_alert_set(top, Used::Data, alert(Fill::Full, false)).await.unwrap();
+    let nobody = OrganizationId(given::uuid());
+    r.organization_alert_set(nobody, Used::Data, alert(Fill::Full, false)).await.unwrap();
+    let found = r.organizations_limited().await.unwrap();
+    assert_eq!((found[0].devices.fill, found[0].data), (Fill::Below, alert(Fill::Full, false)));
+}
