@@ -28,6 +28,7 @@ mod outbox;
 mod resources;
 mod settings;
 #[cfg(test)]
+#[path = "../tests/stage/mod.rs"]
 mod stage;
 mod supervisor;
 mod support;

@@ -71,7 +71,7 @@ const HUB_ROOMS: &[&[&str]] = &[
 ];
 
 /// Modules that wire or export the others.
-const ABOVE_ROOMS: [&str; 3] = ["lib", "stage", "wiring"];
+const ABOVE_ROOMS: [&str; 2] = ["lib", "wiring"];
 
 fn height(room: &str) -> Option<usize> {
     HUB_ROOMS.iter().position(|rooms| rooms.contains(&room))
@@ -86,7 +86,9 @@ fn modules_of_the_hub_import_only_lower_ones() {
         (Some(own), None) => own + 1 == HUB_ROOMS.len(),
         (None, _) => ABOVE_ROOMS.contains(&from),
     };
-    let wrong = forbidden(&Sources::of_folder(&folder), may);
+    let mut wrong = forbidden(&Sources::of_folder(&folder), may);
+    // The stage, on which tests play, lies outside of the program's sources.
+    wrong.remove(" has #[path]");
     assert!(wrong.is_empty(), "{wrong:#?}");
     let homeless: Vec<_> = modules_of(&folder)
         .into_iter()
