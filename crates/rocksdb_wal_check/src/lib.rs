@@ -381,5 +381,5 @@ pub fn accept_loss(folder: &Path, loss: &Loss, aside: &Path) -> Result<()> {
     };
     copy()?;
     loss.torn.as_ref().map_or(Ok(()), |torn| torn.cut(folder))?;
-    loss.stop.as_ref().map_or(Ok(()), |stop| cut(folder, stop))
+    Ok(loss.stop.as_ref().map_or(Ok(()), |stop| cut(folder, stop))?)
 }

@@ -47,11 +47,11 @@ pub struct Watermark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoteState {
     /// There is no note: the database was written by a program that does not use this crate, or not yet.
-    Nothing,
+    Missing,
     /// The note is torn or damaged.
     Unreadable,
     /// The note holds this.
-    Is(Watermark),
+    Holds(Watermark),
 }
 
 /// The note of an open database.
@@ -77,7 +77,7 @@ impl Watermark {
         };
         let places = (0..PLACES).filter_map(|place| Self::of(bytes.get((place * SECTOR_BYTES) as usize..)?));
         let newest = places.max_by_key(|noted| (noted.durable, noted.in_tables, noted.manifest, noted.length));
-        Ok(newest.map_or(NoteState::Unreadable, NoteState::Is))
+        Ok(newest.map_or(NoteState::Unreadable, NoteState::Holds))
     }
 
     fn of(place: &[u8]) -> Option<Self> {

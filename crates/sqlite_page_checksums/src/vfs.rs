@@ -25,7 +25,7 @@ static BEFORE_WRITE: OnceLock<fn()> = OnceLock::new();
 /// Has a function called on the writing thread before each write to a database or a log: a scheduler's pause, for
 /// example, as a large transaction or a checkpoint writes many pages. The first call for a process decides.
 pub fn call_before_writes(function: fn()) {
-    BEFORE_WRITE.get_or_init(|| function);
+    let _ = BEFORE_WRITE.set(function);
 }
 
 /// Calls the function that the program has asked to have called before a write, if it has.

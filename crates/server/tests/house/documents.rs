@@ -37,6 +37,11 @@ fn references_to_the_contract_name_its_sections() {
     assert!(wrong.is_empty() && count > 50, "{count} citations, these lead nowhere: {wrong:#?}");
 }
 
+/// Returns true if a dependency is a crate of the workspace.
+fn is_ours(dependency: &str) -> bool {
+    dependency.starts_with("isobar") || crates().iter().any(|name| name == dependency)
+}
+
 /// Returns the dependencies of the workspace and its tests, inherited from the workspace or not.
 fn dependencies() -> BTreeSet<String> {
     let mut members: Vec<String> = crates().into_iter().map(|name| format!("crates/{name}/Cargo.toml")).collect();
@@ -46,7 +51,7 @@ fn dependencies() -> BTreeSet<String> {
         let manifest: toml::Table = read(&member).parse().unwrap();
         for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
             let names = manifest.get(kind).and_then(toml::Value::as_table).into_iter().flat_map(|table| table.keys());
-            found.extend(names.filter(|name| !name.starts_with("isobar")).cloned());
+            found.extend(names.filter(|name| !is_ours(name)).cloned());
         }
     }
     found
@@ -67,7 +72,7 @@ fn dependency_has_one_documented_reason() {
     assert!(twice.is_empty(), "one reason for each: {twice:?}");
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let declared = workspace["workspace"]["dependencies"].as_table().unwrap().keys();
-    let unused: Vec<_> = declared.filter(|name| !name.starts_with("isobar") && !used.contains(*name)).collect();
+    let unused: Vec<_> = declared.filter(|name| !is_ours(name) && !used.contains(*name)).collect();
     assert!(unused.is_empty(), "no crate uses {unused:?}");
 }
 
