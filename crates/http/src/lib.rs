@@ -1,4 +1,4 @@
-//! The HTTP interface. `routes` is its table of operations. A handler reads a request, calls one method of the hub and
+//! The HTTP interface. `routes` has its table of operations. A handler reads a request, calls one method of the hub and
 //! builds the response; credentials, rate limit, request id and metrics are handled once, in `admission`.
 //!
 //! - `connection` accepts connections and reads requests from them. It does not know the operations.

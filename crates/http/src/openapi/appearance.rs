@@ -8,7 +8,7 @@ use crate::resources::values::{Id, Raw, Time};
 /// Updates an organization's branding.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct BrandingInput {
+pub(crate) struct BrandingInput {
     /// When it is there, the organization of the path.
     organization_id: Option<Id>,
     #[schema(max_length = 200)]
@@ -32,7 +32,7 @@ pub(super) struct BrandingInput {
 /// Creates or updates a dashboard of an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct DashboardInput {
+pub(crate) struct DashboardInput {
     #[schema(max_length = 200)]
     name: Option<String>,
     options: Option<Raw>,
@@ -42,7 +42,7 @@ pub(super) struct DashboardInput {
 /// Creates a link that shows a dashboard on screens.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct BoardLinkInput {
+pub(crate) struct BoardLinkInput {
     /// By which its makers know it; "Screen" where it is left out.
     #[schema(required = false, min_length = 1, max_length = 80)]
     name: String,
@@ -53,7 +53,7 @@ pub(super) struct BoardLinkInput {
 /// Updates an organization's device table.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct DeviceTableInput {
+pub(crate) struct DeviceTableInput {
     /// The organization of the path.
     organization_id: Id,
     /// A device in the caller's reach.
@@ -66,7 +66,7 @@ pub(super) struct DeviceTableInput {
 /// A column of the device table.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ColumnInput {
+pub(crate) struct ColumnInput {
     #[schema(min_length = 1, max_length = 256)]
     path: String,
     #[schema(max_length = 80)]

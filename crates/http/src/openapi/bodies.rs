@@ -17,7 +17,7 @@ use crate::resources::values::{AnyJson, Id, Raw, Time};
 use crate::resources::words::StateText;
 
 /// Any JSON but null.
-pub(super) struct AnyButNull;
+pub(crate) struct AnyButNull;
 
 impl PartialSchema for AnyButNull {
     fn schema() -> RefOr<Schema> {
@@ -28,7 +28,7 @@ impl PartialSchema for AnyButNull {
 impl ToSchema for AnyButNull {}
 
 /// Builds the schema of any JSON but null, with another description.
-pub(super) fn any_but_null(says: &str) -> RefOr<Schema> {
+pub(crate) fn any_but_null(says: &str) -> RefOr<Schema> {
     let kinds = [Type::String, Type::Number, Type::Boolean];
     let any = kinds.into_iter().fold(AnyOfBuilder::new(), |any, kind| any.item(ObjectBuilder::new().schema_type(kind)));
     let list = ArrayBuilder::new().items(AnyJson::schema());
@@ -38,7 +38,7 @@ pub(super) fn any_but_null(says: &str) -> RefOr<Schema> {
 /// Registers a user.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct NewUser {
+pub(crate) struct NewUser {
     #[schema(min_length = 1, max_length = 254)]
     username: String,
     #[schema(min_length = 6, max_length = 128)]
@@ -67,7 +67,7 @@ pub(super) struct NewUser {
 /// Creates a user.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct UserCreation {
+pub(crate) struct UserCreation {
     #[schema(min_length = 1, max_length = 254)]
     username: String,
     /// Left out: the user sets one by a link of an e-mail (`POST /v2/auth/forgot`).
@@ -97,7 +97,7 @@ pub(super) struct UserCreation {
 /// Logs a user in.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct Login {
+pub(crate) struct Login {
     #[schema(max_length = 254)]
     username_or_email: String,
     #[schema(max_length = 1024)]
@@ -107,7 +107,7 @@ pub(super) struct Login {
 /// Names an account.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct AccountName {
+pub(crate) struct AccountName {
     /// In any case.
     #[schema(min_length = 1, max_length = 254)]
     email_or_username: String,
@@ -116,7 +116,7 @@ pub(super) struct AccountName {
 /// Sets a new password.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ResetInput {
+pub(crate) struct ResetInput {
     /// What the link in the e-mail carries as resetToken: good once, for an hour.
     #[schema(min_length = 1, max_length = 256)]
     token: String,
@@ -133,7 +133,7 @@ pub(super) struct ResetInput {
 /// Updates a user. What is left out keeps its value.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct UserInput {
+pub(crate) struct UserInput {
     /// As it is: it cannot be changed.
     #[schema(required = false, min_length = 1, max_length = 254)]
     username: String,
@@ -181,7 +181,7 @@ pub(super) struct UserInput {
 /// How a user is told of things. What is left out stays as it is.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct PreferencesInput {
+pub(crate) struct PreferencesInput {
     #[schema(required = false)]
     notifications: KindsInput,
 }
@@ -189,7 +189,7 @@ pub(super) struct PreferencesInput {
 /// How notifications of each kind come.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct KindsInput {
+pub(crate) struct KindsInput {
     #[schema(required = false)]
     account_notifications: ChannelsInput,
     /// In the application it always comes.
@@ -201,7 +201,7 @@ pub(super) struct KindsInput {
 
 /// Where notifications of a kind go.
 #[derive(ToSchema)]
-pub(super) struct ChannelsInput {
+pub(crate) struct ChannelsInput {
     #[schema(required = false)]
     inapp: bool,
     #[schema(required = false)]
@@ -211,7 +211,7 @@ pub(super) struct ChannelsInput {
 /// Makes an API key.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ApiKeyInput {
+pub(crate) struct ApiKeyInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     /// The highest role that it gives, at most its user's; left out: its user's, whatever that is.
@@ -223,7 +223,7 @@ pub(super) struct ApiKeyInput {
 /// Creates or updates a view of the device list.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ViewInput {
+pub(crate) struct ViewInput {
     /// Unlike that of any other of the caller's views.
     #[schema(min_length = 1, max_length = 80)]
     name: String,
@@ -236,7 +236,7 @@ pub(super) struct ViewInput {
 
 /// Marks notifications.
 #[derive(ToSchema)]
-pub(super) struct ReadMark {
+pub(crate) struct ReadMark {
     /// Whether they are read.
     read: bool,
 }
@@ -244,7 +244,7 @@ pub(super) struct ReadMark {
 /// Changes an alarm. What is left out stays as it is.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct AlarmInput {
+pub(crate) struct AlarmInput {
     /// The first time it becomes true the design's trigger `acknowledged` fires. An alarm that is over stays acknowledged.
     #[schema(required = false)]
     acknowledged: bool,
@@ -260,7 +260,7 @@ pub(super) struct AlarmInput {
 
 /// Tells every user something.
 #[derive(ToSchema)]
-pub(super) struct SystemMessage {
+pub(crate) struct SystemMessage {
     #[schema(min_length = 1, max_length = 10000)]
     message: String,
 }
@@ -268,7 +268,7 @@ pub(super) struct SystemMessage {
 /// Creates or updates an organization.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct OrganizationInput {
+pub(crate) struct OrganizationInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     /// Where it hangs in the tree; null on update: at the top.
@@ -290,7 +290,7 @@ pub(super) struct OrganizationInput {
 /// Creates or updates a project.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct ProjectInput {
+pub(crate) struct ProjectInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     organization_id: Option<Id>,
@@ -299,7 +299,7 @@ pub(super) struct ProjectInput {
 /// Overwrites a specification.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct SpecificationInput {
+pub(crate) struct SpecificationInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     #[schema(required = false, min_length = 1, max_length = 16, default = "2")]
@@ -313,7 +313,7 @@ pub(super) struct SpecificationInput {
 /// Tries a design out.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct DryRunInput {
+pub(crate) struct DryRunInput {
     /// The specification to try, of which only `planes` counts; left out: that of the project.
     specification: Option<Raw>,
     /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
@@ -334,7 +334,7 @@ fn protocols() -> RefOr<Schema> {
 /// Creates or updates a device.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct DeviceInput {
+pub(crate) struct DeviceInput {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
     project_uuid: Id,
@@ -353,10 +353,10 @@ pub(super) struct DeviceInput {
 }
 
 /// Devices to be created, each of which is checked by itself. At most 5 MiB in all.
-pub(super) type DeviceInputs = ListOf<DeviceInput, BULK_ITEMS_MAX>;
+pub(crate) type DeviceInputs = ListOf<DeviceInput, BULK_ITEMS_MAX>;
 
 /// A JSON merge patch of a device's metadata (RFC 7396).
-pub(super) struct MetaPatch;
+pub(crate) struct MetaPatch;
 
 impl PartialSchema for MetaPatch {
     fn schema() -> RefOr<Schema> {
@@ -371,17 +371,17 @@ impl ToSchema for MetaPatch {}
 /// Changes to the labels of one device.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct MetaItem {
+pub(crate) struct MetaItem {
     /// The device. One that is unknown or out of reach is an error of the item.
     device_id: String,
     meta: MetaPatch,
 }
 
 /// Changes to the labels of many devices.
-pub(super) type MetaItems = ListOf<MetaItem, BULK_ITEMS_MAX>;
+pub(crate) type MetaItems = ListOf<MetaItem, BULK_ITEMS_MAX>;
 
 /// Schema of a list of at most `MOST` items.
-pub(super) struct ListOf<T, const MOST: usize>(PhantomData<T>);
+pub(crate) struct ListOf<T, const MOST: usize>(PhantomData<T>);
 
 impl<T: ToSchema, const MOST: usize> PartialSchema for ListOf<T, MOST> {
     fn schema() -> RefOr<Schema> {
@@ -403,4 +403,4 @@ impl<T: ToSchema, const MOST: usize> ToSchema for ListOf<T, MOST> {
 /// A PNG, a JPEG or a WebP of at most 2 MiB and 4096 by 4096 pixels, in Base64: bare, or as a data URI (`data:image/png;base64,…`).
 #[derive(ToSchema)]
 #[schema(value_type = String)]
-pub(super) struct ImageText(String);
+pub(crate) struct ImageText(String);

@@ -10,7 +10,7 @@ use crate::resources::values::AnyJson;
 /// One event of a batch. What is wrong with it is an error of this event alone.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase", as = BatchEvent)]
-pub(super) struct BatchEventInput {
+pub(crate) struct BatchEventInput {
     /// The device event element.
     #[schema(min_length = 1, max_length = 128)]
     element_name: String,
@@ -25,4 +25,4 @@ pub(super) struct BatchEventInput {
 }
 
 /// The events of a batch. Those of one device run in this order.
-pub(super) type BatchEvents = ListOf<BatchEventInput, BATCH_EVENTS_MAX>;
+pub(crate) type BatchEvents = ListOf<BatchEventInput, BATCH_EVENTS_MAX>;

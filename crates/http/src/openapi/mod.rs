@@ -1,13 +1,13 @@
-//! The OpenAPI 3.1 document, built from the table of routes, the views and `operations`.
+//! The OpenAPI 3.1 document, built from the table of operations and the types of bodies.
 
-mod appearance;
-mod bodies;
-mod event_bodies;
+pub(crate) mod appearance;
+pub(crate) mod bodies;
+pub(crate) mod event_bodies;
 mod finish;
-mod operations;
-mod parameters;
-mod setting_bodies;
-mod webhook;
+pub(crate) mod operations;
+pub(crate) mod parameters;
+pub(crate) mod setting_bodies;
+pub(crate) mod webhook;
 
 use std::sync::OnceLock;
 
@@ -34,13 +34,13 @@ use utoipa::openapi::{
     HttpMethod, InfoBuilder, OpenApi, OpenApiBuilder, PathsBuilder, Ref, RefOr, Required, Response, Server,
 };
 
-use self::operations::{OPERATIONS, Operation, Schemas, Shape, Success, of};
+use self::operations::{Schemas, Shape, Success, of};
 use crate::problem::ErrorBody;
 use crate::request::{Call, REFRESH_COOKIE};
 use crate::response::{self, Answer};
 use crate::routes::{RouteAccess, RouteRow, Verb, table};
 
-const JSON_TYPE: &str = "application/json";
+pub(crate) const JSON_TYPE: &str = "application/json";
 /// Version of the API (specification: Versioning).
 const VERSION: &str = "2.0.0";
 const DOCS: &str = include_str!("docs.html");
@@ -74,14 +74,12 @@ pub fn openapi() -> Value {
     finish::finish(serde_json::to_value(drawn()).unwrap_or_default())
 }
 
-/// Builds the document from routes, views and operations.
+/// Builds the document from the table of operations.
 fn drawn() -> OpenApi {
     let mut schemas = Schemas::new();
     let mut paths = PathsBuilder::new();
     for row in table() {
-        if let Some(operation) = OPERATIONS.iter().find(|said| said.method == row.method && said.path == row.path) {
-            paths = paths.path(row.path, PathItem::new(row.method.openapi(), described(&row, operation, &mut schemas)));
-        }
+        paths = paths.path(row.path, PathItem::new(row.method.openapi(), described(&row, &mut schemas)));
     }
     let refusal = of::<ErrorBody>(&mut schemas);
     let mut components = ComponentsBuilder::new();
@@ -103,7 +101,8 @@ fn drawn() -> OpenApi {
     OpenApiBuilder::new().info(info).servers(Some([Server::new("/")])).paths(paths).components(Some(components)).build()
 }
 
-fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> OperationBuilder {
+fn described(row: &RouteRow, schemas: &mut Schemas) -> OperationBuilder {
+    let said = row.docs;
     let mut operation = OperationBuilder::new()
         .tag(said.tag)
         .summary(Some(said.summary))
@@ -138,14 +137,15 @@ fn described(row: &RouteRow, said: &Operation, schemas: &mut Schemas) -> Operati
             if row.access == RouteAccess::Probe { response } else { with_headers(response) },
         );
     }
-    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| may_refuse(row, said, *status)) {
+    for (status, name, _) in REFUSALS.iter().filter(|(status, ..)| may_refuse(row, *status)) {
         operation = operation.response(status.to_string(), RefOr::Ref(Ref::from_response_name(*name)));
     }
     operation
 }
 
 /// Returns true if an operation can be refused with that status.
-fn may_refuse(row: &RouteRow, said: &Operation, status: u16) -> bool {
+fn may_refuse(row: &RouteRow, status: u16) -> bool {
+    let said = row.docs;
     let probe = row.access == RouteAccess::Probe;
     let has = |name: &str| said.parameters.iter().any(|parameter| parameter.name == name);
     match status {
@@ -351,7 +351,7 @@ mod tests {
         let routed: BTreeSet<String> =
             table().iter().map(|row| format!("{} {}", row.method.name(), row.path)).collect();
         assert_eq!(described, routed);
-        assert_eq!(OPERATIONS.len(), routed.len());
+        assert_eq!(table().len(), routed.len());
     }
 
     #[test]

@@ -36,7 +36,7 @@ macro_rules! listed_path_key {
 
 /// Type of a parameter.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Text,
     Texts,
     Id,
@@ -85,7 +85,7 @@ enum Description {
 
 /// A query parameter or a header.
 #[derive(Clone, Copy)]
-pub(super) struct Param {
+pub(crate) struct Param {
     pub name: &'static str,
     kind: Kind,
     says: Description,
@@ -93,7 +93,7 @@ pub(super) struct Param {
     required: bool,
 }
 
-pub(super) const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
+pub(crate) const fn query(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says: Description::Text(says), is_header: false, required: false }
 }
 
@@ -107,68 +107,68 @@ const fn sort_by(fields: &'static [&'static str]) -> Param {
     query("sortBy", Kind::Order(fields), SORT_SAYS)
 }
 
-pub(super) const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
+pub(crate) const fn header(name: &'static str, kind: Kind, says: &'static str) -> Param {
     Param { name, kind, says: Description::Text(says), is_header: true, required: false }
 }
 
-pub(super) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: Some(1) }, "Which page, from 1");
-pub(super) const LIMIT: Param = query(
+pub(crate) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: Some(1) }, "Which page, from 1");
+pub(crate) const LIMIT: Param = query(
     "limit",
     Kind::Whole { min: 1, max: Some(LIMIT_MAX as usize), default: Some(LIMIT_DEFAULT as usize) },
     "Items a page",
 );
-pub(super) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
-pub(super) const TO: Param = query("to", Kind::Time, "End, not inclusive");
-pub(super) const TO_REQUIRED: Param = Param { required: true, ..TO };
-pub(super) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
-pub(super) const SORT_ALARMS: Param = sort_by(crate::resources::alarms::ALARMS_SORTED_BY);
-pub(super) const SORT_DEVICES: Param = sort_by(crate::resources::devices::DEVICES_SORTED_BY);
-pub(super) const SORT_ORGANIZATIONS: Param = sort_by(crate::resources::organizations::ORGANIZATIONS_SORTED_BY);
-pub(super) const SORT_PROJECTS: Param = sort_by(crate::resources::projects::PROJECTS_SORTED_BY);
-pub(super) const SORT_USERS: Param = sort_by(crate::resources::users::USERS_SORTED_BY);
-pub(super) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_SORTED_BY);
-pub(super) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
-pub(super) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
-pub(super) const SORT_VERSIONS: Param = sort_by(crate::resources::specifications::VERSIONS_SORTED_BY);
-pub(super) const SORT_BOARDS: Param = sort_by(crate::resources::boards::BOARDS_SORTED_BY);
-pub(super) const SORT_VALUES: Param = query(
+pub(crate) const FROM: Param = query("from", Kind::Time, "Start, inclusive");
+pub(crate) const TO: Param = query("to", Kind::Time, "End, not inclusive");
+pub(crate) const TO_REQUIRED: Param = Param { required: true, ..TO };
+pub(crate) const UNREAD: Param = query("unread", Kind::Boolean(false), "Only what was not read yet");
+pub(crate) const SORT_ALARMS: Param = sort_by(crate::resources::alarms::ALARMS_SORTED_BY);
+pub(crate) const SORT_DEVICES: Param = sort_by(crate::resources::devices::DEVICES_SORTED_BY);
+pub(crate) const SORT_ORGANIZATIONS: Param = sort_by(crate::resources::organizations::ORGANIZATIONS_SORTED_BY);
+pub(crate) const SORT_PROJECTS: Param = sort_by(crate::resources::projects::PROJECTS_SORTED_BY);
+pub(crate) const SORT_USERS: Param = sort_by(crate::resources::users::USERS_SORTED_BY);
+pub(crate) const SORT_STORAGE: Param = sort_by(crate::resources::data::STORAGE_SORTED_BY);
+pub(crate) const SORT_SETTINGS: Param = sort_by(crate::resources::settings::SETTINGS_SORTED_BY);
+pub(crate) const SORT_SETTING_HISTORY: Param = sort_by(crate::resources::settings::SETTING_HISTORY_SORTED_BY);
+pub(crate) const SORT_VERSIONS: Param = sort_by(crate::resources::specifications::VERSIONS_SORTED_BY);
+pub(crate) const SORT_BOARDS: Param = sort_by(crate::resources::boards::BOARDS_SORTED_BY);
+pub(crate) const SORT_VALUES: Param = query(
     "sortBy",
     Kind::Fields { most: SORT_KEYS_MAX, signed: true },
     "Fields, primary first; prefix + ascending (default) or - descending. An order by payload reaches 100,000 values: a page \
      that ends behind them is 400",
 );
-pub(super) const DEPTH: Param =
+pub(crate) const DEPTH: Param =
     query("depth", Kind::Depth, "Generations of the organization tree, from 1 (default), or all");
-pub(super) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
-pub(super) const BOX: Param = query(
+pub(crate) const ORGANIZATION_ID: Param = query("organizationId", Kind::Id, "Only what belongs to this organization");
+pub(crate) const BOX: Param = query(
     "box",
     Kind::Form(BOX_FORM),
     "west,south,east,north in degrees (WGS 84), the whole world by default; across the date line where the west is \
      more than the east",
 );
-pub(super) const CELL_SIZE: Param = Param {
+pub(crate) const CELL_SIZE: Param = Param {
     required: true,
     ..query_made("cellSize", Kind::Degrees, || {
         format!("The side of a cell in degrees; the box may have at most {CELLS_MAX} cells")
     })
 };
-pub(super) const PARENT_ID: Param = query("parentId", Kind::Id, "The organization whose children are listed");
-pub(super) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-insensitive substring");
-pub(super) const LAST_VALUES: Param =
+pub(crate) const PARENT_ID: Param = query("parentId", Kind::Id, "The organization whose children are listed");
+pub(crate) const SEARCH_TEXT: Param = query("searchText", Kind::Text, "Case-insensitive substring");
+pub(crate) const LAST_VALUES: Param =
     query("lastValues", Kind::Text, "all, or comma-separated names of storage elements whose last values are added");
-pub(super) const ENTITY_LIST: Param = query("entityList", Kind::Texts, "Only these ids");
-pub(super) const FILTER: Param =
+pub(crate) const ENTITY_LIST: Param = query("entityList", Kind::Texts, "Only these ids");
+pub(crate) const FILTER: Param =
     query_made("filter", Kind::Filter, || filter_says(&format!("createdAt, id, payload, payload.<path>{QUOTED_SAYS}")));
-pub(super) const COLUMNS: Param = query(
+pub(crate) const COLUMNS: Param = query(
     "columns",
     Kind::Fields { most: CSV_COLUMNS_MAX, signed: false },
     "Columns of the CSV: createdAt, id, payload (these three by default), payload.<path> or payload[\"<name>\"]",
 );
-pub(super) const SERIES_NAME: Param = Param {
+pub(crate) const SERIES_NAME: Param = Param {
     required: true,
     ..query("elementName", Kind::Form(r"[\s\S]"), "The storage element whose values are asked")
 };
-pub(super) const BUCKET_FIELDS: Param = Param {
+pub(crate) const BUCKET_FIELDS: Param = Param {
     required: true,
     ..query(
         "fields",
@@ -176,54 +176,54 @@ pub(super) const BUCKET_FIELDS: Param = Param {
         "Where the numbers are, comma-separated, 1 to 10: payload, payload.<path> or payload[\"<name>\"]",
     )
 };
-pub(super) const FUNCTIONS: Param = query(
+pub(crate) const FUNCTIONS: Param = query(
     "functions",
     Kind::Words(&Function::NAMES),
     "What is told of them, comma-separated; by default count, mean, min, max. Percentiles are within 1 % of the value",
 );
-pub(super) const EVERY: Param = query(
+pub(crate) const EVERY: Param = query(
     "every",
     Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w|mo|y)$"),
     "How wide a bucket is: a whole number and s, m, h (up to a day), d, w, mo or y. Neither this nor points: one bucket",
 );
-pub(super) const POINTS: Param = query(
+pub(crate) const POINTS: Param = query(
     "points",
     Kind::Whole { min: 2, max: Some(POINTS_MAX), default: None },
     "The narrowest round width that gives so many at most",
 );
-pub(super) const ZONE: Param =
+pub(crate) const ZONE: Param =
     query("zone", Kind::Text, "The IANA name of the time zone whose clock and calendar buckets follow; by default UTC");
-pub(super) const FILL: Param =
+pub(crate) const FILL: Param =
     query("fill", Kind::Word(&["none", "null", "previous"]), "What stands for buckets that hold nothing");
-pub(super) const TIME_FIELD: Param = query(
+pub(crate) const TIME_FIELD: Param = query(
     "timeField",
     Kind::Form(concat!("^payload", path_key!(r"[^.\[]"), "*$")),
     "Where payloads tell the time (RFC 3339, Unix seconds or milliseconds) that counts instead of createdAt",
 );
-pub(super) const LATE: Param = query(
+pub(crate) const LATE: Param = query(
     "late",
     Kind::Form("^0*[1-9][0-9]*(s|m|h|d|w)$"),
     "How far createdAt may be from that time, at most 31d; by default 1d",
 );
-pub(super) const DEVICE_IDS: Param =
+pub(crate) const DEVICE_IDS: Param =
     query("deviceIds", Kind::Ids, "These devices; either this, projectUuid or organizationId");
-pub(super) const PROJECT_UUID: Param = query("projectUuid", Kind::Id, "The devices of this project that are in reach");
-pub(super) const BUCKETS_ORGANIZATION_ID: Param =
+pub(crate) const PROJECT_UUID: Param = query("projectUuid", Kind::Id, "The devices of this project that are in reach");
+pub(crate) const BUCKETS_ORGANIZATION_ID: Param =
     query("organizationId", Kind::Id, "The devices of this organization, and with depth of those beneath it");
-pub(super) const GROUP_BY: Param = query(
+pub(crate) const GROUP_BY: Param = query(
     "groupBy",
     Kind::Word(&["none", "device"]),
     "device: a series for each of at most 100 devices; none: one over all of at most 1,000",
 );
-pub(super) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
+pub(crate) const DEVICE_FILTER: Param = query_made("filter", Kind::Filter, || {
     let names = device_fields::filter_names().join(", ");
     filter_says(&format!("{names}, meta.<path>{QUOTED_SAYS}; lastActive is also null: never"))
 });
-pub(super) const ALARM_FILTER: Param = query_made("filter", Kind::Filter, || {
+pub(crate) const ALARM_FILTER: Param = query_made("filter", Kind::Filter, || {
     let names = alarm_fields::filter_names().collect::<Vec<_>>().join(", ");
     filter_says(&format!("{names}; severities are in the order info, warning, critical; assigneeId is also null"))
 });
-pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns, || {
+pub(crate) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColumns, || {
     let usual = device_fields::USUAL_COLUMNS;
     let others: Vec<_> = DeviceColumn::names().filter(|name| !usual.contains(name)).collect();
     format!(
@@ -232,40 +232,40 @@ pub(super) const DEVICE_COLUMNS: Param = query_made("columns", Kind::DeviceColum
         others.join(", ")
     )
 });
-pub(super) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
-pub(super) const USABLE: Param = query(
+pub(crate) const TEST: Param = query("test", Kind::Boolean(false), "Only check what could be created");
+pub(crate) const USABLE: Param = query(
     "usable",
     Kind::Boolean(false),
     "Also those of organizations above, which devices there can use; what is out of reach of them is null",
 );
-pub(super) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
-pub(super) const DEVICE_ID: Param =
+pub(crate) const FILTER_TYPE: Param = query("filter[type]", Kind::Text, "Only projects of this type");
+pub(crate) const DEVICE_ID: Param =
     query("deviceId", Kind::Id, "The device; required unless a device token says which it is");
-pub(super) const DEVICE_ID_REQUIRED: Param = Param { required: true, ..query("deviceId", Kind::Id, "The device") };
-pub(super) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
-pub(super) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "Only events of this element");
-pub(super) const ELEMENT_NAME_REQUIRED: Param =
+pub(crate) const DEVICE_ID_REQUIRED: Param = Param { required: true, ..query("deviceId", Kind::Id, "The device") };
+pub(crate) const STREAM_DEVICE_ID: Param = query("deviceId", Kind::Id, "Only events of this device");
+pub(crate) const ELEMENT_NAME: Param = query("elementName", Kind::Text, "Only events of this element");
+pub(crate) const ELEMENT_NAME_REQUIRED: Param =
     Param { required: true, ..query("elementName", Kind::Short(128), "The element of the design") };
-pub(super) const EMAIL_OR_USERNAME: Param =
+pub(crate) const EMAIL_OR_USERNAME: Param =
     query("emailOrUsername", Kind::Text, "The account; it may also stand in a JSON body");
-pub(super) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
-pub(super) const WAIT: Param = query(
+pub(crate) const PEEK: Param = query("peek", Kind::Boolean(false), "Leave what is read in the queue");
+pub(crate) const WAIT: Param = query(
     "wait",
     Kind::Whole { min: 0, max: Some(60), default: Some(0) },
     "Seconds to wait for an event when there is none",
 );
-pub(super) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
-pub(super) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
-pub(super) const IDEMPOTENCY_KEY_PARAMETER: Param =
+pub(crate) const DEVICE_EVENTS: Param = query("deviceEvents", Kind::Boolean(true), "With device events");
+pub(crate) const CLOUD_EVENTS: Param = query("cloudEvents", Kind::Boolean(true), "With cloud events");
+pub(crate) const IDEMPOTENCY_KEY_PARAMETER: Param =
     header("Idempotency-Key", Kind::Short(64), "The same key for the same device within 24 hours does nothing again");
-pub(super) const IF_NONE_MATCH: Param =
+pub(crate) const IF_NONE_MATCH: Param =
     header("If-None-Match", Kind::Text, "The entity tag of what is at hand; 304 when it is still the same");
-pub(super) const IF_MATCH: Param = header(
+pub(crate) const IF_MATCH: Param = header(
     "If-Match",
     Kind::EntityTags,
     "The entity tag that what is changed must have, or several; 412 when it has another one. *: whatever it is",
 );
-pub(super) const LAST_EVENT_ID_PARAMETER: Param =
+pub(crate) const LAST_EVENT_ID_PARAMETER: Param =
     header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
 
 /// Describes the quoting of names with characters that a dotted path cannot have.
@@ -279,7 +279,7 @@ fn filter_says(fields: &str) -> String {
 }
 
 impl Param {
-    pub(super) fn describe(self) -> Parameter {
+    pub(crate) fn describe(self) -> Parameter {
         let place = if self.is_header { ParameterIn::Header } else { ParameterIn::Query };
         let parameter = ParameterBuilder::new()
             .name(self.name)
@@ -360,7 +360,7 @@ fn listed(pattern: &str, most: usize, signed: bool) -> RefOr<Schema> {
 }
 
 /// Returns the variable parts of a path as parameters.
-pub(super) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
+pub(crate) fn of_path(path: &str) -> impl Iterator<Item = Parameter> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}')).map(|name| {
         let kind = match name {
             "id" | "deviceId" | "keyId" | "dashboardId" | "linkId" => Kind::Id,

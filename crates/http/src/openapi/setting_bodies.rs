@@ -10,7 +10,7 @@ use super::bodies::{ListOf, any_but_null};
 use crate::resources::values::AnyJson;
 
 /// The value of a setting.
-pub(super) struct SettingValue;
+pub(crate) struct SettingValue;
 
 impl PartialSchema for SettingValue {
     fn schema() -> RefOr<Schema> {
@@ -23,7 +23,7 @@ impl ToSchema for SettingValue {}
 /// One change of a bulk operation.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
-pub(super) struct SettingItem {
+pub(crate) struct SettingItem {
     /// The device. One that is unknown or out of reach is an error of the item.
     device_id: String,
     /// The setting.
@@ -34,10 +34,10 @@ pub(super) struct SettingItem {
 }
 
 /// The changes of a bulk operation.
-pub(super) type SettingItems = ListOf<SettingItem, BULK_ITEMS_MAX>;
+pub(crate) type SettingItems = ListOf<SettingItem, BULK_ITEMS_MAX>;
 
 /// The devices whose defaults are wanted.
-pub(super) struct DeviceIds;
+pub(crate) struct DeviceIds;
 
 impl PartialSchema for DeviceIds {
     fn schema() -> RefOr<Schema> {

@@ -76,7 +76,7 @@ const SAID: [Said; 15] = [
 ];
 
 /// All of them, as query parameters and as headers.
-pub(super) const WEBHOOK: [Param; 2 * SAID.len()] = {
+pub(crate) const WEBHOOK: [Param; 2 * SAID.len()] = {
     let mut all = [query("", Kind::Text, ""); 2 * SAID.len()];
     let mut index = 0;
     while index < SAID.len() {
