@@ -1,12 +1,14 @@
-//! Defines how each operation is called: a case for every route, and the resources that the cases name.
+//! Defines how each operation is called: a case for every route, and the resources that the cases name. The case of an
+//! ordinary operation is derived from the OpenAPI document.
 
-use isobar_http::RouteRow;
+use isobar_http::{RouteRow, Verb};
 use isobar_model::ids::DeviceId;
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 
 use crate::images::TINY_PNG;
 use crate::support::app::{new_user, with_json};
+use crate::support::document::DOCUMENT;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
@@ -30,35 +32,30 @@ fn case(path: &str, body: Option<Value>, success: u16) -> Case {
     Case { path: path.to_owned(), body, is_text: false, hidden, success }
 }
 
-/// The case of a list of what an organization has.
-fn list_of(row: &RouteRow, organization: &str) -> Case {
-    case(&format!("{}?organizationId={organization}", row.path), None, 200)
-}
-
-/// The cases of views: each user has its own, and nobody has this one.
-fn of_views(row: &RouteRow) -> Option<Case> {
-    let body = || Some(json!({"name": "cold", "query": "status=critical"}));
-    let (body, success) = match (row.method.name(), row.path) {
-        ("GET", "/v2/views") => (None, 200),
-        ("POST", "/v2/views") => (body(), 201),
-        ("PUT", "/v2/views/{id}") => (body(), 404),
-        ("DELETE", "/v2/views/{id}") => (None, 404),
-        _ => return None,
-    };
-    Some(case(&row.path.replace("{id}", NOBODY), body, success))
-}
-
 /// A body that says nothing but a name.
 fn named(name: &str) -> Option<Value> {
     Some(json!({"name": name}))
 }
 
-/// The case of an image of something that has one.
+/// The cases of notifications, which are those of all time.
+fn of_notifications(row: &RouteRow) -> Option<Case> {
+    let body = match (row.method.name(), row.path) {
+        ("PUT", "/v2/notifications") => Some(json!({"read": true})),
+        ("DELETE", "/v2/notifications") => None,
+        _ => return None,
+    };
+    Some(case(&format!("{}?to=2100-01-01T00:00:00Z", row.path), body, 200))
+}
+
+/// The case of posting an image of something.
 fn case_of_image(row: &RouteRow, owner: &str) -> Case {
-    let body = (row.method.name() == "POST").then(|| json!(TINY_PNG));
-    let is_device = row.path.starts_with("/v2/devices");
-    let success = if is_device && row.method.name() != "GET" { 204 } else { 200 };
-    Case { is_text: true, ..case(&row.path.replace("{id}", owner), body, success) }
+    let success = if row.path.starts_with("/v2/devices") { 204 } else { 200 };
+    Case { is_text: true, ..case(&row.path.replace("{id}", owner), Some(json!(TINY_PNG)), success) }
+}
+
+/// The noun that a path begins with.
+fn noun(row: &RouteRow) -> &'static str {
+    row.path.trim_start_matches("/v2").split('/').nth(1).unwrap_or_default()
 }
 
 /// The resources that paths and bodies can name.
@@ -135,40 +132,77 @@ impl<'a> Things<'a> {
         [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver, alarm]
     }
 
-    /// The case of a row. A row without one fails the scene.
+    /// The case of a row: one of its own, or a derived one.
     pub fn case(&self, row: &RouteRow) -> Case {
-        let case = match row.path.trim_start_matches("/v2").split('/').nth(1) {
-            Some("health" | "metrics" | "spec" | "docs" | "about") => Some(case(row.path, None, 200)),
-            Some("auth") => self.of_auth(row),
-            Some("organizations") => self.of_organizations(row),
-            Some("projects") => self.of_projects(row),
-            Some("users") => self.of_users(row),
-            Some("notifications") => self.of_notifications(row),
-            Some("views") => of_views(row),
-            Some("alarms") => self.of_alarms(row),
-            Some("devices") => {
-                self.of_devices(row).or_else(|| self.of_device_data(row)).or_else(|| self.of_settings(row))
-            }
-            Some("data") => Some(case(
+        let special = match noun(row) {
+            "auth" => self.of_auth(row),
+            "organizations" => self.of_organizations(row),
+            "projects" => self.of_projects(row),
+            "users" => self.of_users(row),
+            "notifications" => of_notifications(row),
+            "devices" => self.of_devices(row).or_else(|| self.of_settings(row)),
+            "data" => Some(case(
                 &format!("{}?elementName=reading&fields=payload.temp&deviceIds={}", row.path, self.fridge.id),
                 None,
                 200,
             )),
-            Some("events") => self.of_events(row),
-            // What a path names there belongs to the link that calls.
-            Some("wall") => Some(case(row.path, None, 200)),
+            "events" => self.of_events(row),
             _ => None,
         };
-        case.unwrap_or_else(|| panic!("{} has no case: say how it refuses", name(row)))
+        special.unwrap_or_else(|| self.derived(row))
+    }
+
+    /// Derives the case of a row from the document: the body is its example, the answer its success, and a list is that
+    /// of the organization. Of what each user has of its own nobody has this one.
+    fn derived(&self, row: &RouteRow) -> Case {
+        let operation = &DOCUMENT["paths"][row.path][row.method.name().to_lowercase()];
+        let statuses =
+            operation["responses"].as_object().unwrap().keys().filter_map(|status| status.parse::<u16>().ok());
+        let success = statuses.filter(|status| (200..300).contains(status)).min();
+        let success = success.unwrap_or_else(|| panic!("{} has no success: say how it is called", name(row)));
+        let body = operation["requestBody"]["content"].as_object().and_then(|content| content.values().next());
+        let owner = self.owner(row);
+        let mut path = row.path.replace("/events/{id}", &format!("/events/{}", self.event));
+        for (part, value) in [
+            ("{id}", owner),
+            ("{deviceId}", owner),
+            ("{dashboardId}", self.board.as_str()),
+            ("{linkId}", self.link.as_str()),
+            ("{keyId}", self.key.as_str()),
+            // Every project has a first version.
+            ("{number}", "1"),
+            ("{elementName}", "reading"),
+            ("{settingName}", "limit"),
+        ] {
+            path = path.replace(part, value);
+        }
+        let parameters = operation["parameters"].as_array().into_iter().flatten();
+        let mut names = parameters.filter_map(|parameter| parameter["name"].as_str());
+        let of_whom = names.find(|name| ["organizationId", "parentId"].contains(name));
+        if let Some(parameter) = of_whom.filter(|_| row.method == Verb::Get) {
+            path = format!("{path}?{parameter}={}", self.organization);
+        }
+        let success = if path.contains(NOBODY) { 404 } else { success };
+        case(&path, body.map(|media| media["example"].clone()), success)
+    }
+
+    /// What the path of a row begins with.
+    fn owner(&self, row: &RouteRow) -> &str {
+        match noun(row) {
+            "organizations" => &self.organization,
+            "projects" => &self.project,
+            "users" => &self.user,
+            "alarms" => &self.alarm,
+            "devices" if row.path.contains("/settings") => &self.thermostat.id,
+            "devices" => &self.fridge.id,
+            _ => NOBODY,
+        }
     }
 
     fn of_auth(&self, row: &RouteRow) -> Option<Case> {
         let (body, success) = match (row.method.name(), row.path) {
             ("POST", "/v2/auth/register") => (Some(new_user(&format!("r{}", self.fridge.id), "basicUser")), 201),
             ("POST", "/v2/auth/login") => (Some(json!({"usernameOrEmail": "ana", "password": "secret of ana"})), 201),
-            ("POST", "/v2/auth/logout") => (None, 204),
-            ("GET", "/v2/auth/refreshToken") => (None, 201),
-            ("GET", "/v2/auth/user") => (None, 200),
             ("GET", "/v2/auth/verify") => return Some(case(&format!("{}?emailOrUsername=ana", row.path), None, 204)),
             // Whoever has the link is let in: there are no credentials beside it.
             ("GET", "/v2/auth/verify/{nonce}") => return Some(case("/v2/auth/verify/rubbish", None, 404)),
@@ -182,17 +216,12 @@ impl<'a> Things<'a> {
     }
 
     fn of_organizations(&self, row: &RouteRow) -> Option<Case> {
-        let Self { organization, empty, board, link, .. } = self;
+        let Self { organization, empty, board, .. } = self;
         let (body, success) = match (row.method.name(), row.path) {
-            ("GET", "/v2/organizations") => {
-                return Some(case(&format!("{}?parentId={organization}", row.path), None, 200));
-            }
             ("POST", "/v2/organizations") => (named("new"), 201),
             ("PUT", "/v2/organizations/{id}") => (named("renamed"), 200),
             ("DELETE", path @ "/v2/organizations/{id}") => return Some(case(&path.replace("{id}", empty), None, 204)),
-            (_, "/v2/organizations/{id}/image" | "/v2/organizations/{id}/image.png") => {
-                return Some(case_of_image(row, organization));
-            }
+            ("POST", "/v2/organizations/{id}/image") => return Some(case_of_image(row, organization)),
             ("PUT", "/v2/organizations/{id}/branding") => (Some(json!({"companyName": "Cold"})), 200),
             ("PUT", "/v2/organizations/{id}/dashboard" | "/v2/organizations/{id}/dashboards/{dashboardId}") => {
                 (Some(json!({"configuration": {}})), 200)
@@ -201,160 +230,69 @@ impl<'a> Things<'a> {
             ("POST", "/v2/organizations/{id}/dashboards/{dashboardId}/links") => {
                 (Some(json!({"name": "door", "expiresAt": crate::board_links::LATER})), 201)
             }
-            (
-                "DELETE",
-                "/v2/organizations/{id}/dashboards/{dashboardId}"
-                | "/v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}",
-            ) => (None, 204),
             ("PUT", "/v2/organizations/{id}/deviceTable") => {
                 (Some(json!({"organizationId": organization, "columns": []})), 200)
             }
-            ("DELETE", "/v2/organizations/{id}/deviceTable") => (None, 200),
-            (
-                "GET",
-                "/v2/organizations/{id}"
-                | "/v2/organizations/{id}/usage"
-                | "/v2/organizations/{id}/branding"
-                | "/v2/organizations/{id}/dashboard"
-                | "/v2/organizations/{id}/dashboards"
-                | "/v2/organizations/{id}/dashboards/{dashboardId}"
-                | "/v2/organizations/{id}/dashboards/{dashboardId}/links"
-                | "/v2/organizations/{id}/deviceTable",
-            ) => (None, 200),
             _ => return None,
         };
-        let path = row.path.replace("{id}", organization).replace("{dashboardId}", board).replace("{linkId}", link);
-        Some(case(&path, body, success))
+        Some(case(&row.path.replace("{id}", organization).replace("{dashboardId}", board), body, success))
     }
 
     fn of_projects(&self, row: &RouteRow) -> Option<Case> {
-        let Self { organization, project, unused, .. } = self;
+        let Self { project, unused, .. } = self;
         let (body, success) = match (row.method.name(), row.path) {
-            ("GET", "/v2/projects") => return Some(list_of(row, organization)),
             ("POST", "/v2/projects") => (named("new"), 201),
-            ("GET", "/v2/projects/{id}" | "/v2/projects/{id}/specification") => (None, 200),
             ("PUT", "/v2/projects/{id}") => (named("renamed"), 200),
             ("DELETE", path @ "/v2/projects/{id}") => return Some(case(&path.replace("{id}", unused), None, 204)),
             ("PUT", "/v2/projects/{id}/specification") => (named("designed"), 200),
-            (
-                "GET",
-                "/v2/projects/{id}/specification/versions" | "/v2/projects/{id}/specification/versions/{number}",
-            ) => (None, 200),
-            ("POST", "/v2/projects/{id}/specification/versions/{number}/restore") => (None, 201),
             ("POST", "/v2/projects/{id}/specification/test") => {
                 (Some(json!({"elementName": "reading", "payload": {"temp": 4}})), 200)
             }
-            (_, "/v2/projects/{id}/image" | "/v2/projects/{id}/image.png") => return Some(case_of_image(row, project)),
+            ("POST", "/v2/projects/{id}/image") => return Some(case_of_image(row, project)),
             _ => return None,
         };
-        // Every project has a first version.
-        Some(case(&row.path.replace("{id}", project).replace("{number}", "1"), body, success))
+        Some(case(&row.path.replace("{id}", project), body, success))
     }
 
     fn of_users(&self, row: &RouteRow) -> Option<Case> {
-        let Self { fridge, organization, user, key, leaver, .. } = self;
+        let Self { fridge, user, leaver, .. } = self;
         let (body, success) = match (row.method.name(), row.path) {
-            ("GET", "/v2/users") => return Some(list_of(row, organization)),
             ("POST", "/v2/users") => (Some(new_user(&format!("u{}", fridge.id), "basicUser")), 201),
-            ("GET", "/v2/users/{id}" | "/v2/users/{id}/apiKeys") => (None, 200),
             ("PUT", "/v2/users/{id}") => (Some(json!({"role": "basicUser", "company": "Acme"})), 200),
             ("DELETE", path @ "/v2/users/{id}") => return Some(case(&path.replace("{id}", leaver), None, 204)),
             ("POST", "/v2/users/{id}/apiKeys") => (named("key"), 201),
-            ("DELETE", "/v2/users/{id}/apiKeys/{keyId}") => (None, 204),
-            (_, "/v2/users/{id}/image" | "/v2/users/{id}/image.png") => return Some(case_of_image(row, user)),
+            ("POST", "/v2/users/{id}/image") => return Some(case_of_image(row, user)),
             _ => return None,
         };
-        Some(case(&row.path.replace("{id}", user).replace("{keyId}", key), body, success))
-    }
-
-    fn of_notifications(&self, row: &RouteRow) -> Option<Case> {
-        let read = || Some(json!({"read": true}));
-        let of_all = format!("{}?to=2100-01-01T00:00:00Z", row.path);
-        // Each user has its own, and nobody has this one.
-        let of_one = row.path.replace("{id}", NOBODY);
-        let (path, body, success) = match (row.method.name(), row.path) {
-            ("GET", path @ "/v2/notifications") => (path, None, 200),
-            ("PUT", "/v2/notifications") => (&*of_all, read(), 200),
-            ("DELETE", "/v2/notifications") => (&*of_all, None, 200),
-            ("POST", path @ "/v2/notifications/system") => (path, Some(json!({"message": "hello"})), 201),
-            ("GET", "/v2/notifications/{id}") => (&*of_one, None, 404),
-            ("PUT", "/v2/notifications/{id}") => (&*of_one, read(), 404),
-            _ => return None,
-        };
-        Some(case(path, body, success))
-    }
-
-    fn of_alarms(&self, row: &RouteRow) -> Option<Case> {
-        let body = match (row.method.name(), row.path) {
-            ("GET", "/v2/alarms" | "/v2/alarms/summary") => return Some(list_of(row, &self.organization)),
-            ("GET", "/v2/alarms/{id}") => None,
-            ("PUT", "/v2/alarms/{id}") => Some(json!({"acknowledged": true})),
-            _ => return None,
-        };
-        Some(case(&row.path.replace("{id}", &self.alarm), body, 200))
+        Some(case(&row.path.replace("{id}", user), body, success))
     }
 
     fn of_devices(&self, row: &RouteRow) -> Option<Case> {
         let Self { fridge, organization, project, .. } = self;
         let new_device = || Some(json!({"name": "new", "projectUuid": project}));
         let (body, success) = match (row.method.name(), row.path) {
-            ("GET", "/v2/devices" | "/v2/devices/locations" | "/v2/devices/summary") => {
-                return Some(list_of(row, organization));
-            }
             ("GET", "/v2/devices/locations/clusters") => {
                 return Some(case(&format!("{}?cellSize=10&organizationId={organization}", row.path), None, 200));
             }
             ("POST", "/v2/devices") => (new_device(), 201),
             ("POST", "/v2/devices/bulk") => (Some(json!([new_device()])), 200),
-            ("GET", "/v2/devices/{id}") => (None, 200),
             ("PUT", "/v2/devices/{id}") => (new_device(), 200),
             ("PATCH", "/v2/devices/{id}/meta") => (Some(json!({"room": "cellar"})), 200),
             ("POST", "/v2/devices/meta") => (Some(json!([{"deviceId": fridge.id, "meta": {"room": "cellar"}}])), 200),
-            ("DELETE", "/v2/devices/{id}") => (None, 204),
-            ("POST", "/v2/devices/{id}/token") => (None, 201),
-            (_, "/v2/devices/{id}/image" | "/v2/devices/{id}/image.png") => {
-                return Some(case_of_image(row, &fridge.id));
+            ("POST", "/v2/devices/{id}/image") => return Some(case_of_image(row, &fridge.id)),
+            ("GET", path @ "/v2/devices/{id}/data/{elementName}/buckets") => {
+                let path = path.replace("{id}", &fridge.id).replace("{elementName}", "reading");
+                return Some(case(&format!("{path}?fields=payload.temp"), None, 200));
             }
             _ => return None,
         };
         Some(case(&row.path.replace("{id}", &fridge.id), body, success))
     }
 
-    /// Returns the case of an operation on stored data and history of a device.
-    fn of_device_data(&self, row: &RouteRow) -> Option<Case> {
-        let success = match (row.method.name(), row.path) {
-            (
-                "GET",
-                "/v2/devices/{id}/data/{elementName}"
-                | "/v2/devices/{id}/last/{elementName}"
-                | "/v2/devices/{id}/storage"
-                | "/v2/devices/{id}/storage/{elementName}"
-                | "/v2/devices/{deviceId}/events"
-                | "/v2/devices/{deviceId}/events/{id}",
-            ) => 200,
-            ("GET", path @ "/v2/devices/{id}/data/{elementName}/buckets") => {
-                let path = path.replace("{id}", &self.fridge.id).replace("{elementName}", "reading");
-                return Some(case(&format!("{path}?fields=payload.temp"), None, 200));
-            }
-            ("DELETE", "/v2/devices/{id}/storage" | "/v2/devices/{id}/storage/{elementName}") => 204,
-            _ => return None,
-        };
-        let path = row.path.replace("/events/{id}", &format!("/events/{}", self.event));
-        let path = path.replace("devices/{id}", "devices/{deviceId}").replace("{deviceId}", &self.fridge.id);
-        Some(case(&path.replace("{elementName}", "reading"), None, success))
-    }
-
     fn of_settings(&self, row: &RouteRow) -> Option<Case> {
         let thermostat = &self.thermostat.id;
         let (body, success) = match (row.method.name(), row.path) {
-            (
-                "GET",
-                "/v2/devices/{id}/settings"
-                | "/v2/devices/{id}/settings/history"
-                | "/v2/devices/{id}/settings/{settingName}",
-            ) => (None, 200),
             ("PUT", "/v2/devices/{id}/settings/{settingName}") => (Some(json!(4)), 200),
-            ("DELETE", "/v2/devices/{id}/settings" | "/v2/devices/{id}/settings/{settingName}") => (None, 204),
             ("POST", "/v2/devices/settings") => {
                 (Some(json!([{"deviceId": thermostat, "name": "limit", "value": 5}])), 200)
             }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Answer;
 
-static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(isobar_http::openapi()).unwrap());
+pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(isobar_http::openapi()).unwrap());
 
 /// Checks that the document tells of this answer.
 pub fn tells_of(answer: &Answer) {

@@ -4,7 +4,7 @@ pub mod answer;
 pub mod app;
 pub mod designs;
 pub mod device;
-mod document;
+pub mod document;
 pub mod https;
 pub mod mail;
 pub mod outside;
