@@ -86,6 +86,7 @@ mod tests {
     use super::replay::replay;
     use super::*;
 
+    // Holds: fuzz.expression
     #[test]
     fn expressions_keep_to_their_budget() {
         let official = crate::expression::official::cases();

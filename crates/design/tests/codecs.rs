@@ -15,6 +15,7 @@ use std::{env, fs};
 use collection::{Report, State, Tried, trial, try_all, yaml};
 use serde_json::json;
 
+// Holds: c11.function
 #[test]
 fn every_codec_decodes_its_examples() {
     let tried = try_all(Path::new("tests/codecs"), |codec| println!("{codec}")).codecs;
@@ -25,6 +26,7 @@ fn every_codec_decodes_its_examples() {
     assert!(tried.len() >= 17 && examples >= 44, "{} codecs, {examples} examples", tried.len());
 }
 
+// Holds: c11.function
 #[test]
 fn codecs_decode_the_same_in_every_time_zone_of_the_machine() {
     for zone in ["AAA-5:45", "BBB+9:30BBC,M3.2.0,M11.1.0", "CET-1CEST,M3.5.0,M10.5.0/3"] {
@@ -111,6 +113,7 @@ const DOUBLES: &str = "function decodeUplink(input) {
     return {data: {twice: 2 * input.bytes[0], at: input.recvTime}};
 }";
 
+// Holds: c11.function
 #[test]
 fn each_layout_is_known() {
     let yaml = "

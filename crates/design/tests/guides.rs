@@ -39,6 +39,7 @@ fn given(mut properties: Value, payload: &Value) -> Value {
     }
 }
 
+// Holds: c11.function
 #[test]
 fn every_guide_tells_how_its_bytes_come() {
     let mut pages = 0;

@@ -75,6 +75,7 @@ fn every_design_of_the_page_compiles() {
     }
 }
 
+// Holds: c11.expressions
 #[test]
 fn every_expression_of_the_page_gives_the_value_beside_it() {
     let payload = between(PAGE, "With the payload `", "`").next().unwrap();

@@ -150,12 +150,14 @@ mod tests {
     use super::replay::replay;
     use super::*;
 
+    // Holds: fuzz.filter
     #[test]
     fn written_filter_is_read_back() {
         let read = replay("filter", [], filter);
         assert!(read > 250, "{read}");
     }
 
+    // Holds: fuzz.head
     #[test]
     fn fast_path_and_hyper_read_requests_alike() {
         let seed = b"POST /v2/events/device HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}";

@@ -191,6 +191,7 @@ mod tests {
         problem.into().answer(Timestamp::from_millis(10_500))
     }
 
+    // Holds: c1.errors, c1.408, c1.503
     #[test]
     fn each_refusal_has_its_status() {
         let window = RateWindow { limit: 5, remaining: 0, reset: Timestamp::from_millis(60_000) };
@@ -218,6 +219,7 @@ mod tests {
         }
     }
 
+    // Holds: c1.503
     #[test]
     fn retry_after_is_sent_and_never_zero() {
         let window = RateWindow { limit: 5, remaining: 0, reset: Timestamp::from_millis(60_000) };

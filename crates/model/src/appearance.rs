@@ -282,6 +282,7 @@ mod tests {
         BrandingInput::read(&parse(text).unwrap(), OWN.parse().unwrap())
     }
 
+    // Holds: branding.domain
     #[test]
     fn domain_must_be_fully_qualified() {
         for good in ["example.com", "a.b-c.Example", "xn--bcher-kva.example", "1.de", &format!("{}.de", "a".repeat(63))]
@@ -309,6 +310,7 @@ mod tests {
         }
     }
 
+    // Holds: branding.email
     #[test]
     fn invalid_branding_names_all_its_faults() {
         let large = "x".repeat(BRANDING_OBJECT_BYTES_MAX);
@@ -334,6 +336,7 @@ mod tests {
         assert_eq!(DeviceTable::of(&present), DeviceTable::default());
     }
 
+    // Holds: deviceTable.members
     #[test]
     fn device_table_names_each_invalid_column() {
         let text = r#"{"columns": [{}, 5, {"path": "", "type": 1}], "deviceId": "x"}"#;

@@ -223,6 +223,7 @@ mod tests {
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/official").join(name)
     }
 
+    // Holds: fuzz.json
     #[test]
     fn json_is_what_serde_json_reads() {
         let files = std::fs::read_dir(official("json/test_parsing")).unwrap();
@@ -232,6 +233,7 @@ mod tests {
         assert!(accepted > ENOUGH, "{accepted}");
     }
 
+    // Holds: fuzz.jsonpath
     #[test]
     fn path_survives_writing_and_parsing() {
         let suite = std::fs::read_to_string(official("jsonpath/cts.json")).unwrap();

@@ -204,6 +204,7 @@ mod tests {
         assert_eq!(EventId(mint.mint(Timestamp::from_millis(10_000), &mut rng)).minted_at().millis(), 10_000);
     }
 
+    // Holds: c1.ids
     #[test]
     fn identifiers_grow_even_when_the_clock_steps_back() {
         let (mint, mut rng) = (IdMint::new(), seeded(1));
@@ -239,6 +240,7 @@ mod tests {
         }
     }
 
+    // Holds: c1.ids
     #[test]
     fn identifier_in_other_than_canonical_form_is_refused() {
         assert!("01890a5d-ac96-774b-bcce-b302099a8057".parse::<DeviceId>().is_ok());

@@ -157,6 +157,7 @@ mod tests {
     }
 
     proptest! {
+        // Holds: c6.paths
         #[test]
         fn any_key_is_found_by_its_quoted_form(
             keys in prop::collection::vec(any::<String>(), 1..4),

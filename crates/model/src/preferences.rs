@@ -168,6 +168,7 @@ mod tests {
         assert_eq!(read("{}").unwrap().over(after), after);
     }
 
+    // Holds: user.preferences
     #[test]
     fn invalid_preferences_name_every_fault() {
         let text = r#"{"notifications": {"accountNotifications": {"inapp": "yes", "email": 1},

@@ -186,6 +186,7 @@ mod tests {
 
     use super::*;
 
+    // Holds: c1.times
     #[test]
     fn offsets_fractions_and_bare_dates_are_read() {
         for (text, expected) in [
@@ -216,6 +217,7 @@ mod tests {
     }
 
     proptest! {
+        // Holds: c1.times
         #[test]
         fn time_survives_writing_and_parsing(millis in FIRST_MILLIS..=LAST_MILLIS) {
             let time = Timestamp::from_millis(millis);

@@ -212,6 +212,7 @@ mod tests {
         }
     }
 
+    // Holds: user.password
     #[test]
     fn password_without_its_confirmation_is_refused() {
         let with = |members: &str| format!(r#"{{"role": "manager", "company": "Acme", {members}}}"#);

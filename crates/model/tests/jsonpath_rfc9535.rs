@@ -169,6 +169,7 @@ fn null_is_found_like_any_other_value() {
     );
 }
 
+// Holds: c9.jsonpath
 #[test]
 fn comparisons() {
     check_comparisons(
@@ -219,6 +220,7 @@ fn comparisons() {
     );
 }
 
+// Holds: c9.jsonpath
 #[test]
 fn filters() {
     let all = r#"[3,5,1,2,4,6,{"b":"j"},{"b":"k"},{"b":{}},{"b":"kilo"}]"#;
@@ -423,6 +425,7 @@ $[?Length(@.a) == 1]   $[?unknown(@.a)]   $[?length(@.a == 1]   $[?length(@.a,) 
 $[(@.length-1)]   $[?(@.length-1)]   $.a[?(function() {})()]   $^   $.a~   $[?(@.a)].b[   $.*a   $['a'].*b
 "#;
 
+// Holds: c9.jsonpath
 #[test]
 fn malformed_or_ill_typed_path_is_refused() {
     let paths: Vec<&str> =

@@ -44,12 +44,14 @@ fn read(prefix: &str) -> BTreeMap<String, Result<RawJson, JsonFault>> {
     files.map(|(name, bytes)| (name, RawJson::check(bytes.into()))).collect()
 }
 
+// Holds: official.json
 #[test]
 fn test_set_is_complete() {
     let count = |prefix: &str| files().keys().filter(|name| name.starts_with(prefix)).count();
     assert_eq!((count("y_"), count("n_"), count("i_"), count("")), (95, 188, 35, 318));
 }
 
+// Holds: official.json
 #[test]
 fn mandatory_case_is_accepted_unless_deliberately_refused() {
     let on_purpose = BTreeMap::from(REFUSED_ON_PURPOSE);
@@ -80,6 +82,7 @@ fn accepted_case_is_read_like_serde_json() {
     }
 }
 
+// Holds: official.json
 #[test]
 fn invalid_case_is_refused() {
     for (name, case) in read("n_") {
@@ -87,6 +90,7 @@ fn invalid_case_is_refused() {
     }
 }
 
+// Holds: official.json
 #[test]
 fn optional_case_is_accepted_or_refused_for_a_known_reason() {
     let (mut accepted, mut refused) = (BTreeSet::new(), BTreeMap::new());

@@ -40,6 +40,7 @@ fn held(case: &Json<'_>) -> Result<(), String> {
     if wanted.into_iter().any(is) { Ok(()) } else { Err(format!("{selector} found {found:?}")) }
 }
 
+// Holds: official.jsonpath
 #[test]
 fn compliance_suite_passes() {
     let text =

@@ -154,6 +154,7 @@ mod tests {
         Clock::manual(Timestamp::from_millis(1_800_000_000_000))
     }
 
+    // Holds: c3.mail
     #[tokio::test]
     async fn email_sent_twice_is_one_file() {
         let place = tempfile::tempdir().unwrap();

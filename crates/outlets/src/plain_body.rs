@@ -130,6 +130,7 @@ mod tests {
         }
     }
 
+    // Holds: c11.http
     #[test]
     fn packed_body_is_unpacked() {
         for (named, coding) in [
@@ -181,6 +182,7 @@ mod tests {
         }
     }
 
+    // Holds: c11.http
     #[test]
     fn text_is_read_in_the_charset_that_is_named() {
         for (content_type, body, text) in [

@@ -68,6 +68,7 @@ async fn stopped(data: &Path) -> String {
     device.id
 }
 
+// Holds: c12.backup
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_holds_all_acknowledged_before_it_began() {
     let Folders { data, copy, restored, _all } = folders();
@@ -131,6 +132,7 @@ async fn backup_holds_all_acknowledged_before_it_began() {
     assert!(success(&command("check", None, &restored)).contains("Everything is sound."));
 }
 
+// Holds: c12.backup
 #[tokio::test]
 async fn backup_of_a_stopped_platform_restores_its_mail() {
     let Folders { data, copy, restored, _all } = folders();
@@ -147,6 +149,7 @@ async fn backup_of_a_stopped_platform_restores_its_mail() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c12.check
 #[tokio::test]
 async fn running_platform_is_checked_for_its_owner_alone() {
     let Folders { data, _all, .. } = folders();
@@ -164,6 +167,7 @@ async fn running_platform_is_checked_for_its_owner_alone() {
     assert!(!socket.exists());
 }
 
+// Holds: c12.restore
 #[tokio::test]
 async fn backup_and_restore_leave_existing_files_alone() {
     let Folders { data, copy, restored, _all } = folders();
@@ -268,6 +272,7 @@ async fn silent_control_peers_block_no_command() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c12.check
 #[tokio::test]
 async fn damage_is_found_and_named() {
     let Folders { data, copy, restored, _all } = folders();

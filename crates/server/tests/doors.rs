@@ -38,6 +38,7 @@ async fn silent(house: &House, count: usize) -> Vec<TcpStream> {
     silent
 }
 
+// Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_connections_take_no_file_of_the_stores() {
     const FILES: u32 = 500;
@@ -63,6 +64,7 @@ async fn silent_connections_take_no_file_of_the_stores() {
     assert_eq!(house.history().await.len(), 30);
 }
 
+// Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn active_connection_survives_a_flood_of_silent_ones() {
     let house = House::with(|folder| {

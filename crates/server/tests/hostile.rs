@@ -85,6 +85,7 @@ async fn poll_of_a_client_that_hung_up_takes_nothing() {
     assert_eq!(taken.json()[0]["payload"]["n"], 7);
 }
 
+// Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_without_a_reader_ends() {
     let house = House::open().await;
@@ -189,6 +190,7 @@ async fn ten_thousand_idle_connections_stay_while_others_are_served() {
     house.is_left_alone().await;
 }
 
+// Holds: c12.ready
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_finishes_requests_in_progress() {
     let house = House::open().await;

@@ -298,6 +298,7 @@ impl Site {
     }
 }
 
+// Holds: c7.durable, c11.window, c13.batchDurable
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_events_survive_kills_under_load() {
     let folder = tempfile::tempdir().unwrap();
@@ -421,6 +422,7 @@ impl Changer {
     }
 }
 
+// Holds: c8.records
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_settings_survive_kills_with_their_history() {
     let folder = tempfile::tempdir().unwrap();

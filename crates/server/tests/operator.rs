@@ -25,6 +25,7 @@ fn login(serving: &Serving, name: &str, password: &str) -> (String, String) {
     (answer.split(' ').nth(1).unwrap().to_owned(), answer)
 }
 
+// Holds: c12.user
 #[test]
 fn lost_password_is_reset_while_the_program_is_stopped() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,6 +12,7 @@ use std::process::Stdio;
 use program_support::house::House;
 use program_support::{Serving, failure, isobar, text};
 
+// Holds: c12.commands
 #[test]
 fn printed_settings_file_is_valid() {
     let folder = tempfile::tempdir().unwrap();
@@ -23,6 +24,7 @@ fn printed_settings_file_is_valid() {
     assert!(text(&checked.stdout).starts_with("The settings are sound."));
 }
 
+// Holds: c12.settings
 #[test]
 fn invalid_setting_is_named_at_start_with_its_source() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +63,7 @@ fn unknown_variable_does_not_stop_the_start() {
     assert!(is_ready && log.contains("ISOBAR_BIN: is no setting and is ignored"), "{log}");
 }
 
+// Holds: c12.commands
 #[test]
 fn openapi_document_is_json() {
     let printed = isobar(&["openapi"]).output().unwrap();
@@ -68,12 +71,14 @@ fn openapi_document_is_json() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
 }
 
+// Holds: c12.commands
 #[test]
 fn version_is_printed() {
     let printed = isobar(&["--version"]).output().unwrap();
     assert_eq!(text(&printed.stdout), format!("isobar {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+// Holds: c3.firstStart, c12.ready
 #[test]
 fn server_reports_ready_and_stops_on_a_signal() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,6 +111,7 @@ fn files_of_the_server_are_for_its_own_user() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c3.firstStart, c12.adminPassword
 #[test]
 fn given_password_is_not_shown() {
     let folder = tempfile::tempdir().unwrap();
@@ -114,6 +120,7 @@ fn given_password_is_not_shown() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c12.second
 #[test]
 fn second_process_on_a_folder_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,6 +132,7 @@ fn second_process_on_a_folder_is_refused_with_a_reason() {
     assert_eq!(first.stop(), Some(0));
 }
 
+// Holds: c12.second
 #[test]
 fn newer_folder_and_taken_port_are_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,6 +178,7 @@ fn simulation_without_a_server_fails_with_a_reason() {
     assert!(failure(&output).contains("cannot connect"));
 }
 
+// Holds: c12.commands
 #[test]
 fn simulation_of_every_profile_cleans_up() {
     let folder = tempfile::tempdir().unwrap();

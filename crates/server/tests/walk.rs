@@ -49,6 +49,7 @@ fn run(bash: &mut Command, blocks: &[String], replaced: &[(&str, &str)]) {
     blocks.iter().zip(printed).for_each(|(block, printed)| check(block, printed));
 }
 
+// Holds: c12.one
 #[test]
 fn readme_walk_works() {
     let folder = tempfile::tempdir().unwrap();

@@ -218,6 +218,7 @@ fn deviations() -> Vec<Deviation> {
     deviations
 }
 
+// Holds: official.cel
 #[test]
 fn every_official_case_holds_except_listed_ones() {
     let (cases, deviations) = (cases(), deviations());

@@ -26,6 +26,7 @@ fn fridge() -> Scene {
     )
 }
 
+// Holds: c11.alarm
 #[test]
 fn alarm_is_raised_once_counted_and_cleared_once() {
     let mut scene = fridge();
@@ -41,6 +42,7 @@ fn alarm_is_raised_once_counted_and_cleared_once() {
     assert_eq!(done(&scene.post_and_keep(first)).len(), 3);
 }
 
+// Holds: c11.alarm
 #[test]
 fn alarm_keys_are_separate_and_limited_in_number() {
     let mut scene = fridge();
@@ -96,6 +98,7 @@ fn episodes_of_alarm_grow_even_within_a_moment() {
     assert!(first == cleared && first < again && again < other, "{episodes:?}");
 }
 
+// Holds: c11.alarm
 #[test]
 fn alarm_is_cleared_by_hand_once_and_acknowledged() {
     let mut scene = fridge();

@@ -29,6 +29,7 @@ fn elements_and_links_are_bounded() {
     assert_eq!(linked(10_001).unwrap_err()[0].message, "a cloud plane has at most 10000 links");
 }
 
+// Holds: c11.bounds
 #[test]
 fn the_steps_of_a_run_are_bounded() {
     // Fourteen layers of storage elements, each with two links to the next: 2^14 paths.
@@ -48,6 +49,7 @@ fn the_steps_of_a_run_are_bounded() {
     assert_eq!(outcome.errors[0].message, "the run takes more than 10000 steps");
 }
 
+// Holds: c11.bounds
 #[test]
 fn what_a_run_stores_and_sends_is_bounded() {
     let links = |ability: &str| vec![json!({"element": "out", "ability": ability}); 10_000];

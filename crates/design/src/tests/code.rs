@@ -70,6 +70,7 @@ fn references_say_where_port_and_bytes_are() {
     }
 }
 
+// Holds: c11.function
 #[test]
 fn the_encoding_of_a_text_is_never_guessed() {
     let code = "function decodeUplink(input) { return {data: input.bytes}; }";
@@ -96,6 +97,7 @@ fn stored_design_with_encoding_auto_means_base64() {
     assert!(crate::Plan::compile_stored(&planes.tree()).is_ok());
 }
 
+// Holds: c11.function
 #[test]
 fn function_without_bytes_or_with_a_bad_port_fires_error() {
     let scene = decoding("return {data: 1};");
@@ -137,6 +139,7 @@ fn data_of_a_codec_is_the_result() {
     }
 }
 
+// Holds: c11.function
 #[test]
 fn codec_errors_and_exceptions_fire_error_and_are_recorded() {
     for (body, value, message) in [

@@ -67,6 +67,7 @@ fn output_of_compilers_and_bundlers_runs() {
     }
 }
 
+// Holds: c11.function
 #[test]
 fn buffer_reads_as_in_node() {
     for (expression, value) in [
@@ -184,6 +185,7 @@ fn topped(top: &str, body: &str) -> String {
     format!("{top}\nfunction decodeUplink(input) {{ {body} }}")
 }
 
+// Holds: c11.function
 #[test]
 fn names_of_a_script_are_members_of_the_global_object() {
     for (top, expression, value) in [

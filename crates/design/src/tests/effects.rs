@@ -140,6 +140,7 @@ fn any_payload() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Holds: c11.bounds
     #[test]
     fn any_design_and_event_stay_within_all_limits(
         elements in 1_usize..30,

@@ -274,6 +274,7 @@ fn properties_of_functions_and_settings_are_checked() {
     ]);
 }
 
+// Holds: c8.history
 #[test]
 fn no_setting_may_be_called_history() {
     let found = faults(json!({"history": {"type": "deviceSetting"}}));
@@ -281,6 +282,7 @@ fn no_setting_may_be_called_history() {
     assert!(faults(json!({"history": {"type": "storage"}})).is_empty());
 }
 
+// Holds: setting.name, c11.names
 #[test]
 fn names_are_bounded() {
     assert_eq!(faults(json!({"": {"type": "storage"}})), ["planes.cloud.elements.: a name has 1 to 128 characters"]);

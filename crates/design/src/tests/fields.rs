@@ -69,6 +69,7 @@ fn fields_of_a_bad_path_are_refused_by_it() {
     );
 }
 
+// Holds: c18.fields
 #[test]
 fn every_fault_of_a_field_is_named_by_it() {
     let long = |chars: usize| "x".repeat(chars);

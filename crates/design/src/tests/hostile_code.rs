@@ -11,6 +11,7 @@ fn ends(body: &str) -> String {
     error.strip_prefix("error f: ").unwrap().to_owned()
 }
 
+// Holds: c11.bounds
 #[test]
 fn endless_code_is_ended() {
     let late = "takes longer than 50 ms";
@@ -32,6 +33,7 @@ fn endless_code_is_ended() {
     }
 }
 
+// Holds: c11.bounds
 #[test]
 fn growing_code_is_ended() {
     for body in [

@@ -113,6 +113,7 @@ proptest! {
         }
     }
 
+    // Holds: c11.expressions
     #[test]
     fn integers_and_doubles_mix(a in -1_000_000_i64..1_000_000, b in -1000.0..1000.0_f64) {
         let b = (b * 8.0).round() / 8.0;

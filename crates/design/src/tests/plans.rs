@@ -6,6 +6,7 @@ use super::given::{Scene, compile, told, transforming};
 use super::raw;
 use crate::{InputType, Integration, Plan};
 
+// Holds: c11.empty
 #[test]
 fn empty_cloud_plane_stores_events_under_their_own_names() {
     for planes in [r#"{}"#, r#"{"cloud":{}}"#, r#"{"cloud":{"elements":{}}}"#, r#"{"edge":[1],"cloud":{"notes":1}}"#] {
@@ -18,6 +19,7 @@ fn empty_cloud_plane_stores_events_under_their_own_names() {
     }
 }
 
+// Holds: c11.unknown
 #[test]
 fn plane_with_elements_accepts_events_at_device_events_only() {
     let plan = compile(transforming("payload")).unwrap();
@@ -53,6 +55,7 @@ fn a_setting_keeps_what_the_design_says_of_it() {
     assert!(setting.check(&raw("-1.01").tree()).is_err());
 }
 
+// Holds: c11.deviceEvent
 #[test]
 fn device_events_are_known_by_their_integration() {
     let plan = compile(json!({
@@ -99,6 +102,7 @@ fn storage_elements_are_listed() {
     assert_eq!(names, ["out", "readings"]);
 }
 
+// Holds: c11.names
 #[test]
 fn members_that_clients_add_to_a_design_are_ignored() {
     let plan = compile(

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::given::{Scene, link, scene, told};
 
+// Holds: c11.storage
 #[test]
 fn storage_keeps_the_incoming_value_as_it_was_sent() {
     let scene = scene(json!([link("out", "store")]), json!({"out": {"type": "storage"}}));
@@ -35,6 +36,7 @@ fn argument_other_than_a_text_is_a_constant() {
     assert_eq!(constant(json!("'on'")), [r#"store out "on""#]);
 }
 
+// Holds: c11.cloudEvent
 #[test]
 fn a_cloud_event_is_queued_with_its_time_to_live() {
     let scene = scene(
@@ -49,6 +51,7 @@ fn a_cloud_event_is_queued_with_its_time_to_live() {
     assert_eq!(told(&scene.post(r#"{"on":true}"#)), expected);
 }
 
+// Holds: c11.condition
 #[test]
 fn a_condition_passes_the_incoming_value_on() {
     let scene = scene(
@@ -104,6 +107,7 @@ fn status_scene(ability: &str, argument: Value) -> Scene {
     )
 }
 
+// Holds: c11.deviceMeta
 #[test]
 fn a_status_is_set_by_constant_name_or_number() {
     for argument in [json!("critical"), json!("'critical'"), json!("payload"), json!(4), json!("4.0")] {
@@ -124,12 +128,14 @@ fn invalid_status_is_refused() {
     }
 }
 
+// Holds: c11.deviceMeta
 #[test]
 fn escalating_only_raises() {
     assert_eq!(told(&status_scene("escalateStatus", json!("none")).post("1")), ["store out 1"]);
     assert_eq!(told(&status_scene("escalateStatus", json!("warning")).post("1")), ["status warning", "store out 1"]);
 }
 
+// Holds: c11.sees
 #[test]
 fn expressions_see_what_the_run_has_changed_so_far() {
     let scene = scene(
@@ -200,6 +206,7 @@ fn setting_changed_by_the_design_triggers_changed() {
     assert_eq!(told(&setting_scene(json!({}), json!("'a'")).post("1")), [r#"set s "a""#, r#"store out "a""#]);
 }
 
+// Holds: c8.types
 #[test]
 fn a_setting_takes_only_what_its_input_type_allows() {
     let number = json!({"inputType": "number", "inputTypeProperties": {"min": 0, "max": 10}});
@@ -246,6 +253,7 @@ fn a_setting_changed_by_the_api_starts_at_its_changed_links() {
     assert!(told(&scene.setting_changes("nothing", "1")).is_empty());
 }
 
+// Holds: c11.changed
 #[test]
 fn changed_fires_for_a_first_and_for_a_different_key() {
     let mut scene = scene(

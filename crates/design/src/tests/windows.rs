@@ -17,6 +17,7 @@ fn slides(properties: Value, values: &[&str]) -> Vec<String> {
     values.iter().flat_map(|value| done(&scene.post_and_keep(value))).map(|it| it.replace("store out ", "")).collect()
 }
 
+// Holds: c11.window
 #[test]
 fn a_window_by_count_slides_with_every_push() {
     let values = ["4", "2", "9", "1"];
@@ -33,6 +34,7 @@ fn a_window_by_count_slides_with_every_push() {
     }
 }
 
+// Holds: c11.window
 #[test]
 fn window_by_time_drops_entries_as_old_as_its_width() {
     let mut scene = window(json!({"minutes": 1.5, "aggregate": "sum", "expression": "payload.v"}));
@@ -153,6 +155,7 @@ fn push_sees_an_earlier_push_of_the_same_run() {
     assert_eq!(told(&outcome).iter().filter(|line| line.starts_with("remember w")).count(), 1);
 }
 
+// Holds: c11.throttle
 #[test]
 fn throttle_passes_one_value_in_its_minutes() {
     let mut scene = scene(

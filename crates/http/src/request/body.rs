@@ -256,6 +256,7 @@ mod tests {
         assert!(matches!(collected(RequestBody::Boxed(Body::from_stream(broken)), 4).await, Err(Problem::BodyCut)));
     }
 
+    // Holds: c14.bodies
     #[tokio::test(start_paused = true)]
     async fn only_a_body_below_the_rate_is_late() {
         const MIB: usize = 1 << 20;

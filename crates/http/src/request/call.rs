@@ -337,6 +337,7 @@ mod tests {
         assert!(!is_json(&HeaderMap::new()));
     }
 
+    // Holds: c3.cookies
     #[test]
     fn cookies_are_found_among_others() {
         let values = |lines: &[&[u8]]| {

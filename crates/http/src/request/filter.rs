@@ -121,6 +121,7 @@ mod tests {
         FilterField::Payload(path.split('.').map(str::to_owned).collect())
     }
 
+    // Holds: c6.operands
     #[test]
     fn operands_have_the_type_of_their_text() {
         for (text, operand) in [
@@ -136,6 +137,7 @@ mod tests {
         }
     }
 
+    // Holds: rule.data.operators
     #[test]
     fn lists_of_operands_are_typed_one_by_one() {
         let filter = of("filter[payload.a.b][nin]", "1,on,null").unwrap();

@@ -342,6 +342,7 @@ mod tests {
         assert_eq!(client_of(&lines), "203.0.113.9");
     }
 
+    // Holds: c14.proxies
     #[test]
     fn unreadable_hop_ends_the_chain_at_the_last_known_one() {
         for value in

@@ -383,6 +383,7 @@ mod tests {
         assert_eq!(faults("elementName=a", |query| query.element_name()), [] as [&str; 0]);
     }
 
+    // Holds: query.page, query.limit
     #[test]
     fn pages_are_bounded() {
         assert_eq!(Query::of(None).page(), PageRequest { page: 1, limit: 100 });
@@ -396,6 +397,7 @@ mod tests {
         assert_eq!(faults("page=0&limit=0", |query| query.page()), ["query.page", "query.limit"]);
     }
 
+    // Holds: query.sortBy, c1.sortBy
     #[test]
     fn an_order_has_many_spellings() {
         let key = |field: &str, descending| SortKey { field: field.into(), descending };
@@ -427,6 +429,7 @@ mod tests {
         }
     }
 
+    // Holds: query.depth
     #[test]
     fn depth_is_a_number_or_all() {
         assert_eq!(Query::of(None).depth(), Depth::Levels(1));
@@ -437,6 +440,7 @@ mod tests {
         }
     }
 
+    // Holds: query.entityList, c1.entityList
     #[test]
     fn lists_are_repeated_or_comma_separated() {
         let ids = Query::of(Some("entityList=a,b&entityList=c")).list(&[]).ids;

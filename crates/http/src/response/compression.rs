@@ -248,6 +248,7 @@ mod tests {
         response::of_type(StatusCode::OK, JSON, Bytes::new()).map(|_| Body::from_stream(stream::iter(all)).into())
     }
 
+    // Holds: c18.compression
     #[tokio::test]
     async fn compressed_body_unpacks_to_the_plain_one() {
         for coding in Coding::ALL {

@@ -243,6 +243,7 @@ impl Identity {
 mod tests {
     use super::*;
 
+    // Holds: c3.order
     #[test]
     fn first_credential_decides() {
         let all = Credentials {

@@ -64,6 +64,7 @@ fn hash(password: &[u8], salt: &[u8]) -> Result<String> {
 mod tests {
     use super::*;
 
+    // Holds: c3.passwords
     #[tokio::test]
     async fn hash_matches_its_own_password_only() {
         let (passwords, chance) = (Passwords::new().unwrap(), Chance::from_seed(1));
@@ -74,6 +75,7 @@ mod tests {
         assert!(!verify("correct horse", None).await.unwrap());
     }
 
+    // Holds: c3.alike
     #[tokio::test]
     async fn decoy_costs_as_much_as_a_real_hash() {
         let passwords = Passwords::new().unwrap();

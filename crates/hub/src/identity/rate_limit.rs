@@ -208,6 +208,7 @@ mod tests {
         assert_eq!(windows(0).count("a", at(0)), Ok(None));
     }
 
+    // Holds: c1.flood
     #[test]
     fn memory_is_bounded_for_any_number_of_callers() {
         const CALLERS: usize = CALLERS_MAX * 3 / 2;
@@ -220,6 +221,7 @@ mod tests {
         windows.count(0, at(60)).unwrap();
     }
 
+    // Holds: c14.sites
     #[test]
     fn addresses_of_a_site_are_counted_together() {
         let at = |text: &str| counted(text.parse().unwrap());

@@ -185,6 +185,7 @@ mod tests {
         assert!(quota.spend("ana", now.plus_seconds(900)));
     }
 
+    // Holds: c3.throttle
     #[test]
     fn hundred_failures_refuse_every_address() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));
@@ -210,6 +211,7 @@ mod tests {
         assert!(!throttle.is_closed(ana, here, now.plus_seconds(900)));
     }
 
+    // Holds: c14.sites
     #[test]
     fn client_of_many_addresses_is_counted_as_one() {
         let (throttle, now) = (LoginThrottle::default(), Timestamp::from_millis(0));

@@ -204,6 +204,7 @@ mod tests {
         stage.hub.device_update(&stage.admin, device.id, input, LastChoice::None).await.map(|_| ())
     }
 
+    // Holds: c13.retentionStays
     #[tokio::test]
     async fn values_hidden_by_a_former_design_stay_hidden() {
         let stage = Stage::set().await;
@@ -302,6 +303,7 @@ mod tests {
         stage.over().await;
     }
 
+    // Holds: c13.retentionStays
     #[tokio::test]
     async fn device_moved_to_another_project_shows_the_same_values() {
         let stage = Stage::set().await;

@@ -419,6 +419,7 @@ mod tests {
         stage.over().await;
     }
 
+    // Holds: c13.keyUse
     #[tokio::test]
     async fn key_use_is_shown_at_once_and_written_once_a_minute() {
         let stage = Stage::set().await;

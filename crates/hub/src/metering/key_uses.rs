@@ -101,6 +101,7 @@ mod tests {
         wrote
     }
 
+    // Holds: c13.keyUse
     #[test]
     fn key_in_use_is_written_once_a_minute() {
         let uses = KeyUses::default();

@@ -305,6 +305,7 @@ mod tests {
         [LEAST[0], LEAST[1], (name, value)]
     }
 
+    // Holds: webhook.extraMetaMapRefs
     #[test]
     fn missing_parameters_have_defaults() {
         let request = read(&LEAST).unwrap();
@@ -328,6 +329,7 @@ mod tests {
         }
     }
 
+    // Holds: webhook.deviceTagCase, webhook.debug, c9.answer, c9.tag
     #[test]
     fn every_fault_is_named() {
         assert_eq!(faults(&[]), ["query.deviceTag", "query.deviceTagValue"]);

@@ -309,6 +309,7 @@ mod tests {
     const FIXED: (&str, &str) = ("deviceTagValue", "1");
     const BY_ID: (&str, &str) = ("deviceTagValueRef", "id");
 
+    // Holds: webhook.eventsRef, c9.eventsRef
     #[test]
     fn body_is_split_into_blocks() {
         for (events, body, expected) in [
@@ -366,6 +367,7 @@ mod tests {
         assert_eq!(extracted(&[BY_ID, FIXED], "{}").0, ["1: {}"]);
     }
 
+    // Holds: webhook.eventPayloadMapRefs, c9.tag
     #[test]
     fn payloads_are_built_from_found_nodes() {
         let map = r#"{"n":"$.a.n","all":"$.a[*]","no":"$.b","é\"":"top"}"#;
@@ -443,6 +445,7 @@ mod tests {
     }
 
     proptest! {
+        // Holds: webhook.deviceTagValueRef
         #[test]
         fn no_block_is_lost(ids in prop::collection::vec(prop::option::of(0_u8..4), 0..30)) {
             let blocks: Vec<String> = ids

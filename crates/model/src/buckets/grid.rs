@@ -150,6 +150,7 @@ mod tests {
     }
 
     /// Calculated by hand: the start of each bucket in UTC, and its length in hours.
+    // Holds: c13.every
     #[test]
     fn buckets_follow_clock_and_calendar() {
         for (width, zone, moment, begins, hours) in [
@@ -200,6 +201,7 @@ mod tests {
         }
     }
 
+    // Holds: c13.points
     #[test]
     fn narrowest_width_has_at_most_the_asked_buckets() {
         let stretch = Stretch { from: at("2026-11-01"), to: at("2026-11-08") };

@@ -293,6 +293,7 @@ mod tests {
         assert!(Function::ALL.into_iter().skip(1).all(|function| tally.told(function).is_none()));
     }
 
+    // Holds: c13.functions
     #[test]
     fn results_match_those_calculated_by_hand() {
         let tally = tally(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
@@ -339,6 +340,7 @@ mod tests {
     }
 
     proptest! {
+        // Holds: c13.functions
         #[test]
         fn percentiles_are_within_one_percent(numbers in prop::collection::vec(any_number(), 1..200)) {
             let tally = tally(&numbers);

@@ -17,6 +17,7 @@ fn written(node: &Json<'_>) -> String {
     String::from_utf8(out).unwrap()
 }
 
+// Holds: c9.jsonpath
 #[test]
 fn selectors_find_what_they_name() {
     let document = r#"{"a":[0,1,2,3,4,5],"b c":{"d":null,"e":"é"},"☺":true}"#;
@@ -110,6 +111,7 @@ fn numbers_are_compared_as_they_were_written() {
     assert_eq!(found("$[?@ == 9007199254740993]", document), ["9007199254740993"]);
 }
 
+// Holds: c9.jsonpath
 #[test]
 fn path_outside_of_rfc_9535_is_refused() {
     for bad in [

@@ -32,6 +32,7 @@ fn no_backups() -> BackupSettings {
     }
 }
 
+// Holds: c7.full, c10.window
 #[test]
 fn commented_file_is_the_default() {
     let settings = load_with(None, &[], Flags::default()).unwrap();
@@ -70,6 +71,7 @@ fn commented_file_is_the_default() {
     );
 }
 
+// Holds: c12.settings
 #[test]
 fn flag_overrides_environment_file_and_default() {
     let file = "listen = '127.0.0.1:1'\ndata = 'a'\nlog = 'warn'\n[rate_limit]\nuser = 1\ndevice = 2\n";
@@ -106,6 +108,7 @@ fn every_kind_of_setting_can_come_from_the_environment() {
     assert_eq!(settings.public_url.as_deref(), Some("https://iot.example.com"));
 }
 
+// Holds: c12.sections
 #[test]
 fn every_name_of_the_contract_is_a_setting() {
     let environment = [
@@ -223,6 +226,7 @@ fn all_faults_are_named_at_once() {
     "#);
 }
 
+// Holds: c14.proxies
 #[test]
 fn invalid_network_is_named_with_its_fault() {
     for (networks, wrong) in [

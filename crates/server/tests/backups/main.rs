@@ -160,6 +160,7 @@ async fn backup_restored_elsewhere_answers_the_same(
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c12.backups
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_in_a_bucket_restored_elsewhere_answers_the_same() {
     let (bucket, data) = (Bucket::open().await, tempfile::tempdir().unwrap());
@@ -177,6 +178,7 @@ async fn backup_in_a_folder_restored_elsewhere_answers_the_same() {
     backup_restored_elsewhere_answers_the_same(platform, target.path(), &address).await;
 }
 
+// Holds: c12.backups
 #[tokio::test]
 async fn scheduled_backup_is_made_and_reported() {
     let (target, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -199,6 +201,7 @@ async fn scheduled_backup_is_made_and_reported() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+// Holds: c12.backups
 #[tokio::test]
 async fn old_backups_are_removed_and_those_of_others_stay() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,6 +232,7 @@ async fn old_backups_are_removed_and_those_of_others_stay() {
     assert!(!Path::new(&made[0]).exists() && Path::new(&made[1]).exists() && Path::new(&made[2]).exists());
 }
 
+// Holds: c12.backups
 #[tokio::test]
 async fn encrypted_backup_opens_with_its_own_key_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -339,6 +343,7 @@ async fn broken_upload_leaves_the_backup_before() {
     assert_eq!((bucket.unfinished(), counted(&bucket.objects()).len()), (0, 2));
 }
 
+// Holds: c12.backups
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backup_that_was_killed_does_not_count_and_is_removed() {
     let (bucket, data) = (Bucket::open().await, tempfile::tempdir().unwrap());

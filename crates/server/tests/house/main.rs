@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail with the test")]
 
+mod conformance;
 mod documents;
 mod imports;
 mod limits;

@@ -37,6 +37,7 @@ fn given(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |number| number.parse().unwrap())
 }
 
+// Holds: c13.bulk, c13.batchDurable
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_data_survives_power_cuts() {
     let (cuts, seed) = (given("POWER_CUTS", CUTS), given("POWER_SEED", SEED));

@@ -8,6 +8,7 @@ use crate::support::TestApp;
 
 const COMMIT: &str = "5d41402abc4b2a76b9719d911017c592ae58c1f3";
 
+// Holds: GET /v2/about, c13.about
 #[tokio::test]
 async fn the_server_tells_anybody_what_it_is() {
     let app = TestApp::with(|settings| settings.http.commit = Some(COMMIT)).await;
@@ -25,12 +26,14 @@ async fn the_server_tells_anybody_what_it_is() {
     assert_eq!(app.get("/v2/about").await.ok()["startedAt"], "2027-01-15T08:01:00.000Z");
 }
 
+// Holds: GET /v2/about
 #[tokio::test]
 async fn a_build_that_does_not_know_its_commit_says_so() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/v2/about").await.ok()["commit"], json!(null));
 }
 
+// Holds: c13.about
 #[tokio::test]
 async fn email_is_told_to_go_out_where_a_server_is_set() {
     let url = "smtp://mail.example:25".to_owned();
@@ -38,6 +41,7 @@ async fn email_is_told_to_go_out_where_a_server_is_set() {
     assert_eq!(app.get("/v2/about").await.ok()["sendsEmail"], json!(true));
 }
 
+// Holds: GET /v2/about
 #[tokio::test]
 async fn who_asks_what_the_server_is_is_counted_by_address() {
     let limits = RateLimits { user: 0, device: 0, address: 3 };

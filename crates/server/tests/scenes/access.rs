@@ -56,6 +56,7 @@ pub async fn status(request: RequestBuilder) -> u16 {
     Answer::of(question, response).await.status.as_u16()
 }
 
+// Holds: webhook.credentials, auth.refreshToken, auth.open, auth.401, status.401, c1.open
 #[tokio::test]
 async fn without_credentials_or_with_bad_ones_nothing_is_told() {
     let app = TestApp::start().await;
@@ -98,6 +99,7 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
     }
 }
 
+// Holds: c1.403, c1.deletes, c2.table, c4.paths
 #[tokio::test]
 async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
     let app = TestApp::start().await;
@@ -121,6 +123,7 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
     }
 }
 
+// Holds: c1.reach, c2.reach
 #[tokio::test]
 async fn what_belongs_to_a_sibling_organization_does_not_exist() {
     let app = TestApp::start().await;
@@ -139,6 +142,7 @@ async fn what_belongs_to_a_sibling_organization_does_not_exist() {
     assert_eq!(ana.get(&things.fridge.url()).await.ok()["name"], "fridge");
 }
 
+// Holds: status.404
 #[tokio::test]
 async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
     let app = TestApp::start().await;
@@ -159,6 +163,7 @@ async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
     }
 }
 
+// Holds: c1.order
 #[tokio::test]
 async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
     let app = TestApp::start().await;
@@ -182,6 +187,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
 }
 
 /// The contract's own list of who may call what, by method and path: what a route says of itself is held against it.
+// Holds: auth.deviceToken, auth.open, version.prefix, c1.open, c2.table, c3.deviceToken, c4.paths
 #[test]
 fn the_table_of_routes() {
     let line = |row: RouteRow| {
@@ -191,6 +197,7 @@ fn the_table_of_routes() {
     insta::assert_snapshot!(table().into_iter().map(line).collect::<Vec<_>>().join("\n"));
 }
 
+// Holds: c2.rank, c2.table
 #[test]
 fn the_table_of_roles() {
     insta::assert_snapshot!(isobar_model::access::table());

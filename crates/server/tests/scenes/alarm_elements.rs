@@ -49,6 +49,7 @@ fn url(alarm: &Value) -> String {
     format!("/v2/alarms/{}", alarm["id"].as_str().unwrap())
 }
 
+// Holds: c11.alarm
 async fn fridge_that_is_too_warm_raises_one_alarm_and_clears_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;

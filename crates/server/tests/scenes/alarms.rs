@@ -69,6 +69,7 @@ async fn keys(person: &Person<'_>, query: &str) -> Vec<Value> {
     person.get(&format!("/v2/alarms?{query}")).await.list_of("/key")
 }
 
+// Holds: GET /v2/alarms/{id}, c18.alarms
 async fn alarm_lives_until_it_is_cleared_and_acknowledged(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(raising()).await;
@@ -112,6 +113,7 @@ async fn alarm_lives_until_it_is_cleared_and_acknowledged(app: &TestApp) {
     assert_eq!((other["id"] == first["id"], &other["count"]), (false, &json!(1)));
 }
 
+// Holds: GET /v2/alarms, GET /v2/alarms/summary, c18.alarmsList
 async fn alarms_are_listed_active_worst_newest_first(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
@@ -142,6 +144,7 @@ async fn alarms_are_listed_active_worst_newest_first(app: &TestApp) {
     assert_eq!(wrong.faults(), ["query.depth", "query.limit", "query.organizationId", "query.page", "query.sortBy"]);
 }
 
+// Holds: GET /v2/alarms, c18.alarmsList
 async fn alarms_are_filtered_by_each_field(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [one, two] = [ana.designs(raising()).await, ana.designs(raising()).await];
@@ -185,6 +188,7 @@ async fn alarms_are_filtered_by_each_field(app: &TestApp) {
     assert_eq!(ana.get("/v2/alarms?filter[value][eq]=1").await.faults(), ["query.filter[value][eq]"]);
 }
 
+// Holds: GET /v2/alarms, GET /v2/alarms/summary
 async fn alarms_of_others_do_not_exist(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -217,6 +221,7 @@ async fn alarms_of_others_do_not_exist(app: &TestApp) {
     assert_eq!(keys(&ana, "depth=all").await, [] as [Value; 0]);
 }
 
+// Holds: GET /v2/alarms/{id}, PUT /v2/alarms/{id}, c18.alarmsPut
 async fn viewer_reads_alarms_and_does_not_acknowledge_them(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [viewer, tom] = [ana.invites("viewer", "basicUser").await, ana.invites("tom", "technician").await];
@@ -239,6 +244,7 @@ async fn viewer_reads_alarms_and_does_not_acknowledge_them(app: &TestApp) {
     ana.get("/v2/alarms/nonsense").await.not_found();
 }
 
+// Holds: PUT /v2/alarms/{id}, c18.alarmsPut
 async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -270,6 +276,7 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
     assert_eq!(ana.put(&url, json!({"assigneeId": null})).await.ok()["assigneeId"], Value::Null);
 }
 
+// Holds: PUT /v2/alarms/{id}
 async fn bad_fields_of_an_alarm_are_each_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
@@ -291,6 +298,7 @@ async fn bad_fields_of_an_alarm_are_each_named(app: &TestApp) {
     assert_eq!(ana.put(&url, json!({"state": "active"})).await.ok()["state"], "cleared");
 }
 
+// Holds: c18.alarmsPut
 async fn acknowledgements_at_once_run_the_design_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
@@ -304,6 +312,7 @@ async fn acknowledgements_at_once_run_the_design_once(app: &TestApp) {
     assert_eq!(ana.get(&device.at("data/acknowledged")).await.ok()["meta"]["totalDocs"], 1);
 }
 
+// Holds: c18.alarmsDevices
 async fn devices_count_their_active_alarms(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(raising()).await;
@@ -349,6 +358,7 @@ async fn devices_count_their_active_alarms(app: &TestApp) {
     assert_eq!(ana.get(&oven.url()).await.ok()["alarms"], counts(0, 0));
 }
 
+// Holds: c18.alarmsTold
 async fn notification_names_its_device_and_alarm(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
@@ -362,6 +372,7 @@ async fn notification_names_its_device_and_alarm(app: &TestApp) {
     assert_eq!(told["translations"]["en"]["message"], "fridge is 9.5");
 }
 
+// Holds: c18.alarmsTold
 #[tokio::test]
 async fn streams_carry_alarms_that_change_to_those_who_may_see_them() {
     let app = TestApp::start().await;

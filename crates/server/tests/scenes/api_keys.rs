@@ -36,6 +36,7 @@ async fn with_key(app: &TestApp, key: &str, method: Method, path: &str, body: Op
     app.send(body.iter().fold(request, with_json)).await
 }
 
+// Holds: c13.keyRole
 async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
@@ -63,6 +64,7 @@ async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
     creates().await.unauthenticated();
 }
 
+// Holds: c13.keyRole
 async fn a_key_of_a_system_administrator_reaches_what_its_role_reaches(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -77,6 +79,7 @@ async fn a_key_of_a_system_administrator_reaches_what_its_role_reaches(app: &Tes
     with_key(app, &full, Method::POST, "/v2/notifications/system", notice).await.created();
 }
 
+// Holds: c13.keyRole
 async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -99,6 +102,7 @@ async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
     assert_eq!(tom.get(&keys(&tom)).await.list_of("/role"), [json!("technician"), json!("basicUser")]);
 }
 
+// Holds: c13.keyEnd
 async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
     let ana = app.developer("ana").await;
     // With any offset; it is shown as all times are.
@@ -132,6 +136,7 @@ async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
     ana.post(&keys(&ana), json!({"name": "k", "expiresAt": "2027-01-15T08:01:00.001Z"})).await.created();
 }
 
+// Holds: c13.keyEnd
 async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -153,6 +158,7 @@ async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
     }
 }
 
+// Holds: c13.keyEnd
 async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -173,6 +179,7 @@ async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
     assert_eq!(long.next().await.data["payload"], 2);
 }
 
+// Holds: c13.keyRole
 async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
@@ -222,6 +229,7 @@ async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
     with_key(app, &other, Method::POST, &keys(&max), Some(json!({"name": "k"}))).await.created();
 }
 
+// Holds: c13.keyRole
 async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;

@@ -14,6 +14,8 @@ fn at(organization: &str, what: &str) -> String {
     format!("/v2/organizations/{organization}/{what}")
 }
 
+// Holds: branding.organizationId, branding.lines, branding.domain, branding.objects, branding.email,
+// GET /v2/organizations/{id}/branding, PUT /v2/organizations/{id}/branding
 async fn a_branding_is_set_piece_by_piece(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = at(&ana.organization, "branding");
@@ -63,6 +65,8 @@ async fn a_branding_is_set_piece_by_piece(app: &TestApp) {
     assert_eq!(ana.invites("tom", "basicUser").await.get(&url).await.ok(), expected);
 }
 
+// Holds: organization.childrenInheritDashboard, dashboard.members, GET /v2/organizations/{id}/dashboard,
+// PUT /v2/organizations/{id}/dashboard
 async fn a_dashboard_is_inherited_from_above(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -90,6 +94,8 @@ async fn a_dashboard_is_inherited_from_above(app: &TestApp) {
     assert_eq!(tom.get(&at(&low, "dashboard")).await.ok(), lower);
 }
 
+// Holds: error.messages, organization.deviceTable, deviceTable.members, GET /v2/organizations/{id}/deviceTable,
+// PUT /v2/organizations/{id}/deviceTable, DELETE /v2/organizations/{id}/deviceTable
 async fn a_device_table_is_the_organizations_own(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;

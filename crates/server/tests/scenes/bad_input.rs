@@ -18,6 +18,9 @@ async fn nothing_came_of_it(ana: &Person<'_>, device: &Device<'_>) {
     assert_eq!(ana.get("/v2/devices").await.ok()["meta"]["totalDocs"], 1);
 }
 
+// Holds: error.message, error.errors, device.name, device.projectUuid, device.versionUuid, device.protocol,
+// device.protocols, device.meta, device.description, device.streetAddress, organization.name, specification.name,
+// status.400, c1.fields
 #[tokio::test]
 async fn all_failing_fields_are_named_at_once() {
     let app = TestApp::start().await;
@@ -63,6 +66,7 @@ async fn all_failing_fields_are_named_at_once() {
     nothing_came_of_it(&ana, &device).await;
 }
 
+// Holds: c7.idempotency
 #[tokio::test]
 async fn the_bounds_themselves_are_allowed() {
     let app = TestApp::start().await;
@@ -84,6 +88,7 @@ async fn the_bounds_themselves_are_allowed() {
     assert_eq!(device.posts_once(&"k".repeat(65), "e", json!(1)).await.faults().len(), 1);
 }
 
+// Holds: limit.deviceProject, c1.400
 #[tokio::test]
 async fn what_a_body_names_must_exist_within_reach() {
     let app = TestApp::start().await;
@@ -172,6 +177,7 @@ async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
     nothing_came_of_it(&ana, &device).await;
 }
 
+// Holds: event.payload, value.payload, rule.events.binary
 #[tokio::test]
 async fn unusual_json_is_taken_as_it_is() {
     let app = TestApp::start().await;
@@ -209,6 +215,7 @@ async fn unusual_json_is_taken_as_it_is() {
     assert_eq!(ana.get(&device.at("last/spaced")).await.ok()["values"], json!({"a": 1}));
 }
 
+// Holds: rule.events.null, c1.400
 #[tokio::test]
 async fn json_must_say_that_it_is_json() {
     let app = TestApp::start().await;
@@ -228,6 +235,7 @@ async fn json_must_say_that_it_is_json() {
     app.send(spelled.header("content-type", "application/json; charset=utf-8").body("1")).await.created();
 }
 
+// Holds: c1.errors
 #[tokio::test]
 async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
     let app = TestApp::with(|settings| settings.http.max_body_bytes = 1000).await;
@@ -252,6 +260,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
     ana.put(&format!("/v2/devices/{NOBODY}"), json!("x".repeat(2000))).await.not_found();
 }
 
+// Holds: rule.events.deviceId, c1.parameters, c1.lists
 #[tokio::test]
 async fn bad_parameters_are_all_named() {
     let app = TestApp::start().await;
@@ -288,6 +297,7 @@ async fn bad_parameters_are_all_named() {
     ana.get(&format!("/v2/devices/{NOBODY}/events?limit=0")).await.not_found();
 }
 
+// Holds: error.message, c1.errors, c1.405
 #[tokio::test]
 async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
     let app = TestApp::start().await;
@@ -340,6 +350,7 @@ async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
     device.posts("reading", json!({"temp": 9.1})).await.created();
 }
 
+// Holds: rule.events.deviceId, rule.events.null
 #[tokio::test]
 async fn the_event_channel_names_what_is_wrong_with_parameters_header_and_body_at_once() {
     let app = TestApp::start().await;

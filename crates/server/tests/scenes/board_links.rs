@@ -50,6 +50,9 @@ fn ids(link: &str) -> (&str, &str) {
     link.split_once('.').unwrap()
 }
 
+// Holds: GET /v2/organizations/{id}/dashboards/{dashboardId}/links,
+// POST /v2/organizations/{id}/dashboards/{dashboardId}/links,
+// DELETE /v2/organizations/{id}/dashboards/{dashboardId}/links/{linkId}
 async fn links_are_made_listed_and_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([])).await;
@@ -90,6 +93,7 @@ async fn links_are_made_listed_and_deleted(app: &TestApp) {
     assert_eq!(ana.get(&format!("{url}?page=0")).await.faults(), ["query.page"]);
 }
 
+// Holds: POST /v2/organizations/{id}/dashboards/{dashboardId}/links
 async fn a_link_of_a_board_is_made_by_those_who_may_change_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([])).await;
@@ -189,6 +193,7 @@ async fn a_link_ends_with_what_it_hangs_on(app: &TestApp) {
     shows(app, &by_ana, "/v2/wall").await.ok();
 }
 
+// Holds: GET /v2/wall
 async fn a_link_opens_nothing_else(app: &TestApp) {
     let ana = app.developer("ana").await;
     let fridge = ana.creates_device("fridge").await;

@@ -47,6 +47,8 @@ async fn tag(person: &Person<'_>, url: &str) -> String {
     person.get(url).await.is(200).header("etag").to_owned()
 }
 
+// Holds: POST /v2/organizations/{id}/dashboards, GET /v2/organizations/{id}/dashboards/{dashboardId},
+// PUT /v2/organizations/{id}/dashboards/{dashboardId}, DELETE /v2/organizations/{id}/dashboards/{dashboardId}
 async fn boards_are_made_changed_and_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let own = ana.organization.clone();
@@ -95,6 +97,7 @@ async fn boards_are_made_changed_and_deleted(app: &TestApp) {
     tom.get(&url).await.not_found();
 }
 
+// Holds: GET /v2/organizations/{id}/dashboards
 async fn boards_are_listed_in_pages_and_orders(app: &TestApp) {
     let ana = app.developer("ana").await;
     let own = ana.organization.clone();
@@ -115,6 +118,7 @@ async fn boards_are_listed_in_pages_and_orders(app: &TestApp) {
     }
 }
 
+// Holds: c18.boards
 async fn first_board_is_the_one_of_the_specification(app: &TestApp) {
     let ana = app.developer("ana").await;
     let own = ana.organization.clone();
@@ -135,6 +139,7 @@ async fn first_board_is_the_one_of_the_specification(app: &TestApp) {
     assert_eq!(ana.get(&first).await.ok(), json!({"name": null, "options": {}, "configuration": {}}));
 }
 
+// Holds: c18.boardsInherited
 async fn boards_are_inherited_together(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -158,6 +163,7 @@ async fn boards_are_inherited_together(app: &TestApp) {
     assert_eq!(names(&tom, &low).await, ["one", "two"]);
 }
 
+// Holds: c18.boardsEtag
 async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
@@ -183,6 +189,7 @@ async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
     sends_if(&ana, Method::DELETE, &url, "*", "").await.not_found();
 }
 
+// Holds: c18.boardsEtag
 async fn of_two_writers_of_a_board_one_wins(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
@@ -196,6 +203,7 @@ async fn of_two_writers_of_a_board_one_wins(app: &TestApp) {
     }
 }
 
+// Holds: c18.boardsHidden
 async fn boards_of_other_tenants_are_hidden(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let id = makes(&ana, &ana.organization, "a").await;
@@ -213,6 +221,7 @@ async fn boards_of_other_tenants_are_hidden(app: &TestApp) {
     assert_eq!(ana.get(&board(&ana.organization, &id)).await.ok()["name"], "a");
 }
 
+// Holds: c18.boards
 async fn an_organization_has_a_hundred_boards(app: &TestApp) {
     let ana = app.developer("ana").await;
     for number in 0..100 {

@@ -53,6 +53,10 @@ async fn is_an_identifier(sends: impl AsyncFn(Value) -> Answer, body: &Value, me
     }
 }
 
+// Holds: device.name, device.projectUuid, device.versionUuid, device.protocol, device.description,
+// device.streetAddress, device.organizationId, limit.deviceName, limit.deviceDescription, limit.deviceProject,
+// limit.deviceVersion, limit.deviceProtocol, limit.projectName, limit.specificationDescription, limit.createVersion,
+// limit.settingName, limit.reason
 async fn texts_of_devices_are_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = ana.creates_device("fridge").await.url();
@@ -87,6 +91,7 @@ fn numbered(name: &str, numbers: Range<usize>) -> Value {
     numbers.map(|n| (format!("{name}{n}"), json!(n))).collect::<Map<_, _>>().into()
 }
 
+// Holds: c11.bounds
 async fn metadata_of_a_device_is_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (url, project) = (ana.creates_device("fridge").await.url(), ana.project().await);
@@ -116,6 +121,7 @@ fn keeping() -> Value {
     })
 }
 
+// Holds: c11.bounds
 async fn what_a_design_leaves_with_a_device_is_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(keeping()).await, "fridge").await;
@@ -136,6 +142,10 @@ async fn what_a_design_leaves_with_a_device_is_bounded(app: &TestApp) {
     assert!((200 << 10..257 << 10).contains(&last.text.len()), "{} bytes", last.text.len());
 }
 
+// Holds: organization.name, organization.description, branding.organizationId, deviceTable.members, limit.deviceName,
+// limit.deviceDescription, limit.deviceProject, limit.deviceVersion, limit.deviceProtocol, limit.organizationName,
+// limit.organizationDescription, limit.projectName, limit.specificationDescription, limit.createVersion,
+// limit.settingName, limit.reason
 async fn texts_of_organizations_are_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = format!("/v2/organizations/{}", ana.founds("North", &ana.organization).await);
@@ -148,6 +158,9 @@ async fn texts_of_organizations_are_bounded(app: &TestApp) {
     }
 }
 
+// Holds: project.members, specification.name, specification.createVersion, specification.description,
+// limit.deviceName, limit.deviceDescription, limit.deviceProject, limit.deviceVersion, limit.deviceProtocol,
+// limit.projectName, limit.specificationDescription, limit.createVersion, limit.settingName, limit.reason
 async fn texts_of_projects_are_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = format!("/v2/projects/{}", ana.project().await);
@@ -174,6 +187,9 @@ fn anew(made: &Cell<u32>, mut body: Value) -> Value {
     body
 }
 
+// Holds: user.username, user.email, user.names, user.jobTitle, user.reason, limit.deviceName, limit.deviceDescription,
+// limit.deviceProject, limit.deviceVersion, limit.deviceProtocol, limit.projectName, limit.specificationDescription,
+// limit.createVersion, limit.settingName, limit.reason
 async fn texts_of_users_are_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (made, body) = (Cell::new(0), new_user("new", "technician"));
@@ -211,6 +227,7 @@ async fn texts_of_users_are_bounded(app: &TestApp) {
     is_bounded(async |body| tom.put(&url, body).await, &body, &bounds).await;
 }
 
+// Holds: user.password, limit.password, c3.passwords
 async fn a_password_is_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let made = Cell::new(0);
@@ -244,6 +261,7 @@ async fn a_password_is_bounded(app: &TestApp) {
     }
 }
 
+// Holds: page.data, query.page, query.limit, limit.pageSize, limit.page, c1.lists, c1.limit
 async fn every_list_has_pages_alike(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await;

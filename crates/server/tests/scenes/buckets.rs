@@ -26,6 +26,7 @@ fn counts(answer: &Value) -> Vec<u64> {
     answer["data"].as_array().unwrap().iter().map(|bucket| bucket["count"].as_u64().unwrap()).collect()
 }
 
+// Holds: GET /v2/devices/{id}/data/{elementName}/buckets, c13.fields
 #[tokio::test]
 async fn a_series_is_told_in_buckets() {
     let app = TestApp::start().await;
@@ -89,6 +90,7 @@ async fn range_takes_unix_milliseconds() {
     }
 }
 
+// Holds: c13.functions
 #[tokio::test]
 async fn every_function_tells_what_it_is_called() {
     let app = TestApp::start().await;
@@ -112,6 +114,7 @@ async fn every_function_tells_what_it_is_called() {
 }
 
 /// However long ago it began: what a series no longer shows has no part in how wide its buckets are.
+// Holds: c13.points, c13.retention
 #[tokio::test]
 async fn points_are_of_what_is_shown() {
     let app = TestApp::start().await;
@@ -151,6 +154,7 @@ async fn points_are_of_what_is_shown() {
     }
 }
 
+// Holds: c13.every, c13.points
 #[tokio::test]
 async fn days_follow_the_clock_of_their_zone() {
     let app = TestApp::start().await;
@@ -183,6 +187,7 @@ async fn days_follow_the_clock_of_their_zone() {
     assert_eq!((&points["meta"]["every"], counts(&points).len()), (&json!("6h"), 9));
 }
 
+// Holds: c13.fill, c13.bucketsCsv
 #[tokio::test]
 async fn empty_buckets_are_left_out_or_filled() {
     let app = TestApp::start().await;
@@ -218,6 +223,7 @@ async fn empty_buckets_are_left_out_or_filled() {
     assert_eq!(lines.count(), 5);
 }
 
+// Holds: c13.bucketsMax
 #[tokio::test]
 async fn a_long_answer_comes_in_pieces_and_whole() {
     let app = TestApp::start().await;
@@ -273,6 +279,7 @@ async fn buckets_at_the_ends_of_time_lie_in_their_range() {
     }
 }
 
+// Holds: c13.timeField
 #[tokio::test]
 async fn a_payload_may_tell_the_time() {
     let app = TestApp::start().await;
@@ -316,6 +323,7 @@ async fn a_payload_may_tell_the_time() {
     }
 }
 
+// Holds: GET /v2/devices/{id}/data/{elementName}/buckets
 #[tokio::test]
 async fn a_question_that_is_wrong_names_each_parameter() {
     let app = TestApp::start().await;
@@ -366,6 +374,7 @@ async fn a_question_that_is_wrong_names_each_parameter() {
     app.get(&device.at("data/reading/buckets?fields=payload")).await.unauthenticated();
 }
 
+// Holds: GET /v2/data/buckets, c13.fleet
 async fn many_devices_are_one_series_or_a_series_each(app: &TestApp) {
     let ana = app.developer("ana").await;
     let beneath = ana.founds("beneath", &ana.organization).await;
@@ -416,6 +425,7 @@ async fn many_devices_are_one_series_or_a_series_each(app: &TestApp) {
     assert_eq!(unheard["data"], json!([]), "those that have no such element say nothing");
 }
 
+// Holds: GET /v2/data/buckets, c13.fleet
 async fn what_is_asked_of_many_must_be_in_reach_and_not_too_much(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

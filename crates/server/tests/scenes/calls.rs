@@ -52,6 +52,7 @@ pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count:
     .await
 }
 
+// Holds: c11.http
 async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/in?a=b"))).await;
@@ -75,6 +76,7 @@ async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
     assert_eq!(stored(&ana, &device, "failures", 0).await, [] as [Value; 0]);
 }
 
+// Holds: c11.outside
 async fn a_call_that_fails_is_made_again(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
@@ -90,6 +92,7 @@ async fn a_call_that_fails_is_made_again(app: &TestApp) {
     assert_eq!(outside.count(), 3);
 }
 
+// Holds: c11.http
 async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
@@ -106,6 +109,7 @@ async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
     assert_eq!(failure, [json!({"message": "the answer was 500", "status": 500})]);
 }
 
+// Holds: c11.http
 async fn an_answer_is_decoded_by_code(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
@@ -127,6 +131,7 @@ async fn an_answer_is_decoded_by_code(app: &TestApp) {
     assert_eq!(outside.count(), 2);
 }
 
+// Holds: c11.missing
 async fn a_call_into_the_house_is_refused(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&format!("http://127.0.0.2:{}/", outside.port))).await;
@@ -149,6 +154,7 @@ async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
     assert_eq!(stored(&ana, &slow, "answers", 0).await, [] as [Value; 0]);
 }
 
+// Holds: notification.type, c11.notification
 async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let (tess, max) = (ana.invites("tess", "technician").await, ana.invites("max", "manager").await);
@@ -202,6 +208,7 @@ async fn code_that_loops_is_an_error_of_its_event(app: &TestApp) {
     assert_eq!(ana.get(&works.at("events")).await.list_of("/errors"), [Value::Null]);
 }
 
+// Holds: c11.outside
 #[tokio::test]
 async fn a_call_outlives_the_server_that_was_to_make_it() {
     let (app, outside) = (TestApp::start().await, Outside::start().await);

@@ -39,6 +39,7 @@ async fn with_much(app: &TestApp) -> (Person<'_>, String) {
     (ana, path)
 }
 
+// Holds: c18.compression
 #[tokio::test]
 async fn answer_is_compressed_as_its_client_asks() {
     let app = TestApp::start().await;
@@ -77,6 +78,7 @@ async fn answer_is_compressed_as_its_client_asks() {
     app.end().await;
 }
 
+// Holds: c18.compression
 #[tokio::test]
 async fn short_answer_and_stream_stay_plain() {
     let app = TestApp::start().await;
@@ -92,6 +94,7 @@ async fn short_answer_and_stream_stay_plain() {
     app.end().await;
 }
 
+// Holds: c18.compression
 #[tokio::test]
 async fn answer_with_a_secret_is_never_compressed() {
     let app = TestApp::start().await;
@@ -119,6 +122,7 @@ async fn answer_with_a_secret_is_never_compressed() {
     app.end().await;
 }
 
+// Holds: c18.compression
 #[tokio::test]
 async fn tag_of_a_compressed_design_is_good_for_conditions() {
     let app = TestApp::start().await;

@@ -32,6 +32,7 @@ fn head(device: &Device<'_>, line: &str, length: usize) -> String {
 
 const POST: &str = "POST /v2/events/device?elementName=reading";
 
+// Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_rests_longest_makes_room_and_who_is_served_stays() {
     let app = with(|http| http.max_connections = CONNECTIONS).await;
@@ -73,6 +74,7 @@ async fn who_rests_longest_makes_room_and_who_is_served_stays() {
     assert!(heard.starts_with("HTTP/1.1 200") && heard.ends_with("\"still there\""), "{heard}");
 }
 
+// Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_all_are_busy_new_ones_wait() {
     let app = with(|http| http.max_connections = 4).await;
@@ -129,6 +131,7 @@ async fn no_tenant_waits_in_all_places() {
     while fridge.get("/v2/events/cloud/next?wait=1").await.status == 503 {}
 }
 
+// Holds: c1.408, c14.bodies
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
     let app = with(|http| http.transfer_time = PATIENCE).await;

@@ -20,6 +20,7 @@ async fn payloads(ana: &Person<'_>, device: &Device<'_>, query: &str) -> Vec<Val
     ana.get(&device.at(&format!("data/reading?{query}"))).await.list_of("/payload")
 }
 
+// Holds: GET /v2/devices/{id}/data/{elementName}, rule.data.order, c6.createdAt, c6.order
 #[tokio::test]
 async fn the_newest_value_comes_first() {
     let app = TestApp::start().await;
@@ -34,6 +35,7 @@ async fn the_newest_value_comes_first() {
     assert_eq!((&past["data"], &past["meta"]["totalDocs"]), (&json!([]), &json!(3)));
 }
 
+// Holds: query.from, query.to
 #[tokio::test]
 async fn a_range_begins_inclusive_and_ends_exclusive() {
     let app = TestApp::start().await;
@@ -55,6 +57,7 @@ async fn a_range_begins_inclusive_and_ends_exclusive() {
     }
 }
 
+// Holds: rule.data.filter, rule.data.operators
 #[tokio::test]
 async fn filters_have_every_operator() {
     let app = TestApp::start().await;
@@ -103,6 +106,7 @@ async fn filters_have_every_operator() {
     assert_eq!(ana.get(&device.at(&format!("data/reading?filter[id][eq]={id}"))).await.list_of("/payload/n"), [3]);
 }
 
+// Holds: rule.data.sortBy, c6.sortBy
 #[tokio::test]
 async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_last() {
     let app = TestApp::start().await;
@@ -128,6 +132,7 @@ async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_
     assert_eq!(paged, up);
 }
 
+// Holds: rule.data.sortBy
 #[tokio::test]
 async fn a_deep_path_sorts_and_further_keys_decide_among_the_like() {
     let app = TestApp::start().await;
@@ -149,6 +154,8 @@ async fn a_deep_path_sorts_and_further_keys_decide_among_the_like() {
     }
 }
 
+// Holds: last.updatedAt, last.values, GET /v2/devices/{id}/last/{elementName}, rule.last.merge, rule.last.objects,
+// rule.last.others, c6.last
 #[tokio::test]
 async fn last_values_merge_the_newest_of_every_key() {
     let app = TestApp::start().await;
@@ -169,6 +176,7 @@ async fn last_values_merge_the_newest_of_every_key() {
     ana.get(&device.at("last/unheard")).await.not_found();
 }
 
+// Holds: event.payload, value.payload
 #[tokio::test]
 async fn numbers_come_back_as_they_were_sent() {
     let app = TestApp::start().await;
@@ -192,6 +200,8 @@ async fn numbers_come_back_as_they_were_sent() {
     }
 }
 
+// Holds: page.storage, storage.members, GET /v2/devices/{id}/storage, DELETE /v2/devices/{id}/storage,
+// GET /v2/devices/{id}/storage/{elementName}, DELETE /v2/devices/{id}/storage/{elementName}
 #[tokio::test]
 async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     let app = TestApp::start().await;
@@ -235,6 +245,7 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     ana.delete(&device.at("storage")).await.no_content();
 }
 
+// Holds: storage.origin, c6.exists
 #[tokio::test]
 async fn what_a_design_declares_is_there_before_it_holds_anything() {
     let app = TestApp::start().await;

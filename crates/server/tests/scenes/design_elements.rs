@@ -211,6 +211,7 @@ fn passing() -> Vec<Case> {
     ]
 }
 
+// Holds: c11.dryRun
 async fn every_ability_and_trigger_is_seen_in_a_dry_run(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -231,6 +232,7 @@ async fn every_ability_and_trigger_is_seen_in_a_dry_run(app: &TestApp) {
     assert!(ana.get("/v2/devices").await.names().is_empty());
 }
 
+// Holds: c11.window
 async fn every_aggregate_slides_over_the_events_of_a_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let aggregates = ["mean", "min", "max", "sum", "count", "first", "last"];
@@ -322,6 +324,7 @@ const FAULTS: [&str; 27] = [
     "wide.properties.size",
 ];
 
+// Holds: c11.faults
 async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(json!([to("s", "store")]), json!({}))).await;
@@ -340,6 +343,7 @@ async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
     assert_eq!(device.posts("source", json!(5)).await.faults(), ["query.elementName"]);
 }
 
+// Holds: c11.bounds
 async fn what_fails_in_a_run_is_told_on_its_event(app: &TestApp) {
     let ana = app.developer("ana").await;
     let is = |kind: &str, properties: Value| json!({"type": kind, "properties": properties});
@@ -392,6 +396,7 @@ async fn what_fails_in_a_run_is_told_on_its_event(app: &TestApp) {
     assert_eq!((text(&seen, "statusText"), &seen["meta"]), ("none", &json!({})));
 }
 
+// Holds: c11.window
 async fn events_of_a_device_at_once_are_each_seen_once(app: &TestApp) {
     const EVENTS: u64 = 64;
     let ana = app.developer("ana").await;

@@ -29,6 +29,7 @@ fn places(outcome: &Value) -> Vec<u64> {
     outcome["data"].as_array().unwrap().iter().map(|made| made["index"].as_u64().unwrap()).collect()
 }
 
+// Holds: POST /v2/devices/bulk, c13.bulk
 async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -74,6 +75,7 @@ async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
     assert_eq!(ana.post(BULK, json!([])).await.ok(), json!({"data": [], "errors": []}));
 }
 
+// Holds: c13.bulkTest
 async fn a_test_says_what_would_be_made_and_makes_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await;
@@ -95,6 +97,7 @@ async fn a_test_says_what_would_be_made_and_makes_nothing(app: &TestApp) {
     assert_eq!(ana.post(&format!("{BULK}?test=maybe"), json!("x")).await.faults(), ["body", "query.test"]);
 }
 
+// Holds: POST /v2/devices/bulk
 async fn a_limit_holds_among_bulks_at_the_same_time(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await;
@@ -125,6 +128,7 @@ async fn a_limit_holds_among_bulks_at_the_same_time(app: &TestApp) {
     assert_eq!(ana.get("/v2/devices?depth=all&limit=1").await.ok()["meta"]["totalDocs"], 50);
 }
 
+// Holds: c13.bulk
 async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let reader = ana.invites("reader", "basicUser").await;
@@ -138,6 +142,7 @@ async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
     assert_eq!(ana.get("/v2/devices").await.names(), [] as [&str; 0]);
 }
 
+// Holds: c13.bulk
 #[tokio::test]
 async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
     let app = TestApp::start().await;

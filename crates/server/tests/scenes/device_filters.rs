@@ -35,6 +35,7 @@ async fn filtered(ana: &Person<'_>, query: &str) -> Vec<String> {
     ana.get(&format!("/v2/devices?{query}")).await.names()
 }
 
+// Holds: c13.deviceFilters
 async fn a_list_is_filtered_by_what_devices_show(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [cold, warm] = three(&ana).await;
@@ -63,6 +64,7 @@ async fn a_list_is_filtered_by_what_devices_show(app: &TestApp) {
     bob.get(&format!("/v2/devices?filter[name][ne]=x&organizationId={}", ana.organization)).await.not_found();
 }
 
+// Holds: c13.deviceFilters
 async fn metadata_is_filtered_by_its_own_types(app: &TestApp) {
     let ana = app.developer("ana").await;
     three(&ana).await;
@@ -84,6 +86,7 @@ async fn metadata_is_filtered_by_its_own_types(app: &TestApp) {
     }
 }
 
+// Holds: c13.deviceFilters
 async fn a_filter_is_true_of_what_designs_have_just_found_out(app: &TestApp) {
     let ana = app.developer("ana").await;
     let design = json!({
@@ -115,6 +118,7 @@ async fn csv(ana: &Person<'_>, query: &str) -> String {
     answer.text
 }
 
+// Holds: c13.devicesCsv
 async fn a_list_is_written_as_csv(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [cold, _] = three(&ana).await;
@@ -140,6 +144,7 @@ async fn a_list_is_written_as_csv(app: &TestApp) {
     assert_eq!(csv(&bob, "columns=name&depth=all").await, "name\r\n");
 }
 
+// Holds: c13.deviceFilters
 async fn what_no_device_can_be_filtered_by_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     for (query, field) in [
@@ -163,6 +168,7 @@ async fn what_no_device_can_be_filtered_by_is_refused(app: &TestApp) {
     assert_eq!(ana.get(&fault).await.faults(), ["query.filter[statusInt][in]"]);
 }
 
+// Holds: c13.devicesCsv
 #[tokio::test]
 async fn a_long_list_is_written_whole() {
     let app = TestApp::start().await;

@@ -22,6 +22,7 @@ async fn hears(person: &Person<'_>, count: usize) {
     becomes(&format!("{count} notifications"), async || told(person).await.len() >= count).await;
 }
 
+// Holds: c5.notices
 async fn those_of_the_devices_own_organization_hear_it_as_they_prefer(app: &TestApp) {
     let ana = app.developer("ana").await;
     let middle = ana.founds("Middle", &ana.organization).await;

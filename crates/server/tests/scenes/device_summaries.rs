@@ -25,6 +25,7 @@ fn statuses(counts: &[(&str, u64)]) -> Value {
     all
 }
 
+// Holds: GET /v2/devices/summary, c13.summary
 async fn a_fleet_is_summed_up(app: &TestApp) {
     let ana = app.developer("ana").await;
     let branch = ana.founds("branch", &ana.organization).await;
@@ -69,6 +70,7 @@ async fn a_fleet_is_summed_up(app: &TestApp) {
     assert_eq!(summary(&ana, "depth=all").await["active"], active);
 }
 
+// Holds: c13.summary
 async fn a_summary_knows_what_designs_have_just_found_out(app: &TestApp) {
     let ana = app.developer("ana").await;
     let design = json!({
@@ -90,6 +92,7 @@ async fn a_summary_knows_what_designs_have_just_found_out(app: &TestApp) {
     }
 }
 
+// Holds: GET /v2/devices/summary, c13.summary
 async fn a_summary_shows_what_is_in_reach(app: &TestApp) {
     let ana = app.developer("ana").await;
     ana.creates_device("fridge").await;

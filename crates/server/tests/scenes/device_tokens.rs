@@ -8,6 +8,7 @@ use crate::support::app::with_json;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, TestApp};
 
+// Holds: c3.deviceToken
 #[tokio::test]
 async fn a_device_sees_its_own_things() {
     let app = TestApp::start().await;
@@ -22,6 +23,7 @@ async fn a_device_sees_its_own_things() {
     app.send(delete).await.no_content();
 }
 
+// Holds: rule.events.token, c3.deviceToken
 #[tokio::test]
 async fn with_a_token_the_device_that_is_named_is_passed_over() {
     let app = TestApp::start().await;
@@ -42,6 +44,7 @@ async fn with_a_token_the_device_that_is_named_is_passed_over() {
     assert_eq!(ana.get(&other.at("events")).await.ok()["meta"]["totalDocs"], 0);
 }
 
+// Holds: auth.events
 #[tokio::test]
 async fn the_channel_takes_four_kinds_of_credentials() {
     let app = TestApp::start().await;
@@ -64,6 +67,7 @@ async fn the_channel_takes_four_kinds_of_credentials() {
     assert_eq!(ana.get(&device.at("data/reading")).await.ok()["meta"]["totalDocs"], 4);
 }
 
+// Holds: c3.deviceToken
 #[tokio::test]
 async fn another_device_is_hidden_from_it() {
     let app = TestApp::start().await;
@@ -82,6 +86,7 @@ async fn another_device_is_hidden_from_it() {
     other.takes().await.ok();
 }
 
+// Holds: auth.deviceToken, c3.deviceToken
 #[tokio::test]
 async fn whatever_is_a_users_alone_refuses_it() {
     let app = TestApp::start().await;
@@ -101,6 +106,7 @@ async fn whatever_is_a_users_alone_refuses_it() {
     app.send(key).await.unauthenticated();
 }
 
+// Holds: device.token, POST /v2/devices/{id}/token, c7.token
 #[tokio::test]
 async fn a_new_token_ends_the_old_one_at_once_and_for_good() {
     let app = TestApp::start().await;

@@ -17,6 +17,9 @@ on_both_registries!(
     a_device_moves_to_another_organization,
 );
 
+// Holds: device.name, device.projectUuid, device.versionUuid, device.protocol, device.protocols, device.meta,
+// device.description, device.streetAddress, device.output, device.token, POST /v2/devices, GET /v2/devices/{id},
+// c1.ids
 async fn a_device_is_created_and_fetched(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
@@ -77,6 +80,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
     assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 1);
 }
 
+// Holds: device.versionUuid, device.protocol, PUT /v2/devices/{id}, c1.put
 async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
@@ -136,6 +140,8 @@ async fn a_label_stays_whoever_renames_the_device_meanwhile(app: &TestApp) {
     assert_eq!((&shown["name"], &shown["meta"]), (&json!(format!("fridge {}", EVENTS - 1)), &json!(expected)));
 }
 
+// Holds: query.sortBy, query.organizationId, query.searchText, query.entityList, GET /v2/devices, c1.searchText,
+// c1.entityList
 async fn a_list_is_searched_sorted_and_narrowed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
@@ -171,6 +177,8 @@ async fn a_list_is_searched_sorted_and_narrowed(app: &TestApp) {
     bob.get(&format!("/v2/devices?organizationId={}", ana.organization)).await.not_found();
 }
 
+// Holds: page.totalDocs, page.page, page.limit, page.hasPrevPage, page.hasNextPage, page.totalPages, page.data,
+// c1.sortBy
 async fn a_list_comes_in_pages_that_never_overlap(app: &TestApp) {
     let ana = app.developer("ana").await;
     for number in 0..7 {
@@ -196,6 +204,7 @@ async fn a_list_comes_in_pages_that_never_overlap(app: &TestApp) {
     ana.get("/v2/devices?page=99999999999999999999999").await.ok();
 }
 
+// Holds: device.lastValues, query.lastValues, c5.lastValues
 async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("a").await, ana.creates_device("b").await);
@@ -224,6 +233,7 @@ async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
     assert_eq!(changed["lastValues"], single["lastValues"]);
 }
 
+// Holds: DELETE /v2/devices/{id}
 async fn a_deleted_device_is_gone_with_everything_it_said(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -249,6 +259,7 @@ async fn a_deleted_device_is_gone_with_everything_it_said(app: &TestApp) {
     assert_eq!(ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok()["deviceCount"], 0);
 }
 
+// Holds: device.organizationId, c2.moves
 async fn a_device_moves_to_another_organization(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);

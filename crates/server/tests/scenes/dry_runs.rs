@@ -18,6 +18,7 @@ fn steps(found: &Value) -> Vec<&str> {
     found["trace"].as_array().unwrap().iter().map(|step| step["element"].as_str().unwrap()).collect()
 }
 
+// Holds: POST /v2/projects/{id}/specification/test, c11.dryRun
 async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
@@ -55,6 +56,7 @@ async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
     assert_eq!(steps(&changed)[0], "limit");
 }
 
+// Holds: c11.dryRun
 async fn a_dry_run_on_a_device_leaves_what_its_elements_remember(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
@@ -100,6 +102,7 @@ async fn told(person: &Person<'_>) -> Vec<Value> {
     .await
 }
 
+// Holds: c11.dryRun
 async fn a_dry_run_on_a_device_calls_nobody_and_sets_nothing(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await, Outside::start().await);
     let project = ana.designs(reaching_out(&outside.url("/"))).await;

@@ -41,6 +41,7 @@ fn members(outcome: &Value, list: &str, member: &str) -> Vec<Value> {
     outcome[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
 }
 
+// Holds: POST /v2/events/device/batch, c13.batchOrder
 async fn events_of_a_device_run_in_their_order(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
@@ -60,6 +61,7 @@ async fn events_of_a_device_run_in_their_order(app: &TestApp) {
     assert_eq!(ana.post(BATCH, json!([])).await.ok(), json!({"data": [], "errors": []}));
 }
 
+// Holds: POST /v2/events/device/batch, c13.batchItems
 async fn each_event_is_judged_by_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -108,6 +110,7 @@ async fn each_event_is_judged_by_itself(app: &TestApp) {
     assert_eq!(ana.get(&device.at("data/store")).await.list_of("/payload/temp"), [2, 1]);
 }
 
+// Holds: c13.batchItems
 async fn a_device_posts_for_itself_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -119,6 +122,7 @@ async fn a_device_posts_for_itself_alone(app: &TestApp) {
     ana.get(&other.at("data/log")).await.not_found();
 }
 
+// Holds: c13.batchKeys
 async fn a_key_counts_in_a_batch_as_it_does_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -141,6 +145,7 @@ async fn a_key_counts_in_a_batch_as_it_does_alone(app: &TestApp) {
     assert_eq!(json!(again), ids[1]);
 }
 
+// Holds: c13.batchKeys
 async fn a_key_is_raced_by_a_batch_and_a_single_post(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("raced").await;
@@ -160,6 +165,7 @@ async fn a_key_is_raced_by_a_batch_and_a_single_post(app: &TestApp) {
     }
 }
 
+// Holds: c13.batchItems
 #[tokio::test]
 async fn a_batch_as_a_whole_is_refused_by_what_it_is() {
     let app = TestApp::start().await;
@@ -183,6 +189,7 @@ async fn a_batch_as_a_whole_is_refused_by_what_it_is() {
     ana.get(&device.at("data/log")).await.not_found();
 }
 
+// Holds: c13.batchCalls
 #[tokio::test]
 async fn a_batch_counts_as_a_call_for_every_started_hundred() {
     let app = TestApp::with(|settings| settings.hub.rate_limit = RateLimits { user: 0, device: 6, address: 0 }).await;
@@ -200,6 +207,7 @@ async fn a_batch_counts_as_a_call_for_every_started_hundred() {
     assert_eq!(ana.get(&device.at("data/log")).await.ok()["meta"]["totalDocs"], 302);
 }
 
+// Holds: c13.batchOrder
 #[tokio::test]
 async fn code_and_large_payloads_run_in_their_order_too() {
     let app = TestApp::start().await;

@@ -7,6 +7,8 @@ use crate::support::designs::{fridge, to};
 use crate::support::person::text;
 use crate::support::{NOBODY, TestApp};
 
+// Holds: event.type, event.receivedAt, query.from, query.to, GET /v2/devices/{deviceId}/events, rule.history.kinds,
+// channel.device, c5.types, c6.order
 #[tokio::test]
 async fn history_holds_both_kinds_newest_first() {
     let app = TestApp::start().await;
@@ -38,6 +40,7 @@ async fn history_holds_both_kinds_newest_first() {
     assert_eq!(page["meta"], meta);
 }
 
+// Holds: GET /v2/devices/{deviceId}/events/{id}
 #[tokio::test]
 async fn one_event_is_found_on_its_own_device_alone() {
     let app = TestApp::start().await;
@@ -53,6 +56,7 @@ async fn one_event_is_found_on_its_own_device_alone() {
     assert_eq!(ana.get(&device.at(&format!("events/{queued}"))).await.ok()["type"], "cloudEvent");
 }
 
+// Holds: c11.bounds
 #[tokio::test]
 async fn an_element_that_fails_does_not_lose_the_event() {
     let app = TestApp::start().await;
@@ -84,6 +88,7 @@ async fn an_element_that_fails_does_not_lose_the_event() {
     assert_eq!(listed["data"][0]["errors"][0]["element"], "ratio");
 }
 
+// Holds: rule.history.retention, channel.history, limit.history, c7.history
 #[tokio::test]
 async fn history_older_than_six_months_is_gone_but_values_stay() {
     let app = TestApp::start().await;

@@ -20,6 +20,7 @@ async fn csv(ana: &Person<'_>, device: &Device<'_>, query: &str) -> String {
     answer.text
 }
 
+// Holds: c6.csv, c7.export
 async fn a_series_is_exported_as_csv(app: &TestApp) {
     let ana = app.developer("ana").await;
     let payloads = [
@@ -52,6 +53,7 @@ async fn a_series_is_exported_as_csv(app: &TestApp) {
     assert_eq!(sorted.faults(), ["query.sortBy"]);
 }
 
+// Holds: c6.csv
 async fn a_series_is_exported_as_lines_of_json(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -88,6 +90,7 @@ async fn an_export_is_refused_like_any_other_read(app: &TestApp) {
     app.stranger("bob").await.get_as("text/csv", &device.at("data/reading")).await.not_found();
 }
 
+// Holds: c7.export
 #[tokio::test]
 async fn a_long_series_is_streamed_whole() {
     let app = TestApp::start().await;

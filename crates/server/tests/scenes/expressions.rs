@@ -8,6 +8,7 @@ use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(an_expression_sees_the_event_the_device_its_settings_and_its_last_values);
 
+// Holds: c11.sees
 async fn an_expression_sees_the_event_the_device_its_settings_and_its_last_values(app: &TestApp) {
     let ana = app.developer("ana").await;
     let all = "{

@@ -27,6 +27,7 @@ fn meant() -> Value {
     })
 }
 
+// Holds: c18.fields
 async fn fields_are_shown_with_their_storage_element(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(meant())).await;
@@ -47,6 +48,7 @@ async fn fields_are_shown_with_their_storage_element(app: &TestApp) {
     app.stranger("bob").await.get(&device.at("storage/climate")).await.not_found();
 }
 
+// Holds: c18.fields
 async fn bad_fields_are_refused_each_by_its_path(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(meant())).await;
@@ -68,6 +70,7 @@ async fn bad_fields_are_refused_each_by_its_path(app: &TestApp) {
     assert_eq!(ana.get(&device.at("storage/climate")).await.ok()["fields"], meant());
 }
 
+// Holds: c18.fields
 async fn fields_change_nothing_that_is_stored(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(meant())).await;

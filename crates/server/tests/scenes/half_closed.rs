@@ -19,6 +19,7 @@ fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
     )
 }
 
+// Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_ends_its_side_after_a_request_gets_the_answer() {
     let app = TestApp::start().await;
@@ -53,6 +54,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 61);
 }
 
+// Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
     let app = TestApp::start().await;
@@ -97,6 +99,7 @@ async fn until_there_wait(app: &TestApp, count: usize) {
     becomes(&format!("{count} wait for a turn"), is_so).await;
 }
 
+// Holds: c13.bucketsEnd
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
     let app = TestApp::start().await;
@@ -131,6 +134,7 @@ async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
     }
 }
 
+// Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_comes_behind_a_request_hides_no_end() {
     let app = TestApp::start().await;
@@ -166,6 +170,7 @@ async fn what_comes_behind_a_request_hides_no_end() {
     assert!(heard.contains("\"there\"") && heard.matches("HTTP/1.1 200").count() == 2, "{heard}");
 }
 
+// Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_goes_on_for_who_listens() {
     let app = TestApp::start().await;

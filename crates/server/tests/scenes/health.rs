@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::support::TestApp;
 
+// Holds: GET /health/live, GET /health/ready, GET /metrics, c1.paths
 #[tokio::test]
 async fn the_server_says_that_it_is_well() {
     let app = TestApp::start().await;
@@ -12,6 +13,7 @@ async fn the_server_says_that_it_is_well() {
     assert!(app.get("/metrics").await.is(200).header("content-type").starts_with("text/plain"));
 }
 
+// Holds: GET /health/ready
 #[tokio::test]
 async fn a_store_that_does_not_answer_is_named_and_not_waited_for() {
     let (app, road) = TestApp::on_far_postgres().await;

@@ -37,6 +37,7 @@ impl<'a> Neighbour<'a> {
     }
 }
 
+// Holds: c11.bounds
 async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
@@ -64,6 +65,7 @@ async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
     }
 }
 
+// Holds: c11.function
 async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;

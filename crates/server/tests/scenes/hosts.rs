@@ -12,6 +12,7 @@ fn post(token: &str, version: &str, target: &str, hosts: &[&str], more: &str) ->
     )
 }
 
+// Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_is_one_host_and_it_is_sound() {
     let app = TestApp::start().await;
@@ -53,6 +54,7 @@ async fn there_is_one_host_and_it_is_sound() {
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], taken);
 }
 
+// Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_host_ends_the_connection_so_that_nothing_hides_behind_it() {
     let app = TestApp::with(|settings| settings.http.cors_origins = vec!["*".to_owned()]).await;

@@ -39,6 +39,10 @@ async fn picture(person: &Person<'_>, path: &str, known: Option<&str>) -> (Statu
     (status, kind, tag, response.bytes().await.unwrap().to_vec())
 }
 
+// Holds: error.messages, user.imageUrl, organization.imageUrl, image.text, GET /v2/devices/{id}/image,
+// POST /v2/devices/{id}/image, GET /v2/devices/{id}/image.png, GET /v2/organizations/{id}/image,
+// POST /v2/organizations/{id}/image, GET /v2/organizations/{id}/image.png, GET /v2/projects/{id}/image,
+// POST /v2/projects/{id}/image, GET /v2/projects/{id}/image.png, GET /v2/users/{id}/image.png, c5.images
 async fn an_image_is_shown_as_it_was_posted_and_as_a_picture(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -90,6 +94,7 @@ async fn a_picture_that_is_known_is_not_sent_again(app: &TestApp) {
     assert_ne!(first, second);
 }
 
+// Holds: DELETE /v2/devices/{id}/image
 async fn a_device_loses_its_image(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -102,6 +107,7 @@ async fn a_device_loses_its_image(app: &TestApp) {
     device.get(&device.at("image")).await.unauthenticated();
 }
 
+// Holds: c1.413, c5.images
 async fn hostile_images_are_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -137,6 +143,7 @@ async fn hostile_images_are_refused(app: &TestApp) {
     ana.app.send(with_charset.body(TINY_PNG)).await.no_content();
 }
 
+// Holds: GET /v2/users/{id}/image, POST /v2/users/{id}/image
 async fn users_change_their_own_image_and_those_of_lower_ranks(app: &TestApp) {
     let ana = app.developer("ana").await;
     let basic = ana.invites("basic", "basicUser").await;

@@ -127,6 +127,7 @@ async fn sends_again(device: &Device<'_>, round: usize) -> Answer {
     panic!("there is no room for a batch");
 }
 
+// Holds: c13.batchDurable
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
     let app = TestApp::start().await;

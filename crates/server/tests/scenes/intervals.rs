@@ -35,6 +35,7 @@ async fn looks(ana: &Person<'_>) {
     stored(ana, &witness, "ticks", 1).await;
 }
 
+// Holds: c11.interval
 async fn an_interval_elapses_for_every_device(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(ticking(5)).await;
@@ -101,6 +102,7 @@ fn minutes_to(body: &str) -> Value {
     })
 }
 
+// Holds: c11.interval
 async fn an_interval_runs_code(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(minutes_to("return {data: {minute: input.bytes[0]}};")).await;
@@ -118,6 +120,7 @@ async fn an_interval_runs_code(app: &TestApp) {
     assert_eq!(ana.get(&device.url()).await.ok()["lastActive"], Value::Null);
 }
 
+// Holds: c11.interval
 async fn an_interval_whose_code_throws_elapses_again(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let body = "if (input.bytes[0] === 5) { throw 'too early'; } return {data: {minute: input.bytes[0]}};";
@@ -147,6 +150,7 @@ async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
     isobar_power::becomes(status, async || ana.get(&device.url()).await.ok()["statusText"] == status).await;
 }
 
+// Holds: c11.missing
 async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(watched()).await;
@@ -197,6 +201,7 @@ async fn an_interval_does_not_end_the_silence(app: &TestApp) {
     assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "info");
 }
 
+// Holds: c11.missing
 async fn a_delivery_ends_the_silence(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await.with_key().await).await;
     let mut design = watched();
@@ -217,6 +222,7 @@ async fn a_delivery_ends_the_silence(app: &TestApp) {
     assert_eq!(ana.person.get(&device.url()).await.ok()["statusText"], "warning");
 }
 
+// Holds: c11.missing
 async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: &TestApp) {
     let ana = app.developer("ana").await;
     let sets = |status: &str| to_with("status", "setStatus", json!({"status": status}));

@@ -54,6 +54,7 @@ fn messages(outcome: &Value) -> Vec<&str> {
     outcome["errors"].as_array().unwrap().iter().map(|error| text(error, "message")).collect()
 }
 
+// Holds: PATCH /v2/devices/{id}/meta
 async fn labels_are_set_and_removed_one_by_one(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -150,6 +151,7 @@ async fn patch_of_labels_needs_reach_and_role(app: &TestApp) {
     ana.patch(&path, patch).await.not_found();
 }
 
+// Holds: POST /v2/devices/meta
 async fn labels_of_many_devices_are_changed_by_themselves(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -205,6 +207,7 @@ async fn malformed_bulk_of_labels_changes_nothing(app: &TestApp) {
     assert_eq!(meta_of(&ana, &device).await, json!({}));
 }
 
+// Holds: PATCH /v2/devices/{id}/meta
 async fn labels_of_many_writers_are_all_there(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(labelling()).await, "fridge").await;

@@ -56,6 +56,7 @@ async fn follows(app: &TestApp, messages: &[String], name: &str) {
     app.get(&Email::read(message).path()).await.is(302);
 }
 
+// Holds: c3.letters
 #[tokio::test]
 async fn link_of_one_tenant_comes_before_the_notices_of_another() {
     let server = SmtpServer::start(0).await;
@@ -108,6 +109,7 @@ async fn link_of_one_tenant_comes_before_the_notices_of_another() {
     drop(bob);
 }
 
+// Holds: c3.letters
 #[tokio::test]
 async fn account_is_sent_so_many_letters_in_an_hour() {
     let app = TestApp::with(|settings| {
@@ -158,6 +160,7 @@ async fn account_is_sent_so_many_letters_in_an_hour() {
     assert_eq!(sorted(subjects(app.emails_to("tom@example.com", 7).await)), expected);
 }
 
+// Holds: c3.letters
 async fn unverified_address_is_sent_its_verification_alone(app: &TestApp) {
     let (admin, ana) = (app.admin().await, app.developer("ana").await);
     let device = teller(&ana).await;

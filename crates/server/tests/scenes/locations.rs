@@ -12,6 +12,8 @@ on_both_registries!(
     cells_that_cannot_be_asked_are_named,
 );
 
+// Holds: location.texts, location.degrees, location.status, query.organizationId, GET /v2/devices/locations,
+// c5.locations
 async fn devices_with_coordinates_are_on_the_map(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -46,6 +48,7 @@ async fn devices_with_coordinates_are_on_the_map(app: &TestApp) {
     assert_eq!(list("").await, [""; 0]);
 }
 
+// Holds: location.status, c5.locations, c11.deviceMeta
 async fn a_design_moves_its_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana
@@ -74,6 +77,7 @@ async fn a_design_moves_its_device(app: &TestApp) {
     assert_eq!(place().await, (Some(46.25), Some(7.0)));
 }
 
+// Holds: GET /v2/devices/locations/clusters, c13.clusters
 async fn a_map_is_answered_by_cells(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -110,6 +114,7 @@ async fn a_map_is_answered_by_cells(app: &TestApp) {
     bob.get(&format!("/v2/devices/locations/clusters?cellSize=30&organizationId={north}")).await.not_found();
 }
 
+// Holds: c13.clusters
 async fn cells_that_cannot_be_asked_are_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     for (query, faults) in [

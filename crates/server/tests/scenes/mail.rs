@@ -26,6 +26,7 @@ fn reset(token: &str, password: &str) -> Value {
     json!({"token": token, "password": password, "passwordConfirmation": password})
 }
 
+// Holds: GET /v2/auth/verify/{nonce}, status.302, c3.verification, c3.links
 async fn a_new_account_verifies_its_address(app: &TestApp) {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     let email = app.email_to(ANA, 1).await;
@@ -65,6 +66,7 @@ async fn me(app: &TestApp, name: &str) -> Value {
     app.send(me).await.ok()
 }
 
+// Holds: GET /v2/auth/verify, c3.again
 async fn a_verification_is_sent_again_and_ends_the_older_link(app: &TestApp) {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     let first = app.email_to(ANA, 1).await;
@@ -81,6 +83,7 @@ async fn a_verification_is_sent_again_and_ends_the_older_link(app: &TestApp) {
     assert_eq!(app.send(empty).await.faults(), ["emailOrUsername"]);
 }
 
+// Holds: POST /v2/auth/forgot, POST /v2/auth/reset, status.404
 async fn a_forgotten_password_is_set_anew(app: &TestApp) {
     let ana = app.developer("ana").await;
     app.email_to(ANA, 1).await;
@@ -108,6 +111,7 @@ async fn a_forgotten_password_is_set_anew(app: &TestApp) {
     assert_eq!(app.post(path, reset(&token, "new secret")).await.faults(), ["token"]);
 }
 
+// Holds: POST /v2/auth/reset, c3.links
 async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     app.developer("ana").await;
     forgets(app, "ana").await.no_content();
@@ -128,6 +132,7 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 200 | 400)));
 }
 
+// Holds: POST /v2/auth/reset
 async fn reset_ends_api_keys_where_that_is_asked_for(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let [key, of_bob] = [ana.makes_api_key("script").await, bob.makes_api_key("script").await];
@@ -180,6 +185,7 @@ async fn a_user_made_without_a_password_sets_one_through_a_reset() {
     app.login("tom", "own secret").await.created();
 }
 
+// Holds: c3.verification
 #[tokio::test]
 async fn an_account_waits_for_its_verification_where_that_is_asked_for() {
     let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
@@ -189,6 +195,7 @@ async fn an_account_waits_for_its_verification_where_that_is_asked_for() {
     app.login("ana", "secret of ana").await.created();
 }
 
+// Holds: c3.mail
 #[tokio::test]
 async fn an_smtp_server_that_refuses_is_asked_again() {
     let server = SmtpServer::start(1).await;

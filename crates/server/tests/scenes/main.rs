@@ -18,7 +18,6 @@ mod calls;
 mod cases;
 mod code;
 mod compression;
-mod conformance;
 mod connections;
 mod data;
 mod deletions;

@@ -15,6 +15,9 @@ on_both_registries!(
     a_design_changes_between_two_events,
 );
 
+// Holds: event.id, event.type, event.deviceId, event.elementName, event.receivedAt, value.id, value.createdAt,
+// value.deviceId, value.elementName, last.updatedAt, last.deviceId, last.elementName, last.values,
+// POST /v2/events/device, c6.createdAt
 async fn a_device_event_arrives(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -59,6 +62,7 @@ async fn a_device_event_arrives(app: &TestApp) {
     app.stranger("bob").await.get(&device.url()).await.not_found();
 }
 
+// Holds: rule.events.processing, channel.values, c11.transform, c11.unknown
 async fn a_design_runs_on_every_event(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -82,6 +86,7 @@ async fn a_design_runs_on_every_event(app: &TestApp) {
     assert_eq!(temps(history), json!(["cloudEvent", "deviceEvent", "deviceEvent", "deviceEvent"]));
 }
 
+// Holds: channel.cloud
 async fn what_a_design_finds_out_is_seen_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -109,6 +114,7 @@ async fn what_a_design_finds_out_is_seen_at_once(app: &TestApp) {
     assert_eq!(status().await.0, "good");
 }
 
+// Holds: organization.path, query.depth, query.organizationId, c1.reach, c1.depth, c2.reach, c2.projects, c5.path
 async fn an_organization_sees_its_own_tree(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -139,6 +145,7 @@ async fn an_organization_sees_its_own_tree(app: &TestApp) {
     device.posts("reading", json!(1)).await.created();
 }
 
+// Holds: user.username, user.email, c1.400, c3.case
 async fn names_are_taken_without_regard_to_case(app: &TestApp) {
     app.developer("ana").await;
     for (username, email, fault) in [

@@ -16,6 +16,7 @@ async fn a_sane_request_id_comes_back_and_any_other_is_replaced() {
     assert_eq!(app.send(ask("a")).await.header("cache-control"), "no-store");
 }
 
+// Holds: c1.cors
 #[tokio::test]
 async fn other_origins_may_call_only_when_they_are_named() {
     let closed = TestApp::start().await;
@@ -46,6 +47,7 @@ async fn other_origins_may_call_only_when_they_are_named() {
     assert_eq!(closed.send(plain).await.header(ALLOWED), "");
 }
 
+// Holds: GET /v2/spec, version.prefix, version.meta, c1.paths
 #[tokio::test]
 async fn the_openapi_document_knows_every_operation() {
     let app = TestApp::start().await;
@@ -77,6 +79,7 @@ async fn a_head_is_a_get_without_its_body() {
     assert_eq!(head.header("content-length"), get.text.len().to_string());
 }
 
+// Holds: GET /v2/docs
 #[tokio::test]
 async fn the_page_to_browse_needs_nothing_from_outside() {
     let app = TestApp::start().await;

@@ -17,6 +17,7 @@ on_both_registries!(
     a_project_moves_and_goes,
 );
 
+// Holds: organization.times, organization.deviceTable, PUT /v2/organizations/{id}
 async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -53,6 +54,7 @@ async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
     assert_eq!(ana.organization(&north).await, cleared);
 }
 
+// Holds: c2.reach
 async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
@@ -102,6 +104,7 @@ async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
     lou.get(&device.url()).await.ok();
 }
 
+// Holds: organization.parentId, c2.moves
 async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -136,6 +139,7 @@ async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
     assert_eq!(statuses, [200, 400]);
 }
 
+// Holds: organization.figures, c5.limits
 async fn limits_are_set_from_above(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -185,6 +189,7 @@ async fn devices_find_room_where_their_branch_moves(app: &TestApp) {
     assert_eq!(ana.organization(&left).await["deviceCount"], 0);
 }
 
+// Holds: DELETE /v2/organizations/{id}, c7.delete
 async fn an_organization_goes_when_nothing_hangs_on_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -234,6 +239,7 @@ async fn a_status_moves_with_its_branch(app: &TestApp) {
     assert_eq!(statuses().await, ["critical", "none", "critical"]);
 }
 
+// Holds: DELETE /v2/projects/{id}, c2.projects, c2.moves, c7.delete
 async fn a_project_moves_and_goes(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;

@@ -10,6 +10,7 @@ use crate::support::{NOBODY, TestApp};
 /// Texts that are not names: invalid UTF-8, and U+0000.
 const ODD: [&str; 6] = ["%ff", "a%C3", "%ED%A0%80", "%00", "a%00b", "%C0%80"];
 
+// Holds: c1.names
 #[tokio::test]
 async fn what_is_no_text_is_the_name_of_no_element() {
     let app = TestApp::start().await;
@@ -66,6 +67,7 @@ async fn nor_is_it_a_parameter_of_the_webhook() {
     assert_eq!(ana.get("/v2/devices").await.ok()["meta"]["totalDocs"], 0);
 }
 
+// Holds: c1.names
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn raw_bytes_are_named_too() {
     let app = TestApp::start().await;

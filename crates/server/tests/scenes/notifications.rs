@@ -36,6 +36,8 @@ async fn newest(person: &Person<'_>) -> Value {
     person.get("/v2/notifications?limit=1").await.ok()["data"][0].clone()
 }
 
+// Holds: notification.createdAt, notification.id, notification.type, notification.translations,
+// POST /v2/notifications/system, channel.system
 async fn a_system_notification_reaches_every_user(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -67,6 +69,8 @@ async fn a_system_notification_reaches_every_user(app: &TestApp) {
     assert_eq!(app.send(asked).await.ok(), expected);
 }
 
+// Holds: error.messages, notification.read, state.notification.read, state.notification.unread, GET /v2/notifications,
+// GET /v2/notifications/{id}, PUT /v2/notifications/{id}
 async fn a_notification_is_read_and_unread_again(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -92,6 +96,7 @@ async fn a_notification_is_read_and_unread_again(app: &TestApp) {
     assert_eq!(ana.put(&url, json!([true])).await.faults(), ["body"]);
 }
 
+// Holds: state.notification.read, state.notification.unread, query.from, query.to, PUT /v2/notifications
 async fn notifications_are_marked_by_time(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -126,6 +131,7 @@ async fn notifications_are_marked_by_time(app: &TestApp) {
     }
 }
 
+// Holds: DELETE /v2/notifications
 async fn notifications_are_deleted_by_time(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -149,6 +155,7 @@ async fn notifications_are_deleted_by_time(app: &TestApp) {
     assert_eq!(ana.delete("/v2/notifications?from=x&to=y").await.faults(), ["query.from", "query.to"]);
 }
 
+// Holds: GET /v2/notifications, c6.order
 async fn pages_of_notifications_are_exact(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -203,6 +210,7 @@ fn wants_letters(kind: &str, inapp: bool) -> Value {
     json!({"notifications": {kind: {"inapp": inapp, "email": true}}})
 }
 
+// Holds: c5.notices
 async fn those_who_want_one_get_a_letter(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
@@ -222,6 +230,7 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
     }
 }
 
+// Holds: c5.notices
 async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
@@ -269,6 +278,7 @@ async fn letters_are_sent_even_if_the_server_stops_at_once() {
     app.end().await;
 }
 
+// Holds: POST /v2/notifications/system
 #[tokio::test]
 async fn what_the_system_says_has_a_text_of_a_bounded_length() {
     let app = TestApp::start().await;

@@ -12,6 +12,9 @@ on_both_registries!(
     an_organization_shows_the_highest_status_beneath_it,
 );
 
+// Holds: organization.id, organization.parentId, organization.description, organization.path, organization.imageUrl,
+// organization.parentName, organization.times, organization.hasChildren, organization.childrenInheritDashboard,
+// POST /v2/organizations, GET /v2/organizations/{id}, c5.path
 async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
     let ana = app.developer("ana").await;
     let body = json!({
@@ -61,6 +64,7 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
     assert_eq!((&top["parentId"], top["path"].as_array().unwrap().len()), (&json!(null), 1));
 }
 
+// Holds: query.depth, GET /v2/organizations, c1.depth
 async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
     let ana = app.developer("ana").await;
     let b = ana.founds("b", &ana.organization).await;
@@ -86,6 +90,7 @@ async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
     assert_eq!(cleo.post("/v2/organizations", json!({"name": "x", "parentId": a})).await.faults(), ["parentId"]);
 }
 
+// Holds: organization.status
 async fn an_organization_shows_the_highest_status_beneath_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;

@@ -21,6 +21,7 @@ async fn asks(ana: &Person<'_>, device: &Device<'_>, query: &str) -> Vec<Value> 
     ana.get(&device.at(&format!("data/reading?{query}"))).await.list_of("/payload/n")
 }
 
+// Holds: c6.paths
 #[tokio::test]
 async fn any_name_of_a_payload_is_filtered_sorted_and_listed() {
     let app = TestApp::start().await;
@@ -61,6 +62,7 @@ async fn any_name_of_a_payload_is_filtered_sorted_and_listed() {
     assert_eq!(buckets["data"].as_array().unwrap().len(), 3, "{buckets}");
 }
 
+// Holds: c6.paths
 #[tokio::test]
 async fn malformed_path_is_refused_with_its_parameter() {
     let app = TestApp::start().await;
@@ -89,6 +91,7 @@ async fn malformed_path_is_refused_with_its_parameter() {
     }
 }
 
+// Holds: c6.paths
 async fn labels_with_odd_names_are_filtered_and_listed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;

@@ -35,6 +35,8 @@ fn with(role: &str, change: Value) -> Value {
     body
 }
 
+// Holds: user.tosHash, user.names, user.jobTitle, user.times, user.preferences, user.reason, PUT /v2/users/{id},
+// c1.put
 async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -69,6 +71,7 @@ async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
     assert_eq!(cleared["preferences"], before["preferences"]);
 }
 
+// Holds: user.username, user.email, c1.400
 async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -112,6 +115,7 @@ async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
     assert_eq!(as_is(&tom).await["role"], "technician", "nothing was half-done");
 }
 
+// Holds: user.role, c1.roles, c2.roles
 async fn nobody_rises_above_its_own_rank(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (max, tom) = (ana.invites("max", "manager").await, ana.invites("tom", "technician").await);
@@ -145,6 +149,7 @@ async fn a_server_keeps_a_system_administrator(app: &TestApp) {
     eve.put(&url(&eve), with("manager", json!({}))).await.ok();
 }
 
+// Holds: user.disabled, state.user.disabled, c2.disabled
 async fn a_disabled_user_is_refused_at_once_with_everything(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -168,6 +173,7 @@ async fn a_disabled_user_is_refused_at_once_with_everything(app: &TestApp) {
     app.send(by_cookie()).await.created();
 }
 
+// Holds: user.password, c3.passwordChange
 async fn a_new_password_ends_the_other_sessions(app: &TestApp) {
     let ana = app.developer("ana").await;
     let here = ana.invites("tom", "technician").await;
@@ -194,6 +200,7 @@ fn knowing(current: &str, mut body: Value) -> Value {
     body
 }
 
+// Holds: c3.passwordChange
 async fn the_password_of_today_beside_a_new_one_must_be_right(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -226,6 +233,7 @@ async fn the_password_of_today_beside_a_new_one_must_be_right(app: &TestApp) {
     app.login("ana", "new secret").await.created();
 }
 
+// Holds: c3.passwordChange
 async fn wrong_current_passwords_count_as_failed_logins(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -243,6 +251,7 @@ async fn wrong_current_passwords_count_as_failed_logins(app: &TestApp) {
     app.login("tom", "new secret").await.created();
 }
 
+// Holds: user.organizationName, c2.moves
 async fn a_user_moves_and_sees_its_new_place_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -259,6 +268,7 @@ async fn a_user_moves_and_sees_its_new_place_at_once(app: &TestApp) {
     bob.put(&url(&tom), with("technician", json!({}))).await.not_found();
 }
 
+// Holds: DELETE /v2/users/{id}, c7.delete
 async fn a_deleted_user_is_gone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (tom, max) = (ana.invites("tom", "technician").await, ana.invites("max", "manager").await);
@@ -281,6 +291,7 @@ async fn a_deleted_user_is_gone(app: &TestApp) {
     ana.invites("tom", "basicUser").await;
 }
 
+// Holds: notification.type, c5.notices
 async fn a_user_is_told_what_happens_to_its_account(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;

@@ -20,6 +20,8 @@ fn place(project: &str) -> String {
     format!("/v2/projects/{project}/specification")
 }
 
+// Holds: project.members, GET /v2/projects, POST /v2/projects, GET /v2/projects/{id}, PUT /v2/projects/{id}, c1.ids,
+// c5.project
 async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let made = ana.post("/v2/projects", json!({"name": "cold", "type": "ignored"})).await.created();
@@ -60,6 +62,7 @@ async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
     }
 }
 
+// Holds: c2.projects
 async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -85,6 +88,7 @@ async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
     assert_eq!(nora.get("/v2/projects?depth=all").await.list_of("/organizationId"), [json!(north)]);
 }
 
+// Holds: GET /v2/projects
 async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -126,6 +130,9 @@ async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
     assert_eq!(nora.get("/v2/projects?usable=yes&page=0").await.faults(), ["query.page", "query.usable"]);
 }
 
+// Holds: specification.createVersion, specification.description, specification.times, specification.meta,
+// specification.planes, GET /v2/projects/{id}/specification, PUT /v2/projects/{id}/specification,
+// version.createVersion, c1.put
 async fn a_specification_is_kept_as_it_is(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
@@ -148,6 +155,7 @@ async fn a_specification_is_kept_as_it_is(app: &TestApp) {
     assert_eq!(bare["createVersion"], "2");
 }
 
+// Holds: c11.planes
 async fn a_specification_keeps_numbers_and_order_to_the_digit(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("exact").await;
@@ -203,6 +211,7 @@ async fn faults(ana: &Person<'_>, project: &str, elements: Value) -> Vec<String>
     found.into_iter().map(|path| path.strip_prefix(prefix).unwrap_or(&path).to_owned()).collect()
 }
 
+// Holds: c11.faults
 async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;

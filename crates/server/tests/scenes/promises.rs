@@ -69,6 +69,7 @@ impl<'a> Stage<'a> {
     }
 }
 
+// Holds: c1.document
 #[tokio::test]
 async fn what_may_be_null_is_told_and_nothing_else_may_be() {
     let app = TestApp::start().await;
@@ -86,6 +87,7 @@ async fn what_may_be_null_is_told_and_nothing_else_may_be() {
     assert!(looked > 60, "{looked}");
 }
 
+// Holds: c1.document
 #[tokio::test]
 async fn lengths_are_those_that_are_told() {
     let app = TestApp::start().await;
@@ -123,6 +125,7 @@ async fn lengths_are_those_that_are_told() {
     assert!(looked > 40, "{looked}");
 }
 
+// Holds: c1.document
 #[tokio::test]
 async fn what_must_be_there_is_told() {
     let app = TestApp::start().await;
@@ -148,6 +151,7 @@ async fn what_must_be_there_is_told() {
     }
 }
 
+// Holds: c1.document
 #[tokio::test]
 async fn orders_are_those_that_are_told() {
     let app = TestApp::start().await;
@@ -177,6 +181,7 @@ async fn orders_are_those_that_are_told() {
     assert_eq!(looked, 11);
 }
 
+// Holds: c1.document
 #[tokio::test]
 async fn the_document_says_where_no_credentials_are_needed() {
     let app = TestApp::start().await;
@@ -191,6 +196,7 @@ async fn the_document_says_where_no_credentials_are_needed() {
     }
 }
 
+// Holds: c1.deletes
 #[test]
 fn delete_is_204_but_where_it_has_a_message() {
     let document = serde_json::to_value(isobar_http::openapi()).unwrap();

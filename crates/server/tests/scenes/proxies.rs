@@ -33,6 +33,7 @@ fn login(app: &TestApp, client: &str, name: &str, password: &str) -> RequestBuil
     with_json(app.request(Method::POST, "/v2/auth/login"), &body).header("x-forwarded-for", client)
 }
 
+// Holds: c14.proxies, c14.sites
 #[tokio::test]
 async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
     let app = behind(&["127.0.0.0/8", "10.0.0.0/8"]).await;
@@ -72,6 +73,7 @@ async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
     assert_eq!(counted(app.send(stranger("198.51.100.1, 203.0.113.9")).await), (most - 1).to_string());
 }
 
+// Holds: c14.proxies
 #[tokio::test]
 async fn nobody_else_is_believed() {
     for trusted in [&[][..], &["127.0.0.2", "10.0.0.0/8", "::1"]] {
@@ -84,6 +86,7 @@ async fn nobody_else_is_believed() {
     }
 }
 
+// Holds: c14.proxies
 #[tokio::test]
 async fn wrong_passwords_close_the_door_for_who_gave_them() {
     let app = behind(&["127.0.0.1"]).await;
@@ -104,6 +107,7 @@ async fn wrong_passwords_close_the_door_for_who_gave_them() {
     app.send(login(&app, "2001:db8:0:1::1", "admin", "the-admin's-own")).await.created();
 }
 
+// Holds: c14.proxies
 #[tokio::test]
 async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
     let app = behind(&["127.0.0.1"]).await;

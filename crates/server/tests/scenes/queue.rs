@@ -14,6 +14,8 @@ async fn payloads(device: &Device<'_>, query: &str) -> Vec<Value> {
     events.as_array().unwrap().iter().map(|event| event["payload"].clone()).collect()
 }
 
+// Holds: state.queue.read, GET /v2/events/cloud, GET /v2/events/cloud/next, rule.events.next.empty, channel.cloud,
+// status.204, c7.fifo
 #[tokio::test]
 async fn the_oldest_event_comes_first_and_each_one_once() {
     let app = TestApp::start().await;
@@ -32,6 +34,7 @@ async fn the_oldest_event_comes_first_and_each_one_once() {
     assert_eq!(ana.get(&device.at("events?deviceEvents=false")).await.ok()["meta"]["totalDocs"], 5);
 }
 
+// Holds: event.id, event.type, event.deviceId, event.elementName, event.receivedAt, state.queue.peek, c7.fifo
 #[tokio::test]
 async fn what_is_peeked_at_stays() {
     let app = TestApp::start().await;
@@ -59,6 +62,7 @@ async fn what_is_peeked_at_stays() {
     device.get("/v2/events/cloud/next?peek=true").await.no_content();
 }
 
+// Holds: c7.page
 #[tokio::test]
 async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
     let app = TestApp::start().await;
@@ -75,6 +79,7 @@ async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
     assert_eq!(payloads(&device, "").await, [1, 4, 5]);
 }
 
+// Holds: POST /v2/events/cloud, rule.events.deviceId, c7.send
 #[tokio::test]
 async fn a_user_reads_it_in_the_devices_name() {
     let app = TestApp::start().await;
@@ -93,6 +98,7 @@ async fn a_user_reads_it_in_the_devices_name() {
     device.takes().await.no_content();
 }
 
+// Holds: DELETE /v2/events/cloud/{id}, c7.remove
 #[tokio::test]
 async fn peek_and_delete_deliver_at_least_once() {
     let app = TestApp::start().await;
@@ -111,6 +117,7 @@ async fn peek_and_delete_deliver_at_least_once() {
     ana.delete(&format!("/v2/events/cloud/{first}")).await.is(400);
 }
 
+// Holds: POST /v2/events/cloud, c7.send, c7.idempotency
 #[tokio::test]
 async fn the_same_key_twice_does_nothing_the_second_time() {
     let app = TestApp::start().await;
@@ -141,6 +148,7 @@ async fn the_same_key_twice_does_nothing_the_second_time() {
     assert_ne!(device.posts_once("k1", "reading", json!(6)).await.created(), first);
 }
 
+// Holds: c7.full
 #[tokio::test]
 async fn a_full_queue_drops_its_oldest() {
     let app = TestApp::with(|settings| settings.queue_max_events = 3).await;
@@ -152,6 +160,7 @@ async fn a_full_queue_drops_its_oldest() {
     assert_eq!(payloads(&device, "").await, [3, 4, 5]);
 }
 
+// Holds: c11.cloudEvent
 #[tokio::test]
 async fn an_event_of_a_design_expires() {
     let app = TestApp::start().await;
@@ -172,6 +181,7 @@ async fn an_event_of_a_design_expires() {
     assert_eq!((left.as_array().unwrap().len(), text(&left[0], "elementName")), (1, "ever"));
 }
 
+// Holds: c7.fifo
 #[tokio::test]
 async fn no_two_readers_get_the_same_event() {
     let app = TestApp::start().await;
@@ -193,6 +203,7 @@ async fn no_two_readers_get_the_same_event() {
     assert_eq!(taken, (0..40).collect::<Vec<_>>());
 }
 
+// Holds: c7.wait
 #[tokio::test]
 async fn who_waits_is_woken_by_an_event() {
     let app = TestApp::start().await;
@@ -225,6 +236,7 @@ async fn who_waits_is_woken_by_an_event() {
     assert_eq!(payloads(&device, "").await, [1, 2]);
 }
 
+// Holds: c7.wait
 #[tokio::test]
 async fn who_waits_in_vain_hears_so() {
     let app = TestApp::start().await;
@@ -235,6 +247,7 @@ async fn who_waits_in_vain_hears_so() {
     assert_eq!(device.get("/v2/events/cloud/next?wait=61").await.faults(), ["query.wait"]);
 }
 
+// Holds: c7.idempotency
 #[tokio::test]
 async fn the_same_key_many_times_at_once_is_one_event() {
     let app = TestApp::start().await;

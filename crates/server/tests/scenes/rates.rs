@@ -17,6 +17,7 @@ fn window(answer: &Answer) -> (&str, &str, &str) {
     (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining"), answer.header("x-ratelimit-reset"))
 }
 
+// Holds: limit.rate, limit.rateHeaders, c1.429, c10.window
 #[tokio::test]
 async fn a_user_has_one_window_whatever_it_shows() {
     let app = limited(4, 0, 0).await;
@@ -41,6 +42,7 @@ async fn a_user_has_one_window_whatever_it_shows() {
     assert_eq!(window(&ana.get("/v2/auth/user").await.is(200)), ("4", "3", "1800000120"));
 }
 
+// Holds: limit.rate, c10.window
 #[tokio::test]
 async fn a_device_has_a_window_of_its_own() {
     let app = limited(0, 2, 0).await;
@@ -56,6 +58,7 @@ async fn a_device_has_a_window_of_its_own() {
     one.posts("reading", json!(4)).await.created();
 }
 
+// Holds: c10.window
 #[tokio::test]
 async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
     let app = limited(0, 0, 5).await;
@@ -74,6 +77,7 @@ async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
     assert_eq!(window(&live), ("", "", ""));
 }
 
+// Holds: c1.flood
 #[tokio::test]
 async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
     let app = limited(0, 0, 3).await;
@@ -98,6 +102,7 @@ async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
     assert!(!closes(bad("/v2/devices")).await);
 }
 
+// Holds: limit.rate
 #[tokio::test]
 async fn what_is_no_operation_is_counted_too() {
     let app = limited(3, 2, 2).await;
@@ -119,6 +124,7 @@ async fn what_is_no_operation_is_counted_too() {
     }
 }
 
+// Holds: limit.rate
 #[tokio::test]
 async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_at() {
     let app = limited(50, 0, 60).await;
@@ -129,6 +135,7 @@ async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_a
     assert_eq!(window(&app.send(ana.request(Method::POST, "/v2/auth/logout")).await.is(204)).0, "50");
 }
 
+// Holds: limit.rateHeaders, c10.headers
 #[tokio::test]
 async fn every_counted_answer_tells_its_window() {
     let app = limited(10_000, 10_000, 10_000).await;
@@ -149,6 +156,7 @@ async fn every_counted_answer_tells_its_window() {
     }
 }
 
+// Holds: c10.off
 #[tokio::test]
 async fn a_limit_that_is_off_tells_nothing() {
     let app = limited(0, 0, 0).await;

@@ -32,6 +32,7 @@ fn names_a_thing(row: &RouteRow, case: &Case) -> bool {
         && row.path.contains('{')
 }
 
+// Holds: c1.ids, c1.order
 async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -51,6 +52,7 @@ async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
     }
 }
 
+// Holds: c1.order
 async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -67,6 +69,7 @@ async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
     ana.get(&device.at("image")).await.is(200);
 }
 
+// Holds: c1.unknownDevice
 async fn a_device_that_is_unknown_is_a_fault_of_a_device_event_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let hidden = app.stranger("bob").await.creates_device("hidden").await;
@@ -86,6 +89,7 @@ async fn a_device_that_is_unknown_is_a_fault_of_a_device_event_alone(app: &TestA
 /// Calls that a user may make in a minute: enough to set the stage.
 const A_MINUTE: u32 = 60;
 
+// Holds: c1.order
 #[tokio::test]
 async fn the_rate_comes_before_everything_but_the_credentials() {
     let limits = RateLimits { user: A_MINUTE, device: 0, address: 0 };
@@ -118,6 +122,7 @@ async fn sends_too_much(person: &Person<'_>, path: &str) -> u16 {
     person.app.send(request).await.status.as_u16()
 }
 
+// Holds: c1.413
 #[tokio::test]
 async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
     let app = TestApp::start().await;
@@ -135,6 +140,7 @@ fn rubbish(bytes: usize) -> String {
     format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))
 }
 
+// Holds: c1.413
 #[tokio::test]
 async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
     let app = TestApp::start().await;

@@ -6,6 +6,9 @@ use serde_json::json;
 use crate::support::app::{new_user, with_json};
 use crate::support::{NOBODY, TestApp};
 
+// Holds: user.tosHash, user.times, user.preferences, user.imageUrl, user.organizationName, newUser.username,
+// newUser.password, newUser.passwordConfirmation, newUser.firstName, newUser.lastName, newUser.email, newUser.company,
+// newUser.role, newUser.tosHash, newUser.language, POST /v2/auth/register, c3.register, c3.verification
 #[tokio::test]
 async fn who_registers_founds_an_organization() {
     let app = TestApp::start().await;
@@ -46,6 +49,7 @@ async fn who_registers_founds_an_organization() {
     assert_eq!(organizations["meta"]["totalDocs"], 1);
 }
 
+// Holds: c3.firstStart
 #[tokio::test]
 async fn a_house_begins_with_an_administrator_in_the_root() {
     let app = TestApp::start().await;
@@ -56,6 +60,7 @@ async fn a_house_begins_with_an_administrator_in_the_root() {
     assert_eq!(all, ["Root"]);
 }
 
+// Holds: user.role, c3.register
 #[tokio::test]
 async fn every_role_but_system_admin_may_be_asked_for() {
     let app = TestApp::start().await;
@@ -67,6 +72,7 @@ async fn every_role_but_system_admin_may_be_asked_for() {
     app.login("eve", "secret of eve").await.unauthenticated();
 }
 
+// Holds: newUser.organizationId, c3.register
 #[tokio::test]
 async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
     let app = TestApp::start().await;
@@ -92,6 +98,8 @@ async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
     assert_eq!(ana.post("/v2/auth/register", body).await.faults(), ["organizationId"]);
 }
 
+// Holds: newUser.username, newUser.password, newUser.passwordConfirmation, newUser.firstName, newUser.lastName,
+// newUser.email, newUser.company, newUser.role, newUser.tosHash, newUser.language
 #[tokio::test]
 async fn all_faults_of_a_registration_are_told_at_once() {
     let app = TestApp::start().await;
@@ -129,6 +137,7 @@ async fn an_address_has_one_fault_at_a_time() {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
 }
 
+// Holds: c1.roles
 #[tokio::test]
 async fn a_role_is_given_up_to_ones_own() {
     let app = TestApp::start().await;
@@ -144,6 +153,7 @@ async fn a_role_is_given_up_to_ones_own() {
     max.post("/v2/auth/register", body).await.created();
 }
 
+// Holds: c3.register
 #[tokio::test]
 async fn a_closed_house_registers_nobody() {
     let app = TestApp::with(|settings| settings.hub.registration_open = false).await;
@@ -162,6 +172,7 @@ async fn before_its_address_is_verified_a_user_may_have_to_wait() {
     app.admin().await.get("/v2/auth/user").await.ok();
 }
 
+// Holds: user.username
 #[tokio::test]
 async fn two_who_want_the_same_name_at_once_get_one_account() {
     let app = TestApp::start().await;

@@ -47,6 +47,7 @@ async fn shows(ana: &Person<'_>, device: &Device<'_>, values: &[i64]) {
     assert_eq!(ndjson.lines().count(), values.len());
 }
 
+// Holds: c13.retention
 async fn what_is_older_is_not_shown(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(keeping(json!({"retentionDays": 3}))).await;
@@ -71,6 +72,7 @@ async fn what_is_older_is_not_shown(app: &TestApp) {
     shows(&ana, &device, &[6]).await;
 }
 
+// Holds: c13.retention
 async fn what_is_more_is_not_shown(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(keeping(json!({"valuesMax": 3}))).await;
@@ -85,6 +87,7 @@ async fn what_is_more_is_not_shown(app: &TestApp) {
     assert_eq!(ana.get(&device.at("last/log")).await.ok()["values"], 4);
 }
 
+// Holds: c13.retentionStays
 async fn a_longer_retention_brings_nothing_back(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(keeping(json!({"retentionDays": 2}))).await;
@@ -106,6 +109,7 @@ async fn a_longer_retention_brings_nothing_back(app: &TestApp) {
     shows(&ana, &device, &[4, 3, 2]).await;
 }
 
+// Holds: c13.retention
 async fn what_a_storage_keeps_is_checked(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(keeping(json!({"retentionDays": 3_650, "valuesMax": 1_000_000_000}))).await;

@@ -26,6 +26,7 @@ async fn is_found_by(ana: &Person<'_>, list: &str, id: &str, found_by: &[&str], 
     }
 }
 
+// Holds: query.searchText, c1.searchText
 async fn devices_are_found_by_their_fields(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana
@@ -41,6 +42,7 @@ async fn devices_are_found_by_their_fields(app: &TestApp) {
     is_found_by(&ana, "/v2/devices", &device.id, &found_by, &hidden).await;
 }
 
+// Holds: query.searchText, c1.searchText
 async fn users_are_found_by_their_fields(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut body = new_user("thename", "technician");
@@ -59,6 +61,7 @@ async fn users_are_found_by_their_fields(app: &TestApp) {
     is_found_by(&ana, "/v2/users", text(&user, "id"), &found_by, &["thelanguage", "thehash", "technician"]).await;
 }
 
+// Holds: query.searchText, c1.searchText
 async fn organizations_and_projects_are_found_by_their_fields(app: &TestApp) {
     let ana = app.developer("ana").await;
     let body = json!({"name": "thename", "description": "thewords", "deviceTable": {"a": "thetable"}});

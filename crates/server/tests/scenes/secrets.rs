@@ -22,6 +22,7 @@ fn kept(folder: &Path, into: &mut Vec<u8>) {
     }
 }
 
+// Holds: c3.passwords
 #[tokio::test]
 async fn no_secret_stands_in_what_is_kept() {
     let app = TestApp::start().await;

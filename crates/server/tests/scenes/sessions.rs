@@ -12,6 +12,7 @@ async fn me(person: &Person<'_>) -> u16 {
     person.get("/v2/auth/user").await.status.as_u16()
 }
 
+// Holds: login.usernameOrEmail, token.jwtTokenExpiry, POST /v2/auth/login, GET /v2/auth/user
 #[tokio::test]
 async fn a_user_logs_in_by_name_or_address() {
     let app = TestApp::start().await;
@@ -26,6 +27,7 @@ async fn a_user_logs_in_by_name_or_address() {
     }
 }
 
+// Holds: login.password, POST /v2/auth/login, c3.alike
 #[tokio::test]
 async fn an_unknown_account_looks_like_a_wrong_password() {
     let app = TestApp::start().await;
@@ -37,6 +39,7 @@ async fn an_unknown_account_looks_like_a_wrong_password() {
     assert_eq!(app.post("/v2/auth/login", json!({})).await.faults(), ["password", "usernameOrEmail"]);
 }
 
+// Holds: c3.throttle
 #[tokio::test]
 async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() {
     let app = TestApp::start().await;
@@ -70,6 +73,7 @@ async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() 
     app.login("ana@example.com", &ana.password).await.created();
 }
 
+// Holds: c3.cookie
 #[tokio::test]
 async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
     let app = TestApp::start().await;
@@ -89,6 +93,8 @@ async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
     assert!(attributes(login.header("set-cookie")).contains(&"Secure".to_owned()));
 }
 
+// Holds: token.jwtToken, token.jwtTokenExpiry, state.jwt, state.refresh, GET /v2/auth/refreshToken, auth.jwt,
+// auth.refreshToken, limit.jwt, limit.refresh, c3.cookie
 #[tokio::test]
 async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days() {
     let app = TestApp::start().await;
@@ -116,6 +122,7 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
     refresh().await.unauthenticated();
 }
 
+// Holds: state.logout, POST /v2/auth/logout, c3.logout
 #[tokio::test]
 async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
     let app = TestApp::start().await;
@@ -138,6 +145,7 @@ async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
     app.send(ask(text(&other, "jwtToken"))).await.ok();
 }
 
+// Holds: state.logout, POST /v2/auth/logout, auth.refreshToken, auth.logout
 #[tokio::test]
 async fn a_logout_with_one_token_leaves_the_other() {
     let app = TestApp::start().await;
@@ -152,6 +160,7 @@ async fn a_logout_with_one_token_leaves_the_other() {
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
 }
 
+// Holds: c3.cookies
 #[tokio::test]
 async fn refresh_cookie_is_found_beside_other_cookies() {
     let app = TestApp::start().await;
@@ -184,6 +193,7 @@ async fn refresh_cookie_is_found_beside_other_cookies() {
     }
 }
 
+// Holds: c3.sessions
 #[tokio::test]
 async fn session_beyond_a_hundred_ends_the_oldest() {
     let app = TestApp::start().await;
@@ -202,6 +212,7 @@ async fn session_beyond_a_hundred_ends_the_oldest() {
     assert_eq!(ask(text(&newest, "jwtToken")).await, 200);
 }
 
+// Holds: c3.throttle
 #[tokio::test]
 async fn who_guesses_passwords_waits_even_with_the_right_one() {
     let app = TestApp::start().await;
@@ -219,6 +230,8 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
     app.login("ana", &ana.password).await.created();
 }
 
+// Holds: GET /v2/auth/user, GET /v2/users/{id}/apiKeys, POST /v2/users/{id}/apiKeys,
+// DELETE /v2/users/{id}/apiKeys/{keyId}, auth.apiKey, auth.apiKeyAlt, c3.apiKeys
 #[tokio::test]
 async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     let app = TestApp::start().await;
@@ -252,6 +265,7 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
     ana.delete(&format!("{keys}/{NOBODY}")).await.not_found();
 }
 
+// Holds: c3.order
 #[tokio::test]
 async fn the_first_credential_that_is_present_decides() {
     let app = TestApp::start().await;
@@ -265,6 +279,7 @@ async fn the_first_credential_that_is_present_decides() {
     app.send(ask().header("authorization", format!("bearer {}", ana.jwt))).await.ok();
 }
 
+// Holds: DELETE /v2/users/{id}/apiKeys/{keyId}, c3.apiKeys
 #[tokio::test]
 async fn the_keys_of_others_are_for_those_who_may_change_them() {
     let app = TestApp::start().await;
@@ -283,6 +298,7 @@ async fn the_keys_of_others_are_for_those_who_may_change_them() {
     assert_eq!(tom.get(&of(&tom)).await.ok()["meta"]["totalDocs"], 1);
 }
 
+// Holds: c3.apiKeys
 #[tokio::test]
 async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
     let app = TestApp::start().await;
@@ -311,6 +327,7 @@ async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
     ana.post(&keys, json!({"name": "more"})).await.created();
 }
 
+// Holds: c3.apiKeys
 #[tokio::test]
 async fn a_key_is_what_its_user_is_from_call_to_call() {
     let app = TestApp::start().await;

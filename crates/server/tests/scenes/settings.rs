@@ -31,6 +31,9 @@ async fn a_thermostat<'a>(ana: &Person<'a>) -> Device<'a> {
     ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await
 }
 
+// Holds: setting.ids, setting.name, setting.title, setting.description, setting.inputType,
+// setting.inputTypeProperties, setting.defaultValue, setting.listOrder, GET /v2/devices/{id}/settings,
+// GET /v2/devices/{id}/settings/{settingName}
 async fn a_device_has_the_settings_of_its_design(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -84,6 +87,7 @@ async fn a_device_has_the_settings_of_its_design(app: &TestApp) {
     assert_eq!(ana.get(&without.at("settings")).await.names(), [] as [&str; 0]);
 }
 
+// Holds: c3.deviceToken
 async fn a_device_reads_its_own_settings(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (device, other) = (a_thermostat(&ana).await, a_thermostat(&ana).await);
@@ -97,6 +101,8 @@ async fn a_device_reads_its_own_settings(app: &TestApp) {
     app.send(crate::support::app::with_json(put, &json!(1))).await.unauthenticated();
 }
 
+// Holds: setting.times, setting.changed, setting.history, GET /v2/devices/{id}/settings/history,
+// PUT /v2/devices/{id}/settings/{settingName}, rule.settings.history, c6.order, c8.records
 async fn a_setting_is_changed_and_keeps_its_past(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -130,6 +136,7 @@ async fn a_setting_is_changed_and_keeps_its_past(app: &TestApp) {
     app.stranger("bob").await.get(&device.at("settings/history")).await.not_found();
 }
 
+// Holds: setting.value
 async fn a_value_keeps_its_digits(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -143,6 +150,7 @@ async fn a_value_keeps_its_digits(app: &TestApp) {
     assert!(history.text.contains("9007199254740993"), "{history:?}");
 }
 
+// Holds: setting.value, DELETE /v2/devices/{id}/settings, DELETE /v2/devices/{id}/settings/{settingName}, c8.value
 async fn a_setting_goes_back_to_its_default(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -168,6 +176,7 @@ async fn a_setting_goes_back_to_its_default(app: &TestApp) {
     ana.delete(&device.at("settings/unheard")).await.not_found();
 }
 
+// Holds: setting.value, rule.settings.body, rule.settings.history, c8.types
 async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -199,6 +208,7 @@ async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
     device.takes().await.no_content();
 }
 
+// Holds: c11.deviceSetting
 async fn a_change_sets_the_design_off(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -224,6 +234,7 @@ async fn a_change_sets_the_design_off(app: &TestApp) {
     assert_eq!(ana.get(&of_kind("cloudEvents=false")).await.list_of("/elementName"), ["reading", "reading"]);
 }
 
+// Holds: c11.deviceSetting
 async fn a_change_is_decoded_by_code(app: &TestApp) {
     let ana = app.developer("ana").await;
     let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
@@ -240,6 +251,7 @@ async fn a_change_is_decoded_by_code(app: &TestApp) {
     assert_eq!(values, [json!({"temp": 7}), json!({"temp": 5})]);
 }
 
+// Holds: c8.records, c11.deviceSetting
 async fn a_design_changes_a_setting_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -254,6 +266,7 @@ async fn a_design_changes_a_setting_itself(app: &TestApp) {
     assert_eq!(values, [20, 12]);
 }
 
+// Holds: c11.deviceSetting
 async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut design = thermostat();
@@ -286,6 +299,7 @@ async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
     assert_eq!(ana.get(&other.at("data/limits")).await.list_of("/payload"), [] as [Value; 0]);
 }
 
+// Holds: setting.value, c5.locations
 async fn a_geolocation_moves_the_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
@@ -311,6 +325,7 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
     assert_eq!(place().await, Some((47.5, 8.5)));
 }
 
+// Holds: c8.records
 async fn changes_at_the_same_time_make_one_chain(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;

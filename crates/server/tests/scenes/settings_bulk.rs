@@ -29,6 +29,7 @@ fn messages(outcome: &Value) -> Vec<&str> {
     outcome["errors"].as_array().unwrap().iter().map(|error| text(error, "message")).collect()
 }
 
+// Holds: POST /v2/devices/settings, rule.settings.bulk, status.items, c8.types
 async fn each_item_is_changed_by_itself(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -69,6 +70,7 @@ async fn each_item_is_changed_by_itself(app: &TestApp) {
     assert_eq!(tom.post(BULK, json!([])).await.ok(), json!({"data": [], "errors": []}));
 }
 
+// Holds: setting.name
 async fn a_malformed_list_changes_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await;
@@ -89,6 +91,7 @@ async fn a_malformed_list_changes_nothing(app: &TestApp) {
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["value"], 8);
 }
 
+// Holds: c2.bulk
 async fn a_role_too_low_changes_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let reader = ana.invites("reader", "basicUser").await;
@@ -206,6 +209,7 @@ async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
     assert!(told.len() == 5 && told.iter().all(|setting| setting["title"] == json!(title)));
 }
 
+// Holds: setting.title, POST /v2/devices/settings/defaults, rule.settings.defaults
 async fn defaults_are_told_once_a_project(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(thermostat()).await;

@@ -27,6 +27,7 @@ async fn project_of_statuses(person: &Person<'_>) -> String {
     person.designs(design).await
 }
 
+// Holds: organization.status
 async fn organizations_are_listed_by_urgency(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = project_of_statuses(&ana).await;
@@ -57,6 +58,7 @@ async fn organizations_are_listed_by_urgency(app: &TestApp) {
     assert_eq!(names("-urgency,name&limit=2&page=2").await, ["a", "d"]);
 }
 
+// Holds: c5.status
 async fn an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];

@@ -28,6 +28,7 @@ async fn changes_user(ana: &Person<'_>, user: &Person<'_>, change: &[(&str, Valu
     ana.put(&format!("/v2/users/{}", user.id), body).await.ok();
 }
 
+// Holds: c7.stream
 async fn a_stream_ends_with_its_token_and_another_goes_on_where_it_ended(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -98,6 +99,7 @@ async fn a_stream_ends_with_its_api_key(app: &TestApp) {
     assert_eq!(by_token.next().await.data["payload"], 2);
 }
 
+// Holds: c2.disabled
 async fn a_stream_ends_for_a_user_who_is_disabled_or_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

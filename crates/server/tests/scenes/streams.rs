@@ -10,6 +10,7 @@ use crate::support::person::text;
 use crate::support::stream::Stream;
 use crate::support::{NOBODY, TestApp};
 
+// Holds: GET /v2/events/stream, c7.stream
 #[tokio::test]
 async fn events_of_a_device_come_live_both_ways() {
     let app = TestApp::start().await;
@@ -30,6 +31,7 @@ async fn events_of_a_device_come_live_both_ways() {
     assert_eq!(stream.next().await.id, queued);
 }
 
+// Holds: GET /v2/events/stream
 #[tokio::test]
 async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
     let app = TestApp::start().await;
@@ -52,6 +54,7 @@ async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
     assert_eq!((sent.event.as_str(), sent.data.get("errors")), ("cloudEvent", None));
 }
 
+// Holds: c7.stream
 #[tokio::test]
 async fn a_stream_resumes_after_the_event_it_had_last() {
     let app = TestApp::start().await;
@@ -104,6 +107,7 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
     assert_eq!(stream.next().await.data["payload"], 3);
 }
 
+// Holds: c7.stream
 #[tokio::test]
 async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
     let app = TestApp::start().await;
@@ -152,6 +156,7 @@ async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
 /// Interval of comments on an idle stream.
 const COMMENT_EVERY: Duration = Duration::from_secs(15);
 
+// Holds: c7.stream
 #[tokio::test]
 async fn a_quiet_stream_is_kept_open_by_comments() {
     let app = TestApp::start().await;

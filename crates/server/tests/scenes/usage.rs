@@ -26,6 +26,7 @@ async fn stored(person: &Person<'_>, device: &Device<'_>) -> usize {
     person.get(&device.at("data/reading?limit=10000")).await.list_of("/id").len()
 }
 
+// Holds: organization.figures, GET /v2/organizations/{id}/usage
 async fn usage_counts_what_the_whole_subtree_has_stored(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
@@ -78,6 +79,7 @@ async fn usage_is_the_same_after_a_restart() {
     assert_eq!(get(&format!("/v2/devices/{id}/storage")).await["bytesStored"], 1000);
 }
 
+// Holds: c5.beyond
 async fn beyond_the_data_limit_events_are_kept_and_not_stored(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -115,6 +117,7 @@ async fn beyond_the_data_limit_events_are_kept_and_not_stored(app: &TestApp) {
     assert_eq!(stored(&ana, &device).await, 2);
 }
 
+// Holds: c5.limits
 async fn a_limit_above_holds_for_all_beneath(app: &TestApp) {
     let ana = app.developer("ana").await;
     let middle = ana.founds("Middle", &ana.organization).await;
@@ -148,6 +151,7 @@ async fn hears(person: &Person<'_>, count: usize) -> Vec<String> {
     told.await.into_iter().rev().map(|told| told.as_str().unwrap().to_owned()).collect()
 }
 
+// Holds: c5.marks
 async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;

@@ -8,6 +8,8 @@ use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(a_user_is_created_and_listed, nobody_is_made_above_its_makers_own_rank);
 
+// Holds: user.id, user.organizationId, user.password, query.organizationId, GET /v2/users, POST /v2/users,
+// GET /v2/users/{id}, c1.depth
 async fn a_user_is_created_and_listed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -38,6 +40,7 @@ async fn a_user_is_created_and_listed(app: &TestApp) {
     assert_eq!(list(&format!("depth=all&entityList={},{NOBODY}", tom.id)).await, ["tom"]);
 }
 
+// Holds: user.role, c1.roles
 async fn nobody_is_made_above_its_makers_own_rank(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
@@ -72,6 +75,7 @@ async fn a_user_without_a_password_cannot_log_in_yet() {
     }
 }
 
+// Holds: user.times
 #[tokio::test]
 async fn the_last_activity_is_seen_after_a_restart() {
     let app = TestApp::start().await;

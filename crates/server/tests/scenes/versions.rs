@@ -62,6 +62,7 @@ async fn numbers(person: &Person<'_>, project: &str) -> Vec<Value> {
     person.get(&versions(project)).await.list_of("/number")
 }
 
+// Holds: GET /v2/projects/{id}/specification/versions/{number}, c13.versions
 async fn every_design_that_is_written_is_kept_as_it_was(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
@@ -101,6 +102,7 @@ async fn every_design_that_is_written_is_kept_as_it_was(app: &TestApp) {
     ana.get(&format!("{}/1", versions(&project))).await.not_found();
 }
 
+// Holds: GET /v2/projects/{id}/specification/versions
 async fn versions_are_listed_in_pages_and_orders(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("b").await;
@@ -129,6 +131,7 @@ async fn versions_are_listed_in_pages_and_orders(app: &TestApp) {
     ana.get(&versions(NOBODY)).await.not_found();
 }
 
+// Holds: POST /v2/projects/{id}/specification/versions/{number}/restore, c13.restore
 async fn a_version_that_is_put_in_force_again_becomes_the_newest(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -193,6 +196,7 @@ async fn of_an_earlier_release(app: &TestApp, project: &str) {
         .unwrap();
 }
 
+// Holds: c13.restore
 async fn a_version_is_judged_by_the_rules_of_today(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -209,6 +213,7 @@ async fn a_version_is_judged_by_the_rules_of_today(app: &TestApp) {
     assert_eq!(numbers(&ana, &project).await, [3, 2, 1]);
 }
 
+// Holds: c13.versions
 async fn a_project_keeps_its_newest_hundred_versions(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -225,6 +230,7 @@ async fn a_project_keeps_its_newest_hundred_versions(app: &TestApp) {
     assert_eq!(ana.get(&versions(&project)).await.ok()["meta"]["totalDocs"], 100);
 }
 
+// Holds: c13.versions
 async fn who_wrote_a_version_is_told_where_that_is_in_reach(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -244,6 +250,7 @@ async fn who_wrote_a_version_is_told_where_that_is_in_reach(app: &TestApp) {
     nora.post(&restore(&project, 1), json!({})).await.forbidden();
 }
 
+// Holds: c13.etag
 async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -275,6 +282,7 @@ async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
     app.send(bob.request(Method::GET, &place(&project)).header("if-none-match", "*")).await.not_found();
 }
 
+// Holds: c13.etag
 async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -306,6 +314,7 @@ async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
     assert_eq!(numbers(&ana, &project).await, [6, 5, 4, 3, 2, 1]);
 }
 
+// Holds: c13.etag
 async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
@@ -327,6 +336,7 @@ async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
     }
 }
 
+// Holds: c13.etag
 async fn what_is_wrong_is_told_before_what_is_outdated(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;

@@ -33,6 +33,7 @@ async fn names(person: &Person<'_>) -> Vec<Value> {
     person.get(VIEWS).await.list_of("/name")
 }
 
+// Holds: POST /v2/views, PUT /v2/views/{id}, DELETE /v2/views/{id}
 async fn views_are_made_changed_and_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -66,6 +67,7 @@ async fn views_are_made_changed_and_deleted(app: &TestApp) {
     assert_eq!(names(&tom).await, [json!(null); 0]);
 }
 
+// Holds: GET /v2/views
 async fn views_are_listed_by_name_in_pages(app: &TestApp) {
     let ana = app.developer("ana").await;
     for name in ["b", "c", "a"] {
@@ -77,6 +79,7 @@ async fn views_are_listed_by_name_in_pages(app: &TestApp) {
     assert_eq!(ana.get(&format!("{VIEWS}?page=0")).await.faults(), ["query.page"]);
 }
 
+// Holds: c13.views
 async fn bad_views_are_refused_by_each_field(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -112,6 +115,7 @@ async fn bad_views_are_refused_by_each_field(app: &TestApp) {
     assert_eq!(ana.put(&view(&id), longest.clone()).await.ok()["query"], longest["query"]);
 }
 
+// Holds: c13.viewsOwn
 async fn views_of_others_are_hidden(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
@@ -132,6 +136,7 @@ async fn views_of_others_are_hidden(app: &TestApp) {
     assert_eq!(names(&keyed).await, ["own"]);
 }
 
+// Holds: c13.viewsOwn
 async fn views_go_with_their_user(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
@@ -147,6 +152,7 @@ async fn views_go_with_their_user(app: &TestApp) {
     assert_eq!(names(&other).await, [json!(null); 0]);
 }
 
+// Holds: c13.views
 async fn a_user_has_fifty_views(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut last = String::new();
@@ -162,6 +168,7 @@ async fn a_user_has_fifty_views(app: &TestApp) {
 }
 
 /// Each tab writes one view whole: the last write of a view stays, and writes of different views do not meet.
+// Holds: c13.viewsTabs
 async fn of_two_tabs_the_last_write_stays(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tab = ana.logged_in_again().await;

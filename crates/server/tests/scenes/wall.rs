@@ -48,6 +48,7 @@ fn climate() -> Value {
     })
 }
 
+// Holds: GET /v2/wall
 async fn a_board_is_shown_as_it_is_stored(app: &TestApp) {
     let ana = app.developer("ana").await;
     let stored = json!([
@@ -79,6 +80,7 @@ async fn a_board_is_shown_as_it_is_stored(app: &TestApp) {
     shows(app, &link, "/v2/wall/widgets/a").await.not_found();
 }
 
+// Holds: GET /v2/wall/widgets/{widgetId}
 async fn numbers_are_shown_with_what_is_said_of_them(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(climate()).await;
@@ -248,6 +250,7 @@ async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp)
     }
 }
 
+// Holds: GET /v2/wall/widgets/{widgetId}
 async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let hidden = bob.creates_device("hidden").await;

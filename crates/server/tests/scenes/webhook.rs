@@ -98,6 +98,9 @@ fn processed(event: &Value, integration: &str) -> Value {
     })
 }
 
+// Holds: POST /v2/events/integrations, webhook.unknown, webhook.deviceTag, webhook.deviceTagValue,
+// webhook.deviceTagValueRef, webhook.projectUuid, webhook.debug, webhook.provision, webhook.process,
+// webhook.debugShape, c9.elements
 async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -159,6 +162,7 @@ async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
     assert!(stored.text.contains("18446744073709551617") && stored.text.contains("0.10000000000000000001"));
 }
 
+// Holds: webhook.headers, c9.query
 async fn parameters_come_in_headers_too(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -180,6 +184,7 @@ async fn parameters_come_in_headers_too(app: &TestApp) {
     assert_eq!(faults, expected);
 }
 
+// Holds: c9.sought, c9.tag
 async fn many_deliveries_at_once_provision_a_device_once(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -226,6 +231,7 @@ async fn a_thousand_devices_come_in_one_delivery(app: &TestApp) {
     assert_eq!(numbers, (0..300).collect::<Vec<_>>());
 }
 
+// Holds: webhook.integration, c9.elements
 async fn the_design_decides_what_runs(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let receives = |integration: &str, links: Value| json!({"type": "deviceEvent", "properties": {"integration": integration}, "triggers": {"eventReceived": links}});
@@ -256,6 +262,7 @@ async fn the_design_decides_what_runs(app: &TestApp) {
     assert_eq!(stored("all").await.len(), 1);
 }
 
+// Holds: webhook.projectUuidMap, webhook.projectUuidMapRef, c9.map
 async fn a_map_chooses_the_project(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let bob = app.stranger("bob").await;
@@ -289,6 +296,7 @@ async fn a_map_chooses_the_project(app: &TestApp) {
     assert!(bob.get("/v2/devices").await.names().is_empty());
 }
 
+// Holds: webhook.extraMeta, webhook.extraMetaMapRefs, c9.meta
 async fn labels_are_added_but_never_erased(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -321,6 +329,7 @@ async fn labels_are_added_but_never_erased(app: &TestApp) {
     assert_eq!((ana.history(&known.id).await.len(), ana.devices().await.len()), (3, 3));
 }
 
+// Holds: webhook.extraMetaMapRefs
 async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -350,6 +359,7 @@ async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
     }
 }
 
+// Holds: webhook.organizationId, webhook.deviceTagValue, c9.sought
 async fn devices_are_sought_in_the_subtree(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let north = ana.person.founds("North", &ana.person.organization).await;
@@ -385,6 +395,7 @@ async fn devices_are_sought_in_the_subtree(app: &TestApp) {
     app.send(with_json(request, &json!(7))).await.unauthenticated();
 }
 
+// Holds: webhook.body, status.items, c1.413, c9.answer, c9.eventsRef
 async fn what_goes_wrong_with_a_block_is_told(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

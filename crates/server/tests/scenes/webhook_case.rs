@@ -14,6 +14,7 @@ on_both_registries!(
 
 const EUI: &str = "70B3D57ED00001A6";
 
+// Holds: webhook.deviceTagCase, c9.case
 async fn device_is_found_whatever_the_case(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -50,6 +51,7 @@ async fn device_is_found_whatever_the_case(app: &TestApp) {
     assert_eq!(ana.history(&device.id).await.len(), 5);
 }
 
+// Holds: c9.case
 async fn deliveries_in_two_cases_provision_a_device_once(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -73,6 +75,7 @@ async fn deliveries_in_two_cases_provision_a_device_once(app: &TestApp) {
     assert_eq!(ana.history(text(&devices[0], "id")).await.len(), 24);
 }
 
+// Holds: c9.case
 async fn value_that_fits_several_devices_is_refused(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

@@ -60,6 +60,7 @@ async fn delivers(ana: &Sender<'_>, project: &str, provisioned: usize) {
     assert_eq!(answer, json!({"message": message, "errors": []}));
 }
 
+// Holds: c11.function
 async fn a_codec_decodes_what_a_lorawan_server_delivers(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.designs(decoding(CODEC)).await;

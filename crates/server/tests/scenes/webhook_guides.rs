@@ -56,6 +56,7 @@ fn pages() -> BTreeMap<String, String> {
     files.map(page).collect()
 }
 
+// Holds: webhook.debugShape
 #[tokio::test]
 async fn every_example_of_the_guides_does_what_it_says() {
     let mut pages = pages();

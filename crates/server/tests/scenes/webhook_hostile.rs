@@ -18,6 +18,7 @@ on_both_registries!(
     what_the_elements_take_is_bounded_in_bytes_too,
 );
 
+// Holds: webhook.headers, c9.query
 async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let north = ana.person.founds("North", &ana.person.organization).await;
@@ -67,6 +68,7 @@ async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: 
     assert_eq!(ana.history(text(&devices[0], "id")).await.len(), 2 + all.len());
 }
 
+// Holds: c9.answer
 async fn a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let bob = app.stranger("bob").await;
@@ -117,6 +119,7 @@ async fn a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done(app: &Te
     assert_eq!(ana.devices().await, [] as [Value; 0]);
 }
 
+// Holds: webhook.body
 async fn hostile_bodies_are_refused_or_told_block_by_block(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -170,6 +173,7 @@ async fn hostile_bodies_are_refused_or_told_block_by_block(app: &TestApp) {
     assert_eq!((messages(&answer).len(), ana.devices().await.len()), (1, 1));
 }
 
+// Holds: c9.tag
 async fn numbers_are_tags_as_they_were_written(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -203,6 +207,7 @@ async fn a_long_value_is_kept_whole_and_names_its_device_with_its_beginning(app:
     assert_eq!(ana.history(text(&devices[0], "id")).await.len(), 2);
 }
 
+// Holds: webhook.deviceTagValueRef, c9.eventsRef
 async fn references_may_find_nothing_one_or_many(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

@@ -102,6 +102,7 @@ async fn a_device_that_comes_twice_is_refused_twice_or_taken_twice(app: &TestApp
     assert_eq!(limited.ana.history(text(&devices[0], "id")).await.len(), 4);
 }
 
+// Holds: c5.limits
 async fn a_limit_above_holds_for_deliveries_beneath_it(app: &TestApp) {
     let limited = Limited::to(app, 2).await;
     let below = limited.ana.person.founds("Below", &limited.organization).await;

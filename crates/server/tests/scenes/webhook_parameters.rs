@@ -23,6 +23,7 @@ async fn devices(ana: &Sender<'_>, organization: &str) -> Vec<Value> {
     list["data"].as_array().unwrap().iter().map(shown).collect()
 }
 
+// Holds: webhook.headers, webhook.deviceTagValue, webhook.eventPayloadMapRefs
 async fn every_parameter_comes_in_either_place(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let (cold, warm) = (ana.person.creates_project("cold").await, ana.person.creates_project("warm").await);
@@ -72,6 +73,7 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
     }
 }
 
+// Holds: webhook.credentials, auth.webhook
 async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (project, key) = (ana.creates_project("p").await, ana.makes_api_key("key").await);
@@ -93,6 +95,7 @@ async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestAp
     }
 }
 
+// Holds: webhook.integration
 async fn five_integrations_are_known_in_any_case(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let mut elements = json!({"http": {"type": "deviceEvent"}});
@@ -115,6 +118,7 @@ async fn five_integrations_are_known_in_any_case(app: &TestApp) {
     }
 }
 
+// Holds: webhook.eventsRef, c9.jsonpath
 async fn a_reference_is_no_script(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
@@ -136,6 +140,7 @@ async fn a_reference_is_no_script(app: &TestApp) {
     assert_eq!(devices(&ana, &ana.person.organization).await, [] as [Value; 0]);
 }
 
+// Holds: c9.tag
 async fn without_a_tag_or_its_value_nothing_is_taken(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

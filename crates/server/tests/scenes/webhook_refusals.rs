@@ -28,6 +28,7 @@ async fn history(ana: &Sender<'_>, device: &str) -> Vec<(String, Value, Vec<Stri
     shown
 }
 
+// Holds: c9.refused
 async fn refused_event_of_a_known_device_is_kept_with_its_error(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let design = json!({
@@ -90,6 +91,7 @@ async fn refused_event_of_a_known_device_is_kept_with_its_error(app: &TestApp) {
     assert_eq!((payload, errors.len()), (&deeper, 1));
 }
 
+// Holds: c9.refused
 async fn refused_event_of_an_unknown_device_makes_none(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

@@ -7,6 +7,7 @@ use crate::support::designs::to;
 use crate::support::person::text;
 use crate::webhook::{Sender, messages};
 
+// Holds: webhook.idempotencyKeyRef, c9.key
 #[tokio::test]
 async fn delivery_that_comes_again_makes_no_event() {
     let app = TestApp::start().await;
@@ -55,6 +56,7 @@ async fn delivery_that_comes_again_makes_no_event() {
     assert_ne!(delivers(&[block("a", json!("k1"), 6)]).await, first);
 }
 
+// Holds: c9.key
 #[tokio::test]
 async fn delivery_that_comes_twice_at_once_makes_one_event() {
     let app = TestApp::start().await;

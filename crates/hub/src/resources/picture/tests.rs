@@ -61,6 +61,7 @@ fn claiming(png: &[u8], width: u32, height: u32) -> Vec<u8> {
     png
 }
 
+// Holds: c5.images
 #[test]
 fn png_stays_unchanged_and_others_become_png() {
     let small = noise(8, 5);
@@ -130,6 +131,7 @@ fn png_with_a_wrong_checksum_is_refused() {
     assert_eq!(picture(&base64(&bytes)), Err(NOT_WHOLE));
 }
 
+// Holds: c5.images
 #[test]
 fn large_sides_are_refused_before_decoding() {
     let tiny = png(&noise(1, 1));
@@ -281,6 +283,7 @@ fn webp_chunk_that_claims_more_than_is_there_is_refused() {
     assert!(memory("VmPeak") - before < 1 << 30);
 }
 
+// Holds: c5.images
 #[test]
 fn too_many_bytes_are_refused() {
     assert_eq!(picture(&"A".repeat(4 << 20)), Err(TOO_LARGE));

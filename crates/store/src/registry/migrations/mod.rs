@@ -142,12 +142,14 @@ mod tests {
         }
     }
 
+    // Holds: c13.versions
     #[tokio::test(flavor = "multi_thread")]
     async fn designs_become_first_versions_on_sqlite() {
         let folder = tempfile::tempdir().unwrap();
         designs_become_first_versions(&format!("sqlite:{}", folder.path().join("registry.db").display())).await;
     }
 
+    // Holds: c13.versions
     #[tokio::test(flavor = "multi_thread")]
     async fn designs_become_first_versions_on_postgres() {
         let database = OwnDatabase::new().await;

@@ -340,6 +340,7 @@ mod tests {
 
     /// Checks that a scan ends when its caller is gone. The scan pauses at its first bucket until then, and makes at
     /// most as many buckets, of several hundred, as there are rows between two checks.
+    // Holds: c13.bucketsEnd
     #[tokio::test(flavor = "multi_thread")]
     async fn who_hangs_up_ends_its_question_in_buckets() {
         let (_folder, store, device) = stored().await;

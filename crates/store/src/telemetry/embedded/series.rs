@@ -216,6 +216,7 @@ mod tests {
         NewValue { event, element: "log".into(), payload: given::json(&format!("\"{text}\"")) }
     }
 
+    // Holds: c13.retentionSpace
     #[tokio::test]
     async fn a_years_series_that_is_cut_to_a_month_gives_its_space_back() {
         let folder = tempfile::tempdir().unwrap();

@@ -201,6 +201,7 @@ mod tests {
         }
     }
 
+    // Holds: c13.bucketsEnd
     #[tokio::test(flavor = "multi_thread")]
     async fn who_hangs_up_ends_what_it_has_begun_after_a_few_rows() {
         let (_folder, store, _) = store_with(0).await;

@@ -39,6 +39,7 @@ async fn lends(r: &Registry, id: OrganizationId) {
 }
 
 /// The first is the oldest, and the next oldest once it is deleted; a change keeps the order.
+// Holds: c18.boards
 pub async fn the_oldest_board_is_the_first(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let first = async || r.dashboard_fetch(&sees(own)).await.unwrap().and_then(|board| board.name);
@@ -68,6 +69,7 @@ pub async fn the_oldest_board_is_the_first(r: &Registry) {
 }
 
 /// All boards of the nearest organization that has some and lends them are shown, and are changed there alone.
+// Holds: c18.boardsInherited
 pub async fn boards_are_lent_together(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
     let low = given::organization(r, Some(top), "Low").await.id;
@@ -88,6 +90,7 @@ pub async fn boards_are_lent_together(r: &Registry) {
 }
 
 /// A board is changed and deleted only where its tag is as required.
+// Holds: c18.boardsEtag
 pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
@@ -106,6 +109,7 @@ pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
 }
 
 /// Of two that require the same tag at the same time one wins, and the other leaves nothing.
+// Holds: c18.boardsEtag
 pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
@@ -122,6 +126,7 @@ pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
 }
 
 /// The last place is taken once, by whoever comes at the same time.
+// Holds: c18.boards
 pub async fn an_organization_has_so_many_boards(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);

@@ -58,6 +58,7 @@ pub async fn sessions_live_until_they_end(r: &Registry) {
 }
 
 /// A new session beyond the bound ends the oldest of its user, however many begin at a time.
+// Holds: c3.sessions
 pub async fn sessions_beyond_the_bound_end_oldest_first(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);

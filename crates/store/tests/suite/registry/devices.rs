@@ -82,6 +82,7 @@ async fn at_once(
 }
 
 /// A limit counts what lies beneath, and holds whatever lies beneath.
+// Holds: c5.limits
 pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;

@@ -66,6 +66,7 @@ pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
 
 /// Letters beyond the bounds are left out, whatever asks for them at a time; one of each account says so. A new hour begins
 /// with the first letter after the end of the old one.
+// Holds: c3.letters
 pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
     let (home, other) = (given::organization(r, None, "Home").await.id, given::organization(r, None, "Other").await.id);
     let below = given::organization(r, Some(home), "Below").await.id;

@@ -86,6 +86,7 @@ pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
 }
 
 /// A value is found in any case; one that is written as it is asked for goes before others, and among others none is chosen.
+// Holds: c9.case
 pub async fn tag_is_found_in_any_case(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;

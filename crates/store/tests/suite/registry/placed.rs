@@ -96,6 +96,7 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
 }
 
 /// Devices are counted by cells of the box that is asked for, within their part of the tree, also across the date line.
+// Holds: c13.clusters
 pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let north = given::organization(r, Some(top.id), "North").await;

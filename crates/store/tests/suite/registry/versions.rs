@@ -72,6 +72,7 @@ pub async fn every_design_that_is_written_is_kept(r: &Registry) {
 }
 
 /// The newest are kept, their numbers go on, and those of another project are not touched.
+// Holds: c13.versions
 pub async fn the_newest_versions_are_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (project, other) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
@@ -160,6 +161,7 @@ pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
 }
 
 /// Of those who all require one tag, and of whom nobody goes without, exactly one writes.
+// Holds: c13.etag
 pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -181,6 +183,7 @@ pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
 }
 
 /// Versions go with their project, and nothing of them is in its way; also while somebody writes one more.
+// Holds: c13.versions
 pub async fn versions_go_with_their_project(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (gone, stays) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);

@@ -36,6 +36,7 @@ async fn two_users(r: &Registry) -> (UserId, UserId) {
 }
 
 /// A view is as it was written last; those of others are not there.
+// Holds: c13.viewsOwn
 pub async fn a_view_is_its_users_alone(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("b")).await;
@@ -56,6 +57,7 @@ pub async fn a_view_is_its_users_alone(r: &Registry) {
 }
 
 /// No two views of a user have one name, whoever comes at the same time.
+// Holds: c13.views
 pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("a")).await;
@@ -74,6 +76,7 @@ pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
 }
 
 /// The last place is taken once, by whoever comes at the same time.
+// Holds: c13.views
 pub async fn a_user_has_so_many_views(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let permit = may(ana);
@@ -87,6 +90,7 @@ pub async fn a_user_has_so_many_views(r: &Registry) {
 }
 
 /// Views go with their user, and with the organization that they show.
+// Holds: c13.viewsOwn
 pub async fn views_go_with_what_they_hang_on(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let shown = given::organization(r, None, "Shown").await.id;

@@ -66,6 +66,7 @@ fn functions(names: &[Function]) -> Functions {
 }
 
 /// What is not kept of a series is in no bucket, whether it was remembered while it was kept or not.
+// Holds: c13.retention
 pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
     let device = given::device();
     for n in 0..50 {
@@ -86,6 +87,7 @@ pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
 
 /// Count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of several; what is
 /// no number is counted apart.
+// Holds: c13.fields
 pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
     let devices = [given::device(), given::device()];
     let [one, other] = &devices;
@@ -155,6 +157,7 @@ pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
 }
 
 /// The time axis may be in the payload: what was stored later than it may be is left out, as is what tells no time.
+// Holds: c13.timeField
 pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
     let device = given::device();
     let base = at(0).millis();
@@ -179,6 +182,7 @@ pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
 }
 
 /// More buckets than an answer may have are an end, not a strain.
+// Holds: c13.bucketsMax
 pub async fn buckets_are_bounded(t: &dyn Telemetry) {
     let device = given::device();
     // Many at a time: what is durable together costs little.

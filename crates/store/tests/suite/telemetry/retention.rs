@@ -70,6 +70,7 @@ async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, fir
 }
 
 /// Lists, totals, filters, orders and exports begin where it is kept; last values stay.
+// Holds: c13.retention
 pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     for (kept, first) in [
@@ -94,6 +95,7 @@ pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
 }
 
 /// What was dropped no query shows, whatever it says is kept; what was not is all there, and the series goes on.
+// Holds: c13.retentionStays
 pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
     let device = with_values(t, 600).await;
     let log: Arc<str> = "log".into();
@@ -122,6 +124,7 @@ pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
 }
 
 /// From the first value that is shown to the last, whatever was shown or is there besides.
+// Holds: c13.retention
 pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     let reading = device.reading();

@@ -30,6 +30,7 @@ fn only(field: &str, operator: Operator, operands: &[Operand]) -> ValueQuery {
 }
 
 /// Totals are exact and pages whole, by time, in both directions, and past the end.
+// Holds: c6.totalDocs
 pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
     let device = given::device();
     for n in 0..200 {
@@ -150,6 +151,7 @@ fn filter_cases(ids: &[EventId]) -> Vec<FilterCase> {
 }
 
 /// Contract, 6: types, missing paths, operators; several filters are ANDed.
+// Holds: c6.compare
 pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
     let device = given::device();
     let mut ids = Vec::new();
