@@ -1,12 +1,8 @@
 //! The OpenAPI 3.1 document, built from the table of operations and the types of bodies.
 
-pub(crate) mod appearance;
-pub(crate) mod bodies;
-pub(crate) mod event_bodies;
 mod finish;
 pub(crate) mod operations;
 pub(crate) mod parameters;
-pub(crate) mod setting_bodies;
 pub(crate) mod webhook;
 
 use std::sync::OnceLock;

@@ -183,3 +183,21 @@ impl From<AlarmSummary> for AlarmSummaryJson {
         Self { critical: active.critical, warning: active.warning, info: active.info, unacknowledged }
     }
 }
+
+/// Changes an alarm. What is left out stays as it is.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = AlarmInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct AlarmInputJson {
+    /// The first time it becomes true the design's trigger `acknowledged` fires. An alarm that is over stays acknowledged.
+    #[schema(required = false)]
+    acknowledged: bool,
+    /// What is to be remembered in its history.
+    #[schema(min_length = 1, max_length = 1000)]
+    comment: Option<String>,
+    /// A user who can see the alarm; null: nobody.
+    assignee_id: Option<Id>,
+    /// `cleared` ends an alarm that its design does not clear. Nobody makes one active.
+    #[schema(required = false)]
+    state: StateText,
+}

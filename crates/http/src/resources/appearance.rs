@@ -106,3 +106,53 @@ pub(crate) async fn device_table_delete(call: &mut Call) -> Answer {
     call.hub().device_table_delete(call.caller()?, call.id("id", "organization")?).await?;
     response::message(StatusCode::OK, "the device table was deleted")
 }
+
+/// Updates an organization's branding.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = BrandingInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct BrandingInputJson {
+    /// When it is there, the organization of the path.
+    organization_id: Option<Id>,
+    #[schema(max_length = 200)]
+    company_name: Option<String>,
+    #[schema(rename = "addressLine1", max_length = 200)]
+    address_line_1: Option<String>,
+    #[schema(rename = "addressLine2", max_length = 200)]
+    address_line_2: Option<String>,
+    /// A fully qualified domain name.
+    #[schema(max_length = 253)]
+    domain: Option<String>,
+    #[schema(rename = "domainHTTPFileOverrides")]
+    domain_http_file_overrides: Option<Raw>,
+    domain_public_configuration: Option<Raw>,
+    #[schema(min_length = 3, max_length = 254)]
+    email: Option<String>,
+    #[schema(max_length = 200)]
+    email_sender_name: Option<String>,
+}
+
+/// Updates an organization's device table.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = DeviceTableInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct DeviceTableInputJson {
+    /// The organization of the path.
+    organization_id: Id,
+    /// A device in the caller's reach.
+    #[schema(max_length = 36)]
+    device_id: Option<String>,
+    #[schema(max_items = 200)]
+    columns: Vec<ColumnInputJson>,
+}
+
+/// A column of the device table.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = ColumnInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ColumnInputJson {
+    #[schema(min_length = 1, max_length = 256)]
+    path: String,
+    #[schema(max_length = 80)]
+    r#type: Option<String>,
+}

@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode};
 use isobar_hub::Tokens;
 use isobar_model::error::Error;
 use isobar_model::json::Json;
+use isobar_model::role::Role;
 use isobar_model::session::REFRESH_SECONDS;
 use isobar_model::user::{Login, NewUser};
 use isobar_model::user_input::{ResetInput, read_account_name, role_in};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::users::UserJson;
-use super::values::Time;
+use super::values::{Id, Time};
 use crate::problem::Problem;
 use crate::request::{Call, REFRESH_COOKIE, after, negotiation};
 use crate::response::{self, Answer, Response};
@@ -111,4 +112,73 @@ fn with_cookie(mut response: Response, call: &Call, value: &str, age_seconds: i6
 pub(crate) struct TokensJson {
     pub jwt_token: String,
     pub jwt_token_expiry: Time,
+}
+
+/// Registers a user.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = NewUser)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct NewUserJson {
+    #[schema(min_length = 1, max_length = 254)]
+    username: String,
+    #[schema(min_length = 6, max_length = 128)]
+    password: String,
+    /// Must match password.
+    #[schema(min_length = 6, max_length = 128)]
+    password_confirmation: String,
+    #[schema(min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 3, max_length = 254)]
+    email: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    /// Any but systemAdmin; with organizationId at most the caller's own.
+    role: Role,
+    /// Joins this organization, as somebody who may create users there says; left out: founds one.
+    organization_id: Option<Id>,
+    #[schema(max_length = 512)]
+    tos_hash: Option<String>,
+    #[schema(max_length = 80)]
+    language: Option<String>,
+}
+
+/// Logs a user in.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = Login)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct LoginJson {
+    #[schema(max_length = 254)]
+    username_or_email: String,
+    #[schema(max_length = 1024)]
+    password: String,
+}
+
+/// Names an account.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = AccountName)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct AccountNameJson {
+    /// In any case.
+    #[schema(min_length = 1, max_length = 254)]
+    email_or_username: String,
+}
+
+/// Sets a new password.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = ResetInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ResetInputJson {
+    /// What the link in the e-mail carries as resetToken: good once, for an hour.
+    #[schema(min_length = 1, max_length = 256)]
+    token: String,
+    #[schema(min_length = 6, max_length = 20)]
+    password: String,
+    /// Must match password.
+    #[schema(min_length = 6, max_length = 20)]
+    password_confirmation: String,
+    /// Ends the account's API keys too; left out: they stay.
+    #[schema(default = false, required = false)]
+    end_api_keys: bool,
 }

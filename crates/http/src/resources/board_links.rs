@@ -90,3 +90,15 @@ pub(crate) struct NewBoardLinkJson {
     /// When it is refused from.
     expires_at: Time,
 }
+
+/// Creates a link that shows a dashboard on screens.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = BoardLinkInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct BoardLinkInputJson {
+    /// By which its makers know it; "Screen" where it is left out.
+    #[schema(required = false, min_length = 1, max_length = 80)]
+    name: String,
+    /// When it is refused from: within a year.
+    expires_at: Time,
+}

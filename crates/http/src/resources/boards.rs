@@ -159,3 +159,14 @@ impl From<Board> for BoardJson {
         }
     }
 }
+
+/// Creates or updates a dashboard of an organization.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = DashboardInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct DashboardInputJson {
+    #[schema(max_length = 200)]
+    name: Option<String>,
+    options: Option<Raw>,
+    configuration: Raw,
+}

@@ -1,26 +1,30 @@
 //! Devices.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use futures::future::ready;
 use futures::{Stream, StreamExt as _, stream};
 use isobar_hub::{ActiveDevices, CreationOutcome, DeviceView, LabelsOutcome, SummaryView};
 use isobar_model::access::Action;
-use isobar_model::device::{Device, DeviceInput, StreetAddress};
+use isobar_model::device::{Device, DeviceInput, LISTED_PROTOCOL_CHARACTERS_MAX, PROTOCOLS_MAX, StreetAddress};
 use isobar_model::error::Error;
 use isobar_model::event::LastValues;
 use isobar_model::ids::{DeviceId, ProjectId};
 use isobar_model::meta::{MetaItem, MetaPatch};
 use isobar_model::secret::Secret;
+use isobar_model::setting::BULK_ITEMS_MAX;
 use isobar_model::status::Status;
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{AdditionalProperties, ArrayBuilder, ObjectBuilder, Schema, SchemaType, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::data::LastValuesJson;
 use super::device_csv;
 use super::export::ValuesFormat;
 use super::settings::ItemErrorJson;
-use super::values::{Id, Raw, Time};
+use super::values::{Id, ListOf, Raw, Time};
 use super::words::StatusText;
 use crate::request::{Call, after, both};
 use crate::response::{self, Answer, JsonPart};
@@ -370,3 +374,65 @@ impl From<CreationOutcome> for DevicesOutcomeJson {
         Self { data: made.collect(), errors: errors.collect() }
     }
 }
+
+/// Builds the schema of the protocols; null counts as absent.
+fn protocols() -> RefOr<Schema> {
+    let text = ObjectBuilder::new().schema_type(Type::String).max_length(Some(LISTED_PROTOCOL_CHARACTERS_MAX));
+    let kinds = SchemaType::from_iter([Type::Array, Type::Null]);
+    ArrayBuilder::new().schema_type(kinds).items(text).max_items(Some(PROTOCOLS_MAX)).into()
+}
+
+/// Creates or updates a device.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = DeviceInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct DeviceInputJson {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    project_uuid: Id,
+    #[schema(max_length = 36)]
+    version_uuid: Option<String>,
+    #[schema(max_length = 20)]
+    protocol: Option<String>,
+    #[schema(schema_with = protocols)]
+    protocols: Option<Vec<String>>,
+    /// Deprecated. At most 1,000 labels and 65,536 bytes of JSON.
+    meta: Option<Raw>,
+    #[schema(max_length = 200)]
+    description: Option<String>,
+    street_address: Option<StreetAddress>,
+    organization_id: Option<Id>,
+}
+
+/// Devices to be created, each of which is checked by itself. At most 5 MiB in all.
+pub(crate) type DeviceInputsJson = ListOf<DeviceInputJson, BULK_ITEMS_MAX>;
+
+/// A JSON merge patch of a device's metadata (RFC 7396).
+pub(crate) struct MetaPatchJson;
+
+impl PartialSchema for MetaPatchJson {
+    fn schema() -> RefOr<Schema> {
+        let free = AdditionalProperties::FreeForm(true);
+        let any = ObjectBuilder::new().schema_type(Type::Object).additional_properties(Some(free));
+        any.description(Some("Labels to set; null removes one, objects are merged in turn.")).into()
+    }
+}
+
+impl ToSchema for MetaPatchJson {
+    fn name() -> Cow<'static, str> {
+        "MetaPatch".into()
+    }
+}
+
+/// Changes to the labels of one device.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = MetaItem)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct MetaItemJson {
+    /// The device. One that is unknown or out of reach is an error of the item.
+    device_id: String,
+    meta: MetaPatchJson,
+}
+
+/// Changes to the labels of many devices.
+pub(crate) type MetaItemsJson = ListOf<MetaItemJson, BULK_ITEMS_MAX>;

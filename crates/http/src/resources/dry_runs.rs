@@ -9,7 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::events::EventErrorJson;
-use super::values::{AnyJson, Raw};
+use super::values::{AnyButNull, AnyJson, Id, Raw};
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
 
@@ -200,4 +200,19 @@ fn alarm(finding: AlarmFinding) -> EffectJson {
         (None, None) => EffectJson::RaiseAgain { element, key, count, value },
         (None, Some(_)) => EffectJson::Clear { element, key },
     }
+}
+
+/// Tries a design out.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = DryRunInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct DryRunInputJson {
+    /// The specification to try, of which only `planes` counts; left out: that of the project.
+    specification: Option<Raw>,
+    /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
+    #[schema(min_length = 1, max_length = 128)]
+    element_name: String,
+    payload: AnyButNull,
+    /// A device whose metadata, settings, values and states the run sees; left out: one is made up.
+    device: Option<Id>,
 }

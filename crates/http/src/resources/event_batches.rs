@@ -2,11 +2,12 @@
 
 use axum::http::StatusCode;
 use isobar_hub::BatchReport;
+use isobar_model::event_batch::BATCH_EVENTS_MAX;
 use isobar_model::ids::EventId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::Id;
+use super::values::{AnyJson, Id, ListOf};
 use crate::problem::Problem;
 use crate::request::{Call, after};
 use crate::response::{self, Reply};
@@ -64,3 +65,24 @@ impl From<BatchReport> for BatchJson {
         }
     }
 }
+
+/// One event of a batch. What is wrong with it is an error of this event alone.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = BatchEvent)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct BatchEventInputJson {
+    /// The device event element.
+    #[schema(min_length = 1, max_length = 128)]
+    element_name: String,
+    /// What it carries: any JSON but null.
+    payload: AnyJson,
+    /// The device. Needed with a user's credentials; a device may leave it out, and may name no other.
+    #[schema(required = false)]
+    device_id: String,
+    /// A repetition for the same device within 24 hours does nothing, and is answered the first id.
+    #[schema(required = false, min_length = 1, max_length = 64)]
+    idempotency_key: String,
+}
+
+/// The events of a batch. Those of one device run in this order.
+pub(crate) type BatchEventsJson = ListOf<BatchEventInputJson, BATCH_EVENTS_MAX>;

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use isobar_hub::{HasImage, Png};
 use isobar_model::ids::DeviceId;
 use isobar_model::secret::Digest;
+use utoipa::ToSchema;
 
 use crate::problem::Problem;
 use crate::request::{Call, after};
@@ -71,6 +72,12 @@ fn kept(mut response: Response) -> Response {
 fn tag(digest: Digest) -> String {
     digest.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+/// A PNG, a JPEG or a WebP of at most 2 MiB and 4096 by 4096 pixels, in Base64: bare, or as a data URI (`data:image/png;base64,…`).
+#[derive(ToSchema)]
+#[schema(value_type = String)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ImageText(String);
 
 #[cfg(test)]
 mod tests {

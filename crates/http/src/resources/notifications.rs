@@ -107,3 +107,21 @@ fn range(call: &Call) -> Result<TimeRange, Error> {
     let range = query.range_with_end();
     query.end(range)
 }
+
+/// Marks notifications.
+#[derive(ToSchema)]
+#[schema(as = ReadMark)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ReadMarkJson {
+    /// Whether they are read.
+    read: bool,
+}
+
+/// Tells every user something.
+#[derive(ToSchema)]
+#[schema(as = SystemMessage)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct SystemMessageJson {
+    #[schema(min_length = 1, max_length = 10000)]
+    message: String,
+}

@@ -117,3 +117,26 @@ impl From<Organization> for OrganizationJson {
         }
     }
 }
+
+/// Creates or updates an organization.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = OrganizationInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct OrganizationInputJson {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    /// Where it hangs in the tree; null on update: at the top.
+    #[schema(max_length = 36)]
+    parent_id: Option<String>,
+    #[schema(max_length = 200)]
+    description: Option<String>,
+    #[schema(required = false)]
+    children_inherit_dashboard: bool,
+    device_table: Option<Raw>,
+    /// Taken by update alone, from an organization above; 0: unlimited.
+    #[schema(required = false, minimum = 0, maximum = 1_000_000_000_000_000_i64)]
+    device_count_limit: f64,
+    /// Taken by update alone, from an organization above; 0: unlimited.
+    #[schema(required = false, minimum = 0, maximum = 1_000_000_000_000_000_i64)]
+    data_usage_mb_limit: f64,
+}

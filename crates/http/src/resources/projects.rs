@@ -84,3 +84,13 @@ impl From<ProjectView> for ProjectJson {
         }
     }
 }
+
+/// Creates or updates a project.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = ProjectInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ProjectInputJson {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    organization_id: Option<Id>,
+}

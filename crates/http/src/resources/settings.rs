@@ -3,11 +3,13 @@
 use isobar_hub::{Declared, DefaultsOutcome, DefaultsRefusal, DeviceSetting, ProjectDefaults, SettingsOutcome};
 use isobar_model::access::Action;
 use isobar_model::ids::DeviceId;
-use isobar_model::setting::{SettingItem, read_device_ids};
+use isobar_model::setting::{BULK_ITEMS_MAX, SettingItem, read_device_ids};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
-use super::values::{AnyJson, Id, Raw, Time};
+use super::values::{AnyJson, Id, ListOf, Raw, Time, any_but_null};
 use super::words::InputType;
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
@@ -236,3 +238,43 @@ pub(crate) struct DefaultsOutcomeJson {
     /// Once for each project and version.
     data: Vec<ProjectDefaultsJson>,
 }
+
+/// The value of a setting.
+pub(crate) struct SettingValue;
+
+impl PartialSchema for SettingValue {
+    fn schema() -> RefOr<Schema> {
+        any_but_null("Any JSON but null, as inputType wants it.")
+    }
+}
+
+impl ToSchema for SettingValue {}
+
+/// One change of a bulk operation.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = SettingItem)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct SettingItemJson {
+    /// The device. One that is unknown or out of reach is an error of the item.
+    device_id: String,
+    /// The setting.
+    #[schema(min_length = 1, max_length = 128)]
+    name: String,
+    /// Its value, as inputType wants it.
+    value: AnyJson,
+}
+
+/// The changes of a bulk operation.
+pub(crate) type SettingItemsJson = ListOf<SettingItemJson, BULK_ITEMS_MAX>;
+
+/// The devices whose defaults are wanted.
+pub(crate) struct DeviceIds;
+
+impl PartialSchema for DeviceIds {
+    fn schema() -> RefOr<Schema> {
+        let id = ObjectBuilder::new().schema_type(Type::String);
+        ArrayBuilder::new().items(id).max_items(Some(BULK_ITEMS_MAX)).into()
+    }
+}
+
+impl ToSchema for DeviceIds {}

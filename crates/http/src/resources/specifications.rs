@@ -177,3 +177,18 @@ impl From<WholeVersion> for WholeVersionJson {
         }
     }
 }
+
+/// Overwrites a specification.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = SpecificationInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct SpecificationInputJson {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    #[schema(required = false, min_length = 1, max_length = 16, default = "2")]
+    create_version: String,
+    #[schema(required = false, max_length = 2000, default = "")]
+    description: String,
+    meta: Option<Raw>,
+    planes: Option<Raw>,
+}

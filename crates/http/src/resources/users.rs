@@ -171,3 +171,130 @@ pub(crate) struct NewApiKeyJson<'a> {
     /// When it is refused from; null: it has no end.
     pub expires_at: Option<Time>,
 }
+
+/// Creates a user.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = UserCreation)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct UserCreationJson {
+    #[schema(min_length = 1, max_length = 254)]
+    username: String,
+    /// Left out: the user sets one by a link of an e-mail (`POST /v2/auth/forgot`).
+    #[schema(required = false, min_length = 6, max_length = 128)]
+    password: String,
+    /// Must match password.
+    #[schema(required = false, min_length = 6, max_length = 128)]
+    password_confirmation: String,
+    #[schema(min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 3, max_length = 254)]
+    email: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    /// At most the caller's own.
+    role: Role,
+    /// Left out: the caller's own.
+    organization_id: Option<Id>,
+    #[schema(max_length = 512)]
+    tos_hash: Option<String>,
+    #[schema(max_length = 80)]
+    language: Option<String>,
+}
+
+/// Updates a user. What is left out keeps its value.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = UserInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct UserInputJson {
+    /// As it is: it cannot be changed.
+    #[schema(required = false, min_length = 1, max_length = 254)]
+    username: String,
+    /// As it is: it cannot be changed.
+    #[schema(required = false, min_length = 3, max_length = 254)]
+    email: String,
+    /// At most the caller's own.
+    role: Role,
+    #[schema(required = false, min_length = 1, max_length = 80)]
+    first_name: String,
+    #[schema(required = false, min_length = 1, max_length = 80)]
+    last_name: String,
+    #[schema(min_length = 1, max_length = 80)]
+    company: String,
+    #[schema(max_length = 80)]
+    job_title: Option<String>,
+    #[schema(max_length = 80)]
+    language: Option<String>,
+    #[schema(max_length = 512)]
+    tos_hash: Option<String>,
+    /// Ends the user's other sessions.
+    #[schema(required = false, min_length = 6, max_length = 20)]
+    password: String,
+    /// Must match password.
+    #[schema(required = false, min_length = 6, max_length = 20)]
+    password_confirmation: String,
+    /// Must be today's password, where callers say it beside a new one of their own; of other users it is not looked at.
+    #[schema(required = false, max_length = 1024)]
+    current_password: String,
+    /// null: the defaults.
+    preferences: Option<PreferencesInputJson>,
+    /// Moves the user; within the caller's reach.
+    organization_id: Option<Id>,
+    /// Ignored: it follows organizationId.
+    #[schema(max_length = 80)]
+    organization_name: Option<String>,
+    /// Why, for the operator alone.
+    #[schema(required = false, min_length = 1, max_length = 300)]
+    reason: String,
+    /// Refused with every credential; needs an administrator.
+    #[schema(required = false)]
+    disabled: bool,
+}
+
+/// How a user is told of things. What is left out stays as it is.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = PreferencesInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct PreferencesInputJson {
+    #[schema(required = false)]
+    notifications: KindsInputJson,
+}
+
+/// How notifications of each kind come.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = KindsInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct KindsInputJson {
+    #[schema(required = false)]
+    account_notifications: ChannelsInputJson,
+    /// In the application it always comes.
+    #[schema(required = false)]
+    system_notification: ChannelsInputJson,
+    #[schema(required = false)]
+    device_notification: ChannelsInputJson,
+}
+
+/// Where notifications of a kind go.
+#[derive(ToSchema)]
+#[schema(as = ChannelsInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ChannelsInputJson {
+    #[schema(required = false)]
+    inapp: bool,
+    #[schema(required = false)]
+    email: bool,
+}
+
+/// Makes an API key.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = ApiKeyInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ApiKeyInputJson {
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    /// The highest role that it gives, at most its user's; left out: its user's, whatever that is.
+    role: Option<Role>,
+    /// When it is refused from, in the future; left out: it has no end.
+    expires_at: Option<Time>,
+}

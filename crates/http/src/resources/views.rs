@@ -63,3 +63,18 @@ impl From<View> for ViewJson {
         }
     }
 }
+
+/// Creates or updates a view of the device list.
+#[derive(ToSchema)]
+#[schema(rename_all = "camelCase", as = ViewInput)]
+#[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
+pub(crate) struct ViewInputJson {
+    /// Unlike that of any other of the caller's views.
+    #[schema(min_length = 1, max_length = 80)]
+    name: String,
+    /// The organization whose devices it shows; null: whichever is looked at.
+    organization_id: Option<Id>,
+    /// The query of an address of the console's list, percent-encoded.
+    #[schema(max_length = 8_000, pattern = "^[!-~]*$")]
+    query: String,
+}
