@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 const SCHEMAS: &str = "#/components/schemas/";
-/// An example for each schema, by its name.
+/// Examples of schemas, by name. An object without one gets an example that is derived from its schema.
 const EXAMPLES: &str = include_str!("examples.json");
 /// Deprecated members (specification: Versioning), as pairs of schema and member.
 const DEPRECATED: [(&str, &str); 3] = [("Device", "meta"), ("DeviceInput", "meta"), ("NewDevice", "meta")];
@@ -34,11 +34,12 @@ pub(super) fn finish(mut document: Value) -> Value {
     for name in shown.difference(&sent) {
         close(&mut document["components"]["schemas"][name]);
     }
+    let examples = Examples { written: examples, schemas: document["components"]["schemas"].clone() };
     for operation in operations(&mut document) {
         let body = operation.get_mut("requestBody").into_iter().flat_map(media);
-        body.for_each(|media| exemplify(media, &examples));
+        body.for_each(|media| examples.add_to(media));
         for response in members(&mut operation["responses"]) {
-            media(response).for_each(|media| exemplify(media, &examples));
+            media(response).for_each(|media| examples.add_to(media));
         }
     }
     document
@@ -138,22 +139,61 @@ fn may_be_null(schema: &Value) -> bool {
     by_type || schema["oneOf"].as_array().is_some_and(|choices| choices.iter().any(|choice| is_null(&choice["type"])))
 }
 
-/// Adds the example of a body's schema to the body.
-fn exemplify(media: &mut Value, examples: &Value) {
-    if let Some(example) = example_of(&media["schema"], examples) {
-        media["example"] = example;
-    }
+/// Examples of bodies.
+struct Examples {
+    written: Value,
+    schemas: Value,
 }
 
-fn example_of(schema: &Value, examples: &Value) -> Option<Value> {
-    if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix(SCHEMAS)) {
-        return examples.get(name).cloned();
+impl Examples {
+    /// Adds the example of a body's schema to the body.
+    fn add_to(&self, media: &mut Value) {
+        if let Some(example) = self.of(&media["schema"]) {
+            media["example"] = example;
+        }
     }
-    if let Some(items) = schema.get("items") {
-        return example_of(items, examples).map(|item| json!([item]));
+
+    fn of(&self, schema: &Value) -> Option<Value> {
+        if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix(SCHEMAS)) {
+            let is_object = self.schemas[name].get("properties").is_some();
+            return self.written.get(name).cloned().or_else(|| is_object.then(|| self.derived(&self.schemas[name])));
+        }
+        if let Some(items) = schema.get("items") {
+            return self.of(items).map(|item| json!([item]));
+        }
+        let data = self.of(schema["properties"].get("data")?)?;
+        Some(json!({"meta": self.written["Meta"], "data": data}))
     }
-    let data = example_of(schema["properties"].get("data")?, examples)?;
-    Some(json!({"meta": examples["Meta"], "data": data}))
+
+    /// Derives an example from a schema: written ones of its parts, the first word of several, the least number.
+    fn derived(&self, schema: &Value) -> Value {
+        if let Some(name) = schema["$ref"].as_str().and_then(|name| name.strip_prefix(SCHEMAS)) {
+            return self.written.get(name).cloned().unwrap_or_else(|| self.derived(&self.schemas[name]));
+        }
+        let choices = ["oneOf", "anyOf"].iter().find_map(|name| schema[name].as_array());
+        if let Some(choice) = choices.and_then(|choices| choices.iter().find(|choice| choice["type"] != "null")) {
+            return self.derived(choice);
+        }
+        if let Some(word) = schema["enum"].get(0) {
+            return word.clone();
+        }
+        let kind = match &schema["type"] {
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null"),
+            kind => kind.as_str(),
+        };
+        match (kind, schema["format"].as_str()) {
+            (Some("string"), Some("uuid")) => json!("01981c30-1b00-7b22-a002-1122334455bb"),
+            (Some("string"), Some("date-time")) => json!("2026-01-02T03:04:05.678Z"),
+            (Some("string"), _) => json!("a text"),
+            (Some("boolean"), _) => json!(true),
+            (Some("integer" | "number"), _) => schema.get("minimum").cloned().unwrap_or_else(|| json!(1)),
+            (Some("array"), _) => json!([self.derived(&schema["items"])]),
+            _ => {
+                let properties = schema["properties"].as_object().into_iter().flatten();
+                Value::Object(properties.map(|(name, schema)| (name.clone(), self.derived(schema))).collect())
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +230,26 @@ mod tests {
             operation["responses"].as_object().unwrap().iter().for_each(|(status, response)| look(response, status));
         }
         assert!(without.is_empty(), "examples.json lacks {without:#?}");
+    }
+
+    #[test]
+    fn example_is_derived_from_its_schema() {
+        let schemas = json!({
+            "Room": {"type": "object", "properties": {
+                "id": {"type": "string", "format": "uuid"},
+                "name": {"type": ["string", "null"]},
+                "kind": {"oneOf": [{"type": "null"}, {"$ref": "#/components/schemas/Kind"}]},
+                "floors": {"type": "array", "items": {"type": "integer", "minimum": 0}},
+                "owner": {"$ref": "#/components/schemas/Owner"},
+            }},
+            "Kind": {"type": "string", "enum": ["cold", "warm"]},
+            "Owner": {"type": "object", "properties": {"name": {"type": "string"}}},
+        });
+        let examples = Examples { written: json!({"Owner": {"name": "Ana"}}), schemas };
+        let room = json!({"id": "01981c30-1b00-7b22-a002-1122334455bb", "name": "a text", "kind": "cold", "floors": [0],
+            "owner": {"name": "Ana"}});
+        assert_eq!(examples.of(&json!({"$ref": "#/components/schemas/Room"})), Some(room));
+        assert_eq!(examples.of(&json!({"$ref": "#/components/schemas/Kind"})), None);
     }
 
     const ANY: &str = "#/components/schemas/AnyJson";
