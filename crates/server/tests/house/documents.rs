@@ -129,6 +129,24 @@ fn walks_state_their_number_of_files() {
     assert!(walks >= 3, "{walks} walks tell how many files they pass");
 }
 
+/// Checks that CONTRIBUTING names every file which its sample operation touches, and no more than six.
+#[test]
+fn sample_operation_touches_at_most_six_files() {
+    let contributing = read("CONTRIBUTING.md");
+    let section = between(&contributing, "\n## Add an operation\n", "\n## ");
+    let named: BTreeSet<&str> =
+        section.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
+    let folders = crates().into_iter().map(|name| format!("crates/{name}/src"));
+    let files =
+        folders.chain(["crates/server/tests/scenes".to_owned()]).flat_map(|path| source_files(&root().join(path)));
+    let touched = files.filter(|(_, text)| text.contains("view_update") || text.contains("/v2/views/{id}"));
+    let touched: Vec<String> = touched
+        .map(|(path, _)| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned())
+        .filter(|path| !named.contains(path.as_str()))
+        .collect();
+    assert!(touched.is_empty() && (5..=6).contains(&named.len()), "{named:?} does not name {touched:?}");
+}
+
 /// Returns the text between two others, which must exist.
 fn between<'t>(text: &'t str, begin: &str, end: &str) -> &'t str {
     let (_, rest) = text.split_once(begin).unwrap();
