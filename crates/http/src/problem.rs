@@ -43,7 +43,7 @@ pub(crate) enum Problem {
         /// True if the call was carried out and only its response is lost.
         is_done: bool,
     },
-    /// These stores are not ready.
+    /// The stores that are not ready.
     NotReady(Vec<Fault>),
     /// A handler panicked.
     Panicked,
@@ -58,7 +58,7 @@ impl From<Error> for Problem {
 /// The error shape of every answer that is no success.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ErrorBody {
-    /// What went wrong, in words.
+    /// A message in words: the cause of a refusal, or the outcome.
     pub message: String,
     /// The fields of the input that are wrong; may be empty.
     pub errors: Vec<Fault>,

@@ -1,4 +1,4 @@
-//! How a row of the table of operations describes its operation for the OpenAPI document.
+//! Descriptions of operations for the OpenAPI document, as rows of the table of operations hold them.
 
 use utoipa::ToSchema;
 use utoipa::openapi::schema::Schema;

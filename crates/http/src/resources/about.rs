@@ -17,7 +17,7 @@ pub(crate) async fn about(call: &mut Call) -> Answer {
     response::ok(&AboutJson { name: NAME, version: env!("CARGO_PKG_VERSION"), commit, started_at, sends_email })
 }
 
-/// What this server is.
+/// Name, version and start of this server.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = About)]
@@ -27,8 +27,8 @@ pub(crate) struct AboutJson {
     version: &'static str,
     /// The commit that it was built from; null when the build did not know it.
     commit: Option<&'static str>,
-    /// When it was started.
+    /// The time of its start.
     started_at: Time,
-    /// Whether e-mails go out; false where no mail server is set up.
+    /// True if e-mails are sent; false without a mail server.
     sends_email: bool,
 }

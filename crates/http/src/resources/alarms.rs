@@ -64,7 +64,8 @@ pub(crate) struct AlarmJson {
     severity: &'static str,
     #[schema(value_type = StateText)]
     state: &'static str,
-    /// Whether somebody has acknowledged it. One that is cleared and acknowledged is over, and kept six months.
+    /// True if somebody has acknowledged it. An alarm that is cleared and acknowledged is over, and is kept for six
+    /// months.
     acknowledged: bool,
     /// Since when it is active, or was.
     raised_at: Time,
@@ -74,7 +75,7 @@ pub(crate) struct AlarmJson {
     acknowledged_by: Option<Id>,
     /// The user who takes care of it.
     assignee_id: Option<Id>,
-    /// How often it was raised.
+    /// The number of times it was raised.
     count: u64,
     /// The newest value that it was raised with.
     #[schema(value_type = AnyJson)]
@@ -138,15 +139,15 @@ pub(crate) struct AlarmEntryJson {
     what: &'static str,
     /// The user who did it; null: the design.
     by: Option<Id>,
-    /// What the user said.
+    /// The comment of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, nullable = false)]
     comment: Option<String>,
-    /// What it was raised with.
+    /// The value with which it was raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnyJson)]
     value: Option<Raw>,
-    /// Who was to take care of it from then on; left out where that is nobody.
+    /// The new assignee; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Id)]
     assignee_id: Option<Id>,
@@ -165,7 +166,7 @@ impl From<AlarmEntry> for AlarmEntryJson {
     }
 }
 
-/// How many alarms of a part of the tree are active, by severity, and how many wait for somebody to acknowledge them.
+/// Counts of the active alarms in a part of the tree by severity, and of those that nobody has acknowledged.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = AlarmSummary)]
@@ -192,7 +193,7 @@ pub(crate) struct AlarmInputJson {
     /// The first time it becomes true the design's trigger `acknowledged` fires. An alarm that is over stays acknowledged.
     #[schema(required = false)]
     acknowledged: bool,
-    /// What is to be remembered in its history.
+    /// A comment for its history.
     #[schema(min_length = 1, max_length = 1000)]
     comment: Option<String>,
     /// A user who can see the alarm; null: nobody.

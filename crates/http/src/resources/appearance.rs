@@ -61,7 +61,7 @@ impl From<Column> for ColumnJson {
     }
 }
 
-/// How an organization's devices are shown in a table.
+/// The device table of an organization: its columns.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeviceTable)]
@@ -112,7 +112,7 @@ pub(crate) async fn device_table_delete(call: &mut Call) -> Answer {
 #[schema(rename_all = "camelCase", as = BrandingInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
 pub(crate) struct BrandingInputJson {
-    /// When it is there, the organization of the path.
+    /// The organization of the path; may be left out.
     organization_id: Option<Id>,
     #[schema(max_length = 200)]
     company_name: Option<String>,

@@ -170,7 +170,7 @@ pub(crate) struct AccountNameJson {
 #[schema(rename_all = "camelCase", as = ResetInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
 pub(crate) struct ResetInputJson {
-    /// What the link in the e-mail carries as resetToken: good once, for an hour.
+    /// The resetToken of the link in the e-mail: valid once, for an hour.
     #[schema(min_length = 1, max_length = 256)]
     token: String,
     #[schema(min_length = 6, max_length = 20)]

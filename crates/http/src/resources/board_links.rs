@@ -56,10 +56,10 @@ fn board(call: &Call) -> Result<(OrganizationId, DashboardId), Error> {
 pub(crate) struct BoardLinkJson {
     id: Id,
     name: String,
-    /// Who made it, and by whose rights it reads.
+    /// The user who made it, and by whose rights it reads.
     created_by_id: Id,
     created_at: Time,
-    /// When it is refused from.
+    /// The time from which it is refused.
     expires_at: Time,
 }
 
@@ -82,12 +82,13 @@ impl From<BoardLink> for BoardLinkJson {
 pub(crate) struct NewBoardLinkJson {
     id: Id,
     name: String,
-    /// Where the console shows the dashboard: what stands behind the `#` is `<id>.<secret>`, as `Authorization: Wall` takes it.
+    /// The address at which the console shows the dashboard: the part after the `#` is `<id>.<secret>`, as
+    /// `Authorization: Wall` takes it.
     url: String,
-    /// Who made it, and by whose rights it reads.
+    /// The user who made it, and by whose rights it reads.
     created_by_id: Id,
     created_at: Time,
-    /// When it is refused from.
+    /// The time from which it is refused.
     expires_at: Time,
 }
 
@@ -99,6 +100,6 @@ pub(crate) struct BoardLinkInputJson {
     /// By which its makers know it; "Screen" where it is left out.
     #[schema(required = false, min_length = 1, max_length = 80)]
     name: String,
-    /// When it is refused from: within a year.
+    /// The time from which it is refused: within a year.
     expires_at: Time,
 }

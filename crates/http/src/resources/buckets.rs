@@ -247,7 +247,7 @@ fn number(field: FieldRow<'_>, function: Function, out: &mut Vec<u8>) -> Result<
     Ok(true)
 }
 
-/// What numbers come to in buckets of time.
+/// Numbers of a device by buckets of time.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Buckets)]
 pub(crate) struct BucketsJson {
@@ -281,12 +281,12 @@ struct DeviceBucketsJson {
     device_id: Id,
     /// Values in its buckets.
     values: u64,
-    /// How often a field, or the time, was none.
+    /// The number of times that a field was no number, or the time was missing.
     skipped: u64,
     buckets: Vec<BucketJson>,
 }
 
-/// What was asked, and how much it is made of.
+/// The parameters of the answer, and the number of values in it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = BucketsMeta)]
 struct BucketsMetaJson {
@@ -294,12 +294,12 @@ struct BucketsMetaJson {
     from: Option<Time>,
     /// The end that was asked for; without one, right behind the last value. null: there are none.
     to: Option<Time>,
-    /// How wide a bucket is; null: all is one.
+    /// The width of a bucket; null: one bucket holds all.
     every: Option<String>,
     zone: String,
     /// Values in all buckets.
     values: u64,
-    /// How often a field was no number, or the time none.
+    /// The number of times that a field was no number, or the time was missing.
     skipped: u64,
 }
 

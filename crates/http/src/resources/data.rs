@@ -113,13 +113,13 @@ pub(crate) struct StorageElementJson {
     device_id: Id,
     created_at: Time,
     updated_at: Time,
-    /// What the design says of the keys of its values, by path: `payload`, `payload.a.b` or `payload["a b"]`; empty if it says
-    /// nothing.
+    /// The design's descriptions of the keys of its values, by path: `payload`, `payload.a.b` or `payload["a b"]`;
+    /// empty without any.
     #[schema(value_type = BTreeMap<String, StorageFieldJson>)]
     fields: Raw,
 }
 
-/// What people are told of a key of stored values. It changes nothing that is stored.
+/// The description of a key of stored values for people. It changes nothing that is stored.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
 #[expect(dead_code, reason = "the shape that the design language checks, for the OpenAPI document")]
@@ -127,10 +127,10 @@ pub(crate) struct StorageElementJson {
 pub(crate) struct StorageFieldJson {
     #[schema(required = false, nullable = false)]
     title: Option<TitleJson>,
-    /// What its numbers count, as °C.
+    /// The unit of its numbers, as °C.
     #[schema(required = false, nullable = false)]
     unit: Option<String>,
-    /// How many digits are shown after the point.
+    /// The number of digits after the point.
     #[schema(required = false, nullable = false, minimum = 0, maximum = 12)]
     decimals: Option<u8>,
     /// The least that a chart shows.
@@ -139,13 +139,13 @@ pub(crate) struct StorageFieldJson {
     /// The most that a chart shows.
     #[schema(required = false, nullable = false)]
     maximum: Option<f64>,
-    /// What lies below is marked.
+    /// The limit below which numbers are marked.
     #[schema(required = false, nullable = false)]
     low: Option<f64>,
-    /// What lies above is marked.
+    /// The limit above which numbers are marked.
     #[schema(required = false, nullable = false)]
     high: Option<f64>,
-    /// What is shown in place of a value, by the value as text.
+    /// The words that are shown in place of values, by the value as text.
     #[schema(required = false, nullable = false)]
     words: Option<BTreeMap<String, String>>,
 }

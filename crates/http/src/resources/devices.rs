@@ -194,7 +194,7 @@ pub(crate) struct DeviceJson {
     image_url: String,
 }
 
-/// How many alarms of a device are active, by severity.
+/// The active alarms of a device by severity.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DeviceAlarms)]
 pub(crate) struct DeviceAlarmsJson {
@@ -244,7 +244,7 @@ pub(crate) struct NewDeviceJson<'a> {
     pub token: &'a str,
 }
 
-/// What a part of the tree has.
+/// Counts of the devices in a part of the tree.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeviceSummary)]
@@ -259,7 +259,7 @@ pub(crate) struct DeviceSummaryJson {
     located: u64,
 }
 
-/// How many devices have each status.
+/// The number of devices with each status.
 #[derive(Serialize, ToSchema)]
 #[schema(as = StatusCounts)]
 pub(crate) struct StatusCountsJson {
@@ -277,7 +277,7 @@ impl From<[u64; Status::ALL.len()]> for StatusCountsJson {
     }
 }
 
-/// How many devices a project has.
+/// The number of devices of a project.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ProjectCount)]
@@ -288,8 +288,8 @@ pub(crate) struct ProjectCountJson {
     count: u64,
 }
 
-/// How many devices sent an event within the last hour, 24 hours, seven days, each with those before it; and how many never
-/// did.
+/// The number of devices that sent an event within the last hour, 24 hours and seven days, each including those before
+/// it; and of devices that never did.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ActiveDevices)]
 pub(crate) struct ActiveDevicesJson {
@@ -317,7 +317,7 @@ impl From<SummaryView> for DeviceSummaryJson {
     }
 }
 
-/// What came of a bulk creation.
+/// The outcome of a bulk creation.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DevicesOutcome)]
 pub(crate) struct DevicesOutcomeJson {
@@ -339,7 +339,7 @@ pub(crate) struct CreatedItemJson {
     token: Option<String>,
 }
 
-/// What came of a bulk change of labels.
+/// The outcome of a bulk change of labels.
 #[derive(ToSchema)]
 #[schema(as = LabelsOutcome)]
 #[expect(dead_code, reason = "a shape for the document: the devices are read as they are written")]
@@ -350,13 +350,13 @@ pub(crate) struct LabelsOutcomeJson {
     errors: Vec<ItemErrorJson>,
 }
 
-/// Why an item made no device.
+/// The error of an item that made no device.
 #[derive(Serialize, ToSchema)]
 #[schema(as = IndexedError)]
 pub(crate) struct IndexedErrorJson {
     /// The place of the item, from 0.
     index: usize,
-    /// Why: every field that fails, as `field: message`.
+    /// The cause: every field that fails, as `field: message`.
     message: String,
 }
 

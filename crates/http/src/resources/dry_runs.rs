@@ -21,15 +21,15 @@ pub(crate) async fn specification_test(call: &mut Call) -> Answer {
     response::ok(&DryRunJson::from(found))
 }
 
-/// What a dry run found.
+/// The outcome of a dry run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = DryRun)]
 pub(crate) struct DryRunJson {
-    /// What each element received and produced, in order; bounded.
+    /// Input and output of each element, in order; bounded.
     trace: Vec<TraceStepJson>,
-    /// What would have happened, in order.
+    /// The effects that a run would have, in order.
     effects: Vec<EffectJson>,
-    /// What failed; the rest ran all the same.
+    /// The errors of elements that failed; the rest ran all the same.
     #[schema(value_type = Vec<EventErrorJson>)]
     errors: Vec<isobar_model::event::EventError>,
 }
@@ -46,19 +46,19 @@ struct TraceStepJson {
     /// The incoming value.
     #[schema(value_type = AnyJson)]
     received: Raw,
-    /// What was passed on; absent when the element failed or passes nothing on.
+    /// The value that was passed on; absent if the element failed or passes nothing on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     produced: Option<ProducedJson>,
-    /// Why it failed.
+    /// The cause of its failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     error: Option<String>,
-    /// What else is worth knowing, like the warnings of a codec.
+    /// Further notes, like the warnings of a codec.
     notes: Vec<String>,
 }
 
-/// What an element passed on.
+/// The output of an element.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Produced)]
 struct ProducedJson {
@@ -119,7 +119,7 @@ enum EffectJson {
     RaiseAgain {
         element: String,
         key: String,
-        /// How often it was raised since it became active.
+        /// The number of times it was raised since it became active.
         count: u64,
         #[schema(value_type = Option<AnyJson>)]
         value: Option<Raw>,
@@ -209,7 +209,7 @@ fn alarm(finding: AlarmFinding) -> EffectJson {
 pub(crate) struct DryRunInputJson {
     /// The specification to try, of which only `planes` counts; left out: that of the project.
     specification: Option<Raw>,
-    /// Where the run begins: a deviceEvent, a deviceSetting or an interval.
+    /// The element at which the run begins: a deviceEvent, a deviceSetting or an interval.
     #[schema(min_length = 1, max_length = 128)]
     element_name: String,
     payload: AnyButNull,

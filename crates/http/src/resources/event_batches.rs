@@ -26,13 +26,13 @@ pub(crate) async fn device_events_create(call: &mut Call) -> Result<Reply, Probl
     })
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Serialize, ToSchema)]
 #[schema(as = EventBatch)]
 pub(crate) struct BatchJson {
     /// The events that were accepted: all are durable.
     data: Vec<AcceptedJson>,
-    /// Why the others were not.
+    /// The errors of the others.
     errors: Vec<RefusedJson>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct AcceptedJson {
 pub(crate) struct RefusedJson {
     /// Its place in the batch, from 0.
     index: usize,
-    /// Why, in words.
+    /// The cause, in words.
     message: String,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct BatchEventInputJson {
     /// The device event element.
     #[schema(min_length = 1, max_length = 128)]
     element_name: String,
-    /// What it carries: any JSON but null.
+    /// The payload: any JSON but null.
     payload: AnyJson,
     /// The device. Needed with a user's credentials; a device may leave it out, and may name no other.
     #[schema(required = false)]

@@ -27,7 +27,7 @@ pub(crate) struct NotificationJson {
     created_at: Time,
     id: Id,
     r#type: NotificationKind,
-    /// Whether the caller has read it.
+    /// True if the caller has read it.
     read: bool,
     /// The text by locale; `en` for one that is not localized.
     translations: BTreeMap<String, TranslationJson>,
@@ -113,7 +113,7 @@ fn range(call: &Call) -> Result<TimeRange, Error> {
 #[schema(as = ReadMark)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
 pub(crate) struct ReadMarkJson {
-    /// Whether they are read.
+    /// True if they are read.
     read: bool,
 }
 

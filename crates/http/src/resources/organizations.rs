@@ -125,7 +125,7 @@ impl From<Organization> for OrganizationJson {
 pub(crate) struct OrganizationInputJson {
     #[schema(min_length = 1, max_length = 80)]
     name: String,
-    /// Where it hangs in the tree; null on update: at the top.
+    /// The organization above it in the tree; null on update: the top.
     #[schema(max_length = 36)]
     parent_id: Option<String>,
     #[schema(max_length = 200)]

@@ -87,7 +87,7 @@ pub(crate) struct DeviceSettingJson {
     device_id: Id,
     created_at: Time,
     updated_at: Time,
-    /// When the record was replaced.
+    /// The time at which the record was replaced.
     changed_at: Option<Time>,
     /// The record that replaced it.
     changed_to_id: Option<Id>,
@@ -102,7 +102,7 @@ pub(crate) struct DeviceSettingJson {
     value: Raw,
 }
 
-/// What the design of the project says about a setting; of one that it no longer declares, nothing.
+/// The design's declaration of a setting; empty if the design no longer declares it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeclaredJson {
@@ -153,14 +153,14 @@ impl From<DeviceSetting> for DeviceSettingJson {
     }
 }
 
-/// Why an item of a bulk operation failed; the message begins with its place, as `[3].value`.
+/// The error of an item of a bulk operation; the message begins with its place, as `[3].value`.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ItemError)]
 pub(crate) struct ItemErrorJson {
     pub message: String,
 }
 
-/// What came of a bulk change.
+/// The outcome of a bulk change.
 #[derive(Serialize, ToSchema)]
 #[schema(as = SettingsOutcome)]
 pub(crate) struct SettingsOutcomeJson {
@@ -189,7 +189,7 @@ pub(crate) struct ProjectDefaultsJson {
     project_uuid: Id,
     /// The version that the devices name.
     version_uuid: Option<String>,
-    /// Those of the listed devices that are of it.
+    /// The listed devices of this project and version.
     device_id_list: Vec<Id>,
     default_settings: Vec<DefaultSettingJson>,
 }
@@ -208,7 +208,7 @@ impl From<ProjectDefaults> for ProjectDefaultsJson {
     }
 }
 
-/// Why there are no defaults.
+/// The cause for which there are no defaults.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DefaultsError)]

@@ -122,7 +122,7 @@ pub(crate) struct SpecificationVersionJson {
     #[schema(minimum = 1)]
     number: u64,
     created_at: Time,
-    /// Who wrote it; null when nobody knows any more, or when it is out of the caller's reach.
+    /// The user who wrote it; null if that is unknown, or out of the caller's reach.
     created_by_id: Option<Id>,
     name: String,
     /// Elements of its cloud plane.
@@ -150,7 +150,7 @@ pub(crate) struct WholeVersionJson {
     #[schema(minimum = 1)]
     number: u64,
     created_at: Time,
-    /// Who wrote it; null when nobody knows any more, or when it is out of the caller's reach.
+    /// The user who wrote it; null if that is unknown, or out of the caller's reach.
     created_by_id: Option<Id>,
     name: String,
     /// Elements of its cloud plane.

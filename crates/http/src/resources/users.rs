@@ -139,7 +139,7 @@ pub(crate) struct ApiKeyJson {
     /// The highest role that it gives: the lower of it and its user's counts; null: its user's.
     role: Option<Role>,
     created_at: Time,
-    /// When it is refused from; null: it has no end.
+    /// The time from which it is refused; null: it has no end.
     expires_at: Option<Time>,
     last_used_at: Option<Time>,
 }
@@ -168,7 +168,7 @@ pub(crate) struct NewApiKeyJson<'a> {
     /// The highest role that it gives: the lower of it and its user's counts; null: its user's.
     pub role: Option<Role>,
     pub created_at: Time,
-    /// When it is refused from; null: it has no end.
+    /// The time from which it is refused; null: it has no end.
     pub expires_at: Option<Time>,
 }
 
@@ -208,10 +208,10 @@ pub(crate) struct UserCreationJson {
 #[schema(rename_all = "camelCase", as = UserInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
 pub(crate) struct UserInputJson {
-    /// As it is: it cannot be changed.
+    /// The present username: it cannot be changed.
     #[schema(required = false, min_length = 1, max_length = 254)]
     username: String,
-    /// As it is: it cannot be changed.
+    /// The present address: it cannot be changed.
     #[schema(required = false, min_length = 3, max_length = 254)]
     email: String,
     /// At most the caller's own.
@@ -244,7 +244,7 @@ pub(crate) struct UserInputJson {
     /// Ignored: it follows organizationId.
     #[schema(max_length = 80)]
     organization_name: Option<String>,
-    /// Why, for the operator alone.
+    /// The reason, for the operator alone.
     #[schema(required = false, min_length = 1, max_length = 300)]
     reason: String,
     /// Refused with every credential; needs an administrator.
@@ -252,7 +252,7 @@ pub(crate) struct UserInputJson {
     disabled: bool,
 }
 
-/// How a user is told of things. What is left out stays as it is.
+/// Channels of a user's notifications. A member that is left out stays as it is.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase", as = PreferencesInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
@@ -261,7 +261,7 @@ pub(crate) struct PreferencesInputJson {
     notifications: KindsInputJson,
 }
 
-/// How notifications of each kind come.
+/// Channels of each kind of notification.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase", as = KindsInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
@@ -275,7 +275,7 @@ pub(crate) struct KindsInputJson {
     device_notification: ChannelsInputJson,
 }
 
-/// Where notifications of a kind go.
+/// Channels of one kind of notification.
 #[derive(ToSchema)]
 #[schema(as = ChannelsInput)]
 #[expect(dead_code, reason = "describes a body; `isobar_model` reads it")]
@@ -295,6 +295,6 @@ pub(crate) struct ApiKeyInputJson {
     name: String,
     /// The highest role that it gives, at most its user's; left out: its user's, whatever that is.
     role: Option<Role>,
-    /// When it is refused from, in the future; left out: it has no end.
+    /// The time from which it is refused, in the future; left out: it has no end.
     expires_at: Option<Time>,
 }

@@ -41,7 +41,7 @@ pub(crate) async fn wall_widget_fetch(call: &mut Call) -> Answer {
 #[schema(as = WallBoard)]
 pub(crate) struct WallBoardJson {
     name: Option<String>,
-    /// When the link ends.
+    /// The end of the link.
     expires_at: Time,
     /// At most 200.
     widgets: Vec<WallWidgetJson>,
@@ -60,7 +60,7 @@ struct WallWidgetJson {
     y: Option<i64>,
     w: Option<i64>,
     h: Option<i64>,
-    /// As they are stored, without what would do something; empty where no screen draws widgets of the type.
+    /// The stored settings, without those that would act; empty if screens do not draw widgets of the type.
     settings: Raw,
 }
 
@@ -80,30 +80,30 @@ impl From<WallBoard> for WallBoardJson {
     }
 }
 
-/// What a widget shows, according to its type. What its link's maker does not reach is left out.
+/// The data of a widget, according to its type. Data out of reach of the link's maker is left out.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WallWidgetData)]
 pub(crate) struct WallWidgetDataJson {
-    /// Where the courses of numbers begin and end: a day, until now.
+    /// The time at which series of numbers begin, a day before they end.
     from: Option<Time>,
     to: Option<Time>,
-    /// Of the types line, bar, value and gauge: the numbers, in the order of its keys, at most 20.
+    /// Numbers of the types line, bar, value and gauge, in the order of its keys, at most 20.
     readings: Vec<WallReadingJson>,
-    /// Of the types table and picture: the devices, at most 50.
+    /// Devices of the types table and picture, at most 50.
     devices: Vec<WallDeviceJson>,
-    /// Of the type table: how many devices there are.
+    /// The number of devices, of the type table.
     total: Option<u64>,
-    /// Of the type table: what a design says of each of its paths, as `fields` of a storage element do; null where it says nothing.
+    /// The design's description of each path, of the type table, like `fields` of a storage element; null without one.
     #[schema(value_type = Vec<AnyJson>)]
     meanings: Vec<Raw>,
-    /// Of the type selection.
+    /// The figure of the type selection.
     figure: Option<WallFigureJson>,
-    /// Of the type status: how many devices have each.
+    /// The number of devices with each status, of the type status.
     statuses: Option<StatusCountsJson>,
-    /// Of the type map: where the devices are.
+    /// Places of devices, of the type map.
     places: Vec<DeviceClusterJson>,
-    /// Of the type events: the newest first, at most 50; null where the device is out of reach.
+    /// Events of the type events, newest first, at most 50; null if the device is out of reach.
     events: Option<Vec<WallEventJson>>,
 }
 
@@ -158,12 +158,12 @@ struct WallReadingJson {
     path: String,
     /// False where the device or its element is out of reach, or not there.
     is_in_reach: bool,
-    /// When anything was last stored in the element.
+    /// The time at which a value was last stored in the element.
     updated_at: Option<Time>,
-    /// What stands at the path; null where nothing does.
+    /// The value at the path; null without one.
     #[schema(value_type = AnyJson)]
     value: Raw,
-    /// What the design says of it, as `fields` of a storage element do; null where it says nothing.
+    /// The design's description of the path, like `fields` of a storage element; null without one.
     #[schema(value_type = AnyJson)]
     meaning: Raw,
     /// Its course, in order of time, where the type shows one.
@@ -187,7 +187,7 @@ impl From<WallReading> for WallReadingJson {
     }
 }
 
-/// What a number came to in a stretch of time.
+/// The value of a series in a stretch of time.
 #[derive(Serialize, ToSchema)]
 #[schema(as = WallPoint)]
 struct WallPointJson {
@@ -214,7 +214,7 @@ struct WallDeviceJson {
     name: String,
     status_text: &'static str,
     last_active: Option<Time>,
-    /// What it has stored last at each path of the table; null where nothing is.
+    /// The last stored value at each path of the table; null without one.
     #[schema(value_type = Vec<AnyJson>)]
     values: Vec<Raw>,
 }
@@ -231,11 +231,11 @@ impl From<WallDevice> for WallDeviceJson {
 #[serde(rename_all = "camelCase")]
 #[schema(as = WallFigure)]
 struct WallFigureJson {
-    /// How many devices are selected.
+    /// The number of selected devices.
     total: u64,
-    /// How many of them were looked at, at most 1,000.
+    /// The number of devices that were read, at most 1,000.
     looked_at: u64,
-    /// How many of these have such a number.
+    /// The number of devices read that have such a number.
     of: u64,
     /// The mean, or the end that is asked for; null where they are counted, or none has such a number.
     value: Option<f64>,
@@ -249,7 +249,7 @@ impl From<WallFigure> for WallFigureJson {
     }
 }
 
-/// What a device said, or was told.
+/// An event that a device sent or received.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WallEvent)]
@@ -257,7 +257,7 @@ struct WallEventJson {
     id: Id,
     received_at: Time,
     element_name: String,
-    /// How its payload begins: 200 characters at most.
+    /// The beginning of its payload: 200 characters at most.
     text: String,
 }
 

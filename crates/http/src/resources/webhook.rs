@@ -36,15 +36,15 @@ fn given(call: &Call, name: &str) -> Option<Given> {
     Some(Given { field: format!("header.{name}"), text })
 }
 
-/// What a delivery is answered.
+/// The answer to a delivery.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum WebhookAnswer {
     /// Without debug: what was done, in words, and what went wrong.
     Short {
-        /// How much was done.
+        /// A summary in words.
         message: String,
-        /// What went wrong, event block by event block.
+        /// The errors, event block by event block.
         errors: Vec<MessageJson>,
     },
     /// With debug. It is written in parts.
@@ -59,7 +59,7 @@ pub(crate) enum WebhookAnswer {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Message)]
 pub(crate) struct MessageJson {
-    /// What, in words.
+    /// The error, in words.
     message: String,
 }
 
@@ -73,7 +73,7 @@ pub(crate) struct WebhookDebug {
     task_executions: TaskExecutions,
 }
 
-/// What was found in a body.
+/// The tasks that were found in a body.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ExtractedTasks {
@@ -82,24 +82,24 @@ pub(crate) struct ExtractedTasks {
     request_body: Raw,
     /// One for each device.
     tasks: Vec<TaskJson>,
-    /// What could not be made out.
+    /// The errors of event blocks that could not be read.
     errors: Vec<MessageJson>,
 }
 
-/// What there was to do for one device.
+/// The task for one device.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookTask)]
 pub(crate) struct TaskJson {
     /// The label that holds what the third party calls the device.
     device_tag: String,
-    /// What it calls it.
+    /// The third party's name for the device.
     device_tag_value: String,
     /// The labels that it was to get.
     extra_meta: Raw,
     /// The integration type.
     integration: String,
-    /// What was to be processed, in order.
+    /// The payloads to be processed, in order.
     #[schema(value_type = Vec<AnyJson>)]
     payloads: Vec<Raw>,
     /// The organization in whose subtree it was sought.
@@ -110,21 +110,21 @@ pub(crate) struct TaskJson {
     project_uuid: Option<Id>,
 }
 
-/// What was done.
+/// The outcome of the tasks.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct TaskExecutions {
     /// One for each task.
     processed: Vec<ProcessedJson>,
-    /// What went wrong.
+    /// The errors.
     errors: Vec<MessageJson>,
 }
 
-/// What was done for one device.
+/// The outcome for one device.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookProcessed)]
 pub(crate) struct ProcessedJson {
-    /// What went wrong.
+    /// The errors.
     errors: Vec<MessageJson>,
     /// The device, if it was provisioned now.
     devices_provisioned: Vec<ProvisionedJson>,
