@@ -29,7 +29,7 @@ impl EventType {
 pub const STATE_BYTES_BESIDE: usize = 64;
 
 /// An error while an event was processed; stored with the event.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 pub struct EventError {
     /// The element that failed; empty if none did.
     pub element: String,

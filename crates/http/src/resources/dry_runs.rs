@@ -4,11 +4,11 @@ use isobar_hub::{DryRun, Effect, TraceStep};
 use isobar_model::access::Action;
 use isobar_model::alarm::{AlarmBegin, AlarmFinding};
 use isobar_model::dry_run::DryRunInput;
+use isobar_model::event::EventError;
 use isobar_model::ids::ProjectId;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::events::EventErrorJson;
 use super::values::{AnyButNull, AnyJson, Id, Raw};
 use crate::request::{Call, after};
 use crate::response::{self, Answer};
@@ -30,8 +30,7 @@ pub(crate) struct DryRunJson {
     /// The effects that a run would have, in order.
     effects: Vec<EffectJson>,
     /// The errors of elements that failed; the rest ran all the same.
-    #[schema(value_type = Vec<EventErrorJson>)]
-    errors: Vec<isobar_model::event::EventError>,
+    errors: Vec<EventError>,
 }
 
 /// One step: an element was used, or the run began at it.

@@ -15,7 +15,7 @@ use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, St
 use isobar_model::access::Action;
 use isobar_model::alarm::Alarm;
 use isobar_model::error::Error;
-use isobar_model::event::Event;
+use isobar_model::event::{Event, EventError};
 use isobar_model::ids::{DeviceId, EventId};
 use isobar_model::page::PageRequest;
 use isobar_model::time::Clock;
@@ -326,15 +326,6 @@ pub(crate) struct IdJson {
     id: Id,
 }
 
-/// Something that went wrong while an event was processed.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape that the model writes, for the OpenAPI document")]
-#[schema(as = EventError)]
-pub(crate) struct EventErrorJson {
-    element: String,
-    message: String,
-}
-
 /// A device event or a cloud event.
 #[derive(ToSchema)]
 #[schema(rename_all = "camelCase")]
@@ -349,7 +340,7 @@ pub(crate) struct EventJson {
     received_at: Time,
     /// Present when something went wrong.
     #[schema(required = false)]
-    errors: Vec<EventErrorJson>,
+    errors: Vec<EventError>,
 }
 
 #[cfg(test)]

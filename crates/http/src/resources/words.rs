@@ -26,9 +26,9 @@ macro_rules! words {
 }
 
 words!(StatusText, "A status, in rising priority.", Status::ALL.map(Status::name));
-words!(EventTypeText, "Which way an event goes.", [EventType::DeviceEvent.name(), EventType::CloudEvent.name()]);
-words!(SeverityText, "How bad an alarm is, in rising order.", AlarmSeverity::ALL.map(AlarmSeverity::name));
-words!(StateText, "Whether an alarm still is so.", AlarmState::ALL.map(AlarmState::name));
-words!(AlarmActText, "What happened to an alarm.", AlarmAct::ALL.map(AlarmAct::name));
-words!(ProjectType, "What a project is for.", [PROJECT_TYPE]);
-words!(InputType, "How a setting is put in.", ["text", "number", "toggle", "geolocation"]);
+words!(EventTypeText, "The direction of an event.", [EventType::DeviceEvent.name(), EventType::CloudEvent.name()]);
+words!(SeverityText, "The severity of an alarm, in rising order.", AlarmSeverity::ALL.map(AlarmSeverity::name));
+words!(StateText, "The state of an alarm.", AlarmState::ALL.map(AlarmState::name));
+words!(AlarmActText, "The kind of an entry in the history of an alarm.", AlarmAct::ALL.map(AlarmAct::name));
+words!(ProjectType, "The type of a project.", [PROJECT_TYPE]);
+words!(InputType, "The input type of a setting.", ["text", "number", "toggle", "geolocation"]);
