@@ -13,11 +13,12 @@ use isobar_model::json::{Json, RawJson};
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
-use crate::budget::Budget;
 use crate::expression::{
-    Changes, Computed, Expression, LastTexts, Machine, Names, TEXT_BYTES_MAX, Value, World, on_a_large_stack, to_raw,
+    Changes, Declarations, Expression, LastTexts, Machine, Names, World, on_a_large_stack, to_raw,
 };
-use crate::{DeviceView, EmptyMemory, EventView, Plan};
+use crate::value::budget::Budget;
+use crate::value::{Computed, TEXT_BYTES_MAX, Value};
+use crate::{DeviceView, EmptyMemory, EventView};
 
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// Payload for expressions that come without one.
@@ -73,8 +74,8 @@ fn gives(expression: &Expression, payload: &RawJson, tree: &Json<'_>, budget: &B
     };
     let received_at = Timestamp::from_millis(1_772_600_767_089);
     let event = EventView { id: EventId(id.0), element: "in", received_at, now: received_at, payload, tree };
-    let (plan, last_texts) = (Plan::default(), LastTexts::default());
-    let world = World::new(&plan, &event, &device, &EmptyMemory, &last_texts);
+    let (declarations, last_texts) = (Declarations::default(), LastTexts::default());
+    let world = World::new(&declarations, &event, &device, &EmptyMemory, &last_texts);
     let changes = Changes::none(Status::Good);
     let incoming = Value::from(tree);
     let value = expression.value(&mut Machine::new(Some((&world, &changes)), &incoming, budget))?;

@@ -16,7 +16,7 @@ use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runt
 use super::memory::{EngineAllocator, MEMORY_BYTES_MAX, Over, Watch, processor_time};
 use super::script::{Script, Survey, names_buffer};
 use super::{Answer, CodeThread, Failure, Uplink};
-use crate::expression::TEXT_BYTES_MAX;
+use crate::value::TEXT_BYTES_MAX;
 
 /// Elapsed time below which processor time, which is at most as much, is not read: that is a system call.
 const NOT_WORTH_A_LOOK: Duration = Duration::from_micros(100);

@@ -19,7 +19,7 @@ use engine::Engine;
 use memory::processor_time;
 use script::Script;
 
-use crate::held_bytes::block;
+use crate::value::held_bytes::block;
 
 /// Most bytes of code.
 const CODE_BYTES_MAX: usize = 256 << 10;

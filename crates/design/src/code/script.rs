@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::engine::Engine;
-use crate::held_bytes::HeldBytes as _;
+use crate::value::held_bytes::HeldBytes as _;
 
 /// Most names that are tried for the wrapper's variables.
 const NAMES_TRIED: usize = 16;

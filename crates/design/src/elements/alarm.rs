@@ -7,14 +7,14 @@ use isobar_model::alarm::{ALARM_KEY_BYTES_MAX, ALARM_VALUE_BYTES_MAX, AlarmBegin
 use isobar_model::json::RawJson;
 use isobar_model::role::Role;
 
+use super::context::{Passed, Run};
+use super::graph::{Argument, Link};
 use super::notification::minimum_role;
 use super::template::Template;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::Effect;
-use crate::expression::{Computed, Problem, Value};
-use crate::held_bytes::HeldBytes;
-use crate::plan::{Argument, Link};
-use crate::run::{Passed, Run};
+use crate::value::effect::Effect;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Problem, Value};
 
 const RAISE: usize = 0;
 

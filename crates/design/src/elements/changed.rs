@@ -4,11 +4,12 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use isobar_model::json::{FINGERPRINT_BYTES, RawJson, equal, fingerprint};
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Expression, Value};
-use crate::held_bytes::HeldBytes;
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::expression::Expression;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "changed",

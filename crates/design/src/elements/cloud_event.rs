@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::Effect;
-use crate::expression::{Computed, Value};
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::value::effect::Effect;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "cloudEvent",

@@ -1,9 +1,10 @@
 //! `condition`: passes the incoming value on along `true` or `false`.
 
+use super::context::{Passed, Run};
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Expression, Value};
-use crate::held_bytes::HeldBytes;
-use crate::run::{Passed, Run};
+use crate::expression::Expression;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "condition",

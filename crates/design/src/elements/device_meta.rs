@@ -4,12 +4,13 @@ use isobar_model::device::Location;
 use isobar_model::json::member_bytes;
 use isobar_model::status::Status;
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::properties::{MINUTES_MAX, Properties};
 use super::{Ability, Element, Shape};
-use crate::Effect;
-use crate::expression::{Computed, Problem, Value, equal};
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::expression::equal;
+use crate::value::effect::Effect;
+use crate::value::{Computed, Problem, Value};
 
 const SET_STATUS: usize = 0;
 const ESCALATE_STATUS: usize = 1;

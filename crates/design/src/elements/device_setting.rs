@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use isobar_model::json::{Json, Number};
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::Effect;
-use crate::budget::Budget;
-use crate::expression::{Computed, Num, Problem, Value};
-use crate::plan::Link;
-use crate::run::{Passed, Run};
-use crate::setting::{InputType, NumberBounds, SettingDefinition};
+use crate::value::budget::Budget;
+use crate::value::effect::Effect;
+use crate::value::setting::{InputType, NumberBounds, SettingDefinition};
+use crate::value::{Computed, Num, Problem, Value};
 
 const SET: usize = 0;
 
@@ -39,13 +39,13 @@ impl DeviceSetting {
     }
 
     fn read(properties: &mut Properties<'_>) -> Element {
-        let setting = properties.names.settings.get(properties.name.as_ref()).copied().unwrap_or_default();
+        let setting = properties.scope.names.settings.get(properties.name.as_ref()).copied().unwrap_or_default();
         Element::DeviceSetting(Self { name: properties.name.clone(), setting })
     }
 
     pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
-        let plan = run.plan;
-        let Some(definition) = plan.settings.get(self.index()) else {
+        let declarations = run.declarations;
+        let Some(definition) = declarations.settings.get(self.index()) else {
             return Err(Problem::new("unknown setting"));
         };
         let (value, set) = if link.ability == SET {
@@ -55,7 +55,7 @@ impl DeviceSetting {
             // It has its default: that is not a change, as in the API.
             return Ok(Passed::nothing());
         } else {
-            (plan.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
+            (declarations.defaults.get(self.index()).map_or(Value::Null, Value::from), None)
         };
         let looked_at = looked_at(&value, &run.budget)?;
         if set.is_some() {

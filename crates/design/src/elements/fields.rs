@@ -8,7 +8,7 @@ use isobar_model::json::{Json, Number, RawJson, compare_numbers};
 use isobar_model::path::path_beneath;
 
 use super::properties::Properties;
-use crate::expression::beginning;
+use crate::value::beginning;
 
 /// Most paths that one storage element describes.
 pub(super) const FIELDS_MAX: usize = 200;
@@ -45,7 +45,7 @@ pub(super) fn read(properties: &mut Properties<'_>) -> Option<RawJson> {
     let value = properties.get(PROPERTY)?;
     let mut reader = Reader { faults: Vec::new() };
     let fields = reader.fields(value);
-    if !properties.names.code_time.is_of_stored() {
+    if !properties.scope.code_time.is_of_stored() {
         for (place, message) in &reader.faults {
             properties.fault(place, message.as_str());
         }

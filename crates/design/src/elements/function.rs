@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::context::{Passed, Run};
+use super::payload_bytes::{Encoding, bytes_of};
+use super::reference::Reference;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::budget::Budget;
 use crate::code::{CALL_TIME, Code, Failure, Uplink};
-use crate::elements::payload_bytes::{Encoding, bytes_of};
-use crate::expression::{Computed, Problem, Value, built};
-use crate::held_bytes::HeldBytes;
-use crate::reference::Reference;
-use crate::run::{Passed, Run};
+use crate::value::budget::Budget;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Problem, Value, built};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "function",
@@ -46,14 +46,14 @@ impl HeldBytes for CodeElement {
 impl CodeElement {
     fn read(properties: &mut Properties<'_>) -> Element {
         let code = match properties.get("code").map(|code| code.as_text()) {
-            Some(Some(code)) => Code::compile(code, &properties.names.code_time),
+            Some(Some(code)) => Code::compile(code, &properties.scope.code_time),
             Some(None) => Err("must be JavaScript, in a string".to_owned()),
             None => Err("is required".to_owned()),
         };
         let code = code.map_err(|fault| properties.fault("code", fault)).ok();
         let f_port = reference(properties, "fPortRef");
         let bytes = reference(properties, "bytesRef");
-        let encodings = if properties.names.code_time.is_of_stored() { &STORED_ENCODINGS[..] } else { &ENCODINGS[..] };
+        let encodings = if properties.scope.code_time.is_of_stored() { &STORED_ENCODINGS[..] } else { &ENCODINGS[..] };
         let encoding = properties.word("bytesEncoding", encodings, Encoding::default());
         Element::Function(Self { name: properties.name.clone(), code, f_port, bytes, encoding })
     }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use isobar_model::json::{Json, RawJson};
 
+use super::context::{Passed, Run};
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Expression, Problem, Value, to_raw};
-use crate::held_bytes::HeldBytes;
-use crate::run::{Passed, Run};
-use crate::{Effect, OutgoingRequest};
+use crate::expression::{Expression, to_raw};
+use crate::value::effect::{Effect, OutgoingRequest};
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Problem, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "http",

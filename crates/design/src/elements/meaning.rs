@@ -6,8 +6,9 @@ use std::sync::Arc;
 use isobar_model::json::Json;
 
 use super::fields;
-use crate::expression::{Expression, Num};
-use crate::held_bytes::HeldBytes;
+use crate::expression::Expression;
+use crate::value::Num;
+use crate::value::held_bytes::HeldBytes;
 
 /// Numbers from here on are quoted unchanged: decimals are meaningless for them.
 const ROUNDED_BELOW: f64 = 1e15;

@@ -4,30 +4,33 @@ pub(crate) mod alarm;
 pub(crate) mod changed;
 pub(crate) mod cloud_event;
 pub(crate) mod condition;
+pub(crate) mod context;
 pub(crate) mod device_event;
 pub(crate) mod device_meta;
 pub(crate) mod device_setting;
 mod fields;
 pub(crate) mod function;
+pub(crate) mod graph;
 pub(crate) mod http;
 pub(crate) mod interval;
 pub(crate) mod meaning;
 pub(crate) mod notification;
 mod payload_bytes;
 pub(crate) mod properties;
+mod reference;
 pub(crate) mod storage;
 pub(crate) mod template;
 pub(crate) mod throttle;
 pub(crate) mod transform;
 pub(crate) mod window;
 
-use std::sync::Arc;
-
-use crate::Trigger;
-use crate::expression::{Computed, Problem, Value};
-use crate::plan::{Habits, Link};
-use crate::run::{Passed, Run};
+use context::{Passed, Run};
+use graph::Link;
 use properties::Properties;
+
+use crate::value::held_bytes::HeldBytes;
+use crate::value::inputs::Trigger;
+use crate::value::{Computed, Problem, Value};
 
 /// Abilities and triggers of an element type (contract: The project design, the table).
 #[derive(Debug)]
@@ -138,25 +141,34 @@ impl Element {
         }
     }
 
-    /// Adds what the plan does because of this element, besides answering events.
-    pub(crate) fn tell_habits(&self, name: &Arc<str>, habits: &mut Habits) {
-        match self {
-            Element::DeviceMeta(meta) => {
-                let times = [habits.missing_after_minutes, meta.missing_after_minutes];
-                habits.missing_after_minutes = times.into_iter().flatten().min();
-            }
-            Element::Function(_) => habits.runs_code = true,
-            Element::Http(_) => habits.calls_out = true,
-            Element::Interval(interval) => habits.intervals.push((name.clone(), interval.minutes)),
-            _ => {}
-        }
-    }
-
     /// Returns the index of its setting.
     pub(crate) fn setting(&self) -> Option<u32> {
         match self {
             Element::DeviceSetting(setting) => Some(setting.setting),
             _ => None,
+        }
+    }
+}
+
+impl HeldBytes for Element {
+    fn held_bytes(&self) -> usize {
+        match self {
+            // These hold only names, which are shared with the plan.
+            Element::DeviceEvent(_)
+            | Element::CloudEvent(_)
+            | Element::DeviceSetting(_)
+            | Element::DeviceMeta(_)
+            | Element::Throttle(_)
+            | Element::Interval(_) => 0,
+            Element::Storage(storage) => storage.held_bytes(),
+            Element::Condition(condition) => condition.held_bytes(),
+            Element::Transform(transform) => transform.held_bytes(),
+            Element::Changed(changed) => changed.held_bytes(),
+            Element::Function(function) => function.held_bytes(),
+            Element::Window(window) => window.held_bytes(),
+            Element::Notification(notification) => notification.held_bytes(),
+            Element::Alarm(alarm) => alarm.held_bytes(),
+            Element::Http(http) => http.held_bytes(),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use isobar_model::role::Role;
 
+use super::context::{Passed, Run};
 use super::template::Template;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::Effect;
-use crate::expression::{Computed, Value};
-use crate::held_bytes::HeldBytes;
-use crate::run::{Passed, Run};
+use crate::value::effect::Effect;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "notification",

@@ -1,7 +1,7 @@
 //! Bytes in payloads: an array of numbers, or a text in Base64 or hexadecimal.
 
-use crate::budget::Budget;
-use crate::expression::{Computed, Problem, Value};
+use crate::value::budget::Budget;
+use crate::value::{Computed, Problem, Value};
 
 /// Most bytes of a codec's input.
 const CODEC_BYTES_MAX: usize = 64 << 10;

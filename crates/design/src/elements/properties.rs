@@ -5,6 +5,8 @@ use std::sync::Arc;
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 
+use super::meaning::Meanings;
+use crate::code::CheckTime;
 use crate::expression::{Expression, Names};
 
 /// Most faults that are reported of one specification.
@@ -33,6 +35,24 @@ impl Faults {
     }
 }
 
+/// What all elements of a design refer to while they are read.
+#[derive(Debug, Default)]
+pub(crate) struct Scope {
+    pub(crate) names: Names,
+    /// Descriptions of keys by the storage elements.
+    pub(crate) meanings: Meanings,
+    /// Rest of the time limit of the design's code.
+    pub(crate) code_time: CheckTime,
+}
+
+impl Scope {
+    /// Returns the scope of a design without settings and storage elements.
+    pub(crate) fn of(code_time: CheckTime) -> Self {
+        let names = Names { is_stored: code_time.is_of_stored(), ..Names::default() };
+        Self { names, meanings: Meanings::default(), code_time }
+    }
+}
+
 /// The `properties` of one element, while they are read.
 pub(crate) struct Properties<'p> {
     /// Name of the element.
@@ -40,7 +60,7 @@ pub(crate) struct Properties<'p> {
     pub(crate) json: Option<&'p Json<'p>>,
     /// Path of the properties in the specification.
     pub(crate) path: String,
-    pub(crate) names: &'p Names,
+    pub(crate) scope: &'p Scope,
     pub(crate) faults: &'p mut Faults,
 }
 
@@ -62,7 +82,7 @@ impl<'p> Properties<'p> {
     /// Compiles the expression at a place beneath the properties.
     pub(crate) fn compiled(&mut self, place: &str, value: &Json<'_>) -> Option<Expression> {
         match value {
-            Json::Text(source) => match Expression::compile(source, self.names) {
+            Json::Text(source) => match Expression::compile(source, &self.scope.names) {
                 Ok(expression) => return Some(expression),
                 Err(message) => self.fault(place, message),
             },

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use isobar_model::json::RawJson;
 use isobar_model::retention::{RETENTION_DAYS_MAX, RETENTION_VALUES_MAX, Retention};
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, fields, properties::Properties};
-use crate::expression::{Computed, Value};
-use crate::held_bytes::HeldBytes;
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "storage",

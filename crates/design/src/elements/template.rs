@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::meaning::Meaning;
-use super::properties::Properties;
-use crate::expression::{Computed, Expression, Names, Num, Value, to_raw};
-use crate::held_bytes::{HeldBytes, block};
-use crate::run::Run;
+use super::context::Run;
+use super::meaning::{Meaning, Meanings};
+use super::properties::{Properties, Scope};
+use crate::expression::{Expression, Names, to_raw};
+use crate::value::held_bytes::{HeldBytes, block};
+use crate::value::{Computed, Num, Value};
 
 /// Longest template, in characters.
 const TEMPLATE_CHARS_MAX: usize = 10_000;
@@ -60,7 +61,7 @@ impl Template {
     /// Reads a required property; after a fault, returns an empty template.
     pub(crate) fn required(properties: &mut Properties<'_>, property: &str) -> Self {
         let parts = match properties.get(property).map(|text| text.as_text()) {
-            Some(Some(text)) if !text.trim().is_empty() => read_parts(text, properties.names),
+            Some(Some(text)) if !text.trim().is_empty() => read_parts(text, properties.scope),
             Some(_) => Err("must be a text that is not empty".to_owned()),
             None => Err("is required".to_owned()),
         };
@@ -96,8 +97,8 @@ impl Template {
 impl Quote {
     /// Makes a placeholder from its expression and the text before and after it; `is_first`: it is the first in the
     /// template.
-    fn new(expression: Expression, names: &Names, (before, after): (&str, &str), is_first: bool) -> Self {
-        let meaning = names.meanings.of(&expression);
+    fn new(expression: Expression, meanings: &Meanings, (before, after): (&str, &str), is_first: bool) -> Self {
+        let meaning = meanings.of(&expression);
         let line_before = before.rsplit_once('\n').map(|(_, line)| line).or(is_first.then_some(before));
         let line_after = after.split_once('\n').map_or(after, |(line, _)| line);
         let unit = meaning.as_ref().map_or("", |meaning| &meaning.unit);
@@ -139,7 +140,7 @@ fn cut(filled: &mut String, chars_max: usize) {
 }
 
 /// Splits a template into texts and placeholders.
-fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String> {
+fn read_parts(template: &str, scope: &Scope) -> Result<Vec<TemplatePart>, String> {
     if template.chars().count() > TEMPLATE_CHARS_MAX {
         return Err(format!("has at most {TEMPLATE_CHARS_MAX} characters"));
     }
@@ -149,8 +150,8 @@ fn read_parts(template: &str, names: &Names) -> Result<Vec<TemplatePart>, String
         if parts.len() >= 2 * EXPRESSIONS_MAX {
             return Err(format!("has at most {EXPRESSIONS_MAX} expressions"));
         }
-        let (expression, next) = read_expression(after, names)?;
-        let quote = Quote::new(expression, names, (text, next), parts.is_empty());
+        let (expression, next) = read_expression(after, &scope.names)?;
+        let quote = Quote::new(expression, &scope.meanings, (text, next), parts.is_empty());
         parts.push(TemplatePart::Text(text.into()));
         parts.push(TemplatePart::Computed(quote));
         rest = next;

@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Value};
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "throttle",

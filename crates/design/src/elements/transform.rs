@@ -1,9 +1,10 @@
 //! `transform`: passes on the result of its expression.
 
+use super::context::{Passed, Run};
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Expression, Value, finite};
-use crate::held_bytes::HeldBytes;
-use crate::run::{Passed, Run};
+use crate::expression::{Expression, finite};
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "transform",

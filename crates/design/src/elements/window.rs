@@ -3,11 +3,12 @@
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use isobar_model::json::{Json, RawJson};
 
+use super::context::{Passed, Run};
+use super::graph::Link;
 use super::{Ability, Element, Shape, properties::Properties};
-use crate::expression::{Computed, Expression, Num, Problem, Value, built, finite};
-use crate::held_bytes::HeldBytes;
-use crate::plan::Link;
-use crate::run::{Passed, Run};
+use crate::expression::{Expression, finite};
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Num, Problem, Value, built};
 
 pub(crate) const SHAPE: Shape = Shape {
     name: "window",

@@ -13,11 +13,9 @@ use super::functions::{self, Style};
 use super::machine::Machine;
 use super::node::{Fold, FoldKind, Node, Pattern, Root, Variable};
 use super::operate::Operator;
-use super::value::{Value, shown};
 use super::write::to_constant;
-use crate::budget::Budget;
-use crate::code::CheckTime;
-use crate::elements::meaning::Meanings;
+use crate::value::budget::Budget;
+use crate::value::{Value, shown};
 
 /// Deepest tree of a compiled expression, which bounds the stack of its evaluation.
 const DEPTH_MAX: usize = 200;
@@ -41,16 +39,14 @@ pub(crate) struct Names {
     pub(crate) settings: HashMap<String, u32>,
     /// Indexes of storage elements in the plan.
     pub(crate) storages: HashMap<String, u32>,
-    /// Descriptions of keys by the storage elements.
-    pub(crate) meanings: Meanings,
     /// True if any expression reads last values.
     pub(crate) reads_last: Cell<bool>,
     /// Deepest nesting of macros.
     pub(crate) macros_deep: Cell<usize>,
     /// Bytes of the regular expressions so far.
     pub(crate) patterns_bytes: Cell<usize>,
-    /// Rest of the time limit of the design's code.
-    pub(crate) code_time: CheckTime,
+    /// True if the design was compiled before.
+    pub(crate) is_stored: bool,
 }
 
 /// A result, or the fault of an expression.
@@ -296,7 +292,7 @@ impl ExpressionCompiler<'_> {
 impl Names {
     /// Compiles a regular expression, within the limit of the design.
     fn pattern(&self, pattern: &str) -> Compiled<Pattern> {
-        let factor = if self.code_time.is_of_stored() { STORED_PATTERNS_FACTOR } else { 1 };
+        let factor = if self.is_stored { STORED_PATTERNS_FACTOR } else { 1 };
         let left = (factor * PATTERNS_BYTES_MAX).saturating_sub(self.patterns_bytes.get());
         let pattern = compiled_pattern(pattern, left)?;
         self.patterns_bytes.set(self.patterns_bytes.get() + Pattern::bytes_of(pattern.size));

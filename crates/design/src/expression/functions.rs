@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::operate::order_numbers;
 use super::text;
 use super::time;
-use super::value::{Computed, Num, Problem, Value, shown, whole};
-use crate::budget::Budget;
+use crate::value::budget::Budget;
+use crate::value::{Computed, Num, Problem, Value, shown, whole};
 
 /// Syntax of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use super::functions;
 use super::node::{Fold, FoldKind, Node, Root};
 use super::operate::{self, Operator, lookup};
 use super::time::bounded_duration;
-use super::value::{Computed, Problem, Value, shown};
 use super::world::{Changes, World};
-use crate::budget::Budget;
+use crate::value::budget::Budget;
+use crate::value::{Computed, Num, Problem, Value, shown};
 
 /// Units of an error that is discarded, because its message was made nevertheless.
 const UNHEARD_UNITS: usize = 4;
@@ -292,7 +292,7 @@ impl<'e> Gathered<'e> {
 /// Returns the number from which an operand is subtracted to negate it: -0.0 for a double, to keep the sign of zero.
 fn negative_zero<'e>(operand: &Value<'e>) -> Value<'e> {
     match operand.number() {
-        Some(super::value::Num::Double(_)) => Value::Double(-0.0),
+        Some(Num::Double(_)) => Value::Double(-0.0),
         _ => Value::Int(0),
     }
 }

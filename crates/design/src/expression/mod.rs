@@ -5,13 +5,13 @@
 
 mod compile;
 mod functions;
+mod labels;
 mod machine;
 mod node;
 mod operate;
 mod parse;
 mod text;
 mod time;
-mod value;
 mod world;
 mod write;
 
@@ -24,14 +24,14 @@ pub(crate) use compile::Names;
 pub(crate) use machine::Machine;
 pub(crate) use operate::equal;
 pub(crate) use parse::on_a_large_stack;
-pub(crate) use value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, beginning, built, owned};
-pub(crate) use world::{Changes, LastTexts, SettingsSize, World};
+pub(crate) use world::{Changes, Declarations, LastTexts, SettingsSize, World};
 pub(crate) use write::{finite, to_raw};
 
 use isobar_model::json::Json;
 use node::{Node, Root};
 
-use crate::held_bytes::HeldBytes;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 /// A compiled expression.
 #[derive(Debug)]

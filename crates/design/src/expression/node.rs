@@ -5,7 +5,7 @@ use regex::Regex;
 
 use super::functions::Function;
 use super::operate::Operator;
-use crate::held_bytes::{HeldBytes, block};
+use crate::value::held_bytes::{HeldBytes, block};
 
 /// A node of a compiled expression.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use isobar_model::time::Timestamp;
 use serde_json::Value as Expected;
 
-use super::{Expression, Machine, Names, Num, Value, on_a_large_stack, time};
-use crate::budget::Budget;
+use super::{Expression, Machine, Names, on_a_large_stack, time};
+use crate::value::budget::Budget;
+use crate::value::{Num, Value};
 
 /// A case of the test set.
 pub(crate) struct Case {

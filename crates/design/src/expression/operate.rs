@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use isobar_model::json::compare_numbers;
 
 use super::time::{bounded_duration, moment};
-use super::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, same_name};
-use crate::budget::Budget;
+use crate::value::budget::Budget;
+use crate::value::{Computed, Num, Problem, TEXT_BYTES_MAX, Value, same_name};
 
 /// An operator on two computed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::functions::{Function, no_overload};
 use super::operate::{bounded_text, join_texts};
-use super::value::{Computed, Problem, Value};
-use crate::budget::Budget;
+use crate::value::budget::Budget;
+use crate::value::{Computed, Problem, Value};
 
 /// Calls a function of texts.
 pub(crate) fn call<'e>(function: Function, arguments: &[Value<'e>], budget: &Budget) -> Computed<Value<'e>> {

@@ -3,7 +3,7 @@
 use isobar_model::time::Timestamp;
 
 use super::functions::Function;
-use super::value::{Computed, Problem};
+use crate::value::{Computed, Problem};
 
 const MILLIS_PER_SECOND: i64 = 1000;
 const MILLIS_PER_MINUTE: i64 = 60 * MILLIS_PER_SECOND;

@@ -3,17 +3,19 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use isobar_model::json::{Json, RawJson};
 use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
 
+use super::labels::Labels;
 use super::node::{Root, Variable};
-use super::value::{Computed, Problem, Value};
-use crate::budget::Budget;
-use crate::labels::Labels;
-use crate::plan::Plan;
-use crate::{DeviceView, EventView, Memory, SettingDefinition};
+use crate::value::budget::Budget;
+use crate::value::held_bytes::{HeldBytes, block};
+use crate::value::inputs::{DeviceView, EventView, Memory};
+use crate::value::setting::SettingDefinition;
+use crate::value::{Computed, Problem, Value};
 
 /// Units for each part of a variable that is built anew each time.
 const PART_UNITS: usize = 4;
@@ -25,12 +27,29 @@ pub(crate) struct LastTexts(OnceCell<Vec<OnceCell<Option<RawJson>>>>);
 /// The device's own settings that are compared for one unit: their names may be long and similar.
 const OWN_SETTINGS_PER_UNIT: usize = 2;
 
+/// Settings and storage elements that a design declares; expressions refer to them by index.
+#[derive(Debug, Default)]
+pub(crate) struct Declarations {
+    /// Ordered by listOrder, then name.
+    pub(crate) settings: Vec<SettingDefinition>,
+    /// Parsed default values of the settings.
+    pub(crate) defaults: Vec<Json<'static>>,
+    pub(crate) storages: Vec<Arc<str>>,
+}
+
+impl HeldBytes for Declarations {
+    fn held_bytes(&self) -> usize {
+        let storages = block(self.storages.capacity() * size_of::<Arc<str>>());
+        self.settings.held_bytes() + self.defaults.held_bytes() + storages
+    }
+}
+
 /// Inputs that are constant during a run. Trees are parsed when they are first read.
 pub(crate) struct World<'e> {
-    plan: &'e Plan,
+    pub(crate) declarations: &'e Declarations,
     pub(crate) event: &'e EventView<'e>,
-    device: &'e DeviceView,
-    memory: &'e dyn Memory,
+    pub(crate) device: &'e DeviceView,
+    pub(crate) memory: &'e dyn Memory,
     last_texts: &'e LastTexts,
     meta: OnceCell<Json<'e>>,
     /// The device's own values, if it has any.
@@ -85,14 +104,14 @@ fn cells<T>(many: &OnceCell<Vec<OnceCell<T>>>, count: usize, at: u32) -> Option<
 
 impl<'e> World<'e> {
     pub(crate) fn new(
-        plan: &'e Plan,
+        declarations: &'e Declarations,
         event: &'e EventView<'e>,
         device: &'e DeviceView,
         memory: &'e dyn Memory,
         last_texts: &'e LastTexts,
     ) -> Self {
         let (meta, settings, last) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { plan, event, device, memory, last_texts, meta, settings, last }
+        Self { declarations, event, device, memory, last_texts, meta, settings, last }
     }
 
     /// Returns the root of a path; the machine handles local variables.
@@ -140,12 +159,12 @@ impl<'e> World<'e> {
         if let Some(changed) = changes.settings.get(&setting) {
             return changed.own_bytes;
         }
-        let definition = self.plan.settings().get(setting as usize)?;
+        let definition = self.declarations.settings.get(setting as usize)?;
         self.own_setting(setting).map(|value| setting_bytes(&definition.name, value))
     }
 
     fn own_setting(&self, setting: u32) -> Option<&'e RawJson> {
-        let definition = self.plan.settings().get(setting as usize)?;
+        let definition = self.declarations.settings.get(setting as usize)?;
         self.device.settings.iter().find(|(own, _)| **own == *definition.name).map(|(_, value)| value)
     }
 
@@ -160,7 +179,7 @@ impl<'e> World<'e> {
         // All values are searched, and counted.
         budget.spend(self.device.settings.len())?;
         let before = changes.settings_bytes.unwrap_or_else(|| self.device.settings_bytes());
-        let name = self.plan.settings().get(setting as usize).map_or("", |definition| &definition.name);
+        let name = self.declarations.settings.get(setting as usize).map_or("", |definition| &definition.name);
         let own = value.map(|value| setting_bytes(name, value));
         let others = before.saturating_sub(self.own_bytes(setting, changes).unwrap_or(0));
         let all = others + own.unwrap_or(0);
@@ -175,20 +194,22 @@ impl<'e> World<'e> {
         if let Some(changed) = changes.settings.get(&setting) {
             return Ok(changed.value.clone());
         }
-        let Some(cell) = cells(&self.settings, self.plan.settings().len(), setting) else { return Ok(Value::Null) };
+        let Some(cell) = cells(&self.settings, self.declarations.settings.len(), setting) else {
+            return Ok(Value::Null);
+        };
         if cell.get().is_none() {
             budget.spend(self.device.settings.len() / OWN_SETTINGS_PER_UNIT)?;
             let own = self.own_setting(setting);
             budget.spend_reading(own.map_or(0, |own| own.bytes().len()))?;
             cell.get_or_init(|| own.map(RawJson::tree));
         }
-        let default = || self.plan.defaults.get(setting as usize).map_or(Value::Null, Value::from);
+        let default = || self.declarations.defaults.get(setting as usize).map_or(Value::Null, Value::from);
         Ok(cell.get().and_then(Option::as_ref).map_or_else(default, Value::from))
     }
 
     /// Returns the last values of a storage element; `None` before anything was stored.
     pub(crate) fn last(&'e self, storage: u32, budget: &Budget) -> Computed<Option<Value<'e>>> {
-        let storages = self.plan.storage_elements();
+        let storages = &self.declarations.storages;
         let (Some(name), Some(text), Some(tree)) = (
             storages.get(storage as usize),
             cells(&self.last_texts.0, storages.len(), storage),
@@ -244,7 +265,7 @@ impl<'e> World<'e> {
                 Value::map(parts)?
             }
             Variable::Settings => {
-                let definitions = self.plan.settings();
+                let definitions = &self.declarations.settings;
                 budget.spend(definitions.len())?;
                 let value = |(it, at): (&'e SettingDefinition, u32)| {
                     Ok((Value::Text(&it.name), self.setting(at, changes, budget)?))
@@ -252,7 +273,7 @@ impl<'e> World<'e> {
                 Value::map(definitions.iter().zip(0..).map(value).collect::<Computed<_>>()?)?
             }
             Variable::Last => {
-                let storages = self.plan.storage_elements();
+                let storages = &self.declarations.storages;
                 budget.spend(storages.len())?;
                 let mut stored = Vec::new();
                 for (name, at) in storages.iter().zip(0..) {

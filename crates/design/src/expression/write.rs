@@ -8,8 +8,8 @@ use isobar_model::json::{DEPTH_MAX, Json, Number, RawJson, write_string};
 use isobar_model::time::Timestamp;
 
 use super::time;
-use super::value::{Computed, Problem, TEXT_BYTES_MAX, Value, shown};
-use crate::budget::Budget;
+use crate::value::budget::Budget;
+use crate::value::{Computed, Problem, TEXT_BYTES_MAX, Value, owned, shown};
 
 /// Bytes of values and names that are written at most before they are charged; escaping makes up to six of one.
 const PAID_AT_ONCE: usize = 1_024;
@@ -177,7 +177,7 @@ pub(crate) fn to_constant(value: &Value<'_>, budget: &Budget) -> Option<Json<'st
     if !is_plain(value) {
         return None;
     }
-    to_raw(value, budget).ok().map(|raw| super::value::owned(&raw.tree()))
+    to_raw(value, budget).ok().map(|raw| owned(&raw.tree()))
 }
 
 fn is_plain(value: &Value<'_>) -> bool {

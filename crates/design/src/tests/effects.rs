@@ -10,10 +10,10 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::given::{Scene, compile, raw, told};
-use crate::budget::{LEFT_BYTES_MAX, SENDS_MAX, SETTINGS_MAX, TOLD_BYTES_MAX};
 use crate::elements::SHAPES;
-use crate::failures::{ERROR_CHARS_MAX, ERRORS_MAX};
-use crate::run::STATES_BYTES_MAX;
+use crate::elements::context::STATES_BYTES_MAX;
+use crate::value::budget::{LEFT_BYTES_MAX, SENDS_MAX, SETTINGS_MAX, TOLD_BYTES_MAX};
+use crate::value::failures::{ERROR_CHARS_MAX, ERRORS_MAX};
 use crate::{Effect, Memory as _, Outcome};
 
 /// Returns a text of `bytes` bytes of JSON.

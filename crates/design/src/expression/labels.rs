@@ -6,7 +6,7 @@ use std::rc::Rc;
 use isobar_model::json::{RawJson, member_bytes};
 use isobar_model::meta::MetaSize;
 
-use crate::expression::{Computed, Problem, Value};
+use crate::value::{Computed, Problem, Value};
 
 /// Labels changed by a run, in the order of their first change. Tags may be chosen by a client, so they are hashed with
 /// a random key.

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use isobar_model::json::{Json, RawJson};
 
-use crate::budget::Budget;
-use crate::expression::{Computed, Value, to_raw};
-use crate::failures::cut;
-use crate::plan::{Installed, Link};
-use crate::run::Passed;
+use crate::elements::context::Passed;
+use crate::elements::graph::{Installed, Link};
+use crate::expression::to_raw;
+use crate::value::budget::Budget;
+use crate::value::failures::cut;
+use crate::value::{Computed, Value};
 
 /// Most steps of one trace.
 const TRACE_STEPS_MAX: usize = 1_000;
@@ -16,9 +17,6 @@ const TRACE_STEPS_MAX: usize = 1_000;
 const TRACE_BYTES_MAX: usize = 4 << 20;
 /// Longest value in bytes that is shown in full.
 const TRACE_VALUE_BYTES_MAX: usize = 64 << 10;
-/// Most notes of one step, and their longest length in characters.
-const NOTES_MAX: usize = 32;
-const NOTE_CHARS_MAX: usize = 1_000;
 
 /// One step of a run: the use of an element, or the beginning of the run.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,8 +49,6 @@ pub struct Produced {
 pub(crate) struct Trace {
     steps: Vec<TraceStep>,
     bytes: usize,
-    /// Notes of the current step.
-    notes: Vec<String>,
 }
 
 impl Trace {
@@ -60,31 +56,23 @@ impl Trace {
         self.steps
     }
 
-    /// Adds a note to the current step.
-    pub(crate) fn note(&mut self, note: &str) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(note.chars().take(NOTE_CHARS_MAX).collect());
-        }
-    }
-
     /// Records the beginning of the run.
-    pub(crate) fn begins(&mut self, element: &str, trigger: &'static str, value: &Value<'_>) {
+    pub(crate) fn begins(&mut self, element: &str, trigger: &'static str, value: &Value<'_>, notes: Vec<String>) {
         let received = self.shortened(value);
         let produced = Some(Produced { trigger, value: received.clone() });
-        let step = TraceStep {
-            element: Arc::from(element),
-            ability: None,
-            received,
-            produced,
-            error: None,
-            notes: std::mem::take(&mut self.notes),
-        };
+        let step = TraceStep { element: Arc::from(element), ability: None, received, produced, error: None, notes };
         self.steps.push(step);
     }
 
     /// Records the use of an element.
-    pub(crate) fn step(&mut self, target: &Installed, link: &Link, incoming: &Value<'_>, acted: &Computed<Passed<'_>>) {
-        let notes = std::mem::take(&mut self.notes);
+    pub(crate) fn step(
+        &mut self,
+        target: &Installed,
+        link: &Link,
+        incoming: &Value<'_>,
+        acted: &Computed<Passed<'_>>,
+        notes: Vec<String>,
+    ) {
         if self.steps.len() >= TRACE_STEPS_MAX || self.bytes >= TRACE_BYTES_MAX {
             if let Some(last) = self.steps.last_mut().filter(|last| last.notes.last().is_none_or(|it| it != CUT)) {
                 last.notes.push(CUT.to_owned());

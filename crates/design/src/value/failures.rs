@@ -2,7 +2,7 @@
 
 use isobar_model::event::EventError;
 
-use crate::expression::Problem;
+use super::Problem;
 
 /// Most occurrences of the same error that are kept.
 const REPEATS_MAX: usize = 16;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use isobar_model::device::Location;
 use isobar_model::json::{Json, Number, RawJson, compare_numbers};
 
+use super::held_bytes::HeldBytes;
+
 /// Type of a setting's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum InputType {
@@ -80,6 +82,13 @@ impl NumberBounds {
             return Err(format!("must be at most {}", max.text()));
         }
         Ok(())
+    }
+}
+
+impl HeldBytes for SettingDefinition {
+    fn held_bytes(&self) -> usize {
+        let Self { title, description, input_type_properties, default_value, .. } = self;
+        [title, description, input_type_properties, default_value].into_iter().map(RawJson::held_bytes).sum()
     }
 }
 

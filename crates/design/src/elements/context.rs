@@ -1,4 +1,4 @@
-//! Runs: an event follows the links of the plan and produces effects.
+//! A run as its elements see it: what they read, and where they leave effects, states and failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,162 +8,29 @@ use isobar_model::event::STATE_BYTES_BESIDE;
 use isobar_model::json::{Json, RawJson};
 use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
-use smallvec::SmallVec;
 
-use crate::budget::Budget;
+use super::graph::{Argument, ELEMENTS_MAX, Graph, Link};
 use crate::code::CodeThread;
-use crate::compile::ELEMENTS_MAX;
-use crate::elements::Element;
-use crate::expression::{
-    Changes, Computed, Expression, LastTexts, Machine, Problem, SettingsSize, Value, World, to_raw,
-};
-use crate::failures::Failures;
-use crate::plan::{Argument, Link, Plan};
-use crate::trace::{Trace, TraceStep};
-use crate::{DeviceView, Effect, EventView, Memory, Outcome, Trigger};
+use crate::expression::{Changes, Declarations, Expression, Machine, SettingsSize, World, to_raw};
+use crate::value::budget::Budget;
+use crate::value::effect::{Effect, Outcome};
+use crate::value::failures::Failures;
+use crate::value::inputs::{EventView, Memory};
+use crate::value::{Computed, Problem, Value};
 
 /// Most processor time of all functions of one run together.
 const CODE_TIME: Duration = Duration::from_millis(200);
 /// Most bytes of the states of a device's elements, with their names. Larger states of older data stay, but cannot
 /// grow.
 pub(crate) const STATES_BYTES_MAX: usize = 1 << 20;
-
-/// Runs the plan.
-pub fn run(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Outcome {
-    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut None).unwrap_or_default()
-}
-
-/// Runs a plan without code on a thread that serves calls. Returns `None`, without effects, if it takes more than a
-/// millisecond at worst ([`crate::LONG_RUN_UNITS`]) or emits more than [`crate::SHORT_RUN_BYTES_MAX`]: then call
-/// [`run`] on a thread that may block.
-pub fn run_short(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Place::AmongCalls, &mut None)
-}
-
-/// Runs the plan on a thread that other runs share. Returns `None`, without effects, if its code needs more than it
-/// gets there (blocks of more than 32 KiB, or much time, as seen before): then call [`run`] on a thread of its own.
-pub fn run_shared(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Shared), &mut None)
-}
-
-/// Runs the plan and traces what each element received and produced, within limits on values, errors and notes
-/// together. The outcome equals that of [`run`].
-pub fn run_traced(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> (Outcome, Vec<TraceStep>) {
-    let mut trace = Some(Trace::default());
-    let outcome = execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut trace);
-    (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
-}
-
-/// Kind of thread of a run, which decides its limits.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// A thread that serves calls.
-    AmongCalls,
-    /// Another thread.
-    Aside(CodeThread),
-}
-
-impl Place {
-    /// Returns true if a run has exceeded its limits there and ends without an outcome.
-    fn ends(self, budget: &Budget) -> bool {
-        matches!(self, Self::AmongCalls) && budget.is_exceeded()
-    }
-}
-
-fn execute(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-    place: Place,
-    trace: &mut Option<Trace>,
-) -> Option<Outcome> {
-    let budget = match place {
-        Place::AmongCalls => Budget::of_short_run(),
-        Place::Aside(_) => Budget::of_run(),
-    };
-    if plan.is_empty() {
-        return stored_as_it_is(trigger, event, memory, (budget, place), trace);
-    }
-    let last_texts = LastTexts::default();
-    let world = World::new(plan, event, device, memory, &last_texts);
-    let mut run = Run {
-        plan,
-        world: &world,
-        event,
-        memory,
-        changes: Changes::none(device.status),
-        budget,
-        failures: Failures::default(),
-        states_bytes: None,
-        merged: Chosen::default(),
-        code_time: CODE_TIME,
-        engines: 0,
-        place,
-        needs_own_thread: false,
-        trace,
-    };
-    run.start(trigger);
-    let is_whole = !run.is_given_up();
-    is_whole.then(|| outcome(run.budget, run.failures, run.engines))
-}
-
-fn outcome(budget: Budget, failures: Failures, engines: u32) -> Outcome {
-    let (units, bytes) = (budget.spent(), budget.left_bytes());
-    Outcome { effects: budget.into_effects(), errors: failures.into_errors(), engines, units, bytes }
-}
-
-/// Stores an event under its own elementName, on an empty cloud plane (contract: The project design).
-fn stored_as_it_is(
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    memory: &dyn Memory,
-    (mut budget, place): (Budget, Place),
-    trace: &mut Option<Trace>,
-) -> Option<Outcome> {
-    let Trigger::DeviceEvent { element } = trigger else { return Some(Outcome::default()) };
-    if let Some(trace) = trace {
-        trace.begins(element, "stored", &Value::from(event.tree));
-    }
-    let mut failures = Failures::default();
-    // Stored whatever it costs: nothing else follows.
-    let _ = budget.spend_merging(memory.last_bytes(element) + event.payload.bytes().len());
-    let effect = Effect::Store { element: Arc::from(element), value: event.payload.clone() };
-    if let Err(problem) = budget.emit(effect) {
-        failures.add(element, &problem);
-    }
-    let is_whole = !place.ends(&budget);
-    is_whole.then(|| outcome(budget, failures, 0))
-}
+/// Most notes of one step, and their longest length in characters.
+const NOTES_MAX: usize = 32;
+const NOTE_CHARS_MAX: usize = 1_000;
 
 /// A run in progress.
 pub(crate) struct Run<'e> {
-    pub(crate) plan: &'e Plan,
+    graph: &'e Graph,
+    pub(crate) declarations: &'e Declarations,
     world: &'e World<'e>,
     event: &'e EventView<'e>,
     memory: &'e dyn Memory,
@@ -175,12 +42,12 @@ pub(crate) struct Run<'e> {
     /// Storage elements whose last values the run has changed.
     merged: Chosen,
     code_time: Duration,
+    code_thread: CodeThread,
     engines: u32,
-    place: Place,
     /// True if its code needs more than a shared thread offers.
     needs_own_thread: bool,
-    /// Trace of the steps, for a traced run.
-    trace: &'e mut Option<Trace>,
+    /// Notes of the current step, for a traced run.
+    notes: Option<Vec<String>>,
 }
 
 /// Set of elements of a plan, by index.
@@ -211,69 +78,46 @@ impl Passed<'_> {
     }
 }
 
-/// Links that are being followed.
-struct Branch<'e> {
-    links: std::slice::Iter<'e, Link>,
-    value: Value<'e>,
-}
-
 impl<'e> Run<'e> {
-    fn start(&mut self, trigger: Trigger<'_>) {
-        let plan = self.plan;
-        let Some(start) = plan.element(trigger.element()) else { return };
-        let value = Value::from(self.event.tree);
-        if let (Trigger::SettingChanged { .. }, Some(setting)) = (trigger, start.element.setting()) {
-            let own_bytes = self.world.own_bytes(setting, &self.changes);
-            self.changes.note_setting(setting, value.clone(), own_bytes);
-        }
-        let Some(at) = start.element.begins(&trigger) else { return };
-        if let (Trigger::AlarmCleared { key, .. }, Element::Alarm(alarm)) = (trigger, &start.element) {
-            let index = plan.by_name.get(&start.name).copied().unwrap_or_default();
-            match alarm.clear(key, index, self) {
-                Ok(true) => {}
-                Ok(false) => return,
-                Err(problem) => return self.fail(&start.name, &problem),
-            }
-        }
-        if let Some(trace) = self.trace {
-            trace.begins(&start.name, start.shape.trigger_name(at), &value);
-        }
-        if let Some(links) = start.triggers.get(at) {
-            self.follow(links, value);
+    pub(crate) fn new(
+        graph: &'e Graph,
+        world: &'e World<'e>,
+        budget: Budget,
+        code_thread: CodeThread,
+        is_traced: bool,
+    ) -> Self {
+        Self {
+            graph,
+            declarations: world.declarations,
+            world,
+            event: world.event,
+            memory: world.memory,
+            changes: Changes::none(world.device.status),
+            budget,
+            failures: Failures::default(),
+            states_bytes: None,
+            merged: Chosen::default(),
+            code_time: CODE_TIME,
+            code_thread,
+            engines: 0,
+            needs_own_thread: false,
+            notes: is_traced.then(Vec::new),
         }
     }
 
-    /// Follows links in order, each to its end before the next.
-    fn follow(&mut self, links: &'e [Link], value: Value<'e>) {
-        let mut branches: SmallVec<[Branch<'e>; 4]> = SmallVec::new();
-        branches.push(Branch { links: links.iter(), value });
-        while let Some(branch) = branches.last_mut() {
-            let Some(link) = branch.links.next() else {
-                branches.pop();
-                continue;
-            };
-            let Some(target) = self.plan.elements.get(link.target as usize) else { continue };
-            if let Err(problem) = self.budget.step() {
-                self.fail(&target.name, &problem);
-                return;
-            }
-            let acted = target.element.act(link, &branch.value, self);
-            if self.is_given_up() {
-                return;
-            }
-            if let Some(trace) = self.trace {
-                trace.step(target, link, &branch.value, &acted);
-            }
-            match acted {
-                Ok(passed) => {
-                    let next = target.triggers.get(passed.trigger).filter(|links| !links.is_empty());
-                    if let Some(links) = next {
-                        branches.push(Branch { links: links.iter(), value: passed.value });
-                    }
-                }
-                Err(problem) => self.fail(&target.name, &problem),
-            }
-        }
+    pub(crate) fn into_outcome(self) -> Outcome {
+        Outcome::of(self.budget, self.failures, self.engines)
+    }
+
+    /// Returns the payload, with which the run begins.
+    pub(crate) fn payload(&self) -> Value<'e> {
+        Value::from(self.event.tree)
+    }
+
+    /// Notes the value of a setting whose change has triggered the run.
+    pub(crate) fn note_setting(&mut self, setting: u32, value: Value<'e>) {
+        let own_bytes = self.world.own_bytes(setting, &self.changes);
+        self.changes.note_setting(setting, value, own_bytes);
     }
 
     /// Records the failure of an element.
@@ -358,20 +202,17 @@ impl<'e> Run<'e> {
 
     /// Returns the kind of thread that runs its code.
     pub(crate) fn code_thread(&self) -> CodeThread {
-        match self.place {
-            Place::AmongCalls => CodeThread::Shared,
-            Place::Aside(thread) => thread,
-        }
-    }
-
-    /// Returns true if the run must be repeated on another thread.
-    fn is_given_up(&self) -> bool {
-        self.needs_own_thread || self.place.ends(&self.budget)
+        self.code_thread
     }
 
     /// Ends the run, to be repeated on a thread of its own.
     pub(crate) fn leave_the_room(&mut self) {
         self.needs_own_thread = true;
+    }
+
+    /// Returns true if the run must be repeated on a thread of its own.
+    pub(crate) fn needs_own_thread(&self) -> bool {
+        self.needs_own_thread
     }
 
     pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {
@@ -393,9 +234,14 @@ impl<'e> Run<'e> {
 
     /// Adds a note to the current step of a traced run.
     pub(crate) fn note(&mut self, note: &str) {
-        if let Some(trace) = self.trace {
-            trace.note(note);
+        if let Some(notes) = self.notes.as_mut().filter(|notes| notes.len() < NOTES_MAX) {
+            notes.push(note.chars().take(NOTE_CHARS_MAX).collect());
         }
+    }
+
+    /// Returns the notes of the current step, which ends.
+    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+        self.notes.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Returns true if the device has its own value of a setting, as this run sees it.
@@ -425,14 +271,14 @@ impl<'e> Run<'e> {
 
     /// Returns the state of an element, set in this run or before.
     pub(crate) fn state(&self, element: u32) -> Option<Bytes> {
-        let name = &self.plan.elements.get(element as usize)?.name;
+        let name = &self.graph.elements.get(element as usize)?.name;
         let state = self.budget.state(name).or_else(|| self.memory.state(name));
         state.filter(|state| !state.is_empty())
     }
 
     /// Sets the state of an element, if it fits among those of the device.
     pub(crate) fn remember(&mut self, element: u32, state: Bytes) -> Computed<()> {
-        let Some(installed) = self.plan.elements.get(element as usize) else { return Ok(()) };
+        let Some(installed) = self.graph.elements.get(element as usize) else { return Ok(()) };
         let name = &installed.name;
         let weight = |state: &Bytes| name.len() + state.len() + STATE_BYTES_BESIDE;
         let before = self.state(element).as_ref().map_or(0, weight);
@@ -458,7 +304,7 @@ impl<'e> Run<'e> {
         self.budget.spend(states.len())?;
         let mut bytes = self.states_bytes.unwrap_or_else(|| self.memory.states_bytes());
         for (element, state) in states {
-            let is_known = self.plan.element(&element).is_some_and(|it| it.element.remembers());
+            let is_known = self.graph.element(&element).is_some_and(|it| it.element.remembers());
             if !is_known && self.budget.state(&element).is_none() {
                 bytes = bytes.saturating_sub(element.len() + state + STATE_BYTES_BESIDE);
                 self.budget.emit(Effect::Forget { element })?;

@@ -1,11 +1,19 @@
-//! Values in expressions: borrowed JSON where unchanged, built where computed.
+//! Values in expressions: borrowed JSON where unchanged, built where computed. Beneath this module: everything that all
+//! floors speak of, as the inputs of a run, its budget, and its effects.
+
+pub(crate) mod budget;
+pub(crate) mod effect;
+pub(crate) mod failures;
+pub(crate) mod held_bytes;
+pub(crate) mod inputs;
+pub(crate) mod setting;
 
 use std::borrow::Cow;
 use std::rc::Rc;
 
 use isobar_model::json::{DEPTH_MAX, Json, Number};
 
-use crate::budget::Budget;
+use budget::Budget;
 
 /// Most bytes of a text, and of JSON, that an expression may produce.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;

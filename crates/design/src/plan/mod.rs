@@ -1,31 +1,28 @@
 //! A checked, compiled `planes.cloud`.
 
-use std::collections::BTreeMap;
+mod compile;
+
 use std::sync::Arc;
 
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 use isobar_model::retention::DesignRetention;
 
-use crate::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
 use crate::code::CheckTime;
+use crate::elements::Element;
 use crate::elements::device_event::Integration;
 use crate::elements::function::CodeElement;
-use crate::elements::{Element, Shape};
-use crate::expression::Expression;
-use crate::setting::SettingDefinition;
+use crate::elements::graph::{Graph, Installed};
+use crate::expression::Declarations;
+use crate::value::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
+use crate::value::held_bytes::{HeldBytes as _, block};
+use crate::value::setting::SettingDefinition;
 
 /// A checked, compiled `planes.cloud`. Compiled once per specification, shared by all devices of the project.
 #[derive(Debug, Default)]
 pub struct Plan {
-    pub(crate) elements: Vec<Installed>,
-    /// Index of each element by name: ordered, because clients choose the names.
-    pub(crate) by_name: BTreeMap<Arc<str>, u32>,
-    /// Ordered by listOrder, then name.
-    pub(crate) settings: Vec<SettingDefinition>,
-    /// Parsed default values of the settings.
-    pub(crate) defaults: Vec<Json<'static>>,
-    pub(crate) storages: Vec<Arc<str>>,
+    pub(crate) graph: Graph,
+    pub(crate) declarations: Declarations,
     pub(crate) reads_last: bool,
     pub(crate) habits: Habits,
 }
@@ -43,40 +40,6 @@ pub(crate) struct Habits {
     pub(crate) macros_deep: u32,
 }
 
-/// An element with its links.
-#[derive(Debug)]
-pub(crate) struct Installed {
-    pub(crate) name: Arc<str>,
-    pub(crate) shape: &'static Shape,
-    pub(crate) element: Element,
-    /// Links by trigger, in the order of the element type's triggers.
-    pub(crate) triggers: Vec<Vec<Link>>,
-    /// Most steps of a run that begins here.
-    pub(crate) steps: u64,
-}
-
-/// A link to an ability of another element.
-#[derive(Debug)]
-pub(crate) struct Link {
-    /// Index of the element in the plan.
-    pub(crate) target: u32,
-    /// Index of the ability among those of the element type.
-    pub(crate) ability: usize,
-    /// Arguments of the ability, one for each.
-    pub(crate) arguments: Vec<Argument>,
-}
-
-/// Argument of an ability.
-#[derive(Debug)]
-pub(crate) enum Argument {
-    /// The incoming value.
-    Incoming,
-    /// A constant JSON value: its tree and its text.
-    Constant(Json<'static>, RawJson),
-    /// The result of an expression.
-    Computed(Expression),
-}
-
 /// Returns the units of a step that reads a payload of this size.
 fn reading_units(payload_bytes: usize) -> u64 {
     (payload_bytes / READ_BYTES_PER_UNIT + 1 + STEP_UNITS) as u64
@@ -86,53 +49,53 @@ impl Plan {
     /// Compiles `planes` of a specification. Every fault has its path, as in
     /// `planes.cloud.elements.high.properties.expression`.
     pub fn compile(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
-        crate::compile::compile(planes, CheckTime::default())
+        compile::compile(planes, CheckTime::default())
     }
 
     /// Compiles `planes` that were compiled before. Checking their code has more time, so that a design in force stays
     /// valid.
     pub fn compile_stored(planes: &Json<'_>) -> Result<Plan, Vec<Fault>> {
-        crate::compile::compile(planes, CheckTime::of_stored())
+        compile::compile(planes, CheckTime::of_stored())
     }
 
     /// Returns true if the cloud plane has no elements: every event is stored under its own elementName.
     pub fn is_empty(&self) -> bool {
-        self.elements.is_empty()
+        self.graph.elements.is_empty()
     }
 
     /// Returns the settings that the design declares, by listOrder, then name.
     pub fn settings(&self) -> &[SettingDefinition] {
-        &self.settings
+        &self.declarations.settings
     }
 
     /// Returns a setting by name.
     pub fn setting(&self, name: &str) -> Option<&SettingDefinition> {
-        match &self.element(name)?.element {
-            Element::DeviceSetting(setting) => self.settings.get(setting.index()),
+        match &self.graph.element(name)?.element {
+            Element::DeviceSetting(setting) => self.declarations.settings.get(setting.index()),
             _ => None,
         }
     }
 
     /// Returns true if an element is linked to changes of a setting.
     pub fn reacts_to(&self, setting: &str) -> bool {
-        self.element(setting).is_some_and(|it| {
+        self.graph.element(setting).is_some_and(|it| {
             it.element.setting().is_some() && it.triggers.first().is_some_and(|links| !links.is_empty())
         })
     }
 
     /// Returns true if there is an alarm element of that name.
     pub fn raises(&self, element: &str) -> bool {
-        self.element(element).is_some_and(|it| matches!(it.element, Element::Alarm(_)))
+        self.graph.element(element).is_some_and(|it| matches!(it.element, Element::Alarm(_)))
     }
 
     /// Returns the names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
-        &self.storages
+        &self.declarations.storages
     }
 
     /// Returns the descriptions of a storage element's keys: an object by path, `None` if there are none.
     pub fn storage_fields(&self, name: &str) -> Option<&RawJson> {
-        match &self.element(name)?.element {
+        match &self.graph.element(name)?.element {
             Element::Storage(storage) => storage.fields(),
             _ => None,
         }
@@ -140,7 +103,7 @@ impl Plan {
 
     /// Returns the retention of those storage elements that limit it.
     pub fn retention(&self) -> DesignRetention {
-        let bounded = self.elements.iter().filter_map(|it| match &it.element {
+        let bounded = self.graph.elements.iter().filter_map(|it| match &it.element {
             Element::Storage(storage) => Some((Arc::clone(&it.name), storage.retention())),
             _ => None,
         });
@@ -153,7 +116,7 @@ impl Plan {
     }
 
     fn event_element(&self, name: &str) -> Option<&Installed> {
-        self.element(name).filter(|it| matches!(it.element, Element::DeviceEvent(_)))
+        self.graph.element(name).filter(|it| matches!(it.element, Element::DeviceEvent(_)))
     }
 
     /// Returns the name of an element if it accepts device events.
@@ -166,7 +129,7 @@ impl Plan {
 
     /// Returns the deviceEvent elements of an integration type, in the order of the specification.
     pub fn device_events(&self, integration: Integration) -> impl Iterator<Item = &Arc<str>> {
-        self.elements.iter().filter_map(move |it| match &it.element {
+        self.graph.elements.iter().filter_map(move |it| match &it.element {
             Element::DeviceEvent(event) if event.integration == integration => Some(&it.name),
             _ => None,
         })
@@ -200,7 +163,7 @@ impl Plan {
     /// Returns the units to change a setting to a value of this size, including the run that it triggers, by that
     /// estimate.
     pub fn change_units(&self, setting: &str, payload_bytes: usize) -> u64 {
-        match self.element(setting).map(|it| it.steps).filter(|steps| *steps > 0) {
+        match self.graph.element(setting).map(|it| it.steps).filter(|steps| *steps > 0) {
             Some(steps) => self.units_of(steps.saturating_add(1), payload_bytes),
             // The value is read and checked against its definition.
             None => reading_units(payload_bytes),
@@ -226,7 +189,7 @@ impl Plan {
     }
 
     fn functions(&self) -> impl Iterator<Item = &CodeElement> {
-        self.elements.iter().filter_map(|it| match &it.element {
+        self.graph.elements.iter().filter_map(|it| match &it.element {
             Element::Function(function) => Some(function),
             _ => None,
         })
@@ -248,7 +211,10 @@ impl Plan {
         self.habits.missing_after_minutes
     }
 
-    pub(crate) fn element(&self, name: &str) -> Option<&Installed> {
-        self.by_name.get(name).and_then(|at| self.elements.get(*at as usize))
+    /// Returns an upper estimate of the plan's memory in bytes, without the engines that run its code: each thread
+    /// keeps a few.
+    pub fn held_bytes(&self) -> usize {
+        let intervals = block(self.habits.intervals.capacity() * size_of::<(Arc<str>, u32)>());
+        size_of::<Self>() + self.graph.held_bytes() + self.declarations.held_bytes() + intervals
     }
 }

@@ -1,8 +1,8 @@
 //! References into a value: a JSONPath to one place, the name of a member, or a dotted path.
 
-use crate::budget::Budget;
-use crate::expression::{Computed, Value};
-use crate::held_bytes::HeldBytes;
+use crate::value::budget::Budget;
+use crate::value::held_bytes::HeldBytes;
+use crate::value::{Computed, Value};
 
 /// Longest reference, in characters.
 const CHARS_MAX: usize = 1_000;

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use isobar_model::error::Fault;
 use isobar_model::json::{Json, RawJson};
 
+use super::{Habits, Plan};
 use crate::code::CheckTime;
-use crate::elements::properties::{Faults, Properties};
+use crate::elements::graph::{Argument, ELEMENTS_MAX, Graph, Installed, Link};
+use crate::elements::properties::{Faults, Properties, Scope};
 use crate::elements::{Ability, Element, Shape, device_setting};
-use crate::expression::{Expression, Names, beginning, on_a_large_stack, owned};
-use crate::plan::{Argument, Habits, Installed, Link, Plan};
+use crate::expression::{Declarations, Expression, on_a_large_stack};
+use crate::value::setting::SettingDefinition;
+use crate::value::{beginning, owned};
 
-/// Most elements of a cloud plane.
-pub(crate) const ELEMENTS_MAX: usize = 1_000;
 /// Most links of a cloud plane.
 const LINKS_MAX: usize = 10_000;
 /// Longest name of an element, in characters.
@@ -55,7 +56,7 @@ struct Draft<'p> {
 struct PlanCompiler<'p> {
     drafts: Vec<Draft<'p>>,
     by_name: BTreeMap<Arc<str>, u32>,
-    names: Names,
+    scope: Scope,
     faults: Faults,
     links: usize,
     /// Links of the element that is being compiled.
@@ -73,7 +74,7 @@ impl<'p> PlanCompiler<'p> {
         let mut faults = Faults::default();
         let drafts: Vec<Draft<'p>> = elements.iter().map(|(name, json)| draft(name, json, &mut faults)).collect();
         let by_name = drafts.iter().zip(0..).map(|(draft, at)| (draft.name.clone(), at)).collect();
-        Self { drafts, by_name, names: Names { code_time, ..Names::default() }, faults, links: 0, edges: Vec::new() }
+        Self { drafts, by_name, scope: Scope::of(code_time), faults, links: 0, edges: Vec::new() }
     }
 
     fn compile(mut self) -> Result<Plan, Vec<Fault>> {
@@ -97,14 +98,15 @@ impl<'p> PlanCompiler<'p> {
             return Err(self.faults.into_vec());
         }
         let defaults = settings.iter().map(|setting| owned(&setting.default_value.tree())).collect();
-        let reads_last = self.names.reads_last.get();
+        let reads_last = self.scope.names.reads_last.get();
         let mut habits = habits(&elements);
-        habits.macros_deep = u32::try_from(self.names.macros_deep.get()).unwrap_or(u32::MAX);
+        habits.macros_deep = u32::try_from(self.scope.names.macros_deep.get()).unwrap_or(u32::MAX);
         let mut known = vec![None; elements.len()];
         let steps: Vec<u64> = (0..elements.len()).map(|at| steps_from(at, &elements, &mut known)).collect();
         habits.steps = steps.iter().copied().max().unwrap_or(0);
         elements.iter_mut().zip(steps).for_each(|(installed, steps)| installed.steps = steps);
-        Ok(Plan { elements, by_name: self.by_name, settings, defaults, storages, reads_last, habits })
+        let graph = Graph { elements, by_name: self.by_name };
+        Ok(Plan { graph, declarations: Declarations { settings, defaults, storages }, reads_last, habits })
     }
 
     fn of_type(&self, name: &str) -> Vec<usize> {
@@ -115,26 +117,27 @@ impl<'p> PlanCompiler<'p> {
     fn name_storages(&mut self) -> Vec<Arc<str>> {
         let storages: Vec<Arc<str>> =
             self.of_type("storage").into_iter().map(|at| self.drafts[at].name.clone()).collect();
-        self.names.storages = storages.iter().zip(0..).map(|(name, at)| (name.to_string(), at)).collect();
+        self.scope.names.storages = storages.iter().zip(0..).map(|(name, at)| (name.to_string(), at)).collect();
         for (at, storage) in self.of_type("storage").into_iter().zip(0..) {
             let fields = self.drafts[at].json.get("properties").and_then(|properties| properties.get("fields"));
             if let Some(fields) = fields {
-                self.names.meanings.add(storage, fields);
+                self.scope.meanings.add(storage, fields);
             }
         }
         storages
     }
 
-    fn define_settings(&mut self) -> Vec<crate::SettingDefinition> {
+    fn define_settings(&mut self) -> Vec<SettingDefinition> {
         let places = self.of_type("deviceSetting");
         let mut settings = Vec::with_capacity(places.len());
         for at in places {
-            let (names, faults) = (&self.names, &mut self.faults);
+            let (scope, faults) = (&self.scope, &mut self.faults);
             // The faults of `properties` itself are reported when the element is read.
-            settings.push(device_setting::define(&mut properties(&self.drafts[at], names, faults)));
+            settings.push(device_setting::define(&mut properties(&self.drafts[at], scope, faults)));
         }
         settings.sort_by(|left, right| (left.list_order, &left.name).cmp(&(right.list_order, &right.name)));
-        self.names.settings = settings.iter().zip(0..).map(|(setting, at)| (setting.name.to_string(), at)).collect();
+        self.scope.names.settings =
+            settings.iter().zip(0..).map(|(setting, at)| (setting.name.to_string(), at)).collect();
         settings
     }
 
@@ -142,7 +145,7 @@ impl<'p> PlanCompiler<'p> {
         if !matches!(draft.json.get("properties"), None | Some(Json::Null | Json::Object(_))) {
             self.faults.add(format!("{}.properties", draft.path), "must be an object");
         }
-        (shape.read)(&mut properties(draft, &self.names, &mut self.faults))
+        (shape.read)(&mut properties(draft, &self.scope, &mut self.faults))
     }
 
     fn triggers(&mut self, draft: &Draft<'_>, drafts: &[Draft<'_>]) -> Vec<Vec<Link>> {
@@ -226,7 +229,7 @@ impl<'p> PlanCompiler<'p> {
         }
         let mut argument = |name: &str| match given.and_then(|given| given.get(name)) {
             None => Argument::Incoming,
-            Some(Json::Text(source)) => match Expression::compile(source, &self.names) {
+            Some(Json::Text(source)) => match Expression::compile(source, &self.scope.names) {
                 Ok(expression) => Argument::Computed(expression),
                 Err(message) => {
                     self.faults.add(format!("{path}.{name}"), message);
@@ -254,16 +257,25 @@ fn draft<'p>(name: &str, json: &'p Json<'p>, faults: &mut Faults) -> Draft<'p> {
     Draft { name: Arc::from(name), json, path, shape }
 }
 
-fn properties<'a>(draft: &'a Draft<'a>, names: &'a Names, faults: &'a mut Faults) -> Properties<'a> {
+fn properties<'a>(draft: &'a Draft<'a>, scope: &'a Scope, faults: &'a mut Faults) -> Properties<'a> {
     let path = format!("{}.properties", draft.path);
-    Properties { name: &draft.name, json: draft.json.get("properties"), path, names, faults }
+    Properties { name: &draft.name, json: draft.json.get("properties"), path, scope, faults }
 }
 
 /// Collects what the elements do besides answering events.
 fn habits(elements: &[Installed]) -> Habits {
     let mut habits = Habits::default();
     for installed in elements {
-        installed.element.tell_habits(&installed.name, &mut habits);
+        match &installed.element {
+            Element::DeviceMeta(meta) => {
+                let times = [habits.missing_after_minutes, meta.missing_after_minutes];
+                habits.missing_after_minutes = times.into_iter().flatten().min();
+            }
+            Element::Function(_) => habits.runs_code = true,
+            Element::Http(_) => habits.calls_out = true,
+            Element::Interval(interval) => habits.intervals.push((installed.name.clone(), interval.minutes)),
+            _ => {}
+        }
     }
     habits
 }

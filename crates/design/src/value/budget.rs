@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::Effect;
-use crate::expression::{Computed, Problem, Value};
+use super::effect::Effect;
+use super::{Computed, Problem, Value};
 
 /// Most abilities that one run may use.
 const STEPS_MAX: u32 = 10_000;
