@@ -3,7 +3,7 @@
 //! Nothing here does I/O, reads a clock or draws random numbers. A run takes its inputs ([`EventView`], [`DeviceView`],
 //! [`Memory`]) and returns its effects ([`Outcome`]), which `hub` carries out.
 //!
-//! The modules are floors: each imports lower ones only (ARCHITECTURE.md, Floors of the design).
+//! The modules are floors: each imports lower ones only (ARCHITECTURE.md, The map).
 
 mod code;
 mod elements;

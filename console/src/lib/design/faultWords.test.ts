@@ -6,7 +6,7 @@ import { designFaultWords } from './faultWords';
 import { runFaultWords } from './runFaultWords';
 
 const COMPILER = join(import.meta.dirname, '../../../../crates/design/src');
-const ROOMS = ['compile', 'reference', 'setting', 'expression/parse', 'expression/compile', 'expression/functions'];
+const ROOMS = ['plan/compile', 'value/setting', 'expression/parse', 'expression/compile', 'expression/functions'];
 const CODE = ['code/mod', 'code/engine', 'code/script'];
 /** What is no message: JavaScript, the beginning of another's message that is taken away, and what a run says rather than a check. */
 const NO_MESSAGE =

@@ -97,6 +97,30 @@ fn modules_of_the_hub_import_only_lower_ones() {
     assert!(homeless.is_empty(), "these have no place among the rooms: {homeless:?}");
 }
 
+/// The floors of the design, from the lowest to the highest.
+const DESIGN_FLOORS: [&str; 6] = ["value", "expression", "code", "elements", "plan", "run"];
+
+/// Modules of the design that export or test the floors.
+const ABOVE_FLOORS: [&str; 3] = ["fuzz", "lib", "tests"];
+
+#[test]
+fn floors_of_the_design_import_only_lower_ones() {
+    let folder = root().join("crates/design/src");
+    let height = |floor: &str| DESIGN_FLOORS.iter().position(|it| *it == floor);
+    let may = |from: &str, to: &str| match (height(from), height(to)) {
+        (Some(own), Some(other)) => other < own,
+        (Some(_), None) => false,
+        (None, _) => ABOVE_FLOORS.contains(&from),
+    };
+    let mut wrong = forbidden(&Sources::of_folder(&folder), may);
+    // The replay of seeds is shared by all crates with properties.
+    wrong.remove("fuzz has #[path]");
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let there = modules_of(&folder);
+    let known: BTreeSet<String> = DESIGN_FLOORS.iter().chain(&ABOVE_FLOORS).map(|it| (*it).to_owned()).collect();
+    assert_eq!(known, there, "every module of the design is a floor, or above them");
+}
+
 /// Returns the forbidden imports of a sample crate in which `high` may import `middle` and `low`, `middle` may import
 /// all, and `low` none, with one more source of a module of `low`.
 fn found_in(module: &[&str], source: &str) -> BTreeSet<String> {

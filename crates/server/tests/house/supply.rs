@@ -6,7 +6,8 @@ use crate::{crates, read, root, source_files};
 /// the platform.
 const QUICKLY_HASHED: &[(&str, &[&str])] = &[
     ("hub", &["BoardLinkId", "DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
-    ("store", &["OrganizationId", "Site", "Tenant", "u64"]),
+    ("quota", &["OrganizationId", "Site"]),
+    ("store", &["OrganizationId", "Tenant", "u64"]),
 ];
 
 /// Checks that values chosen by clients (names in JSON, labels, elements, addresses) are hashed with a random key: only
