@@ -7,7 +7,7 @@
 //! When the queue is full, the tenant that has begun most loses its youngest waiting work to a tenant that has begun
 //! less ([`Holding::yields_to`]).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +16,6 @@ use isobar_model::ids::OrganizationId;
 use isobar_model::site::Site;
 use isobar_model::time::Clock;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use crate::{Full, Holding};
@@ -37,60 +36,78 @@ pub struct QueueLimits {
     pub of_all: usize,
     /// Work of one tenant that has begun and not ended. Beyond it, new work of the tenant is refused.
     pub of_one: usize,
+    /// Work of one site that has begun and not ended. Beyond it, new work from there is refused.
+    pub of_site: usize,
     /// Time after which a slot is returned if others wait.
     pub slice: Duration,
 }
 
+/// A party that competes for slots, alone and together with its site.
+pub trait Holder: Copy + Ord + Send + 'static {
+    /// The group of parties that count together against others.
+    type Site: Copy + Ord + Send;
+
+    /// Returns the group of this party.
+    fn site(&self) -> Self::Site;
+}
+
+impl Holder for OrganizationId {
+    type Site = Site;
+
+    fn site(&self) -> Site {
+        Self::site(self)
+    }
+}
+
 /// A request for a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The tenant that the work is charged to: the top-level organization of the caller.
-    pub tenant: OrganizationId,
+pub struct Claim<H = OrganizationId> {
+    /// The party that the work is charged to, in most queues the top-level organization of the caller.
+    pub holder: H,
     /// True for the continuation of admitted work, which waits but is never refused.
     pub goes_on: bool,
 }
 
-impl Claim {
-    /// Claims a slot for new work of this tenant.
-    pub const fn begin(tenant: OrganizationId) -> Self {
-        Self { tenant, goes_on: false }
+impl<H> Claim<H> {
+    /// Claims a slot for new work of this holder.
+    pub const fn begin(holder: H) -> Self {
+        Self { holder, goes_on: false }
     }
 
-    /// Claims a slot for the continuation of admitted work of this tenant.
-    pub const fn go_on(tenant: OrganizationId) -> Self {
-        Self { tenant, goes_on: true }
+    /// Claims a slot for the continuation of admitted work of this holder.
+    pub const fn go_on(holder: H) -> Self {
+        Self { holder, goes_on: true }
     }
 }
 
 /// The slots of one kind of work, and the line of those who wait for one.
-pub struct FairQueue {
-    line: Arc<Line>,
+pub struct FairQueue<H: Holder = OrganizationId> {
+    line: Arc<Line<H>>,
 }
 
 /// A slot, until it is dropped.
-pub struct QueueSlot {
-    line: Arc<Line>,
-    tenant: OrganizationId,
+pub struct QueueSlot<H: Holder = OrganizationId> {
+    line: Arc<Line<H>>,
+    holder: H,
     /// The number of the work's begin; none if the claim was a continuation.
     begun: Option<u64>,
 }
 
-struct Line {
+struct Line<H: Holder> {
     limits: QueueLimits,
     /// Length of the line, read without the lock.
     waiting: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<State<H>>,
 }
 
-#[derive(Default)]
-struct State {
+struct State<H: Holder> {
     /// Sum over all tenants.
     holds: Holds,
     /// Increments with each slot that is granted, each that is waited for, and all work that begins.
     number: u64,
-    /// Tenants that have a slot, wait for one or have begun something.
-    tenants: FxHashMap<OrganizationId, TenantSlots>,
-    sites: FxHashMap<Site, Holds>,
+    /// Holders that have a slot, wait for one or have begun something.
+    holders: BTreeMap<H, HolderSlots<H>>,
+    sites: BTreeMap<H::Site, Holds>,
 }
 
 /// Counts of a tenant or a site.
@@ -103,20 +120,19 @@ struct Holds {
     last: u64,
 }
 
-#[derive(Default)]
-struct TenantSlots {
+struct HolderSlots<H: Holder> {
     holds: Holds,
-    line: VecDeque<Waiting>,
+    line: VecDeque<Waiting<H>>,
 }
 
 /// Waiting work in the line of a tenant.
-struct Waiting {
+struct Waiting<H: Holder> {
     number: u64,
     begun: Option<u64>,
-    give: oneshot::Sender<QueueSlot>,
+    give: oneshot::Sender<QueueSlot<H>>,
 }
 
-impl FairQueue {
+impl<H: Holder> FairQueue<H> {
     /// Makes a queue with all slots free.
     pub fn new(limits: QueueLimits) -> Self {
         Self { line: Arc::new(Line { limits, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
@@ -127,7 +143,7 @@ impl FairQueue {
     /// # Errors
     /// [`Full`] at once if too much has begun (never for a continuation), or later if the place in the line is given to
     /// a tenant that has less.
-    pub async fn take(&self, claim: Claim) -> Result<QueueSlot> {
+    pub async fn take(&self, claim: Claim<H>) -> Result<QueueSlot<H>> {
         slot(self.line.enter(claim)?).await
     }
 
@@ -138,21 +154,21 @@ impl FairQueue {
     }
 }
 
-impl Line {
+impl<H: Holder> Line<H> {
     /// Returns a slot or a place in the line, for which another tenant's work may be evicted.
-    fn enter(self: &Arc<Self>, claim: Claim) -> Result<Entered> {
-        let (tenant, mut state) = (claim.tenant, self.state.lock());
+    fn enter(self: &Arc<Self>, claim: Claim<H>) -> Result<Entered<H>> {
+        let (holder, mut state) = (claim.holder, self.state.lock());
         let mut evicted = None;
         let begun = match claim.goes_on {
             true => None,
             false => {
-                evicted = state.make_room(tenant, self.limits)?;
+                evicted = state.make_room(holder, self.limits)?;
                 state.number += 1;
-                state.change(tenant, |holds| holds.begun += 1);
+                state.change(holder, |holds| holds.begun += 1);
                 Some(state.number)
             }
         };
-        let entered = self.join(&mut state, tenant, begun);
+        let entered = self.join(&mut state, holder, begun);
         drop(state);
         // Its receiver fails.
         drop(evicted);
@@ -160,121 +176,133 @@ impl Line {
     }
 
     /// Returns a free slot, or else a place in the line.
-    fn join(self: &Arc<Self>, state: &mut State, tenant: OrganizationId, begun: Option<u64>) -> Entered {
+    fn join(self: &Arc<Self>, state: &mut State<H>, holder: H, begun: Option<u64>) -> Entered<H> {
         state.number += 1;
         let number = state.number;
         let line = Arc::clone(self);
         if state.holds.taken < self.limits.at_once {
             // The line is empty while a slot is free.
-            state.change(tenant, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
-            return Entered::Slot(QueueSlot { line, tenant, begun });
+            state.change(holder, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
+            return Entered::Slot(QueueSlot { line, holder, begun });
         }
         let (give, given) = oneshot::channel();
-        state.change(tenant, |holds| holds.waiting += 1);
-        state.tenants.entry(tenant).or_default().line.push_back(Waiting { number, begun, give });
+        state.change(holder, |holds| holds.waiting += 1);
+        state.holders.entry(holder).or_default().line.push_back(Waiting { number, begun, give });
         self.note_waiting(state);
-        Entered::Line(Waiter { line, tenant, number, given })
+        Entered::Line(Waiter { line, holder, number, given })
     }
 
-    fn note_waiting(&self, state: &State) {
+    fn note_waiting(&self, state: &State<H>) {
         self.waiting.store(state.holds.waiting, Ordering::Relaxed);
     }
 
     /// Returns a slot of the tenant, and ends its work if `has_ended`; the slot goes to the next in the line.
-    fn pass_on(self: &Arc<Self>, tenant: OrganizationId, has_ended: bool) {
+    fn pass_on(self: &Arc<Self>, holder: H, has_ended: bool) {
         let next = {
             let mut state = self.state.lock();
             state.number += 1;
             let (number, ended) = (state.number, usize::from(has_ended));
-            state.change(tenant, |holds| {
+            state.change(holder, |holds| {
                 (holds.taken, holds.begun, holds.last) = (holds.taken - 1, holds.begun - ended, number);
             });
             self.next(&mut state)
         };
-        if let Some((tenant, Waiting { begun, give, .. })) = next {
+        if let Some((holder, Waiting { begun, give, .. })) = next {
             // A waiter that has gone drops the slot, which passes it on.
-            drop(give.send(QueueSlot { line: Arc::clone(self), tenant, begun }));
+            drop(give.send(QueueSlot { line: Arc::clone(self), holder, begun }));
         }
     }
 
     /// Takes the next out of the line if a slot is free.
-    fn next(&self, state: &mut State) -> Option<(OrganizationId, Waiting)> {
+    fn next(&self, state: &mut State<H>) -> Option<(H, Waiting<H>)> {
         if state.holds.taken >= self.limits.at_once {
             return None;
         }
-        let waiting = state.tenants.iter().filter(|(_, of)| !of.line.is_empty());
+        let waiting = state.holders.iter().filter(|(_, of)| !of.line.is_empty());
         let turn = |holds: Holds| (holds.taken, holds.last);
-        let (tenant, _) = waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(of.holds)))?;
-        let tenant = *tenant;
-        let first = state.leave(tenant, 0)?;
+        let (holder, _) = waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(of.holds)))?;
+        let holder = *holder;
+        let first = state.leave(holder, 0)?;
         state.number += 1;
         let number = state.number;
-        state.change(tenant, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
+        state.change(holder, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
         self.note_waiting(state);
-        Some((tenant, first))
+        Some((holder, first))
     }
 }
 
-impl State {
+impl<H: Holder> State<H> {
     /// Changes the counts of a tenant, its site and all. A tenant that arrives counts as if it had a slot just now; one
     /// that has nothing is removed.
-    fn change(&mut self, tenant: OrganizationId, change: impl Fn(&mut Holds)) {
+    fn change(&mut self, holder: H, change: impl Fn(&mut Holds)) {
         let last = self.number;
-        let site = self.sites.entry(tenant.site()).or_insert(Holds { last, ..Holds::default() });
+        let site = self.sites.entry(holder.site()).or_insert(Holds { last, ..Holds::default() });
         let of = self
-            .tenants
-            .entry(tenant)
-            .or_insert_with(|| TenantSlots { holds: Holds { last, ..Holds::default() }, line: VecDeque::new() });
+            .holders
+            .entry(holder)
+            .or_insert_with(|| HolderSlots { holds: Holds { last, ..Holds::default() }, line: VecDeque::new() });
         change(&mut self.holds);
         change(site);
         change(&mut of.holds);
         if site.is_nothing() {
-            self.sites.remove(&tenant.site());
+            self.sites.remove(&holder.site());
         }
         if of.holds.is_nothing() && of.line.is_empty() {
-            self.tenants.remove(&tenant);
+            self.holders.remove(&holder);
         }
     }
 
-    fn of_site(&self, tenant: OrganizationId) -> Holds {
-        self.sites.get(&tenant.site()).copied().unwrap_or_default()
+    fn of_site(&self, holder: H) -> Holds {
+        self.sites.get(&holder.site()).copied().unwrap_or_default()
     }
 
     /// Returns the work that a tenant and its site have begun.
-    fn begun(&self, tenant: OrganizationId) -> Holding {
-        let of_tenant = self.tenants.get(&tenant).map_or(0, |of| of.holds.begun);
-        Holding { of_site: self.of_site(tenant).begun, of_tenant }
+    fn begun(&self, holder: H) -> Holding {
+        let of_tenant = self.holders.get(&holder).map_or(0, |of| of.holds.begun);
+        Holding { of_site: self.of_site(holder).begun, of_tenant }
     }
 
     /// Takes the work at this place of a tenant's line out of it.
-    fn leave(&mut self, tenant: OrganizationId, at: usize) -> Option<Waiting> {
-        let left = self.tenants.get_mut(&tenant)?.line.remove(at)?;
-        self.change(tenant, |holds| holds.waiting -= 1);
+    fn leave(&mut self, holder: H, at: usize) -> Option<Waiting<H>> {
+        let left = self.holders.get_mut(&holder)?.line.remove(at)?;
+        self.change(holder, |holds| holds.waiting -= 1);
         Some(left)
     }
 
     /// Makes room for new work of a tenant. When all is full, the tenant with most loses its youngest waiting work, if that
     /// leaves it no less than this tenant then has.
-    fn make_room(&mut self, tenant: OrganizationId, limits: QueueLimits) -> Result<Option<Waiting>> {
-        let own = self.begun(tenant);
-        if own.of_tenant >= limits.of_one {
+    fn make_room(&mut self, holder: H, limits: QueueLimits) -> Result<Option<Waiting<H>>> {
+        let own = self.begun(holder);
+        if own.of_tenant >= limits.of_one || own.of_site >= limits.of_site {
             return Err(Full);
         }
         if self.holds.begun < limits.of_all {
             return Ok(None);
         }
-        let youngest = |(id, of): (&OrganizationId, &TenantSlots)| {
-            let (theirs, is_same_site) = (self.begun(*id), id.site() == tenant.site());
+        let youngest = |(id, of): (&H, &HolderSlots<H>)| {
+            let (theirs, is_same_site) = (self.begun(*id), id.site() == holder.site());
             if !theirs.yields_to(own, is_same_site) {
                 return None;
             }
             let begun = of.line.iter().enumerate().filter_map(|(at, waiting)| Some((waiting.begun?, at)));
             begun.max().map(|(begun, at)| (theirs, begun, *id, at))
         };
-        let (_, _, heaviest, at) = self.tenants.iter().filter_map(youngest).max().ok_or(Full)?;
+        let (_, _, heaviest, at) = self.holders.iter().filter_map(youngest).max().ok_or(Full)?;
         let evicted = self.leave(heaviest, at);
         self.change(heaviest, |holds| holds.begun -= 1);
         Ok(evicted)
+    }
+}
+
+impl<H: Holder> Default for State<H> {
+    fn default() -> Self {
+        Self { holds: Holds::default(), number: 0, holders: BTreeMap::new(), sites: BTreeMap::new() }
+    }
+}
+
+impl<H: Holder> Default for HolderSlots<H> {
+    fn default() -> Self {
+        Self { holds: Holds::default(), line: VecDeque::new() }
     }
 }
 
@@ -285,41 +313,41 @@ impl Holds {
 }
 
 /// The result of a claim: a slot or a place in the line.
-enum Entered {
-    Slot(QueueSlot),
-    Line(Waiter),
+enum Entered<H: Holder> {
+    Slot(QueueSlot<H>),
+    Line(Waiter<H>),
 }
 
 /// A place in the line, until it is dropped.
-struct Waiter {
-    line: Arc<Line>,
-    tenant: OrganizationId,
+struct Waiter<H: Holder> {
+    line: Arc<Line<H>>,
+    holder: H,
     number: u64,
-    given: oneshot::Receiver<QueueSlot>,
+    given: oneshot::Receiver<QueueSlot<H>>,
 }
 
 /// Waits for the slot; [`Full`] if the place in the line was given to another tenant.
-async fn slot(entered: Entered) -> Result<QueueSlot> {
+async fn slot<H: Holder>(entered: Entered<H>) -> Result<QueueSlot<H>> {
     match entered {
         Entered::Slot(slot) => Ok(slot),
         Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| Full),
     }
 }
 
-impl Drop for Waiter {
+impl<H: Holder> Drop for Waiter<H> {
     fn drop(&mut self) {
         let mut state = self.line.state.lock();
         let place =
-            state.tenants.get(&self.tenant).and_then(|of| of.line.iter().position(|it| it.number == self.number));
-        let Some(gone) = place.and_then(|at| state.leave(self.tenant, at)) else { return };
+            state.holders.get(&self.holder).and_then(|of| of.line.iter().position(|it| it.number == self.number));
+        let Some(gone) = place.and_then(|at| state.leave(self.holder, at)) else { return };
         if gone.begun.is_some() {
-            state.change(self.tenant, |holds| holds.begun -= 1);
+            state.change(self.holder, |holds| holds.begun -= 1);
         }
         self.line.note_waiting(&state);
     }
 }
 
-impl QueueSlot {
+impl<H: Holder> QueueSlot<H> {
     /// Returns true if another claim waits for a slot.
     fn is_wanted(&self) -> bool {
         self.line.waiting.load(Ordering::Relaxed) > 0
@@ -329,35 +357,35 @@ impl QueueSlot {
     ///
     /// # Errors
     /// [`Full`] if the place in the line was given to a tenant that has less.
-    pub async fn pass_on(mut self) -> Result<QueueSlot> {
+    pub async fn pass_on(mut self) -> Result<QueueSlot<H>> {
         // The work's begin moves to the place in the line.
         let begun = self.begun.take();
-        let entered = self.line.join(&mut self.line.state.lock(), self.tenant, begun);
+        let entered = self.line.join(&mut self.line.state.lock(), self.holder, begun);
         drop(self);
         slot(entered).await
     }
 
     /// Begins a slice of work.
-    pub fn slice(&self) -> Slice<'_> {
+    pub fn slice(&self) -> Slice<'_, H> {
         Slice { slot: self, begun: Clock::System.instant(), rows: 0, bytes: 0 }
     }
 }
 
-impl Drop for QueueSlot {
+impl<H: Holder> Drop for QueueSlot<H> {
     fn drop(&mut self) {
-        self.line.pass_on(self.tenant, self.begun.is_some());
+        self.line.pass_on(self.holder, self.begun.is_some());
     }
 }
 
 /// A slice of work within one slot.
-pub struct Slice<'a> {
-    slot: &'a QueueSlot,
+pub struct Slice<'a, H: Holder = OrganizationId> {
+    slot: &'a QueueSlot<H>,
     begun: Instant,
     rows: u32,
     bytes: usize,
 }
 
-impl Slice<'_> {
+impl<H: Holder> Slice<'_, H> {
     /// Counts a row of `bytes`; returns true if it is time to ask [`Self::goes_on`].
     pub fn is_time_to_look(&mut self, bytes: usize) -> bool {
         self.rows += 1;

@@ -19,7 +19,7 @@ use isobar_model::error::Error;
 use isobar_model::ids::OrganizationId;
 use uuid::Uuid;
 
-pub use fair_queue::{Claim, FairQueue, QueueLimits, QueueSlot, Slice};
+pub use fair_queue::{Claim, FairQueue, Holder, QueueLimits, QueueSlot, Slice};
 pub use holdings::{Holding, TenantAmounts};
 pub use shared_amount::SharedAmount;
 pub use tenant_shares::{TenantShare, TenantShares};

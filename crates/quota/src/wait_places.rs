@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use isobar_model::ids::OrganizationId;
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 
 use crate::{Full, NOBODY, SharedAmount, TenantAmounts};
@@ -27,7 +26,7 @@ struct WaitState {
     /// Increments with each place that is taken.
     number: u64,
     /// Places of each tenant by their number, oldest first.
-    waits: FxHashMap<OrganizationId, BTreeMap<u64, oneshot::Sender<()>>>,
+    waits: BTreeMap<OrganizationId, BTreeMap<u64, oneshot::Sender<()>>>,
 }
 
 /// A place; dropping it returns it.

@@ -1,8 +1,8 @@
-//! Entries of a cache that all tenants share, of each tenant from the one that was not used for the longest: who has to make
-//! room for others.
+//! The order in which a cache that tenants share evicts its entries: of the tenant whose entries weigh most, the least
+//! recently used one.
 //!
-//! The tenant whose entries weigh most is known without a look at the others: a tenant stands where its weight was noted, and
-//! whoever changes that by more than a little notes it anew. In between nobody needs the lock under which a cache keeps this.
+//! The heaviest tenant is found without a scan: tenants are sorted by their noted weight, and code that changes a weight
+//! by more than a little notes it again. Smaller changes do not need the lock under which a cache keeps this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -12,22 +12,22 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use isobar_model::ids::OrganizationId;
 use rustc_hash::FxHashMap;
 
-/// What a tenant takes beside its entries, in bytes: its places here. It is counted with them.
+/// Bytes that a tenant takes here in addition to its entries. They are counted with them.
 pub const TENANT_BYTES: usize = 384;
-/// What a tenant's entries weigh is noted anew when it has changed by more than so many bytes, and by more than such a part.
+/// A changed weight is noted again if it differs by more than so many bytes and by more than such a part.
 const UNNOTED_BYTES_MAX: usize = 1 << 10;
 const UNNOTED_PART: usize = 16;
-/// Tenants that are asked for an entry that may leave, each time that room is made.
+/// Tenants whose entries are examined each time that room is made.
 const TENANTS_ASKED_MAX: usize = 8;
-/// Entries of a tenant that are asked, each twice at most; of the first half none leaves that was used since it was last
-/// asked.
+/// Entries of a tenant that are examined, each at most twice. In the first half, an entry that was used since its last
+/// examination is not evicted.
 const ENTRIES_ASKED_MAX: usize = 64;
 
-/// What the entries of one tenant weigh, and with them those of all, in bytes.
+/// The weight of the entries of one tenant, in bytes, which is also counted in the weight of all.
 #[derive(Debug)]
 pub struct TenantWeight {
     own: AtomicUsize,
-    /// What was noted of it last.
+    /// The value that was noted last.
     noted: AtomicUsize,
     all: Arc<AtomicUsize>,
 }
@@ -39,31 +39,31 @@ impl TenantWeight {
         Arc::new(weight)
     }
 
-    /// What they weigh now.
+    /// Returns the current weight.
     pub fn get(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// An entry weighs more or less than before.
+    /// Replaces the weight `before` of an entry by `after`.
     pub fn change(&self, before: usize, after: usize) {
         let more = after.wrapping_sub(before);
         self.own.fetch_add(more, Ordering::Relaxed);
         self.all.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Whether they weigh so much more or less than was noted that [`EntriesByUse::note`] has to know.
+    /// Returns true if the weight differs so much from the noted one that [`EntriesByUse::note`] must be called.
     pub fn is_to_note(&self) -> bool {
         let noted = self.noted.load(Ordering::Relaxed);
         self.get().abs_diff(noted) > UNNOTED_BYTES_MAX.max(noted / UNNOTED_PART)
     }
 }
 
-/// What an entry is asked.
+/// The conditions of one examination of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
-    /// It stays if it was used since it was last asked.
+    /// True if the entry must stay if it was used since its last examination.
     pub spares_used: bool,
-    /// Where it stands from here on, if it stays.
+    /// Its new place in the order, if it stays.
     pub place: u64,
 }
 
@@ -71,9 +71,9 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct EntriesByUse<E> {
     tenants: FxHashMap<OrganizationId, TenantEntries<E>>,
-    /// The tenants from the lightest on, as it was noted.
+    /// Tenants by noted weight, lightest first.
     by_weight: BTreeSet<(usize, OrganizationId)>,
-    /// Those before it are asked next: none of the others had an entry that may leave.
+    /// The position before which the next examination begins: no tenant from here on had an entry to evict.
     asked: Option<(usize, OrganizationId)>,
     all: Arc<AtomicUsize>,
     count: usize,
@@ -83,7 +83,7 @@ pub struct EntriesByUse<E> {
 #[derive(Debug)]
 struct TenantEntries<E> {
     weight: Arc<TenantWeight>,
-    /// By the places that they got when they came, or when they were asked and stayed.
+    /// Entries by place, which each gets when it is added and when it is examined and stays.
     by_use: BTreeMap<u64, E>,
 }
 
@@ -101,17 +101,17 @@ impl<E> Default for EntriesByUse<E> {
 }
 
 impl<E> EntriesByUse<E> {
-    /// Entries of all tenants.
+    /// Returns the number of entries.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Tenants that have any.
+    /// Returns the number of tenants with entries.
     pub fn tenants(&self) -> usize {
         self.tenants.len()
     }
 
-    /// What all of them weigh, to be looked at at any time.
+    /// Returns the counter of the total weight, which may be read at any time.
     pub fn weight_of_all(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.all)
     }
@@ -121,12 +121,12 @@ impl<E> EntriesByUse<E> {
         self.places
     }
 
-    /// What is counted of a tenant beside an entry that comes, in bytes.
+    /// Returns the bytes that are counted for a tenant in addition to a new entry.
     pub fn bytes_to_come(&self, tenant: OrganizationId) -> usize {
         if self.tenants.contains_key(&tenant) { 0 } else { TENANT_BYTES }
     }
 
-    /// An entry of this tenant comes: where it is counted from here on, and its place.
+    /// Adds an entry of a tenant; returns the counter for its weight, and its place.
     pub fn add(&mut self, tenant: OrganizationId, entry: E) -> (Arc<TenantWeight>, u64) {
         let place = self.next_place();
         let (all, by_weight) = (&self.all, &mut self.by_weight);
@@ -139,7 +139,7 @@ impl<E> EntriesByUse<E> {
         (Arc::clone(&own.weight), place)
     }
 
-    /// The entry at this place of the tenant's goes; whoever takes it out no longer counts it.
+    /// Removes the entry at this place of a tenant. The caller subtracts its weight.
     pub fn remove(&mut self, tenant: OrganizationId, place: u64) {
         let Some(own) = self.tenants.get_mut(&tenant) else { return };
         if own.by_use.remove(&place).is_some() {
@@ -148,7 +148,7 @@ impl<E> EntriesByUse<E> {
         self.note(tenant);
     }
 
-    /// Notes what a tenant's entries weigh. One that has none is forgotten.
+    /// Notes the weight of a tenant's entries. Removes a tenant without entries.
     pub fn note(&mut self, tenant: OrganizationId) {
         let Some(own) = self.tenants.get(&tenant) else { return };
         let weight = own.weight.get();
@@ -163,10 +163,10 @@ impl<E> EntriesByUse<E> {
         }
     }
 
-    /// Has the entry leave that is next: of the tenant whose entries weigh most the one that it has not used for the longest,
-    /// unless it must stay, which `leaves` answers of each that is asked. Where none of that tenant may leave now, the next one
-    /// is asked, as long as its entries weigh more than `part`: who has no more loses nothing to others that must stay. None: no
-    /// entry of those that were asked; the next call goes on behind them.
+    /// Removes and returns the next entry: of the heaviest tenant the least recently used one for which `leaves` returns
+    /// true. If none of that tenant leaves, the next tenant is examined if its entries weigh more than `part`: a lighter
+    /// one loses nothing to entries that must stay. Returns `None` if no examined entry leaves; the next call continues
+    /// behind them.
     pub fn retire_next(&mut self, part: usize, mut leaves: impl FnMut(&E, Asked) -> bool) -> Option<E> {
         for _ in 0..TENANTS_ASKED_MAX {
             let before = self.asked.map_or(Bound::Unbounded, Bound::Excluded);
@@ -205,7 +205,7 @@ impl<E> EntriesByUse<E> {
 
 #[cfg(test)]
 impl<E> EntriesByUse<E> {
-    /// The entry at this place of the tenant's.
+    /// Returns the entry at this place of a tenant.
     pub(crate) fn at(&self, tenant: OrganizationId, place: u64) -> Option<&E> {
         self.tenants.get(&tenant)?.by_use.get(&place)
     }

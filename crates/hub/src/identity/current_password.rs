@@ -6,7 +6,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::user::User;
 
 use super::Identity;
-use super::hash_line::HashedFor;
+use super::hash_queue::HashedFor;
 
 /// The member of the body with the current password.
 const CURRENT_PASSWORD: &str = "currentPassword";

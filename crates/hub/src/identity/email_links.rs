@@ -10,7 +10,7 @@ use isobar_store::registry::{LoginRecord, Purpose};
 
 use super::Identity;
 use super::account_notices::AccountNotice;
-use super::hash_line::HashedFor;
+use super::hash_queue::HashedFor;
 
 const VERIFICATION: &str = "verification link";
 
@@ -62,7 +62,7 @@ impl Identity {
         if !registry.nonce_is_open(Purpose::Reset, &digest, self.env.now()).await? {
             return Err(bad());
         }
-        let hash = self.password_hash(input.password, HashedFor::Address(address)).await?;
+        let hash = self.password_hash(input.password, HashedFor::address(address)).await?;
         let reset = registry.password_reset(&digest, &hash, input.end_api_keys, self.env.now()).await?;
         let user = reset.ok_or_else(bad)?;
         self.caches.account_changed(user);

@@ -6,7 +6,7 @@ pub(crate) mod authorization;
 pub(crate) mod board_links;
 pub(crate) mod current_password;
 mod email_links;
-pub(crate) mod hash_line;
+pub(crate) mod hash_queue;
 pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
@@ -24,7 +24,7 @@ use isobar_model::time::Timestamp;
 use isobar_store::registry::Purpose;
 
 use self::authentication::Principal;
-use self::hash_line::HashedFor;
+use self::hash_queue::HashedFor;
 use self::passwords::Passwords;
 use self::rate_limit::CallRates;
 use self::sites::Sites;

@@ -7,7 +7,7 @@ use isobar_model::secret::Secret;
 use isobar_model::time::Clock;
 use isobar_store::registry::Registry;
 
-use super::hash_line::HashedFor;
+use super::hash_queue::HashedFor;
 use super::passwords::Passwords;
 
 /// Sets a generated password for a user and ends all its sessions. Returns `None` if no user has that username or

@@ -1,7 +1,5 @@
 //! Hashes passwords with Argon2id on a few low-priority threads, so that a flood of logins slows only logins, and among
-//! these only those from the flood's own origin ([`HashLine`]).
-
-use std::sync::Arc;
+//! these only those from the flood's own origin ([`hash_queue`]).
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher as _, PasswordVerifier as _};
@@ -9,7 +7,8 @@ use isobar_model::chance::Chance;
 use isobar_model::error::{Error, Result};
 use isobar_threads::GivingThreads;
 
-use super::hash_line::{HASHES_AT_ONCE, HashLine, HashedFor};
+use super::hash_queue::{HASHES_AT_ONCE, HashedFor, hash_queue};
+use isobar_quota::{Claim, FairQueue};
 
 /// Name of the hashing threads.
 const HASH_THREAD: &str = "isobar-password";
@@ -20,14 +19,14 @@ const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAA
 
 /// Makes and checks password hashes.
 pub(crate) struct Passwords {
-    line: Arc<HashLine>,
+    queue: FairQueue<HashedFor>,
     threads: GivingThreads,
 }
 
 impl Passwords {
     pub(crate) fn new() -> Result<Self> {
         let threads = GivingThreads::new(HASH_THREAD, HASHES_AT_ONCE).map_err(Error::internal)?;
-        Ok(Self { line: HashLine::new(), threads })
+        Ok(Self { queue: hash_queue(), threads })
     }
 
     /// Hashes a new password.
@@ -46,7 +45,7 @@ impl Passwords {
 
     /// Runs work in a slot of its own. Started work occupies its slot even if its caller is gone.
     async fn in_slot<T: Send + 'static>(&self, who: HashedFor, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-        let slot = self.line.take(who).await?;
+        let slot = self.queue.take(Claim::begin(who)).await?;
         let work = move || {
             let _turn = slot;
             work()

@@ -12,7 +12,7 @@ use isobar_store::registry::LoginRecord;
 
 use super::Identity;
 use super::authentication::{Credential, Credentials, UserCredential};
-use super::hash_line::HashedFor;
+use super::hash_queue::HashedFor;
 use super::tokens::Claims;
 
 /// Sessions of one user, at most; one more ends the oldest.
@@ -36,7 +36,7 @@ impl Identity {
         self.throttle.check(&login.name, address, now)?;
         let record = self.env.registry().login_by_name(&login.name).await?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
-        let right = self.passwords.verify(login.password, hash, HashedFor::Address(address)).await?;
+        let right = self.passwords.verify(login.password, hash, HashedFor::address(address)).await?;
         // Other attempts may have failed while this one waited for a slot: many concurrent guesses are limited too.
         self.throttle.check(&login.name, address, self.env.now())?;
         let account = record.as_ref().map(|record| record.user);

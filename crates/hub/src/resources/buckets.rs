@@ -287,7 +287,7 @@ impl Hub {
 
 /// Returns the claim that continues an admitted read.
 const fn let_in(claim: Claim) -> Claim {
-    Claim::go_on(claim.tenant)
+    Claim::go_on(claim.holder)
 }
 
 /// Returns a function that lends an answer the memory of its share, which grows in pieces.

@@ -15,7 +15,7 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::account_notices::AccountNotice;
 use crate::identity::authorization::change_account;
-use crate::identity::hash_line::HashedFor;
+use crate::identity::hash_queue::HashedFor;
 use crate::resources::users::may_give;
 
 impl Hub {

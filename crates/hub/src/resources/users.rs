@@ -12,7 +12,7 @@ use isobar_store::registry::{NewOrganization, NewUserRow, Purpose};
 
 use crate::error::{ORGANIZATION, naming};
 use crate::identity::authentication::{Accepts, Credentials};
-use crate::identity::hash_line::HashedFor;
+use crate::identity::hash_queue::HashedFor;
 use crate::identity::operator::made_up;
 use crate::{Hub, TreeQuery};
 
@@ -148,7 +148,7 @@ impl Hub {
         }
         let id = self.0.identity.founded_from(address);
         let organization = NewOrganization { id, ..self.new_organization(new.company.clone()) };
-        let row = self.user_row(new, HashedFor::Address(address)).await?;
+        let row = self.user_row(new, HashedFor::address(address)).await?;
         let permit = access::system(None, "registration founds the user's own organization");
         let made = self.registry().account_found(&permit, organization, row, self.now()).await?;
         self.0.delivery.wake_mail();

@@ -23,7 +23,10 @@ impl BoundedJobs {
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
-        Self { slots: FairQueue::new(QueueLimits { at_once, of_all: waiting, of_one, slice }), threads: None }
+        Self {
+            slots: FairQueue::new(QueueLimits { at_once, of_all: waiting, of_one, of_site: usize::MAX, slice }),
+            threads: None,
+        }
     }
 
     /// The same, on threads of this name that give way to all others: for work that has a processor for long. Beside that

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use super::*;
 
-const LIMITS: QueueLimits = QueueLimits { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO };
+const LIMITS: QueueLimits =
+    QueueLimits { at_once: 2, of_all: 6, of_one: 4, of_site: usize::MAX, slice: Duration::ZERO };
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -16,9 +17,9 @@ fn tenant_of(number: u128, site: u32) -> OrganizationId {
     Site::of_tag(site).founds(Uuid::from_u128(number << 32))
 }
 
-impl State {
+impl State<OrganizationId> {
     fn is_forgotten(&self) -> bool {
-        self.tenants.is_empty() && self.sites.is_empty() && self.holds.is_nothing()
+        self.holders.is_empty() && self.sites.is_empty() && self.holds.is_nothing()
     }
 }
 
@@ -83,7 +84,7 @@ fn newcomer_evicts_the_heaviest_tenant_when_full() {
 
 #[test]
 fn three_tenants_and_a_crowded_site_leave_room() {
-    let limits = QueueLimits { at_once: 4, of_all: 64, of_one: 24, slice: Duration::ZERO };
+    let limits = QueueLimits { at_once: 4, of_all: 64, of_one: 24, of_site: usize::MAX, slice: Duration::ZERO };
     let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
         [&|number| tenant(1 + number % 3), &|number| tenant_of(number, u32::MAX)];
     for crowd in crowds {
@@ -103,7 +104,8 @@ fn three_tenants_and_a_crowded_site_leave_room() {
 
 #[test]
 fn tenants_of_one_site_share_one_turn() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, of_site: usize::MAX, slice: Duration::ZERO });
     let mut slot = Some(at_once(&slots, 9).unwrap());
     let crowd = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let others = [(2, waiter(&slots, 2)), (2, waiter(&slots, 2))];
@@ -122,7 +124,8 @@ fn tenants_of_one_site_share_one_turn() {
 
 #[test]
 fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 5, of_one: 4, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 5, of_one: 4, of_site: usize::MAX, slice: Duration::ZERO });
     let _slot = at_once(&slots, 1).unwrap();
     let ask = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let mut many: Vec<_> = [10, 10, 10].into_iter().map(ask).collect();
@@ -136,7 +139,8 @@ fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
 
 #[test]
 fn granted_slot_is_not_evicted_by_the_next_claim() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 3, of_one: 3, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 3, of_one: 3, of_site: usize::MAX, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     // The slot is on its way to the first one, who has not looked yet.
@@ -157,7 +161,8 @@ fn granted_slot_is_not_evicted_by_the_next_claim() {
 
 #[test]
 fn paused_work_is_evicted_and_continued_work_is_not() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, of_site: usize::MAX, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut second = waiter(&slots, 1);
     let mut goes_on = slots.take(Claim::go_on(tenant(1))).boxed();
@@ -192,7 +197,8 @@ fn continued_work_refuses_no_other() {
 
 #[test]
 fn work_that_queues_again_counts_once() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, of_site: usize::MAX, slice: Duration::ZERO });
     let slot = at_once(&slots, 1).unwrap();
     let mut other = waiter(&slots, 2);
     let mut again = slot.pass_on().boxed();
@@ -217,7 +223,8 @@ fn next_slot_goes_to_the_tenant_with_fewest() {
 
 #[test]
 fn equal_tenants_alternate() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO });
+    let slots =
+        FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, of_site: usize::MAX, slice: Duration::ZERO });
     let mut slot = Some(at_once(&slots, 1).unwrap());
     let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
     let mut order = Vec::new();
@@ -263,9 +270,9 @@ struct Expected<'s> {
 
 impl<'s> Expected<'s> {
     fn asks(&mut self, slots: &'s FairQueue, claim: Claim) -> std::result::Result<(), TestCaseError> {
-        let own = self.begun(claim.tenant);
+        let own = self.begun(claim.holder);
         let begun = self.claims().filter(|claim| !claim.goes_on).count();
-        let yields = |it: &Claim| self.begun(it.tenant).yields_to(own, it.tenant.site() == claim.tenant.site());
+        let yields = |it: &Claim| self.begun(it.holder).yields_to(own, it.holder.site() == claim.holder.site());
         let can_yield = self.waiting.iter().any(|(it, _)| !it.goes_on && yields(it));
         let mut asks = slots.take(claim).boxed();
         match (&mut asks).now_or_never() {
@@ -302,7 +309,7 @@ impl<'s> Expected<'s> {
 
     fn begun(&self, tenant: OrganizationId) -> Holding {
         let count = |is_own: &dyn Fn(OrganizationId) -> bool| {
-            self.claims().filter(|claim| !claim.goes_on && is_own(claim.tenant)).count()
+            self.claims().filter(|claim| !claim.goes_on && is_own(claim.holder)).count()
         };
         Holding { of_site: count(&|it| it.site() == tenant.site()), of_tenant: count(&|it| it == tenant) }
     }
@@ -319,7 +326,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     let tenant = tenant_of(of + 1, of as u32 / 2);
-                    expected.asks(&slots, Claim { tenant, goes_on: step == 1 })?;
+                    expected.asks(&slots, Claim { holder: tenant, goes_on: step == 1 })?;
                 }
                 2 if !expected.taken.is_empty() => drop(expected.taken.remove(at % expected.taken.len())),
                 3 if !expected.waiting.is_empty() => drop(expected.waiting.remove(at % expected.waiting.len())),

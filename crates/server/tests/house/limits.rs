@@ -25,7 +25,8 @@ fn constants() -> Vec<Constant> {
     let files = crates().into_iter().flat_map(|name| source_files(&root().join("crates").join(name).join("src")));
     let mut found = Vec::new();
     for (path, text) in files {
-        for line in text.lines() {
+        // A value that is too long for one line stands in the next.
+        for line in text.replace(" =\n    ", " = ").lines() {
             let parts = line.split_once("const ").and_then(|(_, rest)| rest.strip_suffix(';')?.split_once(": "));
             let Some((name, value)) = parts.and_then(|(name, rest)| Some((name, rest.split_once(" = ")?.1))) else {
                 continue;

@@ -6,7 +6,6 @@ use crate::{crates, read, root, source_files};
 /// the platform.
 const QUICKLY_HASHED: &[(&str, &[&str])] = &[
     ("hub", &["BoardLinkId", "DeviceKey", "OrganizationId", "Site", "Tenant", "UserId", "u64"]),
-    ("quota", &["OrganizationId", "Site"]),
     ("store", &["OrganizationId", "Tenant", "u64"]),
 ];
 

@@ -322,7 +322,7 @@ mod tests {
         tested.unwrap();
         let of_v: Arc<[String]> = Arc::new(["v".to_owned()]);
         let record = load::record(&store.core.db, device.target().key.0, "log").unwrap().unwrap();
-        let (tenant, of_v) = (given::claim().tenant, std::slice::from_ref(&of_v));
+        let (tenant, of_v) = (given::claim().holder, std::slice::from_ref(&of_v));
         let is_kept = |block| store.core.columns.get(tenant, record.number, block, of_v).is_some();
         assert!((0..3).any(is_kept) && !is_kept(3), "full blocks are remembered, the last is none");
     }

@@ -100,7 +100,7 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
         let series = (device.target().key.0, Arc::from(element));
-        let scan = BucketScan::new(claim.tenant, series, kept.clone(), buckets);
+        let scan = BucketScan::new(claim.holder, series, kept.clone(), buckets);
         self.in_slices(self.scans.take(claim).await?, scan).await
     }
 
