@@ -38,6 +38,9 @@ pub enum StoreError {
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,
+    /// Somebody else committed to the same device meanwhile; nothing was done.
+    #[error("somebody else was first")]
+    Conflict,
     /// The store cannot be reached or has failed; what was asked may or may not have been done.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -64,7 +67,7 @@ impl StoreError {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
             Self::TooFar | Self::TooMuch | Self::Outdated(_) => true,
             Self::Damaged(_) => true,
-            Self::Busy => false,
+            Self::Busy | Self::Conflict => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),
         }
     }
@@ -90,7 +93,7 @@ impl From<StoreError> for Error {
             StoreError::Limit(why) => Error::invalid("organizationId", why),
             StoreError::TooFar => Error::invalid("query.page", too_far()),
             StoreError::TooMuch => Error::invalid("query.limit", too_much()),
-            StoreError::Busy => Error::Busy,
+            StoreError::Busy | StoreError::Conflict => Error::Busy,
             StoreError::Unavailable(cause) => {
                 tracing::error!(error = %cause, "a store is unavailable");
                 Error::Busy

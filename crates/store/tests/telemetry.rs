@@ -8,7 +8,8 @@ mod suite;
 use isobar_model::event::Event;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Commit, Followed, Idempotency, Ran, StreamPosition, Telemetry, ValueQuery};
+use isobar_store::telemetry::{Commit, Followed, Idempotency, Ran, StreamPosition, TURNS_MAX, Telemetry, ValueQuery};
+use suite::contended::Contended;
 use suite::given::{self, at, id, page, queued};
 
 fn open(folder: &tempfile::TempDir) -> Embedded {
@@ -45,8 +46,40 @@ macro_rules! without_room_in_memory {
     };
 }
 
+macro_rules! contended {
+    ($($scene:ident)*) => {
+        mod contended {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $scene() {
+                let folder = tempfile::tempdir().unwrap();
+                let store = super::of_a_scene(&folder, super::Options::default().device_bytes);
+                super::suite::$scene(&super::Contended::new(std::sync::Arc::new(store), 1, 30)).await;
+            })*
+        }
+    };
+}
+
+suite::telemetry_scenes!(contended);
 suite::telemetry_scenes!(in_memory);
 suite::telemetry_scenes!(without_room_in_memory);
+
+#[tokio::test]
+async fn endless_conflicts_end_after_so_many_turns() {
+    let folder = tempfile::tempdir().unwrap();
+    let (device, mut runs) = (given::device(), 0);
+    let store = Contended::new(std::sync::Arc::new(open(&folder)), 1, 100);
+    let mut work = |_: &dyn isobar_store::telemetry::Memory| {
+        runs += 1;
+        given::storing(id(1), &[("log", "1")])
+    };
+    let ran = store.run(&device, None, at(0), &mut work).await;
+    assert!(matches!(ran, Err(StoreError::Conflict)), "{ran:?}");
+    assert_eq!((runs, store.conflicts()), (TURNS_MAX, TURNS_MAX as u64));
+    assert!(store.series(&device.reading()).await.unwrap().is_empty());
+    store.set_share(0);
+    given::store(&store, &device, 2, "log", "2").await;
+    assert_eq!(given::texts(&store, &device, "log", ValueQuery::default()).await, (vec!["2".to_owned()], 1));
+}
 
 #[tokio::test]
 async fn who_catches_up_has_its_events_written_where_they_are_read() {

@@ -58,13 +58,6 @@ pub(crate) struct EntryState {
     before_missing: u8,
 }
 
-impl EntryState {
-    /// Returns the device's state before the run.
-    pub fn view(&self) -> Arc<DeviceView> {
-        Arc::clone(&self.view)
-    }
-}
-
 impl DeviceEntry {
     /// Makes an entry of a device read from the registry. The entry is not installed yet.
     pub fn new(

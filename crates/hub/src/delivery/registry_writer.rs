@@ -10,7 +10,7 @@ use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
-use isobar_store::telemetry::{Commit, Memory, OutboxEntry};
+use isobar_store::telemetry::{Commit, Durable, OutboxEntry, TURNS_MAX};
 use tokio::runtime::Handle;
 
 use super::alarm_changes::ChangedAlarm;
@@ -103,14 +103,27 @@ impl Delivery {
         if !self.outbox.has_parked_labels(device.key) {
             return Ok(());
         }
-        let number = || self.env.telemetry().outbox_number();
-        let mut drop_labels = |_: &dyn Memory| {
-            let outbox = self.outbox.drop_parked_labels(device, is_dropped, &number);
-            Commit { outbox, ..Commit::default() }
-        };
-        self.env.telemetry().run(permit, None, self.env.now(), &mut drop_labels).await?;
+        self.commit_dropped_labels(permit, is_dropped).await?.wait().await?;
         tracing::info!(device = %device.id, "parked labels are dropped: somebody has written others");
         Ok(())
+    }
+
+    async fn commit_dropped_labels(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        is_dropped: &(dyn Fn(&str) -> bool + Sync),
+    ) -> Result<Durable> {
+        let store = self.env.telemetry();
+        let number = || store.outbox_number();
+        for _ in 0..TURNS_MAX {
+            let mut turn = store.turn(permit).await?;
+            let commit = |outbox| turn.commit(Commit { outbox, ..Commit::default() });
+            match self.outbox.drop_parked_labels(*permit.target(), is_dropped, &number, commit) {
+                Err(StoreError::Conflict) => {}
+                committed => return Ok(committed?.durable),
+            }
+        }
+        Err(Error::Busy)
     }
 
     async fn take_up(&self, entry: &OutboxEntry) -> Result<()> {

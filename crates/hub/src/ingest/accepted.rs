@@ -7,10 +7,9 @@ use isobar_design::SHORT_RUN_BYTES_MAX;
 use isobar_model::error::Result;
 use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::Durable;
 
 use super::Ingest;
-use super::run_commit::RunReport;
+use super::run_commit::PendingTurn;
 use crate::cache::entries::DeviceEntry;
 
 /// An event that has run. What it has caused is acknowledged and published by [`Accepted::durable`].
@@ -18,15 +17,14 @@ use crate::cache::entries::DeviceEntry;
 pub struct Accepted {
     id: EventId,
     /// None: it was durable before.
-    pending: Option<PendingCommit>,
+    pending: Option<PendingEvent>,
 }
 
-struct PendingCommit {
+struct PendingEvent {
     ingest: Arc<Ingest>,
     entry: Arc<DeviceEntry>,
     now: Timestamp,
-    report: RunReport,
-    durable: Durable,
+    turn: PendingTurn,
 }
 
 impl Accepted {
@@ -40,23 +38,22 @@ impl Accepted {
         ingest: &Arc<Ingest>,
         entry: &Arc<DeviceEntry>,
         now: Timestamp,
-        report: RunReport,
-        durable: Durable,
+        turn: PendingTurn,
     ) -> Self {
         let (ingest, entry) = (Arc::clone(ingest), Arc::clone(entry));
-        Self { id, pending: Some(PendingCommit { ingest, entry, now, report, durable }) }
+        Self { id, pending: Some(PendingEvent { ingest, entry, now, turn }) }
     }
 
     /// Whether more of it is to be written than may stand in the log beside the next of its project: all who come in meanwhile
     /// wait for as much.
     pub(super) fn leaves_much(&self) -> bool {
-        self.pending.as_ref().is_some_and(|pending| pending.report.bytes > SHORT_RUN_BYTES_MAX)
+        self.pending.as_ref().is_some_and(|pending| pending.turn.bytes > SHORT_RUN_BYTES_MAX)
     }
 
     /// Waits until it is written, however that ends: [`Accepted::durable`] tells.
     pub(super) async fn written(&mut self) {
         if let Some(pending) = &mut self.pending {
-            let _ = pending.durable.wait().await;
+            let _ = pending.turn.durable.wait().await;
         }
     }
 
@@ -70,10 +67,10 @@ impl Accepted {
     )]
     pub fn durable(mut self) -> impl Future<Output = Result<EventId>> + Send {
         async move {
-            if let Some(PendingCommit { ingest, entry, now, report, durable }) = &mut self.pending {
-                durable.wait().await?;
+            if let Some(PendingEvent { ingest, entry, now, turn }) = &mut self.pending {
+                turn.durable.wait().await?;
                 ingest.activity.device(entry, *now);
-                ingest.publish(entry, report);
+                ingest.publish(entry, turn.queued);
             }
             Ok(self.id)
         }

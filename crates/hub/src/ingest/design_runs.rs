@@ -14,10 +14,10 @@ use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
-use isobar_store::telemetry::{self, Begun, Memory};
+use isobar_store::telemetry::{Memory, TURNS_MAX, Turn};
 
 use super::Ingest;
-use super::run_commit::{RunCommit, RunReport};
+use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
 use crate::cache::entries::DeviceEntry;
 use crate::outbox::work::AlarmChangeWork;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
@@ -26,8 +26,8 @@ use crate::support::body_reader::READ_HERE_BYTES_MAX;
 pub(crate) struct DesignRuns<'a> {
     ingest: &'a Ingest,
     actor: Actor,
-    memory: &'a dyn Memory,
     run: RunCommit<'a>,
+    turn: Turn<'a>,
     left: UncommittedState,
     /// Units that the runs have taken, and bytes that they and the changes leave.
     units: u64,
@@ -145,12 +145,12 @@ impl DesignRuns<'_> {
         let tree = payload.tree();
         let (element, received_at, now) = (trigger.element(), id.minted_at(), self.ingest.env.now());
         let seen = EventView { id, element, received_at, now, payload, tree: &tree };
-        let left = RunMemory { memory: self.memory, left: Some(&self.left) };
+        let left = RunMemory { memory: self.turn.memory(), left: Some(&self.left) };
         let (plan, view) = (self.plan(), self.view());
         let outcome = self.ingest.code.run_design(&plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
         (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
-        self.left.take_in(self.memory, &outcome.effects, plan.reads_last());
+        self.left.take_in(self.turn.memory(), &outcome.effects, plan.reads_last());
         self.effects(id, outcome.effects);
     }
 
@@ -166,14 +166,14 @@ impl DesignRuns<'_> {
 
 impl Ingest {
     /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
-    /// when all of it is durable. None: the entry is outdated, and nothing happened. Runs that may take long, by the estimate
+    /// when all of it is durable; where the commit conflicts with that of somebody else, `work` is called again. None: the entry is outdated, and nothing happened. Runs that may take long, by the estimate
     /// or by those before them, have a slot of the tenant, and this thread for themselves.
     pub(crate) async fn design_runs<T: Send>(
         &self,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         estimate: RunsEstimate,
-        work: impl FnOnce(&mut DesignRuns<'_>) -> T + Send,
+        mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send,
     ) -> Result<Option<T>> {
         let is_long = estimate.is_long(entry);
         let Some(plan) = entry.plan() else { return Ok(None) };
@@ -181,33 +181,42 @@ impl Ingest {
         let slot = self.code.slot(&plan, entry.lineage.top(), is_long);
         drop(plan);
         let _slot = slot.await?;
-        let (mut work, mut answer, mut report) = (Some(work), None, RunReport::default());
-        let now = self.env.now();
-        let mut turn = |memory: &dyn Memory| {
-            let Some((run, work)) = RunCommit::new(entry, now).zip(work.take()) else { return report.outdated() };
-            self.env.ids_go_on_behind(memory.newest());
-            let left = UncommittedState::default();
-            let mut runs = DesignRuns { ingest: self, actor: permit.actor(), memory, run, left, units: 0, bytes: 0 };
-            answer = Some(match is_long {
-                true => self.code.off_this_thread(|| work(&mut runs)),
-                false => work(&mut runs),
-            });
-            let DesignRuns { run, units, .. } = runs;
-            entry.note_run(units > LONG_RUN_UNITS);
-            self.seal(run, memory, &mut report)
+        for _ in 0..TURNS_MAX {
+            let turn = self.env.telemetry().turn(permit).await?;
+            match self.design_runs_in(turn, permit.actor(), entry, is_long, &mut work) {
+                Ok((answer, mut pending)) => {
+                    pending.durable.wait().await?;
+                    self.publish(entry, pending.queued);
+                    return Ok(Some(answer));
+                }
+                Err(TurnFailure::Outdated) => return Ok(None),
+                Err(TurnFailure::Failed(error)) => return Err(error),
+                Err(TurnFailure::Conflict | TurnFailure::TooLong) => {}
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Lets `work` run the design of a locked device, and commits all that it causes.
+    fn design_runs_in<T: Send>(
+        &self,
+        turn: Turn<'_>,
+        actor: Actor,
+        entry: &Arc<DeviceEntry>,
+        is_long: bool,
+        work: &mut (impl FnMut(&mut DesignRuns<'_>) -> T + Send),
+    ) -> std::result::Result<(T, PendingTurn), TurnFailure> {
+        let run = RunCommit::new(entry, self.env.now()).ok_or(TurnFailure::Outdated)?;
+        self.env.ids_go_on_behind(turn.memory().newest());
+        let left = UncommittedState::default();
+        let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };
+        let answer = match is_long {
+            true => self.code.off_this_thread(|| work(&mut runs)),
+            false => work(&mut runs),
         };
-        let reload = self.reload_if_a_run_panics(entry);
-        let begun = telemetry::begin(self.env.telemetry(), permit, None, now, &mut turn).await;
-        reload.disarm();
-        let begun = begun?;
-        if report.refused {
-            return Err(Error::Busy);
-        }
-        if let Begun::Committed { mut durable, .. } = begun {
-            durable.wait().await?;
-        }
-        self.publish(entry, &report);
-        Ok(answer.filter(|_| !report.outdated))
+        let DesignRuns { run, mut turn, units, .. } = runs;
+        entry.note_run(units > LONG_RUN_UNITS);
+        Ok((answer, self.commit(run, &mut turn)?))
     }
 }
 

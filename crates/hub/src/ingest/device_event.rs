@@ -10,14 +10,15 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{self, Begun, Commit, Idempotency, Memory, Ran};
+use isobar_store::error::StoreError;
+use isobar_store::telemetry::{Commit, Durable, Idempotency, Locked, Memory, TURNS_MAX, Turn};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::accepted::Accepted;
 use super::design_runs::RunMemory;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
-use super::run_commit::{RunCommit, RunReport};
+use super::run_commit::{RunCommit, TurnFailure, tell};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::cache::shared_entries::SharedEntry as _;
@@ -52,15 +53,24 @@ pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 /// What came of a run. None: the entry is outdated, and nothing happened.
 pub(super) type EventOutcome = Result<Option<Accepted>>;
 
-/// What came of a run where it was made.
-type RunHere = std::result::Result<Accepted, NothingLeft>;
-
-/// Why a run left nothing.
-enum NothingLeft {
-    /// The entry is outdated.
+/// How a run ended where it was made.
+enum EventTurn {
+    /// It left what the event causes.
+    Accepted(Accepted),
+    /// The entry is outdated, and nothing happened.
     Outdated,
-    /// It would hold up those who wait for the same thread, or leave more than they may wait for.
+    /// It would hold up those who wait for the same thread, or leave more than they may wait for, and nothing happened.
     TooLong,
+}
+
+impl EventTurn {
+    /// Returns what came of a run that nobody else waits for. `None` if nothing happened.
+    fn accepted(self) -> Option<Accepted> {
+        match self {
+            Self::Accepted(accepted) => Some(accepted),
+            Self::Outdated | Self::TooLong => None,
+        }
+    }
 }
 
 impl Ingest {
@@ -133,7 +143,7 @@ impl Ingest {
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if event.refused.is_some() {
-                match self.run_event_here(&permit, &entry, &event, &Json::Null).await?.ok() {
+                match self.run_event_here(&permit, &entry, &event, &Json::Null).await?.accepted() {
                     Some(accepted) => return accepted.durable().await,
                     None => continue,
                 }
@@ -160,9 +170,9 @@ impl Ingest {
         if !entry.runs_aside(event.payload.bytes().len()) {
             let tree = tree.unwrap_or_else(|| event.payload.tree());
             match self.run_event_here(permit, entry, event, &tree).await? {
-                Ok(accepted) => return Ok(Some(accepted)),
-                Err(NothingLeft::Outdated) => return Ok(None),
-                Err(NothingLeft::TooLong) => {}
+                EventTurn::Accepted(accepted) => return Ok(Some(accepted)),
+                EventTurn::Outdated => return Ok(None),
+                EventTurn::TooLong => {}
             }
         } else {
             // A tree takes many times what its text does: it is made again when the event has its turn.
@@ -190,7 +200,8 @@ impl Ingest {
             let slot = slot.await?;
             let kept = payload.clone();
             let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, refused: None, ran };
-            let mut outcome = ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(RunHere::ok);
+            let mut outcome =
+                ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(EventTurn::accepted);
             if let Ok(Some(accepted)) = &mut outcome
                 && accepted.leaves_much()
             {
@@ -210,46 +221,54 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
-    ) -> Result<RunHere> {
-        let mut report = RunReport::default();
-        let reload = self.reload_if_a_run_panics(entry);
-        let mut turn = |memory: &dyn Memory| {
-            // The device is locked: identifiers grow from run to run, and expressions see what the run before has left.
-            let Some((mut run, view)) = RunCommit::of_event(entry, event.now) else { return report.outdated() };
-            self.env.ids_go_on_behind(memory.newest());
-            let id = self.env.new_id();
-            if let Some(why) = event.refused {
-                run.add_refused(id, event, why);
-            } else if !self.run_design_on(id, event, tree, (&view, memory), &mut run) {
-                entry.note_run(true);
-                run.give_up();
-                return report.too_long();
-            }
-            report.id = Some(id);
-            let commit = self.seal(run, memory, &mut report);
-            report.tell(event.ran.as_ref());
-            commit
-        };
+    ) -> Result<EventTurn> {
         let store = self.env.telemetry();
-        let begun = telemetry::begin(store, permit, event.idempotency_key, event.now, &mut turn).await;
-        reload.disarm();
-        match begun? {
-            Begun::Repeated(first) => {
-                self.activity.device(entry, event.now);
-                Ok(Ok(Accepted::before(first)))
-            }
-            Begun::Committed { .. } if report.outdated => Ok(Err(NothingLeft::Outdated)),
-            Begun::Committed { .. } if report.too_long => Ok(Err(NothingLeft::TooLong)),
-            Begun::Committed { .. } if report.refused => Err(Error::Busy),
-            Begun::Committed { bytes, durable, .. } => {
-                let id = report.id.ok_or_else(|| Error::internal("a run was committed that never ran"))?;
-                report.bytes = bytes;
-                if bytes > SHORT_RUN_BYTES_MAX {
-                    entry.note_run(true);
+        for _ in 0..TURNS_MAX {
+            let turn = match store.turn_unless_repeated(permit, event.idempotency_key, event.now).await? {
+                Locked::Turn(turn) => turn,
+                Locked::Repeated(first) => {
+                    self.activity.device(entry, event.now);
+                    return Ok(EventTurn::Accepted(Accepted::before(first)));
                 }
-                Ok(Ok(Accepted::now(id, self, entry, event.now, report, durable)))
+            };
+            match self.run_event_in(turn, entry, event, tree) {
+                Ok(accepted) => return Ok(EventTurn::Accepted(accepted)),
+                Err(TurnFailure::Outdated) => return Ok(EventTurn::Outdated),
+                Err(TurnFailure::TooLong) => return Ok(EventTurn::TooLong),
+                Err(TurnFailure::Failed(error)) => return Err(error),
+                Err(TurnFailure::Conflict) => {}
             }
         }
+        Err(Error::Busy)
+    }
+
+    /// Runs the design of a locked device on the event, and commits all that it causes.
+    fn run_event_in(
+        self: &Arc<Self>,
+        mut turn: Turn<'_>,
+        entry: &Arc<DeviceEntry>,
+        event: &Incoming<'_>,
+        tree: &Json<'_>,
+    ) -> std::result::Result<Accepted, TurnFailure> {
+        let (mut run, view) = RunCommit::of_event(entry, event.now).ok_or(TurnFailure::Outdated)?;
+        // Identifiers grow from run to run, and expressions see what the run before has left.
+        self.env.ids_go_on_behind(turn.memory().newest());
+        let id = self.env.new_id();
+        if let Some(why) = event.refused {
+            run.add_refused(id, event, why);
+        } else if !self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run) {
+            entry.note_run(true);
+            return Err(TurnFailure::TooLong);
+        }
+        let pending = self.commit(run, &mut turn)?;
+        drop(turn);
+        if let Some(ran) = &event.ran {
+            tell(ran);
+        }
+        if pending.bytes > SHORT_RUN_BYTES_MAX {
+            entry.note_run(true);
+        }
+        Ok(Accepted::now(id, self, entry, event.now, pending))
     }
 
     /// Runs the design on an event, and adds the event and what it causes. False: it takes too long where others wait.
@@ -286,31 +305,46 @@ impl Ingest {
         payload: RawJson,
         idempotency_key: Option<&str>,
     ) -> Result<Option<EventId>> {
-        let now = self.env.now();
-        let mut report = RunReport { queued: true, ..RunReport::default() };
-        let mut turn = |memory: &dyn Memory| {
+        let (store, now) = (self.env.telemetry(), self.env.now());
+        for _ in 0..TURNS_MAX {
+            let turn = match store.turn_unless_repeated(permit, idempotency_key, now).await? {
+                Locked::Repeated(first) => return Ok(Some(first)),
+                Locked::Turn(turn) => turn,
+            };
             // The device is locked: what comes after this and before the device is forgotten goes with it.
             if !entry.is_current() {
-                return report.outdated();
+                return Ok(None);
             }
-            self.env.ids_go_on_behind(memory.newest());
-            let mut commit = Commit::default();
-            let cloud_event = self.new_cloud_event(Arc::from(element), payload.clone(), None);
-            let id = cloud_event.id;
-            super::effects::queue_up(cloud_event, &mut commit);
-            commit.idempotency = idempotency_key.map(|key| remembered(key, id, now));
-            report.id = Some(id);
-            self.add_followed(entry, &mut commit);
-            commit
-        };
-        match self.env.telemetry().run(permit, idempotency_key, now, &mut turn).await? {
-            Ran::Repeated(first) => Ok(Some(first)),
-            Ran::Committed { .. } if report.outdated => Ok(None),
-            Ran::Committed { .. } => {
-                self.publish(entry, &report);
-                Ok(report.id)
+            let cloud_event = (Arc::from(element), payload.clone());
+            match self.queue_in(turn, entry, cloud_event, idempotency_key.map(|key| (key, now))) {
+                Err(StoreError::Conflict) => {}
+                queued => {
+                    let (id, mut durable) = queued?;
+                    durable.wait().await?;
+                    self.publish(entry, true);
+                    return Ok(Some(id));
+                }
             }
         }
+        Err(Error::Busy)
+    }
+
+    /// Commits a cloud event of a locked device.
+    fn queue_in(
+        &self,
+        mut turn: Turn<'_>,
+        entry: &Arc<DeviceEntry>,
+        (element, payload): (Arc<str>, RawJson),
+        key: Option<(&str, Timestamp)>,
+    ) -> std::result::Result<(EventId, Durable), StoreError> {
+        self.env.ids_go_on_behind(turn.memory().newest());
+        let mut commit = Commit::default();
+        let cloud_event = self.new_cloud_event(element, payload, None);
+        let id = cloud_event.id;
+        super::effects::queue_up(cloud_event, &mut commit);
+        commit.idempotency = key.map(|(key, now)| remembered(key, id, now));
+        self.add_followed(entry, &mut commit);
+        Ok((id, turn.commit(commit)?.durable))
     }
 }
 

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use isobar_design::{DeviceView, Plan};
+use isobar_model::error::Error;
 use isobar_model::event::{Event, EventError, EventType};
 use isobar_model::ids::EventId;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Commit, Memory, NewEvent, StreamedEvents};
+use isobar_store::error::StoreError;
+use isobar_store::telemetry::{Commit, Committed, Durable, NewEvent, OutboxChange, StreamedEvents, Turn};
 
 use super::Ingest;
 use super::device_event::{Incoming, RunSignal, remembered};
@@ -17,60 +19,60 @@ use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
 use crate::cache::shared_entries::SharedEntry as _;
 use crate::metering::usage::hold_to_quota;
-use crate::outbox::{RegistryWork, Staged};
-use crate::support::scope_guard::ScopeGuard;
+use crate::outbox::{RegistryWork, Staged, Staging};
 
-/// What the runs of one turn have caused so far. It is built while the device is locked.
+/// What the runs of one turn have caused so far. It is built while the device is locked. Where it is dropped before it is
+/// committed, the entry says again what it said before.
 pub(super) struct RunCommit<'a> {
     pub entry: &'a Arc<DeviceEntry>,
     /// What the runs go by, even if it is let go meanwhile.
     pub plan: Arc<Plan>,
-    before: EntryState,
+    /// `None` once it is committed.
+    before: Option<EntryState>,
+    /// What the device was before.
+    seen: Arc<DeviceView>,
     /// As long as this lasts the entry does not have to make room for others.
-    in_run: InRun<'a, DeviceView>,
+    _in_run: InRun<'a, DeviceView>,
     pub commit: Commit,
     /// What the registry must learn.
     pub work: RegistryWork,
 }
 
-/// What a turn has come to, besides its commit.
-#[derive(Default)]
-pub(super) struct RunReport {
-    pub id: Option<EventId>,
+/// A turn's commit, which is not durable yet.
+pub(super) struct PendingTurn {
     /// Cloud events were queued.
     pub queued: bool,
-    /// The runs went by an outdated entry, and left nothing.
-    pub outdated: bool,
-    /// The outbox has no room for what the runs would leave: they left nothing.
-    pub refused: bool,
     /// Bytes that were committed for which all who write wait.
     pub bytes: usize,
-    /// The run takes too long for a thread that serves calls, or leaves too much: it has left nothing.
-    pub too_long: bool,
+    pub durable: Durable,
 }
 
-impl RunReport {
-    /// The entry is outdated: nothing is committed.
-    pub fn outdated(&mut self) -> Commit {
-        *self = Self { outdated: true, ..Self::default() };
-        Commit::default()
-    }
+/// Why a turn left nothing.
+pub(super) enum TurnFailure {
+    /// The runs went by an outdated entry.
+    Outdated,
+    /// The run takes too long for a thread that serves calls, or leaves too much: it is made again where it holds up nobody.
+    TooLong,
+    /// Somebody else was first: it is made again on a new turn.
+    Conflict,
+    /// It is not made again.
+    Failed(Error),
+}
 
-    /// The run is to be made anew where it holds up nobody: nothing is committed.
-    pub fn too_long(&mut self) -> Commit {
-        *self = Self { too_long: true, ..Self::default() };
-        Commit::default()
-    }
-
-    /// Tells whoever waits for it that the event has run, if it has left anything.
-    pub fn tell(&self, ran: Option<&RunSignal>) {
-        if !self.outdated
-            && !self.refused
-            && let Some(ran) = ran.and_then(|ran| ran.lock().take())
-        {
-            // Nobody waits for the last one.
-            let _ = ran.send(());
+impl From<StoreError> for TurnFailure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict => Self::Conflict,
+            error => Self::Failed(error.into()),
         }
+    }
+}
+
+/// Tells whoever waits for it that the event has run.
+pub(super) fn tell(ran: &RunSignal) {
+    if let Some(ran) = ran.lock().take() {
+        // Nobody waits for the last one.
+        let _ = ran.send(());
     }
 }
 
@@ -82,12 +84,12 @@ impl<'a> RunCommit<'a> {
         }
         let plan = entry.plan()?;
         let (view, in_run) = entry.begin_run()?;
-        let before = entry.state(view);
         Some(Self {
             entry,
             plan,
-            before,
-            in_run,
+            before: Some(entry.state(Arc::clone(&view))),
+            seen: view,
+            _in_run: in_run,
             commit: Commit::default(),
             work: RegistryWork::of(entry.device.id, now),
         })
@@ -97,7 +99,7 @@ impl<'a> RunCommit<'a> {
     /// back the status before it (contract: The project design). None: the entry is outdated.
     pub fn of_event(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<(Self, Arc<DeviceView>)> {
         let mut run = Self::new(entry, now)?;
-        let view = run.before.view();
+        let view = Arc::clone(&run.seen);
         entry.heard.store(now.millis(), Ordering::Relaxed);
         if view.status != Status::Missing {
             return Some((run, view));
@@ -113,12 +115,7 @@ impl<'a> RunCommit<'a> {
     /// The device as the turn has left it so far.
     pub fn view(&self) -> Arc<DeviceView> {
         // An entry keeps what it says as long as a run goes by it.
-        self.entry.view().unwrap_or_else(|| self.before.view())
-    }
-
-    /// The turn comes to nothing: the entry says again what it said before.
-    pub fn give_up(self) {
-        self.entry.restore(self.before);
+        self.entry.view().unwrap_or_else(|| Arc::clone(&self.seen))
     }
 
     /// The event goes into history, before whatever it causes.
@@ -147,34 +144,58 @@ impl<'a> RunCommit<'a> {
     }
 }
 
+impl Drop for RunCommit<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before.take() {
+            self.entry.restore(before);
+        }
+    }
+}
+
 impl Ingest {
-    /// What is committed in the end: nothing, if the entry that the runs went by was outdated meanwhile, or the outbox has no
-    /// room for what they leave.
-    pub(super) fn seal(&self, run: RunCommit<'_>, memory: &dyn Memory, report: &mut RunReport) -> Commit {
-        let RunCommit { entry, plan: _, before, in_run: _in_run, mut commit, work } = run;
-        hold_to_series(memory, &mut commit);
-        let bytes = hold_to_quota(entry, &mut commit);
-        add_left_out(memory, &mut commit);
-        report.queued = !commit.queue.is_empty();
-        if !work.is_empty() {
-            let device = (entry.device, entry.lineage.top());
-            let (store, now) = (self.env.telemetry(), self.env.now());
-            match self.outbox.stage(device, || entry.is_current(), work, store, now) {
-                Staged::Goes { outbox, sets_out } => (commit.outbox, commit.sets_out) = (outbox, sets_out),
-                Staged::Outdated => return report.outdated(),
-                Staged::Full => {
-                    entry.restore(before);
-                    *report = RunReport { refused: true, ..RunReport::default() };
-                    return Commit::default();
-                }
+    /// Commits what the runs of a turn have caused: nothing, if the entry that they went by is outdated by now, or the outbox has
+    /// no room for what they leave.
+    pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn<'_>) -> Result<PendingTurn, TurnFailure> {
+        let mut commit = std::mem::take(&mut run.commit);
+        hold_to_series(turn.memory(), &mut commit);
+        let stored = hold_to_quota(run.entry, &mut commit);
+        add_left_out(turn.memory(), &mut commit);
+        let staging = match self.stage(&mut run)? {
+            Some((outbox, staging)) => {
+                commit.outbox = outbox;
+                Some(staging)
             }
-            self.env.reaches("hand_over");
+            None => None,
+        };
+        self.add_followed(run.entry, &mut commit);
+        let queued = !commit.queue.is_empty();
+        let Committed { bytes, durable, .. } = turn.commit(commit)?;
+        // The device is still locked: whoever has its next turn knows all of this.
+        run.before = None;
+        if let Some(staging) = staging {
+            staging.comes();
         }
-        if bytes > 0 {
-            self.usage.stores(entry, bytes);
+        if stored > 0 {
+            self.usage.stores(run.entry, stored);
         }
-        self.add_followed(entry, &mut commit);
-        commit
+        Ok(PendingTurn { queued, bytes, durable })
+    }
+
+    /// Has the outbox expect what the registry must learn, if there is anything; returns the changes for the commit.
+    fn stage(&self, run: &mut RunCommit<'_>) -> Result<Option<(Vec<OutboxChange>, Staging)>, TurnFailure> {
+        if run.work.is_empty() {
+            return Ok(None);
+        }
+        let (entry, work) = (run.entry, std::mem::take(&mut run.work));
+        let device = (entry.device, entry.lineage.top());
+        let (store, now) = (self.env.telemetry(), self.env.now());
+        let staged = match self.outbox.stage(device, || entry.is_current(), work, store, now) {
+            Staged::Goes { outbox, staging } => (outbox, staging),
+            Staged::Outdated => return Err(TurnFailure::Outdated),
+            Staged::Full => return Err(TurnFailure::Failed(Error::Busy)),
+        };
+        self.env.reaches("hand_over");
+        Ok(Some(staged))
     }
 
     /// Adds what event streams are shown of a commit, when there are any.
@@ -186,20 +207,10 @@ impl Ingest {
     }
 
     /// Wakes those who wait for what a durable commit has caused. Event streams are told by the store.
-    pub(super) fn publish(&self, entry: &DeviceEntry, report: &RunReport) {
-        if report.queued {
+    pub(super) fn publish(&self, entry: &DeviceEntry, queued: bool) {
+        if queued {
             self.bells.ring(entry.device.key);
         }
-    }
-
-    /// A run that panics may have changed what the entry says of its device, and nothing of it is committed: another entry
-    /// is loaded for the next.
-    pub(super) fn reload_if_a_run_panics<'a>(&'a self, entry: &'a DeviceEntry) -> ScopeGuard<impl FnOnce() + use<'a>> {
-        ScopeGuard::new(move || {
-            if std::thread::panicking() {
-                self.caches.device_changed(entry.device.id);
-            }
-        })
     }
 }
 

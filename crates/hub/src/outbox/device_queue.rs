@@ -116,6 +116,17 @@ pub(crate) struct ReportRows {
 }
 
 impl Report {
+    /// Returns what a parked report says without the labels that `is_dropped` names. `None` if it loses nothing.
+    pub fn without_parked_labels(&self, is_dropped: &dyn Fn(&str) -> bool) -> Option<DeviceFindings> {
+        let labels = &self.found.report.meta;
+        if !self.faults.is_parked() || !labels.iter().any(|(label, _)| is_dropped(label)) {
+            return None;
+        }
+        let mut found = (*self.found).clone();
+        found.report.meta.retain(|(label, _)| !is_dropped(label));
+        Some(found)
+    }
+
     pub fn size(&self) -> OutboxSize {
         OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
     }

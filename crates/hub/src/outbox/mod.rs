@@ -25,7 +25,7 @@ use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::{Clock, Timestamp};
-use isobar_store::telemetry::{OutboxChange, SetsOut, Telemetry};
+use isobar_store::telemetry::{OutboxChange, Telemetry};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -67,7 +67,7 @@ pub(crate) struct Outbox {
 /// The outcome of staging a run's work.
 pub(crate) enum Staged {
     /// The work is stored with the run's commit.
-    Goes { outbox: Vec<OutboxChange>, sets_out: SetsOut },
+    Goes { outbox: Vec<OutboxChange>, staging: Staging },
     /// The run used an entry that is not current any more.
     Outdated,
     /// The outbox is full.
@@ -75,7 +75,7 @@ pub(crate) enum Staged {
 }
 
 /// Work expected of a device until its commit is submitted. Dropped before that, the work is cancelled.
-struct Staging {
+pub(crate) struct Staging {
     outbox: Arc<Outbox>,
     device: DeviceKey,
     now: Timestamp,
@@ -84,7 +84,8 @@ struct Staging {
 }
 
 impl Staging {
-    fn comes(mut self) {
+    /// The commit is on its way. To be called while the device is still locked.
+    pub(crate) fn comes(mut self) {
         self.is_on_its_way = true;
     }
 }
@@ -142,7 +143,7 @@ impl Outbox {
         };
         let staging =
             Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged), is_on_its_way: false };
-        Staged::Goes { outbox, sets_out: SetsOut::then(|| staging.comes()) }
+        Staged::Goes { outbox, staging }
     }
 
     /// Returns the pending changes of a device itself, of all committed runs, without settings.

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows, SiteSizes};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
 use super::reported::ReportedDevices;
-use super::work::RegistryWork;
+use super::work::{DeviceFindings, RegistryWork};
 
 /// Limits on pending work. One tenant gets at most as much as is free, hence half; one site leaves a third to others.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
@@ -370,38 +370,40 @@ impl OutboxQueue {
         self.in_hand_since = None;
     }
 
-    /// Drops a device's parked labels that `is_dropped` selects, because a user has written others. Returns the changes
-    /// for the store.
-    pub fn drop_parked_labels(
+    /// Drops a device's parked labels that `is_dropped` selects, because a user has written others, once `commit` has
+    /// accepted the changes for the store.
+    pub fn drop_parked_labels<T, E>(
         &mut self,
         device: DeviceRef,
         is_dropped: &dyn Fn(&str) -> bool,
         number: &dyn Fn() -> u64,
-    ) -> Vec<OutboxChange> {
-        let Some(of) = self.devices.get_mut(&device.key) else { return Vec::new() };
-        let loses = |report: &mut Report| {
-            report.faults.is_parked() && report.found.report.meta.iter().any(|(label, _)| is_dropped(label))
-        };
-        let Some(mut report) = of.report.take_if(loses) else { return Vec::new() };
+        commit: impl FnOnce(Vec<OutboxChange>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let report = self.devices.get(&device.key).and_then(|of| of.report.as_ref());
+        let left = report.and_then(|report| report.without_parked_labels(is_dropped));
+        let Some(found) = left else { return commit(Vec::new()) };
+        let left = (!found.is_empty()).then(|| (number(), found.bytes(device.id)));
+        let changes = left.iter().map(|(row, bytes)| OutboxChange::Put { number: *row, work: bytes.clone() });
+        let committed = commit(changes.collect())?;
+        self.lose_labels(device, left.map(|(row, bytes)| (found, row, bytes.len())));
+        Ok(committed)
+    }
+
+    /// The report of a device is what is left of it, under a number of its own, or nothing.
+    fn lose_labels(&mut self, device: DeviceRef, left: Option<(DeviceFindings, u64, usize)>) {
+        let Some(of) = self.devices.get_mut(&device.key) else { return };
+        let Some(mut report) = of.report.take() else { return };
         let (mut more, less) = (OutboxSize::default(), report.size());
-        let mut found = (*report.found).clone();
-        found.report.meta.retain(|(label, _)| !is_dropped(label));
-        let mut changes = Vec::new();
         let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
-        if !found.is_empty() {
-            let (row, bytes) = (number(), found.bytes(device.id));
-            report.rows = ReportRows { own_bytes: bytes.len(), ..ReportRows::default() };
+        if let Some((found, row, bytes)) = left {
+            report.rows = ReportRows { own_bytes: bytes, ..ReportRows::default() };
             report.rows.own.push(row);
-            (report.found, report.bytes) = (Arc::new(found), bytes.len());
+            (report.found, report.bytes) = (Arc::new(found), bytes);
             more.add(of.report.insert(report).size());
-            changes.push(OutboxChange::Put { number: row, work: bytes });
         }
-        for row in needless {
-            self.let_go(row);
-        }
+        needless.into_iter().for_each(|row| self.let_go(row));
         self.sized(device.key, more, less);
         self.place(device.key);
-        changes
     }
 
     /// Counts one item less in an entry of the store, which can be removed after its last item.

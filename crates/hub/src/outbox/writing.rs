@@ -196,14 +196,15 @@ impl Outbox {
         self.queue.lock().of(device).is_some_and(DeviceQueue::has_parked_labels)
     }
 
-    /// Drops a device's parked labels that `is_dropped` selects, while the caller holds the device's lock; returns the
-    /// changes for the store.
-    pub(crate) fn drop_parked_labels(
+    /// Drops a device's parked labels that `is_dropped` selects, once `commit` has accepted the changes for the store. The
+    /// caller holds the device's lock.
+    pub(crate) fn drop_parked_labels<T, E>(
         &self,
         device: DeviceRef,
         is_dropped: &dyn Fn(&str) -> bool,
         number: &dyn Fn() -> u64,
-    ) -> Vec<OutboxChange> {
-        self.queue.lock().drop_parked_labels(device, is_dropped, number)
+        commit: impl FnOnce(Vec<OutboxChange>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        self.queue.lock().drop_parked_labels(device, is_dropped, number, commit)
     }
 }

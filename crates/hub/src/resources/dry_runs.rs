@@ -15,7 +15,6 @@ use isobar_model::json::RawJson;
 use isobar_model::project::empty_object;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::Commit;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
@@ -94,7 +93,7 @@ impl Hub {
             let now = hub.now();
             let run = PlannedRun { plan, start, element: &input.element, payload: &input.payload, id, now };
             match (device, made_up) {
-                (Some(entry), _) => hub.dry_run_on(&entry, &run).await,
+                (Some(entry), _) => hub.dry_run_on(&entry, &run).await.map(Some),
                 (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
             }
         };
@@ -122,23 +121,19 @@ impl Hub {
     }
 
     /// Runs with the device's stored memory, while it is locked, and commits nothing.
-    async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<Option<DryRun>> {
+    async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<DryRun> {
         let permit =
             access::system(entry.device, "a dry run sees what the device remembers").charged_to(&entry.lineage);
-        let mut found = None;
         // Read before the device is locked, in case its entry is retired meanwhile.
         let known = self.0.caches.device_view(entry).await?;
-        let mut look = |memory: &dyn isobar_store::telemetry::Memory| {
-            let mut view = entry.view().unwrap_or_else(|| Arc::clone(&known));
-            if view.status == Status::Missing && matches!(run.start, DryRunStart::DeviceEvent) {
-                let before = entry.before_missing.load(Ordering::Relaxed);
-                Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
-            }
-            found = Some(self.0.code.aside(run.plan, || run.on(&view, &RunMemory { memory, left: None })));
-            Commit::default()
-        };
-        self.telemetry().run(&permit, None, self.now(), &mut look).await?;
-        Ok(found)
+        let turn = self.telemetry().turn(&permit).await?;
+        let mut view = entry.view().unwrap_or(known);
+        if view.status == Status::Missing && matches!(run.start, DryRunStart::DeviceEvent) {
+            let before = entry.before_missing.load(Ordering::Relaxed);
+            Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
+        }
+        let memory = RunMemory { memory: turn.memory(), left: None };
+        Ok(self.0.code.aside(run.plan, || run.on(&view, &memory)))
     }
 }
 

@@ -223,8 +223,9 @@ async fn runs_that_may_take_long_leave_the_thread_to_others() {
         tokio::spawn(async move {
             let permit = access::system(entry.device, "a test changes a setting");
             let estimate = RunsEstimate::of_changes(&entry.plan().unwrap(), [("label", KIB)]);
+            let mut asks = Some(asks);
             let runs = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |_| {
-                asks.send(()).unwrap();
+                asks.take().unwrap().send(()).unwrap();
                 answered.recv_timeout(isobar_power::PATIENCE)
             });
             runs.await.unwrap().unwrap()
@@ -248,7 +249,7 @@ async fn settings_of_before_the_bound_are_read_and_may_become_smaller() {
     for (name, bytes) in [("label", most), ("gone", most), ("other", KIB)] {
         let value = RawJson::check(text(bytes).into()).unwrap();
         let set = stage.hub.0.ingest.design_runs(&permit, &entry, RunsEstimate::default(), |runs| {
-            runs.set(Arc::from(name), Some(value));
+            runs.set(Arc::from(name), Some(value.clone()));
         });
         set.await.unwrap().unwrap();
     }

@@ -18,6 +18,7 @@ mod calls;
 mod cases;
 mod code;
 mod compression;
+mod conflicts;
 mod connections;
 mod data;
 mod deletions;

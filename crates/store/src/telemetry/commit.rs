@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::StreamedEvents;
 
 /// What one run writes, all of it or nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// The device event, and the cloud events that the run sent, oldest first. All ids are of this device's run.
     pub history: SmallVec<[NewEvent; 1]>,
@@ -29,8 +29,6 @@ pub struct Commit {
     /// The events of the history for followers, when [`Telemetry::is_followed`](super::Telemetry::is_followed) says that
     /// there are any.
     pub streamed: Option<Arc<StreamedEvents>>,
-    /// Told when the commit is on its way, before the device's next run begins. A commit that never sets out drops it.
-    pub sets_out: SetsOut,
 }
 
 /// A change of what waits for afterwards.
@@ -48,32 +46,8 @@ pub enum OutboxChange {
     Done(u64),
 }
 
-/// Called when a commit is on its way; nothing, unless it was set.
-#[derive(Default)]
-pub struct SetsOut(Option<Box<dyn FnOnce() + Send>>);
-
-impl SetsOut {
-    /// This is done when the commit is on its way.
-    pub fn then(tell: impl FnOnce() + Send + 'static) -> Self {
-        Self(Some(Box::new(tell)))
-    }
-
-    /// The commit is on its way.
-    pub(crate) fn tell(self) {
-        if let Some(tell) = self.0 {
-            tell();
-        }
-    }
-}
-
-impl std::fmt::Debug for SetsOut {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("SetsOut").field(&self.0.is_some()).finish()
-    }
-}
-
 /// An event for the history.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NewEvent {
     /// Its id; its first bits say when.
     pub id: EventId,
@@ -89,7 +63,7 @@ pub struct NewEvent {
 
 /// A value for a storage element. The element's series is made when its first value comes, unless the device has
 /// [`SERIES_MAX`](super::SERIES_MAX): then the value is not stored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NewValue {
     /// The id of its event.
     pub event: EventId,
@@ -100,7 +74,7 @@ pub struct NewValue {
 }
 
 /// A cloud event for the device's queue.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NewCloudEvent {
     /// Its id.
     pub id: EventId,

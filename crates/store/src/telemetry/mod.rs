@@ -14,6 +14,7 @@ pub mod embedded;
 mod examined;
 mod follow;
 mod query;
+mod turn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +32,7 @@ use parking_lot::Mutex;
 
 pub use bounds::{DEVICE_LAST_BYTES_MAX, SERIES_MAX, last_room};
 pub use buckets::{BUCKETS_BYTES_MAX, Bucket, BucketMemory, BucketQuery, BucketSeries, Buckets, PayloadTime};
-pub use commit::{Commit, Idempotency, NewCloudEvent, NewEvent, NewValue, OutboxChange, SetsOut};
+pub use commit::{Commit, Idempotency, NewCloudEvent, NewEvent, NewValue, OutboxChange};
 pub use durable::Durable;
 pub use examined::{Examined, LostDevices};
 pub use follow::{
@@ -42,6 +43,7 @@ pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
     ValueQuery, ValueSort,
 };
+pub use turn::{Committed, DeviceTurn, Locked, TURNS_MAX, Turn};
 
 use crate::error::{Result, StoreError};
 use isobar_quota::Claim;
@@ -73,22 +75,6 @@ pub enum Ran {
         dropped: u32,
     },
     /// The idempotency key is known: nothing was done; this is the first answer.
-    Repeated(EventId),
-}
-
-/// How a run has begun.
-#[derive(Debug)]
-pub enum Begun {
-    /// What it returned is applied: the device's next run sees it.
-    Committed {
-        /// Queued cloud events that were dropped because the queue was full.
-        dropped: u32,
-        /// Bytes of it for which all who write wait: 0 where each writes for itself.
-        bytes: usize,
-        /// To be waited for: then it is durable.
-        durable: Durable,
-    },
-    /// The idempotency key is known: nothing was done; this is the first answer, and it is durable.
     Repeated(EventId),
 }
 
@@ -153,22 +139,6 @@ impl Looked {
     }
 }
 
-/// Begins a run: [`Telemetry::begin_now`] where nothing has to be waited for, else [`Telemetry::begin`].
-pub async fn begin<T: Telemetry + ?Sized>(
-    store: &T,
-    device: &CanWrite<DeviceRef>,
-    idempotency_key: Option<&str>,
-    now: Timestamp,
-    work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-) -> Result<Begun> {
-    if idempotency_key.is_none()
-        && let Some(begun) = store.begin_now(device, work)
-    {
-        return begun;
-    }
-    store.begin(device, idempotency_key, now, work).await
-}
-
 /// The port to the telemetry store.
 ///
 /// A method that touches a device's data takes a permit for that device: [`CanRead`] to look, [`CanWrite`] to change. Those
@@ -186,25 +156,24 @@ pub async fn begin<T: Telemetry + ?Sized>(
 /// nothing was done. Further errors stand at the methods.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
-    /// Locks the device, runs `work` on what earlier runs left, and commits what it returns: the next run sees it, and
-    /// that it is durable is still to be awaited ([`Begun::Committed`]). With an idempotency key that is known, and not
-    /// expired at `now`, `work` is not called, and the answer is the durable one of the first run. Waits while another
-    /// run of the device is under way, and where the device is not in memory.
-    async fn begin(
+    /// Locks the device. Waits while another run of the device is under way, and where the device is not in memory.
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>>;
+    /// Locks the device as [`Telemetry::lock`] does, without a future. `None` if something has to be waited for: the device is
+    /// locked, or not in memory.
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>>;
+    /// Locks the device as [`Telemetry::lock`] does, unless the idempotency key is known and not expired at `now`.
+    async fn lock_unless_repeated(
         &self,
         device: &CanWrite<DeviceRef>,
-        idempotency_key: Option<&str>,
+        idempotency_key: &str,
         now: Timestamp,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Begun>;
-    /// As [`Telemetry::begin`] without an idempotency key, where nothing has to be waited for, and without a future.
-    /// None: the device is locked or not in memory, and `work` was not called.
-    fn begin_now(
-        &self,
-        device: &CanWrite<DeviceRef>,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Option<Result<Begun>>;
-    /// As [`Telemetry::begin`], and durable when it returns.
+    ) -> Result<Locked<'_>>;
+    /// Runs `work` on what earlier runs left, commits what it returns, and waits until that is durable. With an idempotency key
+    /// that is known, and not expired at `now`, `work` is not called. Where the commit conflicts with that of somebody else,
+    /// `work` is called again, on a new turn.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where the commits of [`TURNS_MAX`] turns conflicted.
     async fn run(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -212,10 +181,7 @@ pub trait Telemetry: Send + Sync + 'static {
         now: Timestamp,
         work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
     ) -> Result<Ran> {
-        match begin(self, device, idempotency_key, now, work).await? {
-            Begun::Committed { dropped, mut durable, .. } => durable.wait().await.map(|()| Ran::Committed { dropped }),
-            Begun::Repeated(first) => Ok(Ran::Repeated(first)),
-        }
+        turn::run(self, device, idempotency_key, now, work).await
     }
 
     /// A page of stored values; none when the device has no such series. A filter, an order by payload and a page of

@@ -10,6 +10,7 @@ use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
+use isobar_store::suite::telemetry::contended::Contended;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
@@ -36,6 +37,27 @@ pub struct TestSettings {
     pub queue_max_events: u64,
     /// The server that takes e-mails; none: they become files.
     pub smtp_url: Option<String>,
+    /// How many of a hundred commits conflict with those of somebody else, and the seed that says which. `None` if there is
+    /// nobody else.
+    pub conflicts: Option<Conflicts>,
+}
+
+/// Commits that conflict.
+#[derive(Clone, Copy)]
+pub struct Conflicts {
+    pub seed: u64,
+    pub share: u64,
+}
+
+/// Of so many in a hundred commits a scene repeats the runs where the environment asks for conflicts.
+const CONFLICTS_SHARE: u64 = 30;
+
+impl Conflicts {
+    /// Returns what the environment's SCENES_CONFLICTS asks for, which is a seed.
+    fn from_environment() -> Option<Self> {
+        let seed = std::env::var("SCENES_CONFLICTS").ok()?;
+        Some(Self { seed: seed.parse().unwrap(), share: CONFLICTS_SHARE })
+    }
 }
 
 impl Default for TestSettings {
@@ -53,6 +75,7 @@ impl Default for TestSettings {
             http: HttpSettings::default(),
             queue_max_events: Options::default().queue_max_events,
             smtp_url: None,
+            conflicts: Conflicts::from_environment(),
         }
     }
 }
@@ -84,6 +107,7 @@ struct Running {
     hub: Hub,
     registry: Registry,
     telemetry: Arc<Embedded>,
+    contended: Option<Arc<Contended>>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
 }
@@ -212,6 +236,11 @@ impl TestApp {
         &self.running.telemetry
     }
 
+    /// The store whose commits conflict, where a scene asks for that.
+    pub fn contended(&self) -> &Contended {
+        self.running.contended.as_ref().unwrap()
+    }
+
     /// A request that nothing is known of yet.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))
@@ -314,9 +343,12 @@ async fn run(
     let file = format!("sqlite:{}", folder.path().join("registry.db").display());
     let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
     let telemetry = Arc::new(open_telemetry(settings, folder));
+    let contend =
+        |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry) as _, seed, share));
+    let contended = settings.conflicts.map(contend);
     let parts = Parts {
         registry: registry.clone(),
-        telemetry: telemetry.clone(),
+        telemetry: contended.clone().map_or_else(|| telemetry.clone() as _, |contended| contended as _),
         mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
@@ -334,7 +366,7 @@ async fn run(
         let told = async { stopped.await.unwrap_or_default() };
         isobar_http::serve(listeners, app, told).await.unwrap();
     });
-    (Running { hub, registry, telemetry, stop, served }, address)
+    (Running { hub, registry, telemetry, contended, stop, served }, address)
 }
 
 fn telemetry_options(settings: &TestSettings) -> Options {
@@ -351,7 +383,7 @@ fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
 }
 
 async fn halt(running: Running) {
-    let Running { hub, registry, telemetry, stop, served } = running;
+    let Running { hub, registry, telemetry, contended: _, stop, served } = running;
     let _ = stop.send(());
     served.await.unwrap();
     hub.stop().await;

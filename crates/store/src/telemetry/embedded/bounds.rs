@@ -9,9 +9,9 @@ use uuid::Uuid;
 
 use super::keys::Family;
 use super::{Embedded, Options, engine};
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 use crate::given::{self, id};
-use crate::telemetry::{Begun, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
+use crate::telemetry::{Committed, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
 use isobar_quota::{FairQueue, QueueLimits};
 
 /// Puts a device of the tenant with this number in memory.
@@ -27,17 +27,11 @@ async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     let (greedy, other) = (device_of(&store, 1).await, device_of(&store, 2).await);
     let large = format!("\"{}\"", "x".repeat(1 << 20));
-    let run = |device: &CanWrite<DeviceRef>| {
-        let mut has_run = false;
-        let mut work = |_: &dyn crate::telemetry::Memory| {
-            has_run = true;
-            given::storing(id(2), &[("log", &large)])
-        };
-        let begun = store.begin_now(device, &mut work).unwrap();
-        assert_eq!(has_run, begun.is_ok());
-        begun
+    let run = |device: &CanWrite<DeviceRef>| -> Result<Committed> {
+        let mut turn = store.lock_now(device)?.unwrap();
+        Ok(turn.commit(given::storing(id(2), &[("log", &large)])).unwrap())
     };
-    let durable = {
+    let mut committed = {
         // The lock stops the writer.
         let _writer = store.core.shared.panics.lock();
         let waiting = std::iter::from_fn(|| run(&greedy).ok()).take(256).count();
@@ -46,9 +40,8 @@ async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_
         assert!(matches!(run(&greedy), Err(StoreError::Busy)));
         run(&other).unwrap()
     };
-    let Begun::Committed { mut durable, .. } = durable else { unreachable!("it has no key") };
-    durable.wait().await.unwrap();
-    run(&greedy).unwrap();
+    committed.durable.wait().await.unwrap();
+    run(&greedy).unwrap().durable.wait().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

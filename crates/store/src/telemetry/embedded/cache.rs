@@ -59,6 +59,13 @@ pub struct Devices {
 /// Locked device.
 pub struct Held(OwnedMutexGuard<CachedDevice>);
 
+impl Held {
+    /// Returns the device's number.
+    pub fn key(&self) -> u64 {
+        self.0.key
+    }
+}
+
 impl Deref for Held {
     type Target = CachedDevice;
 

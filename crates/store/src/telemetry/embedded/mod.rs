@@ -41,6 +41,7 @@ mod seek;
 mod series;
 mod slices;
 mod threads;
+mod turn;
 mod values;
 mod writer;
 
@@ -49,29 +50,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use isobar_model::access::CanWrite;
-use isobar_model::ids::{DeviceKey, DeviceRef, EventId, OrganizationId};
-use isobar_model::time::Timestamp;
+use isobar_model::ids::{DeviceKey, OrganizationId};
 use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
-use rocksdb::{DB, ErrorKind, ReadOptions, ReadTier};
+use rocksdb::DB;
 pub use rocksdb_wal_check::Loss;
 use rocksdb_wal_check::{Note, Watermark};
 
 use self::cache::{Devices, Held};
 use self::columns::ColumnCache;
-use self::commit_queue::{Reservation, Sent, Shared};
-use self::device::{DeviceState, Limits, WaitingKey};
+use self::commit_queue::{Sent, Shared};
+use self::device::DeviceState;
 use self::engine::Cutoffs;
-use self::keys::Family;
 use self::outbox::OutboxIndex;
 use self::reclaim::Reclaim;
-use self::rows::{Parts, Rows, damaged, failed};
+use self::rows::{Rows, damaged, failed};
 use self::scan::SortedBytes;
 pub(crate) use self::scan::Test as FilterTest;
 use self::slices::scan_threads;
+pub(super) use self::turn::EmbeddedTurn;
 use self::writer::CommitWriter;
-use super::{Begun, Commit, Examined, Memory};
+use super::Examined;
 use crate::error::{Result, StoreError};
 use isobar_quota::{FairQueue, QueueLimits};
 
@@ -247,45 +246,6 @@ impl Embedded {
         .await
     }
 
-    /// The answer that an idempotency key has, if it is known at `now`; durable when this returns.
-    async fn answer(
-        &self,
-        held: Held,
-        device: &CanWrite<DeviceRef>,
-        key: &str,
-        now: Timestamp,
-    ) -> Result<(Held, Option<EventId>)> {
-        let waiting =
-            held.state.as_ref().and_then(|state| state.keys.iter().rev().find(|waiting| waiting.key.key == key));
-        if let Some(WaitingKey { key, .. }) = waiting.filter(|waiting| waiting.key.expires_at > now) {
-            let answer = key.answer;
-            // What is sent now is durable only after the commit that holds the answer.
-            let mut sent = self.core.shared.reserve(None)?.send(&Rows::default());
-            drop(held);
-            sent.durable.wait().await?;
-            return Ok((self.hold(device.target().key, device.tenant()).await?, Some(answer)));
-        }
-        let row = keys::state(device.target().key.0, keys::STATE_KEY, key);
-        let mut in_memory = ReadOptions::default();
-        in_memory.set_read_tier(ReadTier::BlockCache);
-        let state = engine::family(&self.core.db, Family::State)?;
-        let (held, found) = match self.core.db.get_cf_opt(state, &row, &in_memory) {
-            Ok(found) => (held, found),
-            Err(error) if error.kind() == ErrorKind::Incomplete => {
-                let read = move |core: &Core, _: &Cancel| {
-                    let state = engine::family(&core.db, Family::State)?;
-                    Ok((held, core.db.get_cf(state, &row).map_err(failed)?))
-                };
-                self.reading(read).await?
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        let Some(found) = found else { return Ok((held, None)) };
-        let mut parts = Parts(&found);
-        let (answer, expires) = (parts.id()?, parts.i64()?);
-        Ok((held, (expires > now.millis()).then_some(answer)))
-    }
-
     /// Series of a device: from memory if they are there, else from the database, without making room for them.
     async fn peek<T: Send + 'static>(
         &self,
@@ -314,47 +274,5 @@ impl Core {
         state.ticket = sent.ticket;
         self.devices.weigh(held, self.shared.durable());
         Ok((done, sent))
-    }
-
-    /// Runs something on a device that is locked and loaded.
-    fn run(
-        &self,
-        held: &mut Held,
-        device: &CanWrite<DeviceRef>,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Begun> {
-        let reservation = self.shared.reserve(device.tenant())?;
-        let state = held.state.as_ref().ok_or_else(|| damaged("a device is not loaded"))?;
-        let commit = work(state);
-        let (sent, dropped) = self.commit(held, device.target().key.0, reservation, commit)?;
-        if dropped > 0 {
-            metrics::counter!("isobar_cloud_events_dropped_total").increment(u64::from(dropped));
-        }
-        Ok(Begun::Committed { dropped, bytes: sent.bytes, durable: sent.durable })
-    }
-
-    /// Takes a run's commit into a device's state and sends its rows.
-    fn commit(
-        &self,
-        held: &mut Held,
-        device: u64,
-        reservation: Reservation<'_>,
-        commit: Commit,
-    ) -> Result<(Sent, u32)> {
-        let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
-        let limits = Limits { queue_max: self.options.queue_max_events, new_series: &|| self.shared.new_series() };
-        let (sent, dropped) = Rows::at_hand(|rows| {
-            let dropped = state.apply(device, &commit, &limits, rows);
-            (reservation.send(rows), dropped)
-        });
-        commit.sets_out.tell();
-        let durable = self.shared.durable();
-        state.keys.retain(|waiting| waiting.ticket > durable);
-        if let Some(key) = commit.idempotency {
-            state.keys.push(WaitingKey { ticket: sent.ticket, key });
-        }
-        state.ticket = sent.ticket;
-        self.devices.weigh(held, durable);
-        Ok((sent, dropped))
     }
 }

@@ -16,11 +16,12 @@ use super::catch_up::{self, Search};
 use super::device::{DeviceState, SeriesState};
 use super::rows::failed;
 use super::scanning::Scan;
+use super::turn::KeyAnswer;
 use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, retention, values};
 use crate::error::{Result, StoreError};
 use crate::telemetry::{
-    Begun, Buckets, Commit, EventWriter, Followed, Following, HistoryQuery, Memory, OutboxEntry, QueueQuery, Series,
-    StreamCursor, StreamPiece, StreamPosition, Telemetry, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, StreamCursor,
+    StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 use isobar_quota::Claim;
 
@@ -31,32 +32,29 @@ const EVENTS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Telemetry for Embedded {
-    fn begin_now(
-        &self,
-        device: &CanWrite<DeviceRef>,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Option<Result<Begun>> {
-        let core = &self.core;
-        let mut held = core.devices.lock_now(device.target().key.0, device.tenant())?;
-        Some(core.run(&mut held, device, work))
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>> {
+        match self.core.devices.lock_now(device.target().key.0, device.tenant()) {
+            Some(held) => self.core.turn(held, device.tenant()).map(Some),
+            None => Ok(None),
+        }
     }
 
-    async fn begin(
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+        let held = self.hold(device.target().key, device.tenant()).await?;
+        self.core.turn(held, device.tenant())
+    }
+
+    async fn lock_unless_repeated(
         &self,
         device: &CanWrite<DeviceRef>,
-        idempotency_key: Option<&str>,
+        idempotency_key: &str,
         now: Timestamp,
-        work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
-    ) -> Result<Begun> {
-        let mut held = self.hold(device.target().key, device.tenant()).await?;
-        if let Some(name) = idempotency_key {
-            let (again, answer) = Box::pin(self.answer(held, device, name, now)).await?;
-            if let Some(answer) = answer {
-                return Ok(Begun::Repeated(answer));
-            }
-            held = again;
+    ) -> Result<Locked<'_>> {
+        let held = self.hold(device.target().key, device.tenant()).await?;
+        match Box::pin(self.answer(held, idempotency_key, now)).await? {
+            KeyAnswer::Known(first) => Ok(Locked::Repeated(first)),
+            KeyAnswer::Unknown(held) => self.core.turn(held, device.tenant()).map(Locked::Turn),
         }
-        self.core.run(&mut held, device, work)
     }
 
     async fn values(

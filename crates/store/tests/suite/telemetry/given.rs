@@ -99,8 +99,7 @@ pub fn sending(id: EventId, element: &str, payload: &str, expires_at: Option<Tim
 
 /// Commits what is given.
 pub async fn run(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, commit: Commit) -> Ran {
-    let mut commit = Some(commit);
-    t.run(device, None, at(0), &mut |_| commit.take().unwrap_or_default()).await.unwrap()
+    t.run(device, None, at(0), &mut |_| commit.clone()).await.unwrap()
 }
 
 /// Stores one value.

@@ -8,6 +8,7 @@
 )]
 
 mod buckets;
+pub mod contended;
 mod exports;
 mod follow;
 pub mod given;
@@ -42,7 +43,9 @@ macro_rules! telemetry_scenes {
             the_outbox_is_in_order_until_it_is_done
             an_entry_of_the_outbox_is_replaced_in_its_place
             a_parked_entry_says_why
-            a_commit_that_sets_out_is_told_of_before_the_next_run
+            a_turn_excludes_others_until_it_is_dropped
+            a_dropped_turn_leaves_what_it_committed
+            runs_whose_commits_conflict_are_there_once
             a_forgotten_device_begins_anew
             pages_and_totals_are_exact
             ids_that_step_back_break_nothing

@@ -1,7 +1,7 @@
 //! Runs, idempotency, the outbox, forgetting.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt as _;
@@ -9,8 +9,9 @@ use futures::future::join_all;
 use isobar_model::event::{EventError, STATE_BYTES_BESIDE};
 
 use super::given::{self, at, id, json};
+use isobar_store::error::StoreError;
 use isobar_store::telemetry::{
-    Begun, Commit, Idempotency, Memory, OutboxChange, Ran, SetsOut, StreamPosition, Telemetry, ValueQuery,
+    Commit, Idempotency, Locked, Memory, OutboxChange, Ran, StreamPosition, Telemetry, ValueQuery,
 };
 
 /// What a run committed is found in history, in its series and in the last values.
@@ -228,37 +229,75 @@ pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// What is called when a commit sets out is called before the device's next run; for one that is not made it is not.
-/// What was committed is durable once all of it is asked to be.
-pub async fn a_commit_that_sets_out_is_told_of_before_the_next_run(t: &dyn Telemetry) {
-    let (device, calls) = (given::device(), Arc::new(AtomicU64::new(0)));
-    let runs = (1..=20_u64).map(|number| {
-        let (device, calls) = (&device, Arc::clone(&calls));
-        async move {
-            let mut work = |_: &dyn Memory| {
-                // Those before it have set out, and nobody else has begun.
-                assert_eq!(calls.fetch_add(1, Ordering::SeqCst) % 2, 0, "{number}");
-                let calls = Arc::clone(&calls);
-                let sets_out = SetsOut::then(move || {
-                    calls.fetch_add(1, Ordering::SeqCst);
-                });
-                Commit { sets_out, ..Commit::default() }
-            };
-            let begun = t.begin(device, None, at(0), &mut work).await.unwrap();
-            let Begun::Committed { durable, .. } = begun else { unreachable!() };
-            assert!(calls.load(Ordering::SeqCst) >= 2);
-            drop(durable);
+/// Nobody else has a turn of the device until it is dropped, also after its commit.
+pub async fn a_turn_excludes_others_until_it_is_dropped(t: &dyn Telemetry) {
+    let (device, busy) = (given::device(), AtomicBool::new(false));
+    join_all((1..=20).map(async |number| {
+        loop {
+            let mut turn = t.lock(&device).await.unwrap();
+            assert!(!busy.swap(true, Ordering::SeqCst), "{number}");
+            assert!(t.lock_now(&device).unwrap().is_none() && t.lock(&device).now_or_never().is_none(), "{number}");
+            let committed = turn.commit(Commit::default());
+            assert!(t.lock_now(&device).unwrap().is_none(), "{number}");
+            tokio::task::yield_now().await;
+            assert!(busy.swap(false, Ordering::SeqCst), "{number}");
+            drop(turn);
+            match committed {
+                Err(StoreError::Conflict) => {}
+                committed => return committed.unwrap().durable.wait().await.unwrap(),
+            }
         }
-    });
-    join_all(runs).await;
-    assert_eq!(calls.load(Ordering::SeqCst), 40);
-    let event = id(1);
-    let mut work = |_: &dyn Memory| given::storing(event, &[("log", "1")]);
-    let Begun::Committed { mut durable, .. } = t.begin(&device, None, at(0), &mut work).await.unwrap() else {
-        unreachable!()
+    }))
+    .await;
+}
+
+/// What was not committed when a turn is dropped leaves nothing; what was is durable once all of it is asked to be.
+pub async fn a_dropped_turn_leaves_what_it_committed(t: &dyn Telemetry) {
+    let device = given::device();
+    given::store(t, &device, 1, "log", "1").await;
+    drop(t.lock(&device).await.unwrap());
+    assert!(matches!(t.lock_unless_repeated(&device, "k", at(0)).await.unwrap(), Locked::Turn(_)));
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 1);
+    let mut committed = loop {
+        let mut turn = t.lock(&device).await.unwrap();
+        match turn.commit(given::storing(id(2), &[("log", "2")])) {
+            Err(StoreError::Conflict) => assert_eq!(turn.memory().last("log").unwrap().text(), "1"),
+            committed => break committed.unwrap(),
+        }
     };
     t.sync().await.unwrap();
-    assert!(durable.wait().now_or_never().is_some_and(|outcome| outcome.is_ok()));
+    assert!(committed.durable.wait().now_or_never().is_some_and(|outcome| outcome.is_ok()));
+    assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 2);
+}
+
+/// A run whose commit conflicts is made again on a new turn, and is there once; each sees what the one before it left.
+pub async fn runs_whose_commits_conflict_are_there_once(t: &dyn Telemetry) {
+    const RUNS: u64 = 100;
+    let (device, seen) = (given::device(), AtomicU64::new(0));
+    join_all((0..RUNS).map(async |_| {
+        let mut work = |memory: &dyn Memory| {
+            let before = memory.state("n").map_or(0, |state| u64::from_be_bytes(state[..].try_into().unwrap()));
+            // That of a commit that conflicts is seen again.
+            assert!(seen.swap(before, Ordering::SeqCst) <= before);
+            let states = vec![("n".into(), Bytes::copy_from_slice(&(before + 1).to_be_bytes()))];
+            let event = id(before as i64);
+            let queue = given::sending(event, "out", "1", None).queue;
+            let outbox = given::work(t, [before.to_be_bytes().to_vec()]);
+            Commit { states, queue, outbox, ..given::storing(event, &[("log", &before.to_string())]) }
+        };
+        t.run(&device, None, at(0), &mut work).await.unwrap();
+    }))
+    .await;
+    let query = ValueQuery { page: given::page(1, RUNS as u32), ..ValueQuery::default() };
+    let newest_first = (0..RUNS).rev().map(|number| number.to_string()).collect();
+    assert_eq!(given::texts(t, &device, "log", query).await, (newest_first, RUNS));
+    let reading = device.reading();
+    assert_eq!(given::history(t, &reading).await.total, RUNS);
+    assert_eq!(t.queue_peek(&reading, given::queued(1_000, 0)).await.unwrap().len() as u64, RUNS);
+    let entries = t.outbox(0, usize::MAX).await.unwrap();
+    let own = entries.iter().filter(|entry| entry.device == device.target().key);
+    let work: Vec<_> = own.map(|entry| u64::from_be_bytes(entry.work[..].try_into().unwrap())).collect();
+    assert_eq!(work, (0..RUNS).collect::<Vec<_>>());
 }
 
 /// After forgetting nothing is left, and what comes then is all there is.

@@ -1,0 +1,139 @@
+//! A device's turn: its lock, what earlier runs left, and the commit of what the next one causes.
+
+use isobar_model::access::CanWrite;
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::time::Timestamp;
+
+use super::embedded::EmbeddedTurn;
+use super::{Commit, Durable, Memory, Ran, Telemetry};
+use crate::error::{Result, StoreError};
+
+/// Turns that a run is given one after the other, each time that its commit conflicts with that of somebody else; then its
+/// caller hears [`StoreError::Conflict`].
+pub const TURNS_MAX: usize = 32;
+
+/// A device that is locked: no other run of it is under way until this is dropped. What was not committed by then leaves
+/// nothing.
+#[must_use = "the device is locked as long as its turn lasts"]
+pub struct Turn<'t>(TurnKind<'t>);
+
+/// The main road makes a turn of the embedded store for every event: it needs no memory of its own.
+enum TurnKind<'t> {
+    Embedded(EmbeddedTurn<'t>),
+    Other(Box<dyn DeviceTurn + 't>),
+}
+
+/// A turn as an adapter carries it out; [`Turn`] says what it promises.
+pub trait DeviceTurn: Send {
+    /// Returns what earlier runs left.
+    fn memory(&self) -> &dyn Memory;
+    /// Commits what a run causes.
+    fn commit(&mut self, commit: Commit) -> Result<Committed>;
+}
+
+/// How a device was locked for a request that has an idempotency key.
+#[must_use = "the device is locked as long as its turn lasts"]
+pub enum Locked<'t> {
+    /// The key is known: this is the first answer, and it is durable.
+    Repeated(EventId),
+    /// The key is not known: the request runs.
+    Turn(Turn<'t>),
+}
+
+/// A commit that is applied: the device's next run sees it.
+#[derive(Debug)]
+#[must_use = "what is not durable must not be acknowledged"]
+pub struct Committed {
+    /// Queued cloud events that were dropped because the queue was full.
+    pub dropped: u32,
+    /// Bytes of it for which all who write wait: 0 where each writes for itself.
+    pub bytes: usize,
+    /// To be waited for: then it is durable.
+    pub durable: Durable,
+}
+
+impl<'t> Turn<'t> {
+    /// Wraps the turn of an adapter.
+    pub fn new(turn: impl DeviceTurn + 't) -> Self {
+        Self(TurnKind::Other(Box::new(turn)))
+    }
+
+    pub(super) fn embedded(turn: EmbeddedTurn<'t>) -> Self {
+        Self(TurnKind::Embedded(turn))
+    }
+
+    /// Returns what earlier runs left.
+    pub fn memory(&self) -> &dyn Memory {
+        match &self.0 {
+            TurnKind::Embedded(turn) => turn.memory(),
+            TurnKind::Other(turn) => turn.memory(),
+        }
+    }
+
+    /// Commits what a run causes: all of it or nothing. The device stays locked until the turn is dropped, so that the caller
+    /// notes what it must know before the next run.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] where somebody else was first: nothing was done, and the run is made again on a new turn.
+    pub fn commit(&mut self, commit: Commit) -> Result<Committed> {
+        match &mut self.0 {
+            TurnKind::Embedded(turn) => turn.commit(commit),
+            TurnKind::Other(turn) => turn.commit(commit),
+        }
+    }
+}
+
+impl dyn Telemetry {
+    /// Locks a device: by [`Telemetry::lock_now`] where nothing has to be waited for, else by [`Telemetry::lock`].
+    pub async fn turn(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+        if let Some(turn) = self.lock_now(device)? {
+            return Ok(turn);
+        }
+        self.lock(device).await
+    }
+
+    /// Locks a device for a request, unless its idempotency key, if it has one, is known and not expired at `now`.
+    pub async fn turn_unless_repeated(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        idempotency_key: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Locked<'_>> {
+        match idempotency_key {
+            Some(key) => self.lock_unless_repeated(device, key, now).await,
+            None => self.turn(device).await.map(Locked::Turn),
+        }
+    }
+}
+
+/// Takes turns until the commit of one does not conflict, and waits until it is durable.
+pub(super) async fn run<T: Telemetry + ?Sized>(
+    store: &T,
+    device: &CanWrite<DeviceRef>,
+    idempotency_key: Option<&str>,
+    now: Timestamp,
+    work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send),
+) -> Result<Ran> {
+    for _ in 0..TURNS_MAX {
+        let locked = match idempotency_key {
+            Some(key) => store.lock_unless_repeated(device, key, now).await?,
+            None => Locked::Turn(store.lock(device).await?),
+        };
+        match locked {
+            Locked::Repeated(first) => return Ok(Ran::Repeated(first)),
+            Locked::Turn(turn) => match run_in(turn, work) {
+                Err(StoreError::Conflict) => {}
+                committed => {
+                    let Committed { dropped, mut durable, .. } = committed?;
+                    return durable.wait().await.map(|()| Ran::Committed { dropped });
+                }
+            },
+        }
+    }
+    Err(StoreError::Conflict)
+}
+
+fn run_in(mut turn: Turn<'_>, work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send)) -> Result<Committed> {
+    let commit = work(turn.memory());
+    turn.commit(commit)
+}

@@ -1,0 +1,270 @@
+//! A telemetry store in which somebody else is first now and then: it answers [`StoreError::Conflict`] at a commit, as a store
+//! may that several processes write to.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use isobar_model::access::{CanRead, CanWrite};
+use isobar_model::event::{Event, LastValues, StoredValue};
+use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::page::{Page, TimeRange};
+use isobar_model::retention::Kept;
+use isobar_model::time::Timestamp;
+
+use crate::error::{Result, StoreError};
+use crate::fair_slots::Claim;
+use crate::telemetry::{
+    Buckets, Commit, Committed, DeviceTurn, EventWriter, Followed, Following, HistoryQuery, Locked, Memory,
+    OutboxEntry, QueueQuery, Series, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk,
+    ValueCursor, ValueQuery,
+};
+
+/// Of so many commits some conflict.
+const COMMITS: u64 = 100;
+
+/// A store of which some commits conflict.
+pub struct Contended {
+    store: Arc<dyn Telemetry>,
+    seed: u64,
+    /// How many of [`COMMITS`] conflict.
+    share: AtomicU64,
+    commits: AtomicU64,
+    conflicts: AtomicU64,
+}
+
+impl Contended {
+    /// Wraps a store. Of a hundred commits so many conflict, which ones the seed says.
+    pub fn new(store: Arc<dyn Telemetry>, seed: u64, share: u64) -> Self {
+        let (share, commits, conflicts) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
+        Self { store, seed, share, commits, conflicts }
+    }
+
+    /// Has so many of a hundred commits conflict from now on.
+    pub fn set_share(&self, share: u64) {
+        self.share.store(share, Ordering::Relaxed);
+    }
+
+    /// Returns how many commits have conflicted.
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Returns true if the next commit conflicts.
+    fn conflicts_now(&self) -> bool {
+        let commit = self.commits.fetch_add(1, Ordering::Relaxed);
+        // SplitMix64: every commit has a number that looks like chance.
+        let mut mixed = (self.seed ^ commit).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let conflicts = (mixed ^ mixed >> 31) % COMMITS < self.share.load(Ordering::Relaxed);
+        self.conflicts.fetch_add(u64::from(conflicts), Ordering::Relaxed);
+        conflicts
+    }
+}
+
+struct ContendedTurn<'t> {
+    turn: Turn<'t>,
+    of: &'t Contended,
+}
+
+impl DeviceTurn for ContendedTurn<'_> {
+    fn memory(&self) -> &dyn Memory {
+        self.turn.memory()
+    }
+
+    fn commit(&mut self, commit: Commit) -> Result<Committed> {
+        if self.of.conflicts_now() { Err(StoreError::Conflict) } else { self.turn.commit(commit) }
+    }
+}
+
+impl Contended {
+    fn turn<'t>(&'t self, turn: Turn<'t>) -> Turn<'t> {
+        Turn::new(ContendedTurn { turn, of: self })
+    }
+}
+
+#[async_trait]
+impl Telemetry for Contended {
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+        self.store.lock(device).await.map(|turn| self.turn(turn))
+    }
+
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>> {
+        Ok(self.store.lock_now(device)?.map(|turn| self.turn(turn)))
+    }
+
+    async fn lock_unless_repeated(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        idempotency_key: &str,
+        now: Timestamp,
+    ) -> Result<Locked<'_>> {
+        Ok(match self.store.lock_unless_repeated(device, idempotency_key, now).await? {
+            Locked::Turn(turn) => Locked::Turn(self.turn(turn)),
+            repeated @ Locked::Repeated(_) => repeated,
+        })
+    }
+
+    async fn values(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: ValueQuery,
+        claim: Claim,
+    ) -> Result<Option<Page<StoredValue>>> {
+        self.store.values(device, element, query, claim).await
+    }
+
+    async fn values_chunk(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        query: &ValueQuery,
+        cursor: Option<ValueCursor>,
+        claim: Claim,
+    ) -> Result<Option<ValueChunk>> {
+        self.store.values_chunk(device, element, query, cursor, claim).await
+    }
+
+    async fn buckets(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        kept: &Kept,
+        buckets: Buckets,
+        claim: Claim,
+    ) -> Result<(Buckets, bool)> {
+        self.store.buckets(device, element, kept, buckets, claim).await
+    }
+
+    async fn extent(
+        &self,
+        device: &CanRead<DeviceRef>,
+        element: &str,
+        kept: &Kept,
+        range: TimeRange,
+        claim: Claim,
+    ) -> Result<Option<(Timestamp, Timestamp)>> {
+        self.store.extent(device, element, kept, range, claim).await
+    }
+
+    async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
+        self.store.last(device, element).await
+    }
+
+    async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>> {
+        self.store.series(device).await
+    }
+
+    async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
+        self.store.series_delete(device, element).await
+    }
+
+    async fn series_retain(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+        exactly: bool,
+    ) -> Result<bool> {
+        self.store.series_retain(device, kept, exactly).await
+    }
+
+    async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
+        self.store.history(device, query, claim).await
+    }
+
+    async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>> {
+        self.store.history_event(device, id).await
+    }
+
+    async fn history_position(&self, id: EventId) -> Result<StreamPosition> {
+        self.store.history_position(id).await
+    }
+
+    async fn history_between(
+        &self,
+        devices: &Followed,
+        after: StreamPosition,
+        until: StreamPosition,
+        limit: usize,
+        claim: Claim,
+    ) -> Result<StreamCursor> {
+        self.store.history_between(devices, after, until, limit, claim).await
+    }
+
+    async fn history_next(
+        &self,
+        cursor: &mut StreamCursor,
+        written: (usize, EventWriter),
+        claim: Claim,
+    ) -> Result<StreamPiece> {
+        self.store.history_next(cursor, written, claim).await
+    }
+
+    fn is_followed(&self) -> bool {
+        self.store.is_followed()
+    }
+
+    fn follow(&self) -> Following {
+        self.store.follow()
+    }
+
+    async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
+        self.store.queue_peek(device, query).await
+    }
+
+    async fn queue_take_while(
+        &self,
+        device: &CanWrite<DeviceRef>,
+        query: QueueQuery,
+        may: Box<dyn Fn(usize) -> bool + Send>,
+    ) -> Result<Option<Vec<Event>>> {
+        self.store.queue_take_while(device, query, may).await
+    }
+
+    async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
+        self.store.queue_delete(device, id).await
+    }
+
+    async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {
+        self.store.forget(device).await
+    }
+
+    async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {
+        self.store.retain(now, running, history_seconds).await
+    }
+
+    fn outbox_number(&self) -> u64 {
+        self.store.outbox_number()
+    }
+
+    async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>> {
+        self.store.outbox(after, limit).await
+    }
+
+    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
+        self.store.outbox_done(numbers).await
+    }
+
+    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
+        self.store.outbox_park(number, why).await
+    }
+
+    async fn sync(&self) -> Result<()> {
+        self.store.sync().await
+    }
+
+    async fn healthy(&self) -> Result<()> {
+        self.store.healthy().await
+    }
+
+    async fn failed(&self) -> StoreError {
+        self.store.failed().await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.store.close().await
+    }
+}
