@@ -10,7 +10,6 @@ use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
-use isobar_store::suite::telemetry::contended::Contended;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use reqwest::Method;
@@ -20,6 +19,7 @@ use tempfile::TempDir;
 use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
+use super::contended::Contended;
 use super::postgres::{OwnDatabase, Raw};
 use super::road::Road;
 use super::{Answer, Person};

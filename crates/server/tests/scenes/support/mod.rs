@@ -2,6 +2,8 @@
 
 pub mod answer;
 pub mod app;
+#[path = "../../../../store/tests/suite/telemetry/contended.rs"]
+pub mod contended;
 pub mod designs;
 pub mod device;
 pub mod document;

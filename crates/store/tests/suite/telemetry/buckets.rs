@@ -10,10 +10,11 @@ use isobar_model::page::TimeRange;
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
-use super::given::{self, at};
+use super::given::{self, at, id, json};
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::{
-    BucketQuery, BucketSeries, Buckets, Filter, FilterField, Operand, Operator, PayloadTime, Telemetry,
+    BucketQuery, BucketSeries, Buckets, Commit, Filter, FilterField, NewValue, Operand, Operator, PayloadTime,
+    Telemetry,
 };
 
 fn query(every: Option<&str>, fields: &[&str], functions: Functions) -> BucketQuery {
@@ -188,7 +189,8 @@ pub async fn buckets_are_bounded(t: &dyn Telemetry) {
     // Many at a time: what is durable together costs little.
     let all: Vec<i64> = (0..=BUCKETS_MAX as i64).collect();
     for some in all.chunks(500) {
-        futures::future::join_all(some.iter().map(|n| given::store(t, &device, n * 1_000, "log", "1"))).await;
+        let value = |n: &i64| NewValue { event: id(n * 1_000), element: "log".into(), payload: json("1") };
+        given::run(t, &device, Commit { values: some.iter().map(value).collect(), ..Commit::default() }).await;
     }
     let count = functions(&[Function::Count]);
     let refused = ask(t, &[&device], &query(Some("1s"), &[""], count)).await;

@@ -13,9 +13,9 @@ use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 
-use crate::error::{Result, StoreError};
-use crate::fair_slots::Claim;
-use crate::telemetry::{
+use isobar_quota::Claim;
+use isobar_store::error::{Result, StoreError};
+use isobar_store::telemetry::{
     Buckets, Commit, Committed, DeviceTurn, EventWriter, Followed, Following, HistoryQuery, Locked, Memory,
     OutboxEntry, QueueQuery, Series, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk,
     ValueCursor, ValueQuery,

@@ -168,10 +168,10 @@ pub async fn side_by_side(
     let counts: Vec<_> = devices.iter().map(|_| AtomicI64::new(0)).collect();
     let runs = (0..60).map(async |number: usize| {
         let index = number % devices.len();
-        let mut made = Vec::new();
+        let mut made = None;
         let mut work = |_: &dyn Memory| {
             let event = id(from + 3 * index as i64 + counts[index].fetch_add(1, Ordering::Relaxed));
-            made.push(event);
+            made = Some(event);
             let mut commit = storing(event, &[]);
             commit.streamed = is_streamed.then(|| streamed(&devices[index], &commit));
             commit
