@@ -191,7 +191,7 @@ impl Ingest {
                 }
                 Err(TurnFailure::Outdated) => return Ok(None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
-                Err(TurnFailure::Conflict | TurnFailure::TooLong) => {}
+                Err(TurnFailure::Conflict) => {}
             }
         }
         Err(Error::Busy)

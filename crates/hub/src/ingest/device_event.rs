@@ -232,9 +232,8 @@ impl Ingest {
                 }
             };
             match self.run_event_in(turn, entry, event, tree) {
-                Ok(accepted) => return Ok(EventTurn::Accepted(accepted)),
+                Ok(ended) => return Ok(ended),
                 Err(TurnFailure::Outdated) => return Ok(EventTurn::Outdated),
-                Err(TurnFailure::TooLong) => return Ok(EventTurn::TooLong),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
             }
@@ -249,7 +248,7 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
-    ) -> std::result::Result<Accepted, TurnFailure> {
+    ) -> std::result::Result<EventTurn, TurnFailure> {
         let (mut run, view) = RunCommit::of_event(entry, event.now).ok_or(TurnFailure::Outdated)?;
         // Identifiers grow from run to run, and expressions see what the run before has left.
         self.env.ids_go_on_behind(turn.memory().newest());
@@ -258,7 +257,7 @@ impl Ingest {
             run.add_refused(id, event, why);
         } else if !self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run) {
             entry.note_run(true);
-            return Err(TurnFailure::TooLong);
+            return Ok(EventTurn::TooLong);
         }
         let pending = self.commit(run, &mut turn)?;
         drop(turn);
@@ -268,7 +267,7 @@ impl Ingest {
         if pending.bytes > SHORT_RUN_BYTES_MAX {
             entry.note_run(true);
         }
-        Ok(Accepted::now(id, self, entry, event.now, pending))
+        Ok(EventTurn::Accepted(Accepted::now(id, self, entry, event.now, pending)))
     }
 
     /// Runs the design on an event, and adds the event and what it causes. False: it takes too long where others wait.

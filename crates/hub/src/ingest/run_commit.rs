@@ -51,8 +51,6 @@ pub(super) struct PendingTurn {
 pub(super) enum TurnFailure {
     /// The runs went by an outdated entry.
     Outdated,
-    /// The run takes too long for a thread that serves calls, or leaves too much: it is made again where it holds up nobody.
-    TooLong,
     /// Somebody else was first: it is made again on a new turn.
     Conflict,
     /// It is not made again.

@@ -65,6 +65,7 @@ pub(crate) struct Outbox {
 }
 
 /// The outcome of staging a run's work.
+#[expect(clippy::large_enum_variant, reason = "it is moved once; a box would be an allocation for every event")]
 pub(crate) enum Staged {
     /// The work is stored with the run's commit.
     Goes { outbox: Vec<OutboxChange>, staging: Staging },
@@ -84,7 +85,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// The commit is on its way. To be called while the device is still locked.
+    /// Notes that the commit is submitted. The caller still holds the device's lock.
     pub(crate) fn comes(mut self) {
         self.is_on_its_way = true;
     }
