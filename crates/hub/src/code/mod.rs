@@ -1,5 +1,5 @@
-//! Where designs with code of their own run: on a few threads beside those that serve calls, so that a codec that loops
-//! until its limit holds up nobody else. Each project has one run at a time, its others queue.
+//! The threads for designs with code of their own, apart from those that serve calls, so that a codec that loops until
+//! its limit delays no other. Each project has one run at a time; its others queue.
 
 mod project_queue;
 mod slots;
@@ -23,10 +23,10 @@ use isobar_quota::{TenantShare, TenantShares};
 
 /// Stack of a thread that runs code, in bytes.
 const STACK_BYTES: usize = 8 << 20;
-/// How nice these threads are to those that serve calls (nice(2)): where both want a processor, code gets about one
+/// Niceness of these threads (nice(2)) relative to those that serve calls: when both want a processor, code gets about one
 /// part in thirty. Code that takes long gets only what is left (`isobar_design::run`), but this much before it is known to.
 const NICENESS: i32 = 15;
-/// What these threads are called.
+/// Name of these threads.
 const THREAD: &str = "isobar-code";
 /// Fewest threads: a project that loops leaves one to the others.
 const THREADS_MIN: usize = 2;
@@ -48,26 +48,26 @@ pub(crate) struct CodePool {
     engines: RunCounter,
     aside: RunCounter,
     refused: metrics::Counter,
-    /// What runs hold that wait.
+    /// Memory of waiting runs.
     queued_bytes: Arc<TenantShares>,
     /// For runs that have a thread of their own.
     slots: RunSlots,
 }
 
-/// What a run holds in memory from when it begins to wait, in its project's queue or for its device, until it has ended.
+/// Memory of a run from the begin of its wait, in its project's queue or for its device, to its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HeldByRun {
-    /// Whose run it is.
+    /// The tenant that is charged.
     pub tenant: OrganizationId,
     pub bytes: usize,
 }
 
 thread_local! {
-    /// Whether this is one of the threads for code.
+    /// True on the threads for code.
     static IS_FOR_CODE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often the code of projects has run since the start.
+/// Counters of the runs of projects' code since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CodeRuns {
     /// Events whose design has code.
@@ -215,7 +215,7 @@ impl CodePool {
         self.slot(plan, tenant, true)
     }
 
-    /// How many long runs have a slot, and how many wait for one.
+    /// Returns the numbers of long runs with a slot, and of those that wait for one.
     #[cfg(test)]
     pub(crate) fn long_runs(&self) -> (usize, usize) {
         self.slots.long_runs()
@@ -262,7 +262,7 @@ impl CodePool {
         }
     }
 
-    /// How often it has.
+    /// Returns the counters.
     pub(crate) fn runs(&self) -> CodeRuns {
         let count = |counted: &RunCounter| counted.0.load(Ordering::Relaxed);
         CodeRuns { runs: count(&self.runs), engines: count(&self.engines), aside: count(&self.aside) }

@@ -26,7 +26,7 @@ pub(crate) struct ProjectQueue(Arc<Mutex<Queue>>);
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<QueuedRun>,
-    /// Whether a task is there that takes one after the other.
+    /// True if a task takes the runs one after the other.
     has_worker: bool,
 }
 
@@ -83,10 +83,10 @@ async fn run_all(mut worker: Worker) {
     }
 }
 
-/// Who takes one run after the other. Where it ends before they do, nobody runs them any more.
+/// The task that takes one run after the other. If it ends early, its waiting runs are dropped.
 struct Worker {
     runs: Arc<Mutex<Queue>>,
-    /// It found none left. Whoever joins from then on brings a worker of its own.
+    /// True once it found none left. The next run to join starts another worker.
     is_done: bool,
 }
 

@@ -14,18 +14,18 @@ const ASIDE_AT_ONCE: usize = 8;
 const ASIDE_WAITING_MAX: usize = 64;
 const ASIDE_OF_ONE_MAX: usize = 64;
 
-/// Why a run needs a slot. Each class has slots of its own, for one run holds its slot much longer than another: heavy
-/// code for seconds, where others leave it little of the processors; large code for its 200 ms.
+/// The reason for which a run needs a slot. Each class has slots of its own, because it holds them for different times:
+/// heavy code for seconds if others use the processors; large code for its 200 ms.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RunClass {
     /// Its code wants much memory.
     Large,
     /// Its code has lately taken long, and gets what others leave of the processors.
     Heavy,
-    /// It runs on a thread of the server, while somebody waits for the answer: a change of settings does.
+    /// Runs on a serving thread while a caller waits, as changes of settings do.
     OnRequest,
-    /// It has no code, and may take long or leave much: each may have a commit in the log that all others wait for. As many as
-    /// there are threads to run them. Changes of settings are among them.
+    /// Has no code, but may take long or leave a large commit, for which all others wait. As many slots as threads. Changes
+    /// of settings are among them.
     Long,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct RunSlots {
 }
 
 impl RunSlots {
-    /// Where so many threads run designs.
+    /// Makes the slots for this number of threads that run designs.
     pub fn new(threads: usize) -> Self {
         let bounded = || fair_slots(ASIDE_AT_ONCE, ASIDE_AT_ONCE + ASIDE_WAITING_MAX, ASIDE_OF_ONE_MAX);
         // What waits there is bounded by who calls: one call changes the settings of many devices, and a project has one run.
@@ -54,7 +54,7 @@ impl RunSlots {
         Ok(self.of(class).take(Claim::begin(tenant)).await?)
     }
 
-    /// How many long runs have a slot, and how many wait for one.
+    /// Returns the numbers of long runs with a slot, and of those that wait for one.
     #[cfg(test)]
     pub fn long_runs(&self) -> (usize, usize) {
         self.long.taken_and_waiting()

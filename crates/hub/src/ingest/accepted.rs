@@ -44,8 +44,8 @@ impl Accepted {
         Self { id, pending: Some(PendingEvent { ingest, entry, now, turn }) }
     }
 
-    /// Whether more of it is to be written than may stand in the log beside the next of its project: all who come in meanwhile
-    /// wait for as much.
+    /// Returns true if so many of its bytes must be written that the next run of its project must wait for them: every
+    /// commit that arrives meanwhile waits for as much.
     pub(super) fn leaves_much(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.turn.bytes > SHORT_RUN_BYTES_MAX)
     }

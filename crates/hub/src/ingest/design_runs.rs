@@ -1,5 +1,5 @@
-//! Several runs of a device's design in one commit, beside its events: settings were changed, say. The device is locked as it
-//! is for its events, but no device event of theirs stands in history.
+//! Several runs of a device's design in one commit, without an event, for example after settings were changed. The device
+//! is locked as for an event, but history gets no device event.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,34 +22,34 @@ use crate::cache::entries::DeviceEntry;
 use crate::outbox::work::AlarmChangeWork;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
-/// Runs of one device, one after the other: each sees what the one before it has left, and all are of one commit.
+/// Consecutive runs of one device in one commit. Each run sees the state that the previous one left.
 pub(crate) struct DesignRuns<'a> {
     ingest: &'a Ingest,
     actor: Actor,
     run: RunCommit<'a>,
     turn: Turn<'a>,
     left: UncommittedState,
-    /// Units that the runs have taken, and bytes that they and the changes leave.
+    /// Units that the runs used, and bytes that they and the changes leave.
     units: u64,
     bytes: usize,
 }
 
-/// What the runs of one commit are given, and units that they may take: an upper estimate, made before them.
+/// An upper estimate, made before the runs of one commit, of their input in bytes and of the units that they use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RunsEstimate {
     bytes: usize,
     units: u64,
-    /// Whether the design runs at all.
+    /// True if the design runs at all.
     runs: bool,
 }
 
 impl RunsEstimate {
-    /// A run on a payload of so many bytes.
+    /// Estimates a run on a payload of so many bytes.
     pub fn of_run(plan: &Plan, payload_bytes: usize) -> Self {
         Self { bytes: payload_bytes, units: plan.run_units(payload_bytes), runs: true }
     }
 
-    /// Settings get values of so many bytes, one after the other.
+    /// Estimates the change of these settings to values of so many bytes, one after the other.
     pub fn of_changes<'n>(plan: &Plan, changes: impl IntoIterator<Item = (&'n str, usize)>) -> Self {
         changes.into_iter().fold(Self::default(), |sum, (name, bytes)| Self {
             bytes: sum.bytes.saturating_add(bytes),
@@ -58,45 +58,46 @@ impl RunsEstimate {
         })
     }
 
-    /// Settings get their defaults back, one after the other.
+    /// Estimates the reset of these settings to their defaults, one after the other.
     pub fn of_resets<'n>(plan: &Plan, names: impl IntoIterator<Item = &'n str>) -> Self {
         let default = |name| plan.setting(name).map_or(0, |definition| definition.default_value.bytes().len());
         Self::of_changes(plan, names.into_iter().map(|name| (name, default(name))))
     }
 
-    /// Whether they may take longer than a millisecond: then they leave the thread that serves calls, as runs of events do.
+    /// Returns true if the runs may take longer than a millisecond: they then leave the serving thread, as runs of events
+    /// do.
     fn is_long(self, entry: &DeviceEntry) -> bool {
         let ran_long = self.runs && entry.has_run_long();
         ran_long || self.bytes > READ_HERE_BYTES_MAX || self.units > LONG_RUN_UNITS
     }
 }
 
-/// The runs of one commit may take so many units together, and leave so many bytes; the one that reaches this is the last.
+/// Units and bytes of the runs of one commit. The run that reaches one of these limits is the last of its commit.
 const RUNS_UNITS_FULL: u64 = 500_000;
 pub(crate) const RUNS_BYTES_FULL: usize = 1 << 20;
 
 impl DesignRuns<'_> {
-    /// The device as the runs so far have left it.
+    /// Returns the device in the state that the runs so far left.
     pub fn view(&self) -> Arc<DeviceView> {
         self.run.view()
     }
 
-    /// The design that runs.
+    /// Returns the design that runs.
     pub fn plan(&self) -> Arc<Plan> {
         Arc::clone(&self.run.plan)
     }
 
-    /// A new identifier; of one device they grow from run to run.
+    /// Mints an identifier. Those of one device increase from run to run.
     pub fn mint(&self) -> EventId {
         self.ingest.env.new_id()
     }
 
-    /// Whether this commit has all it may have: further changes go into the next one.
+    /// Returns true if the commit has reached its limits: further changes belong to the next one.
     pub fn is_full(&self) -> bool {
         self.units >= RUNS_UNITS_FULL || self.bytes >= RUNS_BYTES_FULL
     }
 
-    /// Something happens that no run has caused.
+    /// Applies effects that no run has caused.
     pub fn effects(&mut self, id: EventId, mut effects: Vec<Effect>) {
         if self.view().status == Status::Missing {
             self.keep_missing(&mut effects);
@@ -104,7 +105,7 @@ impl DesignRuns<'_> {
         self.ingest.carry_out(id, effects, &mut self.run);
     }
 
-    /// Only an event ends `missing`: what status the runs give is the one that the device gets back then.
+    /// Keeps the status `missing`, which only an event ends; a status that the runs set is restored then.
     fn keep_missing(&mut self, effects: &mut Vec<Effect>) {
         effects.retain(|effect| {
             let Effect::SetStatus(status) = effect else { return true };
@@ -116,7 +117,7 @@ impl DesignRuns<'_> {
         });
     }
 
-    /// Whether the device has room for this value of a setting among all of its own; or what is wrong with it.
+    /// Checks that the device has room for this value of a setting among its others; returns the fault if not.
     pub fn check_room(&self, name: &str, value: &RawJson) -> std::result::Result<(), &'static str> {
         let view = self.view();
         let before = view.settings_bytes();
@@ -125,7 +126,7 @@ impl DesignRuns<'_> {
         settings_exceed(before, others + setting_bytes(name, value)).map_or(Ok(()), Err)
     }
 
-    /// A setting gets a value (none: back to the default), by whoever has the permit. Its record's identifier.
+    /// Sets a setting (to its default if `None`) in the name of the permit's holder. Returns the record's identifier.
     pub fn set(&mut self, name: Arc<str>, value: Option<RawJson>) -> SettingId {
         let by = match self.actor {
             Actor::User(user) => Some(user),
@@ -135,12 +136,12 @@ impl DesignRuns<'_> {
         self.ingest.change_setting(name, value, by, &mut self.run)
     }
 
-    /// A user changes an alarm.
+    /// Adds a user's change of an alarm.
     pub fn change_alarm(&mut self, change: AlarmChangeWork) {
         self.run.work.alarm_changes.push(change);
     }
 
-    /// Runs the design from `trigger` on, under an identifier that stands for the event which this is not.
+    /// Runs the design from `trigger` on, under an identifier instead of an event's.
     pub fn run(&mut self, id: EventId, trigger: Trigger<'_>, payload: &RawJson) {
         let tree = payload.tree();
         let (element, received_at, now) = (trigger.element(), id.minted_at(), self.ingest.env.now());
@@ -154,7 +155,8 @@ impl DesignRuns<'_> {
         self.effects(id, outcome.effects);
     }
 
-    /// There is no event to keep the errors on. What a message may quote of a payload stays out of the log.
+    /// Logs the elements that failed, as there is no event that stores the errors. Messages may quote a payload and are
+    /// not logged.
     fn note(&self, trigger: Trigger<'_>, errors: &[EventError]) {
         if !errors.is_empty() {
             let mut failed: Vec<&str> = errors.iter().map(|error| error.element.as_str()).collect();
@@ -165,9 +167,10 @@ impl DesignRuns<'_> {
 }
 
 impl Ingest {
-    /// Lets `work` run the design of a device, as often as it wants to, in one commit. What `work` gives is answered
-    /// when all of it is durable; where the commit conflicts with that of somebody else, `work` is called again. None: the entry is outdated, and nothing happened. Runs that may take long, by the estimate
-    /// or by those before them, have a slot of the tenant, and this thread for themselves.
+    /// Lets `work` run the design of a device any number of times in one commit. Returns the result of `work` when the
+    /// commit is durable, or `None`, without a change, if the entry is outdated. If the commit conflicts with another,
+    /// `work` is called again. Runs that may take long, by the estimate or by experience, get a slot of the tenant and
+    /// this thread for themselves.
     pub(crate) async fn design_runs<T: Send>(
         &self,
         permit: &CanWrite<DeviceRef>,
@@ -177,7 +180,7 @@ impl Ingest {
     ) -> Result<Option<T>> {
         let is_long = estimate.is_long(entry);
         let Some(plan) = entry.plan() else { return Ok(None) };
-        // It is not held while this waits: one that is let go meanwhile leaves memory.
+        // Not kept during the wait, so that a replaced plan leaves memory.
         let slot = self.code.slot(&plan, entry.lineage.top(), is_long);
         drop(plan);
         let _slot = slot.await?;
@@ -220,17 +223,17 @@ impl Ingest {
     }
 }
 
-/// What the runs of this commit have left so far.
+/// State that the runs of this commit have left so far.
 #[derive(Default)]
 pub(crate) struct UncommittedState {
-    /// Empty where a state was given up.
+    /// States by element; empty if the state was removed.
     states: HashMap<Arc<str>, Bytes>,
     states_bytes: Option<usize>,
     last: HashMap<Arc<str>, LastKept>,
 }
 
 impl UncommittedState {
-    /// Takes in what one run leaves; last values only if the next runs may look at them.
+    /// Adds the state that one run leaves; last values only if the design reads them.
     fn take_in(&mut self, memory: &dyn Memory, effects: &[Effect], with_last: bool) {
         let mut stored: HashMap<&Arc<str>, Vec<&RawJson>> = HashMap::new();
         for effect in effects {
@@ -259,7 +262,7 @@ impl UncommittedState {
     }
 }
 
-/// What earlier runs of a device left, those of this commit included if there are any, as its design asks for it.
+/// State that earlier runs of a device left, including those of this commit, as its design reads it.
 pub(crate) struct RunMemory<'a> {
     pub memory: &'a dyn Memory,
     pub left: Option<&'a UncommittedState>,

@@ -30,7 +30,7 @@ pub(super) struct Incoming<'a> {
     pub payload: RawJson,
     pub idempotency_key: Option<&'a str>,
     pub now: Timestamp,
-    /// Why it is kept in history alone, and nothing runs.
+    /// The reason for storing it in history only, without a run.
     pub refused: Option<&'a str>,
     /// Told when the event has run, before it is durable: its device's next one may run.
     pub ran: Option<RunSignal>,
@@ -41,7 +41,7 @@ pub(crate) struct IntegratedEvent<'a> {
     pub element: &'a Arc<str>,
     pub payload: &'a RawJson,
     pub idempotency_key: Option<&'a str>,
-    /// Why it is refused: history keeps it with that, and nothing runs.
+    /// The reason for its refusal: history stores it with this, and the design does not run.
     pub refused: Option<&'a str>,
     /// Told when it has run.
     pub ran: RunSignal,
@@ -50,16 +50,16 @@ pub(crate) struct IntegratedEvent<'a> {
 /// Tells once that an event has run; when it is dropped before, that it never will.
 pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
-/// What came of a run. None: the entry is outdated, and nothing happened.
+/// The outcome of a run, or `None`, without a change, if the entry is outdated.
 pub(super) type EventOutcome = Result<Option<Accepted>>;
 
-/// How a run ended where it was made.
+/// The outcome of a run on the current thread.
 enum EventTurn {
-    /// It left what the event causes.
+    /// The run committed.
     Accepted(Accepted),
     /// The entry is outdated, and nothing happened.
     Outdated,
-    /// It would hold up those who wait for the same thread, or leave more than they may wait for, and nothing happened.
+    /// Nothing was changed: the run would delay others on this thread, or its commit would delay other commits.
     TooLong,
 }
 

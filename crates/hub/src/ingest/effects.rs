@@ -21,7 +21,7 @@ use crate::cache::entries::DeviceEntry;
 use crate::outbox::RegistryWork;
 use crate::outbox::work::{AlarmWork, CallWork, NoticeWork, SettingWork};
 
-/// What is kept beside the merged payloads, at most, in bytes.
+/// Bytes stored in addition to the merged payloads, at most.
 const BESIDE_BYTES: usize = 8;
 
 impl Ingest {
@@ -127,7 +127,7 @@ pub(super) fn queue_up(cloud_event: NewCloudEvent, commit: &mut Commit) {
     commit.queue.push(cloud_event);
 }
 
-/// What changes of a device's view, in its order.
+/// Changes of a device's view, in their order.
 #[derive(Default)]
 struct ViewChanges {
     statuses: Vec<Status>,

@@ -30,7 +30,7 @@ use isobar_quota::TenantShares;
 const BATCH_DEVICES_AT_ONCE: usize = 64;
 /// Events of a batch that have run and wait to be durable: of 64 batches at the same time they fill half of the store's queue.
 const BATCH_UNDER_WAY_MAX: usize = 128;
-/// How long a batch runs events on a thread that serves calls before those, and then other batches, have their turn.
+/// Time for which a batch runs events on a serving thread before calls and other batches get it.
 const BATCH_SLICE: Duration = Duration::from_micros(250);
 /// Tries of an event that the store has no room for, after the batch's own before it are durable.
 const BATCH_TRIES_MAX: usize = 8;
@@ -39,17 +39,17 @@ const BATCH_BYTES_MAX: usize = 256 << 20;
 /// A body's bytes count so often: as it came, and as payloads.
 const BATCH_BYTES_TIMES: usize = 2;
 
-/// What batches hold in memory.
+/// Makes the share of memory for batches.
 pub(super) fn batch_bytes() -> Arc<TenantShares> {
     TenantShares::fair(BATCH_BYTES_MAX)
 }
 
-/// What came of a batch.
+/// The outcome of a batch.
 #[derive(Debug)]
 pub struct BatchReport {
     /// The events that were accepted, by their place in the batch: all are durable.
     pub accepted: Vec<(usize, EventId)>,
-    /// Why the others were not, by their place in the batch.
+    /// The other items by position in the batch, with the reason for their refusal.
     pub refused: Vec<(usize, String)>,
     /// The rate window after the batch was counted, where it counts as more than the one call that it came by.
     pub window: Option<RateWindow>,
@@ -58,7 +58,7 @@ pub struct BatchReport {
 /// An event that has run, at its place in the batch, and its place among those that wait to be durable.
 type AcceptedItem<'b> = (usize, Accepted, SemaphorePermit<'b>);
 
-/// What came of one item.
+/// The outcome of one item.
 type EventResult = (usize, Result<EventId>);
 
 /// A batch whose events run.
@@ -70,7 +70,7 @@ struct BatchRun<'a> {
 }
 
 impl Ingest {
-    /// Whether the caller may post events at all.
+    /// Checks that the caller may post events at all.
     pub(crate) async fn allow_batch(&self, principal: &Principal) -> Result<()> {
         match principal {
             Principal::Device(_) => Ok(()),
@@ -102,7 +102,7 @@ fn read_items(body: &Bytes) -> Result<Vec<BatchItem>> {
     read_batch(&parse(text).map_err(|fault| Error::invalid("body", fault.to_string()))?)
 }
 
-/// When the stores took nothing at all the batch is refused, so that it comes again.
+/// Makes the report of a batch. If the stores accepted nothing at all, the whole batch is refused, so that it is retried.
 fn report(mut results: Vec<EventResult>, window: Option<RateWindow>) -> Result<BatchReport> {
     let fails = |(_, result): &EventResult| result.as_ref().is_err_and(is_ours);
     if let Some(first) = results.iter().position(fails)

@@ -1,4 +1,4 @@
-//! What a posted event says of itself: its device, its element, its key, its payload. Faults are gathered, not told one by one.
+//! The input of a posted event: device, element, idempotency key, payload. All faults are reported together.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::identity::authentication::Principal;
 
 /// Longest element name, in characters.
 pub(crate) const ELEMENT_NAME_MAX: usize = 128;
-/// What is wrong with a name that is no text, or holds U+0000.
+/// The fault of a name that is not text, or contains U+0000.
 pub const NO_NAME: &str = "must be text in UTF-8, without the character U+0000";
 /// Longest idempotency key, in characters (contract: Events).
 pub(crate) const IDEMPOTENCY_KEY_MAX: usize = 64;
 
 impl Ingest {
-    /// What is wrong with the parameters of an event whose body was found wrong already.
+    /// Finds the faults of the parameters of an event with a faulty body.
     pub(crate) async fn event_parameters(
         &self,
         principal: &Principal,

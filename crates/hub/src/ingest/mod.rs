@@ -1,5 +1,5 @@
-//! What changes a device: an event, a setting, an interval, the end of a call. Lock the device, run its design, commit,
-//! publish.
+//! Everything that changes a device: an event, a setting, an interval, the answer to a call. Each locks the device, runs
+//! its design, commits and publishes.
 
 pub(crate) mod accepted;
 pub(crate) mod design_runs;
@@ -31,7 +31,7 @@ use isobar_quota::TenantShares;
 
 pub(crate) use self::run_design::Occasion;
 
-/// How long an idempotency key is remembered, in seconds (contract: Events).
+/// Lifetime of an idempotency key in seconds (contract: Events).
 const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 /// Runs of one event, when its device changes under it again and again.
 pub(crate) const RUNS_MAX: usize = 32;
@@ -63,7 +63,7 @@ impl Ingest {
         Self { env, code, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
     }
 
-    /// What is notified when a cloud event is queued for the device, or its token ends.
+    /// Returns the bell that rings when a cloud event is queued for the device, or its token ends.
     pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
         self.bells.queue_bell(device)
     }

@@ -20,7 +20,8 @@ impl QueueBells {
         Self { polls: std::array::from_fn(|_| Mutex::new(HashMap::new())) }
     }
 
-    /// What is notified when a cloud event is queued for the device, or its token ends. It lives as long as somebody holds it.
+    /// Returns the bell that rings when a cloud event is queued for the device, or its token ends. The bell exists as long
+    /// as a caller holds it.
     pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
         let mut polls = self.polls[device.0 as usize % BELL_SHARDS].lock();
         if let Some(bell) = polls.get(&device).and_then(Weak::upgrade) {

@@ -1,4 +1,4 @@
-//! What one turn of a device commits, from its beginning to the commit that goes into the store.
+//! The commit of one turn of a device, from its begin to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,20 +21,20 @@ use crate::cache::shared_entries::SharedEntry as _;
 use crate::metering::usage::hold_to_quota;
 use crate::outbox::{RegistryWork, Staged, Staging};
 
-/// What the runs of one turn have caused so far. It is built while the device is locked. Where it is dropped before it is
-/// committed, the entry says again what it said before.
+/// The effects of the runs of one turn, collected while the device is locked. If dropped before the commit, it restores
+/// the device's entry.
 pub(super) struct RunCommit<'a> {
     pub entry: &'a Arc<DeviceEntry>,
-    /// What the runs go by, even if it is let go meanwhile.
+    /// The plan that the runs use, even if it is replaced meanwhile.
     pub plan: Arc<Plan>,
     /// `None` once it is committed.
     before: Option<EntryState>,
-    /// What the device was before.
+    /// The device before the turn.
     seen: Arc<DeviceView>,
-    /// As long as this lasts the entry does not have to make room for others.
+    /// Protects the entry from eviction.
     _in_run: InRun<'a, DeviceView>,
     pub commit: Commit,
-    /// What the registry must learn.
+    /// Findings for the registry.
     pub work: RegistryWork,
 }
 
@@ -47,13 +47,13 @@ pub(super) struct PendingTurn {
     pub durable: Durable,
 }
 
-/// Why a turn left nothing.
+/// The reason for which a turn left nothing.
 pub(super) enum TurnFailure {
-    /// The runs went by an outdated entry.
+    /// The runs used an outdated entry.
     Outdated,
-    /// Somebody else was first: it is made again on a new turn.
+    /// Another commit was first: the runs are repeated on a new turn.
     Conflict,
-    /// It is not made again.
+    /// The turn is not repeated.
     Failed(Error),
 }
 
@@ -66,7 +66,7 @@ impl From<StoreError> for TurnFailure {
     }
 }
 
-/// Tells whoever waits for it that the event has run.
+/// Signals that the event has run.
 pub(super) fn tell(ran: &RunSignal) {
     if let Some(ran) = ran.lock().take() {
         // Nobody waits for the last one.
@@ -75,7 +75,7 @@ pub(super) fn tell(ran: &RunSignal) {
 }
 
 impl<'a> RunCommit<'a> {
-    /// A turn of the device begins. None: the entry is outdated.
+    /// Begins the commit of a turn. Returns `None` if the entry is outdated.
     pub fn new(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<Self> {
         if !entry.is_current() {
             return None;
@@ -93,8 +93,8 @@ impl<'a> RunCommit<'a> {
         })
     }
 
-    /// A turn of the device begins for an event, and the device as its design sees it. Any event ends `missing` and gives
-    /// back the status before it (contract: The project design). None: the entry is outdated.
+    /// Begins the commit of an event's turn; also returns the device as its design sees it. Any event ends `missing` and
+    /// restores the status before it (contract: The project design). Returns `None` if the entry is outdated.
     pub fn of_event(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<(Self, Arc<DeviceView>)> {
         let mut run = Self::new(entry, now)?;
         let view = Arc::clone(&run.seen);
@@ -110,13 +110,13 @@ impl<'a> RunCommit<'a> {
         Some((run, view))
     }
 
-    /// The device as the turn has left it so far.
+    /// Returns the device in the state that the turn has left so far.
     pub fn view(&self) -> Arc<DeviceView> {
-        // An entry keeps what it says as long as a run goes by it.
+        // An entry keeps its view as long as a run uses it.
         self.entry.view().unwrap_or_else(|| Arc::clone(&self.seen))
     }
 
-    /// The event goes into history, before whatever it causes.
+    /// Adds the event to history, before its effects.
     pub fn add_event(&mut self, id: EventId, event: &Incoming<'_>) {
         self.commit.history.push(NewEvent {
             id,
@@ -134,7 +134,7 @@ impl<'a> RunCommit<'a> {
         self.add_errors(vec![EventError { element: String::new(), message: why.to_owned() }]);
     }
 
-    /// What went wrong in the run of the event.
+    /// Adds the errors of the event's run.
     pub fn add_errors(&mut self, errors: Vec<EventError>) {
         if let Some(event) = self.commit.history.first_mut() {
             event.errors = errors;
@@ -151,8 +151,7 @@ impl Drop for RunCommit<'_> {
 }
 
 impl Ingest {
-    /// Commits what the runs of a turn have caused: nothing, if the entry that they went by is outdated by now, or the outbox has
-    /// no room for what they leave.
+    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full.
     pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn<'_>) -> Result<PendingTurn, TurnFailure> {
         let mut commit = std::mem::take(&mut run.commit);
         hold_to_series(turn.memory(), &mut commit);
@@ -168,7 +167,7 @@ impl Ingest {
         self.add_followed(run.entry, &mut commit);
         let queued = !commit.queue.is_empty();
         let Committed { bytes, durable, .. } = turn.commit(commit)?;
-        // The device is still locked: whoever has its next turn knows all of this.
+        // The device is still locked: its next turn sees all of this.
         run.before = None;
         if let Some(staging) = staging {
             staging.comes();
@@ -179,7 +178,7 @@ impl Ingest {
         Ok(PendingTurn { queued, bytes, durable })
     }
 
-    /// Has the outbox expect what the registry must learn, if there is anything; returns the changes for the commit.
+    /// Stages the findings for the registry in the outbox, if there are any; returns its changes for the commit.
     fn stage(&self, run: &mut RunCommit<'_>) -> Result<Option<(Vec<OutboxChange>, Staging)>, TurnFailure> {
         if run.work.is_empty() {
             return Ok(None);
@@ -196,7 +195,7 @@ impl Ingest {
         Ok(Some(staged))
     }
 
-    /// Adds what event streams are shown of a commit, when there are any.
+    /// Adds the events that streams show of a commit, if there are streams.
     pub(super) fn add_followed(&self, entry: &DeviceEntry, commit: &mut Commit) {
         if self.env.telemetry().is_followed() {
             let events = commit.history.iter().map(|event| Arc::new(to_event(entry, event))).collect();
@@ -204,7 +203,7 @@ impl Ingest {
         }
     }
 
-    /// Wakes those who wait for what a durable commit has caused. Event streams are told by the store.
+    /// Wakes long polls after a durable commit. The store notifies event streams.
     pub(super) fn publish(&self, entry: &DeviceEntry, queued: bool) {
         if queued {
             self.bells.ring(entry.device.key);

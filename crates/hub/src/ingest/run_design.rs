@@ -12,7 +12,7 @@ use super::design_runs::RunsEstimate;
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 
-/// Why a design runs beside its events.
+/// The cause of a run without an event.
 #[derive(Clone)]
 pub(crate) enum Occasion {
     /// An interval of the device has elapsed.

@@ -24,12 +24,12 @@ const BULK_DEVICES_AT_ONCE: usize = 256;
 /// Devices looked up in one question to the registry.
 const LOOKED_UP_AT_ONCE: usize = 1_000;
 
-/// What came of a bulk change.
+/// The outcome of a bulk change.
 #[derive(Clone, Debug, Default)]
 pub struct SettingsOutcome {
     /// The changed settings, in the order of their items.
     pub changed: Vec<DeviceSetting>,
-    /// Why the others were not changed, in the order of their items.
+    /// The reasons for which the others were not changed, in the order of their items.
     pub errors: Vec<String>,
 }
 
@@ -40,17 +40,17 @@ pub struct ProjectDefaults {
     pub project: ProjectId,
     /// The version that the devices name.
     pub version: Option<String>,
-    /// Those of the listed devices that are of it.
+    /// The listed devices of this project.
     pub devices: Vec<DeviceId>,
     /// The names of the settings, and what the design says about each; by listOrder, then name. Those of a project are there
     /// once, however many versions its devices name.
     pub settings: Arc<[(Arc<str>, Declared)]>,
 }
 
-/// Why there are no defaults.
+/// A refusal to return defaults.
 #[derive(Clone, Debug)]
 pub struct DefaultsRefusal {
-    /// Why.
+    /// The reason.
     pub message: String,
     /// The project, if the device could be found.
     pub project: Option<ProjectId>,
@@ -63,14 +63,14 @@ pub struct DefaultsRefusal {
 pub struct DefaultsOutcome {
     /// Once for each project and version.
     pub defaults: Vec<ProjectDefaults>,
-    /// What could not be found.
+    /// The refusals.
     pub refused: Vec<DefaultsRefusal>,
 }
 
 /// The items of one device, by their place in the request.
 type DeviceItems<'i> = Vec<(usize, &'i SettingItem)>;
 
-/// What came of one item.
+/// The outcome of one item.
 type ItemResult = std::result::Result<DeviceSetting, String>;
 
 impl Hub {
@@ -236,7 +236,7 @@ impl Hub {
     }
 }
 
-/// What an item holds with what comes of it, in bytes.
+/// Returns the bytes that an item and its outcome hold in memory.
 fn held_by_item(item: &SettingItem) -> usize {
     let texts = item.device.len() + 2 * item.name.len() + item.value.bytes().len();
     size_of::<SettingItem>() + size_of::<DeviceSetting>() + texts

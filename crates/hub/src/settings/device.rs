@@ -37,32 +37,32 @@ pub struct DeviceSetting {
     pub id: SettingId,
     /// The device.
     pub device: DeviceId,
-    /// When the record was made; for a setting that was never set, when the device was.
+    /// Time of the record, or of the device's creation if the setting was never set.
     pub created_at: Timestamp,
-    /// When the record was replaced.
+    /// Time at which the record was replaced.
     pub changed_at: Option<Timestamp>,
     /// The record that replaced it.
     pub changed_to: Option<SettingId>,
-    /// Who replaced it: a user or the device itself.
+    /// The user that replaced it, or the device itself.
     pub changed_by: Option<String>,
     /// The setting's name.
     pub name: String,
     /// Its value: the device's own, or else the default.
     pub value: RawJson,
-    /// What the design says; of a setting that it no longer declares, nothing.
+    /// The design's declaration; empty if the design no longer has the setting.
     pub declared: Declared,
 }
 
-/// What a design says about a setting, JSON as it was written there.
+/// A design's declaration of a setting, in the JSON text of the design.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Declared {
-    /// What users call it.
+    /// The name for users.
     pub title: RawJson,
-    /// What it is for.
+    /// The purpose.
     pub description: RawJson,
-    /// What kind of value it takes.
+    /// The kind of its values.
     pub input_type: Option<&'static str>,
-    /// How it is entered.
+    /// Properties of its input field.
     pub input_type_properties: RawJson,
     /// The value of a device that has none of its own.
     pub default_value: RawJson,
@@ -138,7 +138,7 @@ impl DeviceSetting {
         }
     }
 
-    /// When the record was last touched.
+    /// Returns the time at which the record was last changed.
     pub fn updated_at(&self) -> Timestamp {
         self.changed_at.unwrap_or(self.created_at)
     }
@@ -201,7 +201,7 @@ impl Hub {
         Ok(page.map(|record| DeviceSetting::recorded(record, &plan)))
     }
 
-    /// Whether the caller may change a setting: 404 of either before 403.
+    /// Checks that the caller may change a setting: 404 of device or setting comes before 403.
     ///
     /// # Errors
     /// `Missing`, of either, before `Forbidden`.

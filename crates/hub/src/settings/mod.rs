@@ -19,7 +19,7 @@ pub(crate) fn held_by_changes(code: &CodePool, held: HeldByRun) -> Result<Tenant
     code.hold(held).map_err(|_| no_room())
 }
 
-/// What somebody hears whose change has no room, who is counted.
+/// Counts a change that has no room, and returns its error.
 pub(crate) fn no_room() -> Error {
     metrics::counter!(CHANGES_REFUSED).increment(1);
     let most = QUEUED_BYTES_MAX >> 20;

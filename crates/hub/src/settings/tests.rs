@@ -1,4 +1,4 @@
-//! What changes of settings hold while they wait, and where their runs have a slot of their own.
+//! Tests of the memory that waiting changes of settings hold, and of the slots of their runs.
 
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
@@ -51,7 +51,7 @@ async fn puts_all(stage: &Stage, devices: &[&Device], bytes: usize) -> Result<Se
     stage.hub.settings_update(&stage.admin, &items).await
 }
 
-/// So many bytes for something else of the tenant.
+/// Takes so many bytes for other work of the tenant.
 fn holds(stage: &Stage, bytes: usize) -> Result<TenantShare> {
     stage.hub.0.code.hold(HeldByRun { tenant: stage.admin.lineage.top(), bytes })
 }
@@ -61,7 +61,7 @@ fn leaves(stage: &Stage, bytes: usize) -> TenantShare {
     holds(stage, SharedAmount::of(QUEUED_BYTES_MAX).of_one() - bytes).unwrap()
 }
 
-/// Whether there is room for so many bytes more.
+/// Returns true if there is room for so many more bytes.
 fn has_room(stage: &Stage, bytes: usize) -> bool {
     holds(stage, bytes).is_ok()
 }
