@@ -1,4 +1,4 @@
-//! Why a store could not do what it was asked, and what a caller hears of it.
+//! Failures of stores, and the errors that callers get for them.
 
 use isobar_model::error::{Error, Fault};
 use isobar_quota::Full;
@@ -44,7 +44,7 @@ pub enum StoreError {
     /// The store cannot be reached or has failed; what was asked may or may not have been done.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
 }
@@ -60,8 +60,8 @@ impl StoreError {
         if matches!(self, Self::Gone(_)) { Self::Gone(noun) } else { self }
     }
 
-    /// Whether it is for the sake of what was asked, so that asking again changes nothing and anything else may be done: a
-    /// row that violates something, or one that cannot be read. A store that cannot be reached, is full or busy is none.
+    /// Returns true if the request itself is the cause, so that a retry fails again while other requests succeed: a row that
+    /// violates a rule, or one that cannot be read. False for a store that cannot be reached, is full or busy.
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
@@ -111,7 +111,7 @@ fn too_far() -> String {
     )
 }
 
-/// What somebody hears who asks for a page of many large payloads.
+/// Returns the fault of a page with too many large payloads.
 fn too_much() -> String {
     let (most, queued) = (PAGE_BYTES_MAX >> 20, QUEUE_PAGE_BYTES_MAX >> 20);
     format!("is too high for rows of this size: a page takes at most {most} MiB, one of a queue {queued} MiB")

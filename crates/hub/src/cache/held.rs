@@ -1,4 +1,4 @@
-//! What an entry says, of a device or a project's design, as long as the entry has not been retired; and what that weighs.
+//! The content of a cache entry (of a device or a project's design) until the entry is retired, and its weight.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,32 +6,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use isobar_store::by_use::{Asked, TenantWeight};
 use parking_lot::Mutex;
 
-/// What entries say.
+/// Content of entries.
 pub(crate) trait Weighed {
     /// About what an entry takes beside what it says, in bytes: itself, its places in the cache.
     const ENTRY_BYTES: usize;
 
-    /// What it takes, in bytes.
+    /// Returns its bytes.
     fn weight(&self) -> usize;
 }
 
-/// What an entry says. Once the entry is retired that is gone, however many still hold the entry; only a run that is under way
-/// keeps it until its end.
+/// The content of an entry. It is gone once the entry is retired, even if others still hold the entry; only a run that is
+/// under way keeps it until its end.
 pub(crate) struct Held<T> {
     state: Mutex<HeldState<T>>,
-    /// Whether a run of the device goes by it. Set under the lock of `state`.
+    /// True while a run of the device uses it. Set under the lock of `state`.
     in_run: AtomicBool,
-    /// Whether the entry is the one of its device, or of its project, that runs go by.
+    /// True if runs use this entry for its device or project.
     installed: AtomicBool,
-    /// Whether somebody has asked for it since the cache last looked.
+    /// True if it was used since the cache last examined it.
     used: AtomicBool,
-    /// Where the entry stands among the installed ones of its tenant.
+    /// Place of the entry in the order of its tenant.
     place: AtomicU64,
 }
 
 struct HeldState<T> {
     says: Option<Arc<T>>,
-    /// Where it is counted, as long as the entry is installed; and what was counted.
+    /// The counter of its weight, as long as the entry is installed, and the counted weight.
     counted: Option<(Arc<TenantWeight>, usize)>,
 }
 
@@ -69,7 +69,7 @@ impl<T: Weighed> Held<T> {
         }
     }
 
-    /// What the entry says; none: it was retired, and a newer one says it.
+    /// Returns the content, or `None` if the entry was retired and a newer one has it.
     pub fn get(&self) -> Option<Arc<T>> {
         self.state.lock().says.clone()
     }
@@ -104,12 +104,12 @@ impl<T: Weighed> Held<T> {
         }
     }
 
-    /// What it weighs.
+    /// Returns its weight.
     pub fn weight(&self) -> usize {
         self.state.lock().weight()
     }
 
-    /// Whether the entry is the installed one.
+    /// Returns true if the entry is the installed one.
     pub fn is_installed(&self) -> bool {
         self.installed.load(Ordering::Acquire)
     }
@@ -132,12 +132,12 @@ impl<T: Weighed> Held<T> {
         leaves
     }
 
-    /// Whether what the tenant's entries weigh has to be noted anew.
+    /// Returns true if the weight of the tenant's entries must be noted again.
     pub fn is_to_note(&self) -> bool {
         self.state.lock().counted.as_ref().is_some_and(|(tenant, _)| tenant.is_to_note())
     }
 
-    /// Where the entry stands among those of its tenant; 0: it was never installed.
+    /// Returns the place of the entry in the order of its tenant; 0 if it was never installed.
     pub fn place(&self) -> u64 {
         self.place.load(Ordering::Relaxed)
     }

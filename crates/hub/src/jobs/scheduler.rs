@@ -33,11 +33,11 @@ use crate::support::pace::Pace;
 use crate::support::scope_guard::ScopeGuard;
 use isobar_quota::{TenantShare, TenantShares};
 
-/// How often the registry is asked for what is due.
+/// Interval between queries for timers that are due.
 const TIMER_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Timers taken at a time.
 const TIMERS_BATCH: usize = 512;
-/// Of them, those that run at the same time.
+/// Timers that run at the same time.
 const TIMERS_AT_ONCE: usize = 64;
 /// Timers whose code runs or waits for its turn, and those of one tenant: beside the events that its code has to run on.
 const CODE_TIMERS_MAX: usize = 512;
@@ -64,23 +64,23 @@ pub(crate) fn timers_of(plan: &Plan) -> Vec<ProjectTimer> {
     intervals.chain(silence).collect()
 }
 
-/// What the scheduler knows of timers beside the registry.
+/// State of the scheduler in addition to the registry.
 pub(crate) struct SchedulerState {
     code: Arc<TenantShares>,
     timers: Mutex<TimerStates>,
-    /// How often it was written down when timers are due again.
+    /// Number of writes of due times.
     #[cfg(test)]
     writes: std::sync::atomic::AtomicU32,
 }
 
 #[derive(Default)]
 struct TimerStates {
-    /// When it was looked for what is due.
+    /// Time of the last query.
     looked_at: Option<Timestamp>,
-    /// Those whose code runs, or waits for its turn.
+    /// Timers whose code runs or waits.
     under_way: HashSet<u64>,
-    /// When those are due again that were served since the last writing: by their code, or by runs that were committed though
-    /// the writing failed.
+    /// Next due times of timers that were served since the last write: by their code, or by runs that were committed although
+    /// the write failed.
     ended: HashMap<u64, Timestamp>,
     put_off: HashMap<u64, PutOff>,
 }
@@ -88,7 +88,7 @@ struct TimerStates {
 /// A timer that could not be served when it was due.
 #[derive(Clone, Copy)]
 struct PutOff {
-    /// When it was.
+    /// The time at which it was due.
     due_at: Timestamp,
     /// Until when it waits: if the registry says another moment, somebody else has set it.
     until: Timestamp,
@@ -113,11 +113,11 @@ impl SchedulerState {
     }
 }
 
-/// What becomes of a timer.
+/// The outcome of serving a timer.
 enum TimerOutcome {
-    /// It is due again then.
+    /// The timer is due again at this time.
     At(Timestamp),
-    /// It could not be served: it is due again later, each time it happens later still.
+    /// The timer could not be served and is delayed, longer each time.
     PutOff,
     /// Its code is to run, in a place of its tenant's.
     Code { minutes: u32, place: TenantShare },
@@ -212,7 +212,8 @@ impl Jobs {
         Ok(is_full)
     }
 
-    /// Where the clock is behind the look before this one, or there was none, it may have been ahead when moments were remembered.
+    /// Detects a clock that was set back: if it is behind the previous query, or there was none, it may have been ahead when
+    /// times were stored.
     async fn notice_clock_set_back(&self, now: Timestamp) -> Result<()> {
         let before = self.scheduler.timers.lock().looked_at;
         if before.is_none_or(|before| now.plus_seconds(SET_BACK_SECONDS_MIN) < before) {
@@ -368,8 +369,8 @@ impl Jobs {
     }
 }
 
-/// When the silence of a device has lasted too long, as far as it is known now. What a clock that was ahead of now has heard was
-/// heard by now: else the device would not be silent before the clock is there again.
+/// Returns the time at which the silence of a device is too long, as far as known now. An event received under a clock that
+/// was ahead counts as received now; else the device could not be missing before the clock gets there again.
 fn end_of_silence(entry: &DeviceEntry, heard_at: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
     let known = [&entry.heard, &entry.active].map(|known| known.fetch_min(now.millis(), Ordering::Relaxed));
     let known = Timestamp::from_millis(known[0].max(known[1]));

@@ -17,9 +17,9 @@ pub(crate) struct BoundedJobs {
 }
 
 impl BoundedJobs {
-    /// So many at the same time, and so many that run or wait: of all tenants, and of one, so that there is room for the
-    /// others. Where all is full, whoever has most gives up its youngest job that waits, which is [`Error::Busy`] then, to
-    /// who has fewer.
+    /// Makes a queue with `at_once` jobs at the same time, `waiting` that run or wait, and `of_one` of a single tenant. When
+    /// all is full, the tenant with most loses its youngest waiting job, which fails with [`Error::Busy`], to one that has
+    /// fewer.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
@@ -36,7 +36,7 @@ impl BoundedJobs {
         Ok(Self { threads: Some(threads), ..Self::shared(at_once, waiting, of_one) })
     }
 
-    /// How many run, and how many wait.
+    /// Returns the numbers of running and of waiting jobs.
     #[cfg(test)]
     pub(crate) fn running_and_waiting(&self) -> (usize, usize) {
         self.slots.taken_and_waiting()

@@ -1,5 +1,5 @@
-//! What deliveries hold in memory, from when their bodies have been taken apart until they are answered: bounded for all
-//! together, and shared among tenants.
+//! Memory of deliveries, from the extraction of their bodies to their answers: limited for all together, and shared among
+//! tenants.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use isobar_quota::{TenantShare, TenantShares};
 /// Bytes that the deliveries of all tenants hold together; beyond, 503. One tenant has at most twice what is left for the
 /// others.
 pub(super) const DELIVERIES_BYTES_MAX: usize = 256 << 20;
-/// What a device of a delivery takes besides its name and its payloads, and an event besides its payload, in bytes.
+/// Bytes that a device of a delivery takes in addition to its name and payloads, and an event in addition to its payload.
 const DEVICE_BYTES: usize = 1 << 10;
 const EVENT_BYTES: usize = 512;
 /// Labels of devices that are made together take so many bytes, or are those of one device.
@@ -31,7 +31,7 @@ pub(crate) struct DeliveryMemory {
     refused: metrics::Counter,
 }
 
-/// What a delivery holds of it, until this is dropped.
+/// Memory of one delivery; dropping it returns the memory.
 #[derive(Debug)]
 pub struct HeldByDelivery(TenantShare);
 
@@ -40,7 +40,7 @@ impl DeliveryMemory {
         Self { bytes: TenantShares::fair(DELIVERIES_BYTES_MAX), refused: metrics::counter!(DELIVERIES_REFUSED) }
     }
 
-    /// So many bytes for a delivery of a tenant. However much it is, it has room where nothing else is held.
+    /// Takes so many bytes for a delivery of a tenant. A delivery of any size has room if nothing else is held.
     ///
     /// # Errors
     /// `NoRoom`: the tenant holds as much as it may.
@@ -69,13 +69,13 @@ fn capped(bytes: usize) -> usize {
     bytes.min(SharedAmount::of(DELIVERIES_BYTES_MAX).of_one())
 }
 
-/// How much a delivery makes of its body, in bytes.
+/// Sizes of what a delivery makes of its body, in bytes.
 pub(super) struct DeliverySize {
     body: usize,
     tasks: usize,
     /// All payloads, as they were taken out of the body.
     payloads: usize,
-    /// What the third party calls devices, and the label that says so, once for each.
+    /// The third party's names of devices, with the label that holds them, once for each.
     names: usize,
     /// The labels that a device gets.
     labels: usize,
@@ -95,18 +95,18 @@ impl DeliverySize {
         }
     }
 
-    /// What it holds before anything is done.
+    /// Returns the bytes held before anything is done.
     pub(super) fn extracted(&self) -> usize {
         self.body + self.payloads + self.names + self.labels + self.errors + self.tasks * DEVICE_BYTES
     }
 
-    /// What it holds when these events have run, until it is answered. The payloads that an answer with `debug` tells of are
-    /// those which it holds.
+    /// Returns the bytes held from the runs of these events to the answer. An answer with `debug` refers to payloads that
+    /// are held anyway.
     pub(super) fn run(&self, makes: EventsAmount) -> usize {
         self.extracted() + self.labels * self.devices_at_once(self.tasks) + makes.events * EVENT_BYTES
     }
 
-    /// How many devices, of so many at most, are made together: each with its copy of the labels.
+    /// Returns the number of devices, at most `most`, that are created together, each with its copy of the labels.
     pub(super) fn devices_at_once(&self, most: usize) -> usize {
         (LABELS_BYTES_AT_ONCE / self.labels.max(1)).clamp(1, most.max(1))
     }

@@ -1,4 +1,4 @@
-//! What a run writes.
+//! The commit of a run.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::StreamedEvents;
 
-/// What one run writes, all of it or nothing.
+/// The writes of one run, applied together or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Commit {
     /// The device event, and the cloud events that the run sent, oldest first. All ids are of this device's run.
@@ -22,7 +22,7 @@ pub struct Commit {
     pub queue: Vec<NewCloudEvent>,
     /// New states of elements; an empty one is forgotten.
     pub states: Vec<(Arc<str>, Bytes)>,
-    /// What becomes of work for afterwards, in this order.
+    /// Changes of the outbox, in this order.
     pub outbox: Vec<OutboxChange>,
     /// Remember the event's id under this key, so that a repetition does nothing (until `expires_at`).
     pub idempotency: Option<Idempotency>,
@@ -39,7 +39,7 @@ pub enum OutboxChange {
     Put {
         /// Its number.
         number: u64,
-        /// What to do: opaque to the store.
+        /// The work, opaque to the store.
         work: Bytes,
     },
     /// An entry is no longer needed.
@@ -51,13 +51,13 @@ pub enum OutboxChange {
 pub struct NewEvent {
     /// Its id; its first bits say when.
     pub id: EventId,
-    /// Which way it went.
+    /// The direction.
     pub kind: EventType,
     /// The element it was posted to, or sent by.
     pub element: Arc<str>,
-    /// What it carried.
+    /// The payload.
     pub payload: RawJson,
-    /// What went wrong.
+    /// Errors of the run.
     pub errors: Vec<EventError>,
 }
 
@@ -69,7 +69,7 @@ pub struct NewValue {
     pub event: EventId,
     /// The storage element.
     pub element: Arc<str>,
-    /// What to store.
+    /// The payload.
     pub payload: RawJson,
 }
 
@@ -80,9 +80,9 @@ pub struct NewCloudEvent {
     pub id: EventId,
     /// The element that sent it.
     pub element: Arc<str>,
-    /// What it carries.
+    /// The payload.
     pub payload: RawJson,
-    /// When it leaves the queue by itself.
+    /// Time at which it expires.
     pub expires_at: Option<Timestamp>,
 }
 

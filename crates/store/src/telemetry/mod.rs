@@ -48,28 +48,28 @@ pub use turn::{Committed, DeviceTurn, Locked, TURNS_MAX, Turn};
 use crate::error::{Result, StoreError};
 use isobar_quota::Claim;
 
-/// What earlier runs left for a device, as a run sees it.
+/// State that earlier runs left for a device, as a run sees it.
 pub trait Memory {
     /// The last values of a storage element, as far as they are stored.
     fn last(&self, element: &str) -> Option<LastKept>;
-    /// How many bytes that are; 0 before anything was stored.
+    /// Returns the bytes of the last value; 0 before anything was stored.
     fn last_bytes(&self, element: &str) -> usize;
-    /// How many bytes that are of all storage elements, and how many of these have stored anything.
+    /// Returns the bytes of the last values of all storage elements, and the number of elements that have stored anything.
     fn all_last_bytes(&self) -> (usize, usize);
     /// The state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
-    /// Which elements have a state, and its bytes.
+    /// Returns the elements that have a state, with its bytes.
     fn states(&self) -> Vec<(Arc<str>, usize)>;
-    /// How many bytes all states take, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
+    /// Returns the bytes of all states, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
     fn states_bytes(&self) -> usize;
     /// The newest identifier in the device's history and series, or what stands for it: those that the run makes are greater.
     fn newest(&self) -> EventId;
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// It was committed and is durable.
+    /// The run was committed and is durable.
     Committed {
         /// Queued cloud events that were dropped because the queue was full.
         dropped: u32,
@@ -83,9 +83,9 @@ pub enum Ran {
 pub struct Series {
     /// The element's name.
     pub element: Arc<str>,
-    /// When its first value came.
+    /// Time of its first value.
     pub created_at: Timestamp,
-    /// When its newest value came.
+    /// Time of its newest value.
     pub updated_at: Timestamp,
     /// Values that have come to it.
     pub count: u64,
@@ -93,41 +93,41 @@ pub struct Series {
     pub bytes: u64,
 }
 
-/// Which events of a history.
+/// A query for events of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HistoryQuery {
     /// With device events.
     pub device_events: bool,
     /// With cloud events.
     pub cloud_events: bool,
-    /// When they were received.
+    /// Range of the time of receipt.
     pub range: TimeRange,
     /// Nothing received before this moment is shown: retention.
     pub not_before: Timestamp,
-    /// Which page.
+    /// The page.
     pub page: PageRequest,
 }
 
-/// Which events of a queue.
+/// A query for events of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueQuery {
     /// Only those of this element.
     pub element: Option<String>,
-    /// Which page of them, before anything is taken.
+    /// The page, before anything is taken.
     pub page: PageRequest,
-    /// Those that have expired by then are not there.
+    /// Events that have expired by this time are left out.
     pub now: Timestamp,
-    /// How far the same reader has looked before.
+    /// Progress of the same reader's earlier looks.
     pub looked: Looked,
 }
 
-/// How far somebody who waits at a queue has looked and found nothing, so that each look goes on behind the one before it:
-/// for looks of the same query, but for the time.
+/// The part of a queue in which a waiting reader has found nothing, so that each look continues behind the previous one.
+/// It is valid for looks of the same query, except for the time.
 #[derive(Clone, Debug, Default)]
 pub struct Looked(Arc<Mutex<(u64, u64)>>);
 
 impl Looked {
-    /// Where to go on in the queue of this generation.
+    /// Returns the position from which to continue in the queue of this generation.
     pub(crate) fn until(&self, generation: u64) -> u64 {
         let (of, until) = *self.0.lock();
         if of == generation { until } else { 0 }
@@ -228,7 +228,8 @@ pub trait Telemetry: Send + Sync + 'static {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)>;
-    /// When the first and the last shown value (`kept`) of a range came; none: there is none. A few seeks; waits for a slot.
+    /// Returns the times of the first and the last visible value (`kept`) of a range, if there is one. Costs a few seeks;
+    /// waits for a slot.
     async fn extent(
         &self,
         device: &CanRead<DeviceRef>,
@@ -285,7 +286,7 @@ pub trait Telemetry: Send + Sync + 'static {
         written: (usize, EventWriter),
         claim: Claim,
     ) -> Result<StreamPiece>;
-    /// Whether anybody follows what becomes durable. A look at one flag.
+    /// Returns true if events are followed as they become durable. Reads one flag.
     fn is_followed(&self) -> bool;
     /// Follows what becomes durable from now on. Each event is sent once it is, in the order of positions, whoever
     /// waits for it or does not; what came before is in history.
@@ -301,9 +302,9 @@ pub trait Telemetry: Send + Sync + 'static {
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|_| true)).await?.unwrap_or_default())
     }
-    /// As [`Telemetry::queue_take`], for a caller that may lose its right meanwhile, or has no room for them: `may` is asked
-    /// under the device's lock, before the events are taken, about so many bytes as they take at most as JSON; first about
-    /// none. None: it said no, and nothing was taken.
+    /// Takes events like [`Telemetry::queue_take`] for a caller that may lose its right meanwhile, or has no room for them:
+    /// `may` is called under the device's lock before the events are taken, with an upper bound of their bytes as JSON, and
+    /// first with 0. If it returns false, nothing is taken and the result is `None`.
     async fn queue_take_while(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -334,7 +335,7 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Returns when everything is durable that was committed before the call.
     async fn sync(&self) -> Result<()>;
 
-    /// Whether the store takes writes.
+    /// Checks that the store accepts writes.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] with the cause, where it has failed or is closed.
@@ -353,8 +354,8 @@ pub struct OutboxEntry {
     pub number: u64,
     /// The device whose run left it.
     pub device: DeviceKey,
-    /// What to do: opaque to the store.
+    /// The work, opaque to the store.
     pub work: Bytes,
-    /// Why it cannot be done, if that was noted.
+    /// The reason for which it is parked, if it is.
     pub parked: Option<Arc<str>>,
 }

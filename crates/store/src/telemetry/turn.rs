@@ -1,4 +1,4 @@
-//! A device's turn: its lock, what earlier runs left, and the commit of what the next one causes.
+//! A device's turn: its lock, the state that earlier runs left, and the commit of the next run.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{DeviceRef, EventId};
@@ -8,11 +8,11 @@ use super::embedded::EmbeddedTurn;
 use super::{Commit, Durable, Memory, Ran, Telemetry};
 use crate::error::{Result, StoreError};
 
-/// Turns that a run is given one after the other, each time that its commit conflicts with that of somebody else; then its
-/// caller hears [`StoreError::Conflict`].
+/// Turns that a run gets, one after the other, as long as its commits conflict with others; then the result is
+/// [`StoreError::Conflict`].
 pub const TURNS_MAX: usize = 32;
 
-/// A device that is locked: no other run of it is under way until this is dropped. What was not committed by then leaves
+/// The lock of a device: no other run of it is under way until this is dropped. A run that was not committed by then leaves
 /// nothing.
 #[must_use = "the device is locked as long as its turn lasts"]
 pub struct Turn<'t>(TurnKind<'t>);
@@ -23,18 +23,18 @@ enum TurnKind<'t> {
     Other(Box<dyn DeviceTurn + 't>),
 }
 
-/// A turn as an adapter carries it out; [`Turn`] says what it promises.
+/// An adapter's implementation of a turn, with the promises of [`Turn`].
 pub trait DeviceTurn: Send {
-    /// Returns what earlier runs left.
+    /// Returns the state that earlier runs left.
     fn memory(&self) -> &dyn Memory;
-    /// Commits what a run causes.
+    /// Commits a run.
     fn commit(&mut self, commit: Commit) -> Result<Committed>;
 }
 
-/// How a device was locked for a request that has an idempotency key.
+/// The outcome of locking a device for a request that may have an idempotency key.
 #[must_use = "the device is locked as long as its turn lasts"]
 pub enum Locked<'t> {
-    /// The key is known: this is the first answer, and it is durable.
+    /// The key is known: the first answer, which is durable.
     Repeated(EventId),
     /// The key is not known: the request runs.
     Turn(Turn<'t>),
@@ -48,7 +48,7 @@ pub struct Committed {
     pub dropped: u32,
     /// Bytes of it for which all who write wait: 0 where each writes for itself.
     pub bytes: usize,
-    /// To be waited for: then it is durable.
+    /// Resolves when the commit is durable.
     pub durable: Durable,
 }
 
@@ -62,7 +62,7 @@ impl<'t> Turn<'t> {
         Self(TurnKind::Embedded(turn))
     }
 
-    /// Returns what earlier runs left.
+    /// Returns the state that earlier runs left.
     pub fn memory(&self) -> &dyn Memory {
         match &self.0 {
             TurnKind::Embedded(turn) => turn.memory(),
@@ -70,11 +70,11 @@ impl<'t> Turn<'t> {
         }
     }
 
-    /// Commits what a run causes: all of it or nothing. The device stays locked until the turn is dropped, so that the caller
-    /// notes what it must know before the next run.
+    /// Commits a run, all of it or nothing. The device stays locked until the turn is dropped, so that the caller can update
+    /// its own state before the next run.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] where somebody else was first: nothing was done, and the run is made again on a new turn.
+    /// [`StoreError::Conflict`] if another commit was first: nothing was done, and the run is repeated on a new turn.
     pub fn commit(&mut self, commit: Commit) -> Result<Committed> {
         match &mut self.0 {
             TurnKind::Embedded(turn) => turn.commit(commit),
@@ -84,7 +84,7 @@ impl<'t> Turn<'t> {
 }
 
 impl dyn Telemetry {
-    /// Locks a device: by [`Telemetry::lock_now`] where nothing has to be waited for, else by [`Telemetry::lock`].
+    /// Locks a device: by [`Telemetry::lock_now`] if that needs no wait, else by [`Telemetry::lock`].
     pub async fn turn(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
         if let Some(turn) = self.lock_now(device)? {
             return Ok(turn);

@@ -1,15 +1,16 @@
-//! What came of a call, as its design is told: a response, or why there was none; and when a call that failed is made again.
+//! The outcome of a call for its design: a response, or the reason for its absence; and the time of the next try of a call
+//! that failed.
 
 use isobar_model::json::{RawJson, write_string};
 use isobar_model::time::Timestamp;
 use isobar_outlets::calls::{CallAnswer, CallError};
 
-/// How often a failed call is tried again.
+/// Retries of a failed call.
 const RETRIES_MAX: u32 = 5;
 /// The first pause before a call is tried again, in milliseconds; each further one is four times as long.
 const RETRY_MILLIS: i64 = 1_000;
 
-/// What a design hears of a call: whether it got a response, and the payload. None: the call is made again.
+/// Returns the answer for the design: true if there was a response, and the payload; or `None` if the call is retried.
 pub(super) fn answer_of(made: std::result::Result<CallAnswer, CallError>, attempts: u32) -> Option<(bool, RawJson)> {
     let is_last = attempts >= RETRIES_MAX;
     match made {
@@ -22,7 +23,7 @@ pub(super) fn answer_of(made: std::result::Result<CallAnswer, CallError>, attemp
     }
 }
 
-/// When a call that failed is tried again: later each time, and not all at once.
+/// Returns the time of the next try: later each time, and spread by chance.
 pub(super) fn retry_at(now: Timestamp, attempts: u32, chance: u8) -> Timestamp {
     let pause = RETRY_MILLIS << (2 * attempts.min(RETRIES_MAX));
     Timestamp::from_millis(now.millis() + pause * (192 + i64::from(chance) / 2) / 256)

@@ -13,7 +13,7 @@ pub(super) fn destination_of(tenant: Option<OrganizationId>, url: &str) -> Strin
     format!("{tenant}{DESTINATION_SPACE}{host}")
 }
 
-/// Whose a destination is.
+/// Returns the tenant of a destination.
 pub(super) fn tenant_of(destination: &str) -> &str {
     destination.split_once(DESTINATION_SPACE).map_or(destination, |(tenant, _)| tenant)
 }

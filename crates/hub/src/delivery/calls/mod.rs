@@ -33,7 +33,7 @@ use crate::env::Env;
 use crate::outbox::work::CallWork;
 use crate::supervisor::{Shift, guarded};
 
-/// How often the registry is asked for calls that are due.
+/// Interval between queries for calls that are due.
 const CALL_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Destinations that are looked at together, and those after which others have the thread.
 const DESTINATIONS_AT_ONCE: usize = 256;
@@ -44,7 +44,7 @@ const NEXT_LOOK: Duration = Duration::from_millis(50);
 const CALLS_OF_A_DEVICE_MAX: usize = 100;
 /// Largest call, in bytes of its JSON.
 const CALL_BYTES_MAX: usize = 512 << 10;
-/// How often it is tried to hand an answer over that is kept: with pauses up to an hour, for about half a day.
+/// Tries to deliver a stored answer to its design: with pauses of up to an hour, for about half a day.
 const HAND_OVERS_MAX: u32 = 20;
 /// First and longest pause of a call that is over and waits until the registry has noted it.
 const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -71,11 +71,11 @@ enum CallStage {
     Answer(CallEnded),
 }
 
-/// What came of a call, for the design.
+/// The outcome of a call, for the design.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallEnded {
     pub element: String,
-    /// Whether it is a response, or tells that there was none.
+    /// True for a response, false for a failure.
     pub response: bool,
     /// JSON, as text: it stays as it is.
     pub payload: String,
@@ -112,11 +112,11 @@ fn count_answers(outcome: &'static str) {
     metrics::counter!(ANSWERS, "outcome" => outcome).increment(1);
 }
 
-/// What becomes of a delivery that was tried.
+/// The fate of a delivery after a try.
 enum Becomes {
-    /// It is over.
+    /// The delivery is finished.
     Done,
-    /// It is tried again then.
+    /// The delivery is retried at this time.
     TriedAgain(Timestamp),
     /// Its call was made: this is what is left to do, and when.
     Replaced(String, Timestamp),

@@ -13,7 +13,7 @@ use isobar_quota::NOBODY;
 
 /// Calls under way at the same time, which tenants share.
 const CALLS_MAX: usize = 128;
-/// Those of one tenant to one host, one destination.
+/// Concurrent calls of one tenant to one host, which is one destination.
 pub(super) const CALLS_OF_A_DESTINATION_MAX: usize = 4;
 
 /// The calls that are being made.
@@ -25,12 +25,12 @@ pub(super) struct UnderWay {
     ids: HashSet<String>,
     destinations: HashMap<String, usize>,
     held: TenantAmounts,
-    /// Where it is looked next.
+    /// The destination from which the next search begins.
     pub next_destination: String,
 }
 
 impl UnderWay {
-    /// Whether this call is being made.
+    /// Returns true if this call is under way.
     pub fn contains(&self, id: &str) -> bool {
         self.ids.contains(id)
     }
@@ -47,13 +47,13 @@ impl UnderWay {
         self.ids.len() >= CALLS_MAX
     }
 
-    /// Whether the tenant of a destination has as many as it may have now, with those of its site.
+    /// Returns true if the tenant of a destination, with its site, has reached its share of calls.
     pub fn is_full_of(&self, destination: &str) -> bool {
         let own = self.held.of(organization(destination)).plus(1);
         !SharedAmount::of(CALLS_MAX).allows(own, self.ids.len() + 1)
     }
 
-    /// How many of a destination are being made.
+    /// Returns the number of calls to a destination that are under way.
     pub fn of_destination(&self, destination: &str) -> usize {
         self.destinations.get(destination).copied().unwrap_or_default()
     }
@@ -69,7 +69,7 @@ impl UnderWay {
     }
 }
 
-/// Whose a destination is.
+/// Returns the organization of a destination.
 fn organization(destination: &str) -> OrganizationId {
     tenant_of(destination).parse().unwrap_or(NOBODY)
 }

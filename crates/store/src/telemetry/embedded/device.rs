@@ -1,4 +1,4 @@
-//! What a device's next run needs, in memory: always current, ahead of the database by what waits to be written.
+//! State of a device for its next run, in memory: always current, ahead of the database by the rows that wait to be written.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERI
 
 /// A series record is written again after so many values; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
-/// What a device costs beside its texts, in bytes, with its places in the cache: for the cache's budget.
+/// Bytes that a device takes in addition to its texts, including its places in the cache, for the cache's budget.
 const DEVICE_BYTES: usize = 400;
-/// What a series costs beside its texts, in bytes.
+/// Bytes that a series takes in addition to its texts.
 const SERIES_BYTES: usize = 112;
 
 /// A series of a device.
@@ -29,7 +29,7 @@ pub struct SeriesState {
     pub element: Arc<str>,
     /// Its number in the database.
     pub number: u64,
-    /// When its first value came.
+    /// Time of its first value.
     pub created: Timestamp,
     /// Values in it: the next sequence.
     pub count: u64,
@@ -153,14 +153,14 @@ pub struct WaitingKey {
     pub key: Idempotency,
 }
 
-/// What grows with what a device says.
+/// Sizes that grow with a device's data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
     last: usize,
     states: usize,
 }
 
-/// What an element's state takes, with its name.
+/// Returns the bytes of an element's state, including its name.
 fn state_bytes(element: &str, state: &Bytes) -> usize {
     element.len() + state.len() + STATE_BYTES_BESIDE
 }
@@ -172,13 +172,13 @@ pub struct DeviceState {
     pub series: Vec<SeriesState>,
     /// States of its elements, by name.
     pub states: Vec<(Arc<str>, Bytes)>,
-    /// What the last values of all series take, and the states, in bytes: counted along.
+    /// Bytes of the last values of all series, and of the states, kept up to date.
     pub texts: Texts,
     /// The ends of its timelines: device events, cloud events.
     pub timelines: [Timeline; 2],
     /// The last place in time that its timelines and series have reached.
     pub newest: TimeOrder,
-    /// Which sequences of its queue are taken up.
+    /// Sequences of its queue that are in use.
     pub queue: Live,
     /// Idempotency keys that wait to become durable.
     pub keys: Vec<WaitingKey>,
@@ -223,12 +223,12 @@ impl DeviceState {
         self.series_at(element).ok().and_then(|at| self.series.get(at))
     }
 
-    /// Where the series of an element is, or else would be.
+    /// Returns the position of an element's series, or else the position at which it would be inserted.
     pub fn series_at(&self, element: &str) -> std::result::Result<usize, usize> {
         self.series.binary_search_by(|series| (*series.element).cmp(element))
     }
 
-    /// Where the state of an element is, or else would be.
+    /// Returns the position of an element's state, or else the position at which it would be inserted.
     fn state_at(&self, element: &str) -> std::result::Result<usize, usize> {
         self.states.binary_search_by(|(name, _)| (**name).cmp(element))
     }
@@ -363,7 +363,7 @@ impl DeviceState {
     }
 }
 
-/// What a device's runs are held to.
+/// Limits for a device's runs.
 pub struct Limits<'a> {
     /// Events that its queue holds.
     pub queue_max: u64,

@@ -1,4 +1,4 @@
-//! Which sequences of a device's queue are taken up: ranges, for a queue is mostly dense.
+//! The sequences of a device's queue that are in use, as ranges, because a queue is mostly dense.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ impl Live {
         self.generation
     }
 
-    /// Whether this sequence is taken up.
+    /// Returns true if this sequence is in use.
     pub fn contains(&self, sequence: u64) -> bool {
         let at = self.ranges.partition_point(|(_, to)| *to <= sequence);
         self.ranges.get(at).is_some_and(|(from, _)| *from <= sequence)
@@ -44,12 +44,12 @@ impl Live {
         live
     }
 
-    /// How many there are.
+    /// Returns the number of sequences.
     pub fn len(&self) -> u64 {
         self.count
     }
 
-    /// Whether there is none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

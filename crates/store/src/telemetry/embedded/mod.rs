@@ -82,7 +82,7 @@ pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 const SCANS: QueueLimits =
     QueueLimits { at_once: 4, of_all: 64, of_one: 24, of_site: usize::MAX, slice: Duration::from_millis(20) };
 
-/// What an operator may set.
+/// Settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Cloud events that a device's queue holds; beyond, the oldest is dropped.
@@ -110,7 +110,7 @@ impl Default for Options {
     }
 }
 
-/// What the store's threads and calls share.
+/// State shared by the store's threads and calls.
 struct Core {
     db: Arc<DB>,
     shared: Arc<Shared>,
@@ -119,9 +119,9 @@ struct Core {
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
     outbox: OutboxIndex,
-    /// What all who sort values may keep together.
+    /// Memory shared by all that sort values.
     sorted: Arc<SortedBytes>,
-    /// What questions in buckets have read before.
+    /// Cache of columns that queries in buckets have read.
     columns: ColumnCache,
     options: Options,
 }
@@ -129,7 +129,7 @@ struct Core {
 /// The embedded telemetry store.
 pub struct Embedded {
     core: Arc<Core>,
-    /// Those that hold the database, in the order in which they end; none once the store is closed.
+    /// Threads that hold the database, in the order in which they end; `None` once the store is closed.
     threads: Mutex<Option<(reclaim::ReclaimWorker, CommitWriter)>>,
     scans: FairQueue,
     scan_threads: GivingThreads,

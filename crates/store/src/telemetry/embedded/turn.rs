@@ -15,7 +15,7 @@ use super::{Cancel, Core, Embedded, engine};
 use crate::error::Result;
 use crate::telemetry::{Commit, Committed, Memory, Turn};
 
-/// What a device that was never loaded remembers; a turn is of a device that is.
+/// The state of a device that was never loaded, for the case that cannot occur: a turn's device is loaded.
 static UNLOADED: LazyLock<DeviceState> = LazyLock::new(DeviceState::default);
 
 /// A device that is locked and loaded.
@@ -27,7 +27,7 @@ pub struct EmbeddedTurn<'t> {
     reservation: Option<Reservation<'t>>,
 }
 
-/// What is known of an idempotency key.
+/// The result of looking up an idempotency key.
 pub(super) enum KeyAnswer {
     /// The answer that it stands for, which is durable.
     Known(EventId),
@@ -36,7 +36,7 @@ pub(super) enum KeyAnswer {
 }
 
 impl EmbeddedTurn<'_> {
-    /// Returns what earlier runs left.
+    /// Returns the state that earlier runs left.
     pub fn memory(&self) -> &dyn Memory {
         self.held.state.as_ref().unwrap_or_else(|| &UNLOADED)
     }
