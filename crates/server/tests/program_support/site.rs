@@ -141,7 +141,7 @@ impl Api {
     pub async fn list(&self, path: &str) -> Vec<Value> {
         let page = self.get(path).await;
         let items = page["data"].as_array().unwrap().clone();
-        assert_eq!(page["meta"]["totalDocs"], items.len(), "{path}");
+        assert_eq!(page["meta"]["totalDocs"], items.len(), "{path}: the list is not as long as it says");
         items
     }
 
