@@ -19,7 +19,7 @@ use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
 use crate::cache::shared_entries::SharedEntry as _;
 use crate::metering::usage::hold_to_quota;
-use crate::outbox::{RegistryWork, Staged, Staging};
+use crate::outbox::{RegistryWork, Staging, StagingFailure};
 
 /// The effects of the runs of one turn, collected while the device is locked. If dropped before the commit, it restores
 /// the device's entry.
@@ -62,6 +62,15 @@ impl From<StoreError> for TurnFailure {
         match error {
             StoreError::Conflict => Self::Conflict,
             error => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<StagingFailure> for TurnFailure {
+    fn from(failure: StagingFailure) -> Self {
+        match failure {
+            StagingFailure::Outdated => Self::Outdated,
+            StagingFailure::Full => Self::Failed(Error::Busy),
         }
     }
 }
@@ -186,11 +195,7 @@ impl Ingest {
         let (entry, work) = (run.entry, std::mem::take(&mut run.work));
         let device = (entry.device, entry.lineage.top());
         let (store, now) = (self.env.telemetry(), self.env.now());
-        let staged = match self.outbox.stage(device, || entry.is_current(), work, store, now) {
-            Staged::Goes { outbox, staging } => (outbox, staging),
-            Staged::Outdated => return Err(TurnFailure::Outdated),
-            Staged::Full => return Err(TurnFailure::Failed(Error::Busy)),
-        };
+        let staged = self.outbox.stage(device, || entry.is_current(), work, store, now)?;
         self.env.reaches("hand_over");
         Ok(Some(staged))
     }

@@ -64,12 +64,9 @@ pub(crate) struct Outbox {
     done: Notify,
 }
 
-/// The outcome of staging a run's work.
-#[expect(clippy::large_enum_variant, reason = "it is moved once; a box would be an allocation for every event")]
-pub(crate) enum Staged {
-    /// The work is stored with the run's commit.
-    Goes { outbox: Vec<OutboxChange>, staging: Staging },
-    /// The run used an entry that is not current any more.
+/// The reason for which the work of a run cannot be stored with its commit.
+pub(crate) enum StagingFailure {
+    /// The run went by an entry that no longer holds.
     Outdated,
     /// The outbox is full.
     Full,
@@ -110,8 +107,8 @@ impl Outbox {
         Self { clock, queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
     }
 
-    /// Stages the work of a run that is about to be committed, of a device of this tenant. The caller holds the
-    /// device's lock; `is_current` returns true if the run used the current state of the device.
+    /// A run of a device of this tenant is about to be committed, and leaves work. To be called while the device is locked;
+    /// `is_current` tells whether the run went by what is known of the device. Returns the changes for the commit.
     pub(crate) fn stage(
         self: &Arc<Self>,
         (device, tenant): (DeviceRef, OrganizationId),
@@ -119,7 +116,7 @@ impl Outbox {
         work: RegistryWork,
         telemetry: &dyn Telemetry,
         now: Timestamp,
-    ) -> Staged {
+    ) -> std::result::Result<(Vec<OutboxChange>, Staging), StagingFailure> {
         let number = || telemetry.outbox_number();
         let mut unstaged = UnstagedWork::of(work, &number);
         let (staged, outbox) = loop {
@@ -130,7 +127,7 @@ impl Outbox {
             // A newer entry loaded from now on includes this work, because its load asks for it under this lock. An
             // entry loaded earlier does not know of these runs, which must then leave no work.
             if !is_current() {
-                return Staged::Outdated;
+                return Err(StagingFailure::Outdated);
             }
             match queue.expect(device, tenant, draft) {
                 Expect::Goes(staged, outbox) => break (staged, outbox),
@@ -138,13 +135,13 @@ impl Outbox {
                 Expect::Anew(again) => unstaged = again,
                 Expect::Full => {
                     metrics::counter!(REFUSED).increment(1);
-                    return Staged::Full;
+                    return Err(StagingFailure::Full);
                 }
             }
         };
         let staging =
             Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged), is_on_its_way: false };
-        Staged::Goes { outbox, staging }
+        Ok((outbox, staging))
     }
 
     /// Returns the pending changes of a device itself, of all committed runs, without settings.
