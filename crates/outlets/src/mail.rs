@@ -69,7 +69,7 @@ pub struct Mailer {
 #[derive(Debug)]
 enum Way {
     Smtp(smtp::Transport),
-    /// As files in this folder.
+    /// Writes e-mails as files into this folder.
     Files(PathBuf),
 }
 

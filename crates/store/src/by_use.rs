@@ -210,7 +210,7 @@ impl<E> EntriesByUse<E> {
         self.tenants.get(&tenant)?.by_use.get(&place)
     }
 
-    /// What the entries of each tenant weigh. All of them are noted, each once and not far from it.
+    /// Returns the weight of each tenant's entries. Checks that each tenant is noted once, with about this weight.
     pub(crate) fn weights(&self) -> BTreeMap<OrganizationId, usize> {
         assert_eq!(self.by_weight.len(), self.tenants.len());
         for (noted, tenant) in &self.by_weight {

@@ -35,7 +35,7 @@ impl Faults {
     }
 }
 
-/// What all elements of a design refer to while they are read.
+/// The names that all elements of a design refer to while they are read.
 #[derive(Debug, Default)]
 pub(crate) struct Scope {
     pub(crate) names: Names,

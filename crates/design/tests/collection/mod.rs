@@ -42,11 +42,11 @@ const ELSEWHERE: [&str; 22] = [
 pub enum State {
     /// All examples return what they promise.
     Same,
-    /// It has no examples, but is a codec.
+    /// A codec without examples.
     WithoutExamples,
     /// Some examples differ, or it is not a codec.
     Differs,
-    /// It needs this missing global.
+    /// Needs this missing global.
     Needs(String),
     /// Its files cannot be read.
     Unread,

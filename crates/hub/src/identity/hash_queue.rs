@@ -97,7 +97,7 @@ mod tests {
             .collect()
     }
 
-    /// Who waits; none where it is refused.
+    /// Returns a waiting claim, or `None` if it is refused.
     fn waits(
         line: &Arc<FairQueue<HashedFor>>,
         who: HashedFor,

@@ -66,7 +66,7 @@ pub(crate) struct Outbox {
 
 /// The reason for which the work of a run cannot be stored with its commit.
 pub(crate) enum StagingFailure {
-    /// The run went by an entry that no longer holds.
+    /// The run used an outdated entry.
     Outdated,
     /// The outbox is full.
     Full,

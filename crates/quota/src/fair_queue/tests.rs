@@ -23,14 +23,14 @@ impl State<OrganizationId> {
     }
 }
 
-/// Somebody of the tenant who waits.
+/// Claims a slot for a tenant, and waits.
 fn waiter(slots: &FairQueue, of: u128) -> BoxFuture<'_, Result<QueueSlot>> {
     let mut waits = slots.take(Claim::begin(tenant(of))).boxed();
     assert!((&mut waits).now_or_never().is_none());
     waits
 }
 
-/// What somebody of the tenant hears who does not have to wait.
+/// Claims a slot for a tenant; the answer comes without a wait.
 fn at_once(slots: &FairQueue, of: u128) -> Result<QueueSlot> {
     slots.take(Claim::begin(tenant(of))).now_or_never().unwrap()
 }
@@ -261,7 +261,7 @@ fn large_or_many_rows_are_a_time_to_look() {
     assert_eq!(looks, 10);
 }
 
-/// What some hold and wait for, as it ought to be.
+/// The expected slots and waiting claims.
 #[derive(Default)]
 struct Expected<'s> {
     taken: Vec<(Claim, QueueSlot)>,
@@ -286,7 +286,7 @@ impl<'s> Expected<'s> {
         self.hear(usize::from(can_yield && begun == LIMITS.of_all))
     }
 
-    /// Those who have waited have their slots now; so many at most have given up their places.
+    /// Collects the answers of waiting claims: slots, and at most so many evictions.
     fn hear(&mut self, evicted_max: usize) -> std::result::Result<(), TestCaseError> {
         let mut evicted = 0;
         for (claim, mut waits) in std::mem::take(&mut self.waiting) {
@@ -316,8 +316,8 @@ impl<'s> Expected<'s> {
 }
 
 proptest! {
-    /// Whatever is asked for, given up, hung up on and passed on: no slot is lost, none is given twice, nobody waits for a
-    /// free one; and who is refused has as many as those who wait.
+    /// Checks for any order of claims, ends, cancellations and pauses: no slot is lost or granted twice, no claim waits for a
+    /// free one, and a refused holder has as many as those who wait.
     #[test]
     fn no_slot_is_lost(steps in prop::collection::vec((0_u8..5, 0_usize..8, 0_u128..6), 0..200)) {
         let slots = FairQueue::new(LIMITS);

@@ -186,7 +186,7 @@ impl<'a> Things<'a> {
         case(&path, body.map(|media| media["example"].clone()), success)
     }
 
-    /// What the path of a row begins with.
+    /// Returns the owner in the path of a row.
     fn owner(&self, row: &RouteRow) -> &str {
         match noun(row) {
             "organizations" => &self.organization,

@@ -1,4 +1,4 @@
-//! What every answer carries, and what is told without being asked.
+//! Scenes of the headers that every answer carries.
 
 use isobar_http::table;
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! What runs leave with their device is bounded and done once, whatever the design and the event.
+//! Tests that the effects of runs on their device are bounded and applied once, for any design and event.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::ingest::design_runs::RUNS_BYTES_FULL;
 use crate::stage::Stage;
 
 thread_local! {
-    /// How often the view of a device was changed.
+    /// Number of changes of a device's view.
     pub(super) static CHANGED: Cell<usize> = const { Cell::new(0) };
 }
 

@@ -1,4 +1,4 @@
-//! What comes due for devices by itself.
+//! Tests of the timers of devices.
 
 use isobar_model::device::Device;
 use tokio::sync::oneshot;
@@ -124,7 +124,7 @@ const WATCHED: &str = r#"{
     "reading": {"type": "deviceEvent"}
 }"#;
 
-/// How often the interval has elapsed.
+/// Returns how often the interval has elapsed.
 async fn ticks(stage: &Stage, device: &Device) -> u64 {
     let permit = access::system(stage.entry(device).await.device, "a test looks at what is stored").reading();
     let series = stage.hub.0.env.telemetry().series(&permit).await.unwrap();

@@ -37,8 +37,7 @@ pub struct TestSettings {
     pub queue_max_events: u64,
     /// The server that takes e-mails; none: they become files.
     pub smtp_url: Option<String>,
-    /// How many of a hundred commits conflict with those of somebody else, and the seed that says which. `None` if there is
-    /// nobody else.
+    /// Share and seed of the commits that conflict with another process. `None` if there is no other.
     pub conflicts: Option<Conflicts>,
 }
 
@@ -49,7 +48,7 @@ pub struct Conflicts {
     pub share: u64,
 }
 
-/// Of so many in a hundred commits a scene repeats the runs where the environment asks for conflicts.
+/// Percentage of commits that conflict if the environment asks for conflicts.
 const CONFLICTS_SHARE: u64 = 30;
 
 impl Conflicts {

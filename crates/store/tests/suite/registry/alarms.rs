@@ -232,7 +232,7 @@ pub async fn alarms_go_where_their_device_goes(r: &Registry) {
     assert!(all(r).await.is_empty());
 }
 
-/// What is over for long is removed; what lives stays, however old it is.
+/// Checks that alarms which ended long ago are removed, and that living ones stay at any age.
 pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
@@ -246,7 +246,7 @@ pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
     assert_eq!(keys, ["c", "b"]);
 }
 
-/// Of a device so many alarms live: new ones take the place of the oldest that are cleared, and active ones stay.
+/// Checks the limit of living alarms of a device: new ones replace the oldest cleared ones, and active ones stay.
 pub async fn living_alarms_of_a_device_are_bounded(r: &Registry) {
     let device = fridge(r).await;
     let many = |prefix: &str, count: usize, from: i64, clears: bool| -> Vec<AlarmFinding> {

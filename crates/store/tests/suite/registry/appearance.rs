@@ -1,4 +1,4 @@
-//! How organizations show themselves.
+//! Promises for the appearance of organizations.
 
 use isobar_model::appearance::{Branding, BrandingInput, Dashboard, DeviceTable, DeviceTableInput};
 use isobar_model::ids::{DashboardId, OrganizationId};

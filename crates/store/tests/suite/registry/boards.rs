@@ -108,7 +108,7 @@ pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("dashboard"))));
 }
 
-/// Of two that require the same tag at the same time one wins, and the other leaves nothing.
+/// Checks that of two concurrent writes that require the same tag one wins, and the other changes nothing.
 // Holds: c18.boardsEtag
 pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;

@@ -1,4 +1,4 @@
-//! What a clock leaves that was ahead.
+//! Promises for a clock that was ahead.
 
 use isobar_model::ids::EventId;
 
@@ -7,7 +7,7 @@ use super::timers::{MINUTE, designs};
 use isobar_store::registry::{DeliveryKind, NewDelivery, Registry, SettingWrite};
 
 const HOUR: i64 = 60 * MINUTE;
-/// Where deliveries go.
+/// Destination of deliveries.
 const TO: &str = "1 one.example";
 
 /// Moments that lie beyond what a clock that is right again can have left come within it, and no others.

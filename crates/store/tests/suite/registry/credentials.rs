@@ -1,4 +1,4 @@
-//! What makes callers.
+//! Promises for credentials: sessions, tokens, keys.
 
 use isobar_model::ids::{ApiKeyId, SessionId, UserId};
 use isobar_model::page::PageRequest;
@@ -99,7 +99,7 @@ pub async fn revoked_jwts_are_remembered_until_they_expire(r: &Registry) {
     assert_eq!(r.jwts_revoked(at(0)).await.unwrap(), ["b"]);
 }
 
-/// Whoever asks first, all get the same key.
+/// Checks that all callers get the same key, whichever asks first.
 pub async fn the_signing_key_stays(r: &Registry) {
     let tasks: Vec<_> = (0..10_u8)
         .map(|number| {

@@ -8,7 +8,7 @@ use super::given::{self, at, digest, fetched, json, may, sees};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
-/// What went in comes out.
+/// Checks that a device is read as it was written.
 pub async fn a_device_is_kept_as_it_was_given(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -141,7 +141,7 @@ pub async fn devices_are_touched_forwards_only(r: &Registry) {
     assert_eq!(fetched(r, a).await.updated_at, at(0));
 }
 
-/// What a design found out is set; what it did not name stays; the same again changes nothing.
+/// Checks that a report sets the fields that it names and no others, and that its repetition changes nothing.
 pub async fn a_report_changes_what_it_names(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -177,7 +177,7 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
     assert_eq!((again.status, again.meta, again.updated_at), (Status::Good, after.meta, at(5)));
 }
 
-/// What refers to nothing is refused with the name of what is missing.
+/// Checks that a reference to a missing row is refused with the name of that row.
 pub async fn what_is_gone_is_said_to_be_gone(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;

@@ -1,4 +1,4 @@
-//! What leaves the house, and the links that come back.
+//! Promises for e-mails and their links.
 
 use isobar_model::ids::{NotificationId, OrganizationId, SessionId, UserId};
 use isobar_model::notification::{Audience, Notice, NotificationKind};
@@ -212,7 +212,7 @@ pub async fn a_new_sign_in_address_is_noticed_once(r: &Registry) {
     assert!(matches!(nobody, Err(StoreError::Gone("user"))));
 }
 
-/// Whoever changes its password stays where it is, and nowhere else; a link that would set another one is dead.
+/// Checks that a new password keeps the current session only, and invalidates links for another one.
 pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await;

@@ -1,4 +1,4 @@
-//! What designs found out about many devices, kept together.
+//! Promises for findings of many devices that are written together.
 
 use isobar_model::device::{Device, Location};
 use isobar_model::ids::{DeviceRef, SettingId};
@@ -105,7 +105,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
     assert!(r.deliveries_next(DeliveryKind::Call).await.unwrap().is_none());
 }
 
-/// What both of two reports say is what one says after the other.
+/// Checks that two reports written together equal the same reports written one after the other.
 pub async fn reports_are_one_after_the_other(r: &Registry) {
     let device = devices(r, 1).await[0];
     let present = fetched(r, device).await;

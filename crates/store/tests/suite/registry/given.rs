@@ -1,4 +1,4 @@
-//! What a scene begins with.
+//! The initial data of scenes.
 
 #![allow(dead_code, reason = "each test that has this module uses a part of it")]
 #![allow(
@@ -33,7 +33,7 @@ use isobar_store::registry::{
     Tag, TagCase, UserChange,
 };
 
-/// When scenes begin: 2026-01-01T00:00:00Z.
+/// Time at which scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
 
 static IDS: AtomicU64 = AtomicU64::new(1);

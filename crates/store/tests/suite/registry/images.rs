@@ -40,7 +40,7 @@ pub async fn an_image_belongs_to_its_owner(r: &Registry) {
     assert!(r.image_posted(&sees(project)).await.unwrap().is_some());
 }
 
-/// What is deleted takes its image along, and cannot be given another.
+/// Checks that a deletion removes the image too, and that none can be added afterwards.
 pub async fn an_image_goes_with_its_owner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;

@@ -64,7 +64,7 @@ pub async fn a_device_is_found_by_its_labels(r: &Registry) {
     assert_eq!(labelled(r, "h", "3").await, None);
 }
 
-/// Where several carry a label the oldest is meant, within the part of the tree that is asked for.
+/// Checks that the oldest of several devices with a label is found, within the requested part of the tree.
 pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
@@ -117,7 +117,7 @@ pub async fn tag_is_found_in_any_case(r: &Registry) {
     assert_eq!(found(TagCase::Insensitive).await[..3], [None, None, None]);
 }
 
-/// Whatever the case in which it is heard of, and however many hear of it at once, a device is made once.
+/// Checks that concurrent deliveries in any case of letters create a device once.
 pub async fn tag_in_any_case_is_provisioned_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -140,7 +140,7 @@ pub async fn tag_in_any_case_is_provisioned_once(r: &Registry) {
     assert_eq!(several, [Provisioned::Ambiguous]);
 }
 
-/// What is missing is added, what is set is set, what is neither stays; who has it all is not touched.
+/// Checks that labels are added or replaced, that others stay, and that a device which has them all is not written.
 pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -242,7 +242,7 @@ pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
     assert!(matches!(nowhere, Err(StoreError::Gone("organization"))));
 }
 
-/// What there is no room for and what has no project is told apart from the rest, which is made.
+/// Checks that devices beyond a limit or without a project are reported, and that the rest is created.
 pub async fn provisioning_ends_where_there_is_no_room(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;

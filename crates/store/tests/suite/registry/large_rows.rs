@@ -16,7 +16,7 @@ fn text(bytes: usize) -> RawJson {
     RawJson::trusted(format!("\"{}\"", "x".repeat(bytes - 2)).into())
 }
 
-/// So many devices with metadata of half a mebibyte each.
+/// Creates so many devices with metadata of half a mebibyte each.
 async fn large_devices(r: &Registry, count: usize) -> Vec<isobar_model::device::Device> {
     let organization = given::organization(r, None, "Large").await.id;
     let project = given::project(r, organization, "p").await.id;

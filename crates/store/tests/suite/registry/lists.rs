@@ -75,13 +75,13 @@ fn by_field(field: &str, a: &Device, b: &Device) -> Ordering {
     }
 }
 
-/// Whether ids descend among what is alike: as the last key does that is not there before.
+/// Returns true if ids descend among equal items, as the last key does unless it is named before.
 fn ids_descend(keys: &[SortKey]) -> bool {
     let is_new = |&at: &usize| keys[..at].iter().all(|before| before.field != keys[at].field);
     (0..keys.len()).rfind(is_new).is_some_and(|at| keys[at].descending)
 }
 
-/// What a list must hold, worked out the plain way.
+/// Returns the expected items of a list, computed in the simple way.
 pub(super) fn expected<'d>(
     devices: &'d [Device],
     request: &ListRequest,
@@ -172,7 +172,7 @@ pub async fn device_searches_are_exact_however_much_they_find(r: &Registry) {
     }
 }
 
-/// What is searched for is found as it stands: no wildcards, no case, in any alphabet, in any field.
+/// Checks that a search is literal: no wildcards, no case, in any alphabet, in any field.
 pub async fn a_search_is_literal_and_without_case(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -393,7 +393,7 @@ fn ids_of<T>(page: Page<T>, id: impl Fn(&T) -> Uuid) -> (Vec<Uuid>, u64) {
     (page.items.iter().map(id).collect(), page.total)
 }
 
-/// Whatever their size, and from whichever end they are found, pages are the parts of the one that holds everything.
+/// Checks that pages of any size, found from either end, are parts of the page that holds everything.
 async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (Vec<Uuid>, u64)) {
     let part = |page, limit| list(ListRequest { page: PageRequest { page, limit }, ..whole.clone() });
     let (all, total) = part(1, 10_000).await;

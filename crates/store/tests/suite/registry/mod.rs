@@ -1,4 +1,4 @@
-//! What the registry promises on both dialects. Each scene has a registry of its own.
+//! The promises of the registry on both dialects. Each scene has a registry of its own.
 
 #![allow(
     clippy::unwrap_used,

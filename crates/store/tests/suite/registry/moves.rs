@@ -13,7 +13,7 @@ async fn moves(r: &Registry, moved: &Organization, to: Option<OrganizationId>) -
     r.organization_update(&may(moved.id), &change, Some(&may(to)), at(3)).await.map(|(moved, _)| moved)
 }
 
-/// What hangs beneath moves along, and what does not stays; devices are counted where they are now.
+/// Checks that a branch moves with everything beneath it and nothing else, and that devices are counted at their new place.
 pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;
@@ -86,7 +86,7 @@ pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
     assert_eq!(refetched(r, right.id).await.device_count, 3);
 }
 
-/// Whoever hangs something on a branch while it moves finds it where the branch is then.
+/// Checks that a child added to a branch during its move is at the branch's new place.
 pub async fn a_branch_that_moves_loses_no_child(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;

@@ -195,7 +195,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
     assert_eq!(messages(r, people[5]).await, ["hello"]);
 }
 
-/// Whoever goes on where another stopped reaches the rest, and nobody twice.
+/// Checks that a continued spread reaches the rest, and nobody twice.
 pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     let (home, ana) = one(r).await;
     let mut people = vec![ana];
@@ -223,7 +223,7 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     }
 }
 
-/// Of two that take the same step, one takes it.
+/// Checks that of two workers at the same step one takes it.
 pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;

@@ -33,7 +33,7 @@ pub async fn two_users_of_one_name(r: &Registry) {
     given::user(r, home, "other").await;
 }
 
-/// Of many that ask for one name at once, one gets it.
+/// Checks that of many concurrent requests for one name one succeeds.
 pub async fn two_users_of_one_name_at_the_same_time(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let tasks: Vec<_> = (0..12)
@@ -80,7 +80,7 @@ async fn system_administrator(r: &Registry, home: OrganizationId, name: &str) ->
     r.user_create(&may(home), new, at(0)).await.unwrap()
 }
 
-/// Whoever could make another one is not lost: not by a lower rank, not by being disabled, not by its end.
+/// Checks that the last system administrator is neither demoted, nor disabled, nor deleted.
 pub async fn one_system_administrator_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (system_administrator(r, home, "ana").await, system_administrator(r, home, "bob").await);
@@ -134,7 +134,7 @@ pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry)
     }
 }
 
-/// What went in comes out.
+/// Checks that a user is read as it was written.
 pub async fn a_user_is_kept_as_it_was_given(r: &Registry) {
     assert!(r.is_empty().await.unwrap());
     let home = given::organization(r, None, "Home").await;

@@ -21,7 +21,7 @@ async fn places(r: &Registry) -> Vec<Option<Location>> {
     page.items.iter().map(|device| Some(device.location)).collect()
 }
 
-/// What the design or a setting says wins over the metadata, whichever comes first.
+/// Checks that a location of the design or a setting wins over that of the metadata, in either order.
 pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;

@@ -50,7 +50,7 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
     }
 }
 
-/// Of changes of one user that name different members, each stays; and each is decided on the user as it then is.
+/// Checks that concurrent changes of different members of one user all hold, and that each is decided on the current user.
 pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await;

@@ -35,7 +35,7 @@ fn number(text: &str) -> Operand {
     Operand::Number(text.to_owned())
 }
 
-/// What metadata has under `level`, as it was written.
+/// Returns the metadata's member `level` as written.
 fn level(device: &Device) -> Option<String> {
     let level = device.meta.text().split_once(r#""level":"#)?.1;
     level.strip_suffix('}').map(str::to_owned)
@@ -203,7 +203,7 @@ pub async fn much_metadata_is_looked_at(r: &Registry) {
     assert_eq!(r.device_summary(&permit, &asked, at(1)).await.unwrap().total, 450);
 }
 
-/// What a run found out and the registry does not have yet.
+/// Makes the findings of runs that the registry does not have yet.
 fn unwritten(changed: &[Device]) -> UnwrittenDevices {
     let changed: HashMap<DeviceId, Device> = changed.iter().map(|device| (device.id, device.clone())).collect();
     UnwrittenDevices {
@@ -352,7 +352,7 @@ fn group(organization: OrganizationId, project: ProjectId, count: usize) -> NewD
     NewDevices { permit: may(organization), devices }
 }
 
-/// Of many devices those are made that can be; the others keep nothing from being made.
+/// Checks that of many devices the valid ones are created, and that the others do not prevent that.
 pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;

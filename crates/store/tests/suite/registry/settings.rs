@@ -22,7 +22,7 @@ async fn written(r: &Registry, permit: CanWrite<DeviceRef>, write: SettingWrite)
     write
 }
 
-/// What a record says of itself: its identifier, what replaced it, and who did that.
+/// Returns a record's identifier, that of its successor, and the user who replaced it.
 fn fate(record: &SettingRecord) -> (SettingId, Option<SettingId>, Option<&str>) {
     (record.id, record.changed_to, record.changed_by.as_deref())
 }
@@ -137,7 +137,7 @@ pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
     assert_eq!((history.total, successors.len()), (9, 9));
 }
 
-/// What was replaced long ago goes, a part at a time, the oldest first; what is in force stays, however old it is.
+/// Checks that records replaced long ago are removed in parts, the oldest first, and that valid ones stay at any age.
 pub async fn the_past_of_settings_ends(r: &Registry) {
     let (device, other) = (device(r).await, self::device(r).await);
     for number in 1..=6 {

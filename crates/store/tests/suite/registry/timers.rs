@@ -1,4 +1,4 @@
-//! What comes due for devices, and what a missing device keeps.
+//! Promises for timers of devices, and for the status of missing devices.
 
 use isobar_model::ids::ProjectId;
 use isobar_model::project::{SpecificationInput, empty_object};
@@ -171,7 +171,7 @@ pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
     assert_eq!((&*read[1].body, read[1].attempts, read[1].created_at), ("\"rest\"", 0, at(0)));
 }
 
-/// Of what has one source only so much waits.
+/// Checks the limit of waiting deliveries from one source.
 pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
     let delivery = |id: &str| NewDelivery {
         id: id.to_owned(),

@@ -8,7 +8,7 @@ use isobar_model::ids::DeviceKey;
 use super::given::{self, may};
 use isobar_store::registry::{Registry, companions};
 
-/// Whatever was done, nothing dangles, every kept figure is right, and the numbers of devices go on.
+/// Checks that a used registry has no dangling references, right counters, and ascending numbers of devices.
 pub async fn a_used_registry_is_sound(r: &Registry) {
     assert_eq!(r.device_numbers().await.unwrap().last_given, 0);
     let top = given::organization(r, None, "Top").await;

@@ -1,4 +1,4 @@
-//! What devices have stored, by organization.
+//! Promises for the stored bytes of devices, by organization.
 
 use isobar_model::ids::{DeviceKey, OrganizationId};
 use isobar_model::limits::Fill;

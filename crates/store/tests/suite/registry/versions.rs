@@ -113,7 +113,7 @@ pub async fn a_design_is_written_only_as_it_was_required_to_be(r: &Registry) {
     assert_eq!(r.specification_tag(&sees(ProjectId(given::uuid()))).await.unwrap(), None);
 }
 
-/// Of many who require the same tag one wins, and no number is given out twice.
+/// Checks that of many writes that require the same tag one wins, and that no number is assigned twice.
 pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -160,7 +160,7 @@ pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
     assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// Of those who all require one tag, and of whom nobody goes without, exactly one writes.
+/// Checks that of concurrent writes that all require one tag exactly one succeeds.
 // Holds: c13.etag
 pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;

@@ -66,7 +66,7 @@ fn functions(names: &[Function]) -> Functions {
     names.iter().copied().collect()
 }
 
-/// What is not kept of a series is in no bucket, whether it was remembered while it was kept or not.
+/// Checks that values beyond retention are in no bucket, even if they were cached before.
 // Holds: c13.retention
 pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
     let device = given::device();

@@ -1,5 +1,4 @@
-//! A telemetry store in which somebody else is first now and then: it answers [`StoreError::Conflict`] at a commit, as a store
-//! may that several processes write to.
+//! A telemetry store of which some commits fail with [`StoreError::Conflict`], as if another process had written first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,32 +20,32 @@ use isobar_store::telemetry::{
     ValueCursor, ValueQuery,
 };
 
-/// Of so many commits some conflict.
+/// Number of commits of which a share conflicts.
 const COMMITS: u64 = 100;
 
 /// A store of which some commits conflict.
 pub struct Contended {
     store: Arc<dyn Telemetry>,
     seed: u64,
-    /// How many of [`COMMITS`] conflict.
+    /// Conflicts in [`COMMITS`] commits.
     share: AtomicU64,
     commits: AtomicU64,
     conflicts: AtomicU64,
 }
 
 impl Contended {
-    /// Wraps a store. Of a hundred commits so many conflict, which ones the seed says.
+    /// Wraps a store. Of a hundred commits `share` conflict; the seed chooses them.
     pub fn new(store: Arc<dyn Telemetry>, seed: u64, share: u64) -> Self {
         let (share, commits, conflicts) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
         Self { store, seed, share, commits, conflicts }
     }
 
-    /// Has so many of a hundred commits conflict from now on.
+    /// Changes the share of conflicts, in a hundred commits.
     pub fn set_share(&self, share: u64) {
         self.share.store(share, Ordering::Relaxed);
     }
 
-    /// Returns how many commits have conflicted.
+    /// Returns the number of conflicts so far.
     pub fn conflicts(&self) -> u64 {
         self.conflicts.load(Ordering::Relaxed)
     }

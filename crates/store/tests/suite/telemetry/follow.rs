@@ -7,7 +7,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use super::given::{self, Told};
 use isobar_store::telemetry::{Following, StreamMessage, Telemetry};
 
-/// What was told of these devices by now; none where something was not.
+/// Returns the events of these devices received so far, or `None` if some are missing.
 fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option<Vec<Told>> {
     let mut all = Vec::new();
     loop {

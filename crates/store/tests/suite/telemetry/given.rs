@@ -1,4 +1,4 @@
-//! What a scene begins with.
+//! The initial data of scenes.
 
 #![allow(dead_code, reason = "each test that has this module uses a part of it")]
 #![allow(
@@ -28,7 +28,7 @@ use isobar_store::telemetry::{
     StreamPiece, StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
 
-/// When scenes begin: 2026-01-01T00:00:00Z.
+/// Time at which scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
 
 static DEVICES: AtomicU64 = AtomicU64::new(1);
@@ -51,7 +51,7 @@ pub fn json(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// Whoever asks for what takes long.
+/// Returns a claim for long reads.
 pub fn claim() -> Claim {
     Claim::begin(OrganizationId(Uuid::nil()))
 }
@@ -185,13 +185,13 @@ pub async fn side_by_side(
 /// An event as it is told to those who follow.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
-    /// Where it stands in the order of streams.
+    /// Position in the order of streams.
     pub position: StreamPosition,
-    /// Whose it is.
+    /// Device of the event.
     pub device: DeviceId,
     /// Its id.
     pub id: EventId,
-    /// As it was written.
+    /// Payload as written.
     pub text: String,
 }
 

@@ -74,7 +74,8 @@ pub async fn history_of_others_is_not_shown(t: &dyn Telemetry) {
     assert_eq!(given::history(t, &other.reading()).await.total, 0);
 }
 
-/// What became durable after an event, in that order, of few devices as of many, whole and piece by piece.
+/// Checks that a stream resumes with the events that became durable after a given one, in order, of few or many devices,
+/// at once or in pieces.
 pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
     let from = t.follow().from;
     let ((first, ids), (second, more)) = (mixed(t).await, mixed(t).await);
@@ -99,7 +100,7 @@ pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
     assert!(given::between(t, &[], from, until, 10).await.is_empty());
 }
 
-/// What retention forgot is nowhere; the rest keeps its totals; values stay.
+/// Checks that events beyond retention are gone everywhere, that totals of the rest are right, and that values stay.
 pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
     let from = t.follow().from;
     let (device, ids) = mixed(t).await;

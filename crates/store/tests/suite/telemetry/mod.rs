@@ -1,4 +1,4 @@
-//! What every telemetry adapter promises. Each scene has a store of its own.
+//! The promises of every telemetry adapter. Each scene has a store of its own.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What of a series is kept: what is not is shown in no way, and what is dropped stays gone.
+//! Promises for retention of series: values beyond it are not visible in any way, and dropped ones stay gone.
 
 use std::sync::Arc;
 
@@ -94,7 +94,7 @@ pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
     assert_eq!(t.last(&device.reading(), "log").await.unwrap().unwrap().values.text(), "59");
 }
 
-/// What was dropped no query shows, whatever it says is kept; what was not is all there, and the series goes on.
+/// Checks that no query shows dropped values, whatever retention it passes, and that the others remain.
 // Holds: c13.retentionStays
 pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
     let device = with_values(t, 600).await;

@@ -14,7 +14,7 @@ use isobar_store::telemetry::{
     Commit, Idempotency, Locked, Memory, OutboxChange, Ran, StreamPosition, Telemetry, ValueQuery,
 };
 
-/// What a run committed is found in history, in its series and in the last values.
+/// Checks that a committed run is found in history, in its series and in the last values.
 pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     let device = given::device();
     let event = id(5);
@@ -60,7 +60,7 @@ pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
     assert_eq!(last.values.text(), r#"{"k0":1,"k1":1,"k2":1}"#);
 }
 
-/// What is kept for the next run is counted, and an empty state is none.
+/// Checks that state for the next run is counted, and that an empty state is removed.
 pub async fn what_runs_leave_is_counted(t: &dyn Telemetry) {
     let device = given::device();
     let states = |states: &[(&str, &'static [u8])]| Commit {
@@ -209,7 +209,7 @@ pub async fn an_entry_of_the_outbox_is_replaced_in_its_place(t: &dyn Telemetry) 
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// Why an entry cannot be done is known until it is done, whatever takes its place.
+/// Checks that the reason for parking an entry is kept until the entry is done, even if it is replaced.
 pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
@@ -251,7 +251,7 @@ pub async fn a_turn_excludes_others_until_it_is_dropped(t: &dyn Telemetry) {
     .await;
 }
 
-/// What was not committed when a turn is dropped leaves nothing; what was is durable once all of it is asked to be.
+/// Checks that a dropped turn leaves its commits, which become durable, and nothing else.
 pub async fn a_dropped_turn_leaves_what_it_committed(t: &dyn Telemetry) {
     let device = given::device();
     given::store(t, &device, 1, "log", "1").await;

@@ -88,7 +88,7 @@ pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
     assert_eq!(t.last(&device.reading(), "log").await.unwrap().unwrap().values.text(), "6");
 }
 
-/// What is filtered.
+/// Values that are filtered.
 const FILTERED: [&str; 10] = [
     r#"{"a":1}"#,
     r#"{"a":2.0}"#,
@@ -232,8 +232,8 @@ pub async fn last_values_are_merged(t: &dyn Telemetry) {
     }
 }
 
-/// What a series keeps to tell its last values has a bound, whether values come one by one or many in a run; values are
-/// stored all the same.
+/// Checks that the last values kept with a series are bounded, whether values come one by one or many in a run, and that
+/// all values are stored.
 pub async fn last_values_are_bounded(t: &dyn Telemetry) {
     let (by_one, at_once) = (given::device(), given::device());
     let large = |from: usize| {
