@@ -235,6 +235,11 @@ impl TestApp {
         &self.running.telemetry
     }
 
+    /// Returns the number of commits that have conflicted, each of which had its run repeated.
+    pub fn conflicts(&self) -> u64 {
+        self.running.contended.as_ref().map_or(0, |contended| contended.conflicts())
+    }
+
     /// The store whose commits conflict, where a scene asks for that.
     pub fn contended(&self) -> &Contended {
         self.running.contended.as_ref().unwrap()
