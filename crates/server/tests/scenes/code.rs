@@ -88,6 +88,9 @@ async fn code_that_does_something_huge_holds_up_no_other_project(app: &TestApp) 
     }
     for device in &hostile {
         let errors = bob.get(&device.at("events?limit=1")).await.list_of("/errors/0/message");
-        assert_eq!(errors, [json!("takes longer than 50 ms")]);
+        // A run that is repeated after a conflict finds the code barred by the first one.
+        let barred = [json!("is not run for a while: it took far more than its time before")];
+        let is_barred = app.conflicts() > 0 && errors == barred;
+        assert!(is_barred || errors == [json!("takes longer than 50 ms")], "{errors:?}");
     }
 }
