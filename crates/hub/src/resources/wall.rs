@@ -144,7 +144,7 @@ impl Hub {
     /// left out.
     ///
     /// # Errors
-    /// As of [`Hub::wall_fetch`]; `Missing`: the dashboard has no such widget. `Busy`: too many calls are running.
+    /// Those of [`Hub::wall_fetch`]; `Missing` if the dashboard has no such widget; `Busy` if too many calls are running.
     pub async fn wall_widget_fetch(&self, session: &LinkSession, widget: &str) -> Result<WallWidget> {
         let WallBoard { board, .. } = self.wall_fetch(session).await?;
         let needs = {
