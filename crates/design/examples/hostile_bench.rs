@@ -1,12 +1,12 @@
 //! Measures how long hostile code blocks its thread beyond the 50 ms of a call: `cargo run -p isobar-design --example
-//! hostile_bench`; a first argument selects codes by name; `shared` as a second one measures them on a shared thread.
+//! hostile_bench`; an argument selects codes by name.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement for people")]
 
 #[path = "../tests/stand/mod.rs"]
 mod stand;
 
-use isobar_design::{EmptyMemory, Plan, Trigger, run, run_shared};
+use isobar_design::{EmptyMemory, Plan, Trigger, run};
 use stand::{device, event, processor_time, raw};
 
 /// Codes: a name and the body of a codec each.
@@ -27,15 +27,10 @@ fn measure(name: &str, body: &str) {
     let (device, tree) = (device(), payload.tree());
     let event = event("in", &payload, &tree);
     let (trigger, begin) = (Trigger::DeviceEvent { element: "in" }, processor_time());
-    let outcome = match std::env::args().nth(2).as_deref() {
-        Some("shared") => run_shared(&plan, trigger, &event, &device, &EmptyMemory),
-        _ => Some(run(&plan, trigger, &event, &device, &EmptyMemory)),
-    };
+    let outcome = run(&plan, trigger, &event, &device, &EmptyMemory);
     let took = processor_time() - begin;
-    let error = outcome.map_or_else(
-        || "wants more".to_owned(),
-        |outcome| outcome.errors.first().map_or_else(String::new, |error| error.message.chars().take(70).collect()),
-    );
+    let error: String =
+        outcome.errors.first().map_or_else(String::new, |error| error.message.chars().take(70).collect());
     println!("{:>8} ms  {name:<40} {error}", took.as_millis());
 }
 

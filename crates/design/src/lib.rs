@@ -21,7 +21,7 @@ mod tests;
 pub use elements::device_event::Integration;
 pub use plan::Plan;
 pub use run::trace::{Produced, TraceStep};
-pub use run::{run, run_shared, run_short, run_traced};
+pub use run::{run, run_traced};
 pub use value::budget::{LONG_RUN_UNITS, SHORT_RUN_BYTES_MAX};
 pub use value::effect::{Effect, Outcome, OutgoingRequest};
 pub use value::failures::ERRORS_MAX;

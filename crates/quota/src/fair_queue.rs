@@ -31,6 +31,8 @@ const BYTES_A_LOOK: usize = 64 << 10;
 pub struct QueueLimits {
     /// Slots at the same time.
     pub at_once: usize,
+    /// Slots of one site at the same time: its further work waits although slots are free.
+    pub at_once_of_site: usize,
     /// Work that has begun and not ended, of all tenants. Beyond it, new work takes the place of waiting work of a tenant
     /// that has more, or is refused. Continued work is not counted and keeps its place.
     pub of_all: usize,
@@ -180,8 +182,8 @@ impl<H: Holder> Line<H> {
         state.number += 1;
         let number = state.number;
         let line = Arc::clone(self);
-        if state.holds.taken < self.limits.at_once {
-            // The line is empty while a slot is free.
+        // While a slot is free, all that wait are of sites that have as many as they may.
+        if state.holds.taken < self.limits.at_once && self.may_take(state, holder) {
             state.change(holder, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
             return Entered::Slot(QueueSlot { line, holder, begun });
         }
@@ -190,6 +192,11 @@ impl<H: Holder> Line<H> {
         state.holders.entry(holder).or_default().line.push_back(Waiting { number, begun, give });
         self.note_waiting(state);
         Entered::Line(Waiter { line, holder, number, given })
+    }
+
+    /// Returns true if the holder's site may take another slot.
+    fn may_take(&self, state: &State<H>, holder: H) -> bool {
+        state.of_site(holder).taken < self.limits.at_once_of_site
     }
 
     fn note_waiting(&self, state: &State<H>) {
@@ -218,7 +225,7 @@ impl<H: Holder> Line<H> {
         if state.holds.taken >= self.limits.at_once {
             return None;
         }
-        let waiting = state.holders.iter().filter(|(_, of)| !of.line.is_empty());
+        let waiting = state.holders.iter().filter(|(id, of)| !of.line.is_empty() && self.may_take(state, **id));
         let turn = |holds: Holds| (holds.taken, holds.last);
         let (holder, _) = waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(of.holds)))?;
         let holder = *holder;

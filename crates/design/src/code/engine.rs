@@ -1,8 +1,6 @@
 //! One QuickJS engine: a runtime with its own context, limited in time, memory and stack.
 
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +13,7 @@ use rquickjs::{Coerced, Context, Ctx, FromJs, Function, Object, Persistent, Runt
 
 use super::memory::{EngineAllocator, MEMORY_BYTES_MAX, Over, Watch, processor_time};
 use super::script::{Script, Survey, names_buffer};
-use super::{Answer, CodeThread, Failure, Uplink};
+use super::{Answer, Failure, Uplink};
 use crate::value::TEXT_BYTES_MAX;
 
 /// Elapsed time below which processor time, which is at most as much, is not read: that is a system call.
@@ -86,10 +84,9 @@ impl Engine {
         &self,
         begin: Duration,
         time: Duration,
-        thread: CodeThread,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.bounded_in(&self.context, begin, time, thread, work)
+        self.bounded_in(&self.context, begin, time, work)
     }
 
     /// Runs a closure as [`Self::bounded`] does, in another context.
@@ -98,17 +95,15 @@ impl Engine {
         context: &Context,
         begin: Duration,
         time: Duration,
-        thread: CodeThread,
         work: impl for<'js> FnOnce(&Ctx<'js>) -> rquickjs::Result<T>,
     ) -> Result<T, String> {
-        self.watch.bound(begin, time, thread.block_bytes_max());
+        self.watch.bound(begin, time);
         let done = context.with(|ctx| work(&ctx).map_err(|error| self.exception_message(&ctx, &error)));
         // Code that was refused a block may have continued without it.
         match self.watch.free() {
             None => done,
             Some(Over::Late) => Err(format!("takes longer than {} ms", time.as_millis())),
             Some(Over::Full) => Err(format!("takes more than {} MiB of memory", MEMORY_BYTES_MAX >> 20)),
-            Some(Over::WantsMore) => Err("wants more memory at once".to_owned()),
         }
     }
 
@@ -133,7 +128,7 @@ impl Engine {
     pub(crate) fn survey(&self, text: &str, time: Duration) -> Result<Survey, String> {
         // In a separate context, because the names stay in it.
         let context = Context::custom::<Offered>(&self.runtime).map_err(unavailable)?;
-        let surveyed = self.bounded_in(&context, processor_time(), time, CodeThread::Own, |ctx| {
+        let surveyed = self.bounded_in(&context, processor_time(), time, |ctx| {
             // `with` is a syntax error in strict code, thrown before anything runs.
             let with = format!("throw null;(function () {{{text}\n;with({{}});}})");
             let is_strict = text.contains("use strict")
@@ -148,7 +143,7 @@ impl Engine {
 
     /// Returns true if there is a built-in object of one of these names.
     pub(crate) fn has_any_of(&self, names: &[String], time: Duration) -> Result<bool, String> {
-        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
+        self.bounded(processor_time(), time, |ctx| {
             let there = own_names(&ctx.globals())?;
             Ok(names.iter().any(|name| there.contains(name)))
         })
@@ -160,7 +155,7 @@ impl Engine {
             return Ok(());
         }
         let (glue, names) = (self.glue.clone(), script.shared().to_vec());
-        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
+        self.bounded(processor_time(), time, |ctx| {
             glue.restore(ctx)?.get::<_, Function<'_>>("share")?.call::<_, ()>((names,))
         })
     }
@@ -168,7 +163,7 @@ impl Engine {
     /// Runs the top level and looks for a function of that name.
     pub(crate) fn probe(&self, script: &Script, entry: &str, time: Duration) -> Result<Probe, String> {
         let (wrapped, glue) = (script.wrapped(entry), self.glue.clone());
-        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
+        self.bounded(processor_time(), time, |ctx| {
             let glue = glue.restore(ctx)?;
             glue.get::<_, Function<'_>>("look")?.call::<_, ()>(())?;
             let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
@@ -182,15 +177,13 @@ impl Engine {
     /// Freezes the built-in objects.
     pub(crate) fn seal(&mut self, time: Duration) -> Result<(), String> {
         let glue = self.glue.clone();
-        self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
-            glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(())
-        })
+        self.bounded(processor_time(), time, |ctx| glue.restore(ctx)?.get::<_, Function<'_>>("seal")?.call::<_, ()>(()))
     }
 
     /// Loads the code.
     pub(crate) fn load(&mut self, script: &Script, entry: &str, time: Duration) -> Result<(), String> {
         let wrapped = script.wrapped(entry);
-        let load = self.bounded(processor_time(), time, CodeThread::Own, |ctx| {
+        let load = self.bounded(processor_time(), time, |ctx| {
             let load: Function<'_> = ctx.eval_with_options(wrapped, global())?;
             Ok(Persistent::save(ctx, load))
         })?;
@@ -198,18 +191,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Calls the codec, and returns whether the engine is unchanged. It ends early when the call is given up.
-    pub(crate) fn call(
-        &self,
-        entry: usize,
-        uplink: &Uplink<'_>,
-        time: Duration,
-        thread: CodeThread,
-        given_up: Option<Arc<AtomicBool>>,
-    ) -> (Answer, bool) {
-        self.watch.heed(given_up);
+    /// Calls the codec. Also returns true if the engine is unchanged.
+    pub(crate) fn call(&self, entry: usize, uplink: &Uplink<'_>, time: Duration) -> (Answer, bool) {
         let (begin, begin_elapsed) = (processor_time(), Clock::System.instant());
-        let called = self.bounded(begin, time, thread, |ctx| {
+        let called = self.bounded(begin, time, |ctx| {
             let mut arguments = Args::new(ctx.clone(), 4 + uplink.bytes.len());
             arguments.push_arg(self.load.clone())?;
             arguments.push_arg(entry as i32)?;
@@ -232,8 +217,7 @@ impl Engine {
             }
             Err(message) => (Err(Failure::Thrown(message)), Vec::new(), false),
         };
-        let wants_more = self.watch.free() == Some(Over::WantsMore);
-        (Answer { result, warnings, took, engines: 0, wants_more }, is_clean)
+        (Answer { result, warnings, took, engines: 0 }, is_clean)
     }
 }
 

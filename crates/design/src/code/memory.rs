@@ -3,11 +3,9 @@
 
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use isobar_model::time::Clock;
@@ -35,10 +33,7 @@ pub(super) struct Watch {
     /// Earliest time at which the deadline can be reached, on a clock that needs no system call: processor time is at
     /// most elapsed time.
     not_before: Cell<Option<Instant>>,
-    block_bytes_max: Cell<usize>,
     over: Cell<Option<Over>>,
-    /// Set by another thread when the call is given up.
-    given_up: RefCell<Option<Arc<AtomicBool>>>,
     /// True while the engine throws an exception that code cannot catch.
     is_ending: Cell<bool>,
     runtime: Cell<*mut qjs::JSRuntime>,
@@ -51,8 +46,6 @@ pub(super) enum Over {
     Late,
     /// Memory limit.
     Full,
-    /// Block above the size limit.
-    WantsMore,
 }
 
 impl Watch {
@@ -61,9 +54,7 @@ impl Watch {
         Self {
             until: Cell::new(None),
             not_before: Cell::new(None),
-            block_bytes_max: Cell::new(usize::MAX),
             over: Cell::new(None),
-            given_up: RefCell::new(None),
             is_ending: Cell::new(false),
             runtime: Cell::new(null_mut()),
         }
@@ -76,27 +67,16 @@ impl Watch {
         self.forbid_calls(false);
     }
 
-    /// Sets the flag by which the next code is given up.
-    pub(super) fn heed(&self, given_up: Option<Arc<AtomicBool>>) {
-        self.given_up.replace(given_up);
-    }
-
-    fn is_given_up(&self) -> bool {
-        self.given_up.borrow().as_ref().is_some_and(|it| it.load(Ordering::Relaxed))
-    }
-
-    /// Sets limits: processor time from `begin`, which is now, and the size of a block.
-    pub(super) fn bound(&self, begin: Duration, time: Duration, block_bytes_max: usize) {
+    /// Sets a limit of processor time from `begin`, which is now.
+    pub(super) fn bound(&self, begin: Duration, time: Duration) {
         self.over.set(None);
         self.until.set(Some(begin.saturating_add(time)));
         self.not_before.set(Clock::System.instant().checked_add(time));
-        self.block_bytes_max.set(block_bytes_max);
     }
 
-    /// Removes the limits. Returns the reason if code was ended.
+    /// Removes the limit. Returns the reason if code was ended.
     pub(super) fn free(&self) -> Option<Over> {
         self.until.set(None);
-        self.block_bytes_max.set(usize::MAX);
         if self.is_ending.replace(false) {
             self.forbid_calls(false);
         }
@@ -110,7 +90,6 @@ impl Watch {
     /// memory. Some functions of the engine do catch it (in promises and iterators); to stop code that calls them
     /// repeatedly, all further calls fail.
     pub(super) fn interrupts(&self) -> bool {
-        isobar_threads::let_others_in();
         let is_over = self.is_over();
         if is_over {
             self.is_ending.set(true);
@@ -124,7 +103,7 @@ impl Watch {
     pub(super) fn is_over(&self) -> bool {
         let Some(until) = self.until.get() else { return false };
         let may_be_late = || self.not_before.get().is_none_or(|it| Clock::System.instant() >= it);
-        let is_late = || self.is_given_up() || (may_be_late() && processor_time() >= until);
+        let is_late = || may_be_late() && processor_time() >= until;
         if self.over.get().is_none() && is_late() {
             self.over.set(Some(Over::Late));
         }
@@ -137,12 +116,8 @@ impl Watch {
             return bytes > LAST_BLOCK_BYTES_MAX;
         }
         let is_full = used.saturating_add(bytes) > MEMORY_BYTES_MAX;
-        if self.until.get().is_some() && self.over.get().is_none() {
-            if bytes > self.block_bytes_max.get() {
-                self.over.set(Some(Over::WantsMore));
-            } else if is_full {
-                self.over.set(Some(Over::Full));
-            }
+        if is_full && self.until.get().is_some() && self.over.get().is_none() {
+            self.over.set(Some(Over::Full));
         }
         let is_over = self.is_over();
         if is_over {

@@ -4,12 +4,11 @@
 //! runs: its top level runs again each time, in an engine whose built-in objects are frozen.
 
 mod engine;
-mod heavy;
 mod memory;
 mod script;
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -33,15 +32,6 @@ const DESIGN_TIME: Duration = Duration::from_secs(2);
 const FREE_TIME: Duration = Duration::from_millis(25);
 /// Factor of the time limits for a stored design: it was compiled in time once, and must not fail on a slower machine.
 const STORED_FACTOR: u32 = 4;
-/// Largest block of memory in bytes of code on a shared thread: one engine operation on that much takes a fraction of a
-/// second; on an engine's whole memory, minutes.
-const SHARED_BLOCK_BYTES_MAX: usize = 32 << 10;
-/// Factor of its time limit above which a call is far too long.
-const FAR: u32 = 4;
-/// Processor time of a call that others would notice: code that takes more runs at idle priority (`SCHED_IDLE`)
-/// until so many calls in a row took less.
-const HEAVY_TIME: Duration = Duration::from_millis(5);
-const CALLS_TO_BE_LIGHT: u32 = 100;
 /// Most engines that one thread keeps. One takes a few hundred KiB if its code stores nothing.
 const ENGINES_MAX: usize = 32;
 /// Functions that code may offer, in order of preference: the LoRaWAN convention, and the older ones of ChirpStack and
@@ -87,24 +77,6 @@ impl CheckTime {
     }
 }
 
-/// Kind of thread that code runs on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CodeThread {
-    /// A thread that others wait for too: code that needs much is ended.
-    Shared,
-    /// A thread that nobody else waits for.
-    Own,
-}
-
-impl CodeThread {
-    fn block_bytes_max(self) -> usize {
-        match self {
-            CodeThread::Shared => SHARED_BLOCK_BYTES_MAX,
-            CodeThread::Own => usize::MAX,
-        }
-    }
-}
-
 /// Input of a codec.
 #[derive(Debug)]
 pub(crate) struct Uplink<'a> {
@@ -125,15 +97,12 @@ pub(crate) struct Answer {
     pub(crate) took: Duration,
     /// Engines that were made for it.
     pub(crate) engines: u32,
-    /// True if it needs more than a shared thread offers: the result is meaningless, and it must be called on a thread
-    /// of its own.
-    pub(crate) wants_more: bool,
 }
 
 impl Answer {
     /// Returns the output of a codec that was not called.
     fn without(result: Failure, engines: u32) -> Self {
-        Self { result: Err(result), warnings: Vec::new(), took: Duration::ZERO, engines, wants_more: false }
+        Self { result: Err(result), warnings: Vec::new(), took: Duration::ZERO, engines }
     }
 }
 
@@ -160,10 +129,6 @@ struct Source {
     changes_built_ins: bool,
     /// Time in nanoseconds by which calls exceeded their limit: later calls are refused until it is paid back.
     owed: AtomicU64,
-    /// True if it must run on a thread of its own: it once allocated large blocks or far exceeded its time.
-    aside: AtomicBool,
-    /// Number of further calls in a row within [`HEAVY_TIME`] until it is no longer heavy; 0: it is not.
-    heavy: AtomicU32,
 }
 
 thread_local! {
@@ -198,34 +163,15 @@ impl Code {
     }
 
     /// Calls the codec. `time` limits the processor time of this call.
-    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration, thread: CodeThread) -> Answer {
+    pub(crate) fn call(&self, uplink: &Uplink<'_>, time: Duration) -> Answer {
         let source = &self.0;
-        let is_heavy = self.is_heavy();
-        if thread == CodeThread::Shared && (is_heavy || source.aside.load(Ordering::Relaxed)) {
-            let failure = Failure::Thrown("runs aside".to_owned());
-            return Answer { wants_more: true, ..Answer::without(failure, 0) };
-        }
         if source.goes_without() {
             let message = "is not run for a while: it took far more than its time before";
             return Answer::without(Failure::Thrown(message.to_owned()), 0);
         }
-        let left = if is_heavy { heavy::call(source, uplink, time, thread) } else { None };
-        let answer = left.unwrap_or_else(|| source.call(uplink, time, thread, None));
-        source.weigh(answer.took);
-        if answer.wants_more || answer.took > FAR * CALL_TIME {
-            source.aside.store(true, Ordering::Relaxed);
-        }
+        let answer = source.call(uplink, time);
+        source.note_debt(answer.took);
         answer
-    }
-
-    /// Returns true if it has lately taken noticeable time and must run at idle priority (`SCHED_IDLE`).
-    pub(crate) fn is_heavy(&self) -> bool {
-        self.0.heavy.load(Ordering::Relaxed) > 0
-    }
-
-    /// Returns true if it must run on a thread of its own.
-    pub(crate) fn is_aside(&self) -> bool {
-        self.0.aside.load(Ordering::Relaxed)
     }
 }
 
@@ -239,8 +185,8 @@ impl Source {
             // A later trial finds what an earlier one has changed.
             changes_built_ins |= probe.changes_built_ins;
             if probe.found {
-                let (owed, aside, heavy) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU32::new(0));
-                return Ok(Some(Self { script: script.clone(), entry, changes_built_ins, owed, aside, heavy }));
+                let owed = AtomicU64::new(0);
+                return Ok(Some(Self { script: script.clone(), entry, changes_built_ins, owed }));
             }
         }
         Ok(None)
@@ -257,37 +203,25 @@ impl Source {
         Ok(engine)
     }
 
-    /// Calls the codec on this thread, until the call is given up, if it can be.
-    fn call(
-        self: &Arc<Self>,
-        uplink: &Uplink<'_>,
-        time: Duration,
-        thread: CodeThread,
-        given_up: Option<Arc<AtomicBool>>,
-    ) -> Answer {
+    /// Calls the codec on this thread.
+    fn call(self: &Arc<Self>, uplink: &Uplink<'_>, time: Duration) -> Answer {
         let kept = take(self);
         let engines = u32::from(kept.is_none());
         let engine = match kept.map_or_else(|| self.engine(), Ok) {
             Ok(engine) => engine,
             Err(message) => return Answer::without(Failure::Thrown(message), engines),
         };
-        let (answer, is_clean) = engine.call(self.entry, uplink, time, thread, given_up);
+        let (answer, is_clean) = engine.call(self.entry, uplink, time);
         if is_clean {
             put_back(self, engine);
         }
         Answer { engines, ..answer }
     }
 
-    /// Accounts for the time of a call; zero if there was none.
-    fn weigh(&self, took: Duration) {
+    /// Adds the time by which a call exceeded its limit to what the code owes.
+    fn note_debt(&self, took: Duration) {
         if let Some(beyond) = took.checked_sub(CALL_TIME) {
             self.owed.fetch_add(u64::try_from(beyond.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-        }
-        if took > HEAVY_TIME {
-            self.heavy.store(CALLS_TO_BE_LIGHT, Ordering::Relaxed);
-        } else if !took.is_zero() && self.heavy.load(Ordering::Relaxed) > 0 {
-            let one_less = |calls: u32| calls.checked_sub(1);
-            let _ = self.heavy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less);
         }
     }
 
@@ -335,7 +269,7 @@ mod tests {
     }
 
     fn call(code: &Code) -> String {
-        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME, CodeThread::Own);
+        let answer = code.call(&Uplink { bytes: &[1], f_port: None, received_at: 0 }, CALL_TIME);
         answer.result.map_or_else(|failure| format!("{failure:?}"), |data| data.text().to_owned())
     }
 
@@ -395,38 +329,6 @@ mod tests {
         assert!(time.left.get() < DESIGN_TIME);
         time.left.set(Duration::ZERO);
         assert!(refused("function decodeUplink() {}").contains("take too long to be checked"));
-    }
-
-    #[test]
-    fn heavy_code_runs_at_idle_priority_until_it_is_light_again() {
-        let code =
-            compiled("function decodeUplink(input) { if (input.fPort === 9) { while (true) {} } return {data: 1}; }")
-                .unwrap();
-        let call = |f_port, thread| code.call(&Uplink { bytes: &[1], f_port, received_at: 0 }, CALL_TIME, thread);
-        let is_light = || !call(None, CodeThread::Shared).wants_more;
-        assert!(is_light());
-        assert!(call(Some(9), CodeThread::Shared).took >= CALL_TIME);
-        code.0.owed.store(0, Ordering::Relaxed);
-        let mut engines = 0;
-        for _ in 0..CALLS_TO_BE_LIGHT {
-            assert!(!is_light());
-            let answer = call(None, CodeThread::Own);
-            assert_eq!(answer.result.unwrap().text(), "1");
-            engines += answer.engines;
-        }
-        // The new thread has no engine; if it gets no processor for long, this thread makes its own, once.
-        assert!((CALLS_TO_BE_LIGHT / 2 + 1..=CALLS_TO_BE_LIGHT).contains(&engines), "{engines}");
-        assert!(is_light());
-        assert_eq!(call(None, CodeThread::Own).engines, 0);
-    }
-
-    #[test]
-    fn abandoned_code_ends() {
-        let code = compiled("function decodeUplink() { while (true) {} }").unwrap();
-        let uplink = Uplink { bytes: &[1], f_port: None, received_at: 0 };
-        let given_up = Arc::new(AtomicBool::new(true));
-        let answer = code.0.call(&uplink, Duration::MAX, CodeThread::Own, Some(given_up));
-        assert!(matches!(answer.result, Err(Failure::Thrown(_))));
     }
 
     #[test]

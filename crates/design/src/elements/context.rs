@@ -10,7 +10,6 @@ use isobar_model::meta::MetaSize;
 use isobar_model::time::Timestamp;
 
 use super::graph::{Argument, ELEMENTS_MAX, Graph, Link};
-use crate::code::CodeThread;
 use crate::expression::{Changes, Declarations, Expression, Machine, SettingsSize, World, to_raw};
 use crate::value::budget::Budget;
 use crate::value::effect::{Effect, Outcome};
@@ -42,10 +41,7 @@ pub(crate) struct Run<'e> {
     /// Storage elements whose last values the run has changed.
     merged: Chosen,
     code_time: Duration,
-    code_thread: CodeThread,
     engines: u32,
-    /// True if its code needs more than a shared thread offers.
-    needs_own_thread: bool,
     /// Notes of the current step, for a traced run.
     notes: Option<Vec<String>>,
 }
@@ -79,13 +75,7 @@ impl Passed<'_> {
 }
 
 impl<'e> Run<'e> {
-    pub(crate) fn new(
-        graph: &'e Graph,
-        world: &'e World<'e>,
-        budget: Budget,
-        code_thread: CodeThread,
-        is_traced: bool,
-    ) -> Self {
+    pub(crate) fn new(graph: &'e Graph, world: &'e World<'e>, budget: Budget, is_traced: bool) -> Self {
         Self {
             graph,
             declarations: world.declarations,
@@ -98,9 +88,7 @@ impl<'e> Run<'e> {
             states_bytes: None,
             merged: Chosen::default(),
             code_time: CODE_TIME,
-            code_thread,
             engines: 0,
-            needs_own_thread: false,
             notes: is_traced.then(Vec::new),
         }
     }
@@ -198,21 +186,6 @@ impl<'e> Run<'e> {
     /// Returns the processor time left for functions of this run.
     pub(crate) fn code_time(&self) -> Duration {
         self.code_time
-    }
-
-    /// Returns the kind of thread that runs its code.
-    pub(crate) fn code_thread(&self) -> CodeThread {
-        self.code_thread
-    }
-
-    /// Ends the run, to be repeated on a thread of its own.
-    pub(crate) fn leave_the_room(&mut self) {
-        self.needs_own_thread = true;
-    }
-
-    /// Returns true if the run must be repeated on a thread of its own.
-    pub(crate) fn needs_own_thread(&self) -> bool {
-        self.needs_own_thread
     }
 
     pub(crate) fn spend_code_time(&mut self, took: Duration, engines: u32) {

@@ -58,14 +58,6 @@ impl CodeElement {
         Element::Function(Self { name: properties.name.clone(), code, f_port, bytes, encoding })
     }
 
-    pub(crate) fn is_heavy(&self) -> bool {
-        self.code.as_ref().is_some_and(Code::is_heavy)
-    }
-
-    pub(crate) fn is_large(&self) -> bool {
-        self.code.as_ref().is_some_and(Code::is_aside)
-    }
-
     pub(crate) fn evaluate<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         let Some(code) = &self.code else { return Err(Problem::new("has no code")) };
         let time = run.code_time().min(CALL_TIME);
@@ -82,12 +74,8 @@ impl CodeElement {
             }
         };
         let uplink = Uplink { bytes: &bytes, f_port, received_at: run.received_at().millis() };
-        let answer = code.call(&uplink, time, run.code_thread());
+        let answer = code.call(&uplink, time);
         run.spend_code_time(answer.took, answer.engines);
-        if answer.wants_more {
-            run.leave_the_room();
-            return Ok(Passed::nothing());
-        }
         answer.warnings.iter().for_each(|warning| run.note(warning));
         match answer.result {
             Ok(data) => {

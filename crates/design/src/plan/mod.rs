@@ -11,7 +11,6 @@ use isobar_model::retention::DesignRetention;
 use crate::code::CheckTime;
 use crate::elements::Element;
 use crate::elements::device_event::Integration;
-use crate::elements::function::CodeElement;
 use crate::elements::graph::{Graph, Installed};
 use crate::expression::Declarations;
 use crate::value::budget::{LONG_RUN_UNITS, READ_BYTES_PER_UNIT, STEP_UNITS};
@@ -149,7 +148,8 @@ impl Plan {
     /// Returns true if a run on a payload of this size may take longer than a millisecond and so belongs on a thread
     /// that serves no calls. An upper estimate, made without reading the payload: every link that an event can follow
     /// reads all of it, and nested macros each iterate over as many items as the payload can have. Other inputs (last
-    /// values, states, settings, constant lists) are not estimated: [`crate::run_short`] gives up if they are large.
+    /// values, states, settings, constant lists) are not estimated: if they are large, [`crate::Outcome::units`] tells
+    /// afterwards.
     pub fn may_take_long(&self, payload_bytes: usize) -> bool {
         self.run_units(payload_bytes) > LONG_RUN_UNITS
     }
@@ -175,24 +175,6 @@ impl Plan {
         let items = (payload_bytes / 2).max(1) as u64;
         let rounds = items.saturating_pow(self.habits.macros_deep.saturating_sub(1));
         steps.saturating_mul(reading_units(payload_bytes)).saturating_mul(rounds)
-    }
-
-    /// Returns true if any of its code has lately taken noticeable time (5 ms in a call). Such code runs at idle
-    /// priority (`SCHED_IDLE`).
-    pub fn has_heavy_code(&self) -> bool {
-        self.functions().any(CodeElement::is_heavy)
-    }
-
-    /// Returns true if any of its code has allocated large blocks of memory or far exceeded its time.
-    pub fn has_large_code(&self) -> bool {
-        self.functions().any(CodeElement::is_large)
-    }
-
-    fn functions(&self) -> impl Iterator<Item = &CodeElement> {
-        self.graph.elements.iter().filter_map(|it| match &it.element {
-            Element::Function(function) => Some(function),
-            _ => None,
-        })
     }
 
     /// Returns true if it calls servers outside (http elements).

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::code::CodeThread;
 use crate::elements::Element;
 use crate::elements::context::Run;
 use crate::elements::graph::{Graph, Link};
@@ -19,7 +18,7 @@ use crate::value::failures::Failures;
 use crate::value::inputs::{DeviceView, EventView, Memory, Trigger};
 use trace::{Trace, TraceStep};
 
-/// Runs the plan.
+/// Runs the plan, to its end on this thread: see [`Plan::run_units`] for how long that may take.
 pub fn run(
     plan: &Plan,
     trigger: Trigger<'_>,
@@ -27,32 +26,7 @@ pub fn run(
     device: &DeviceView,
     memory: &dyn Memory,
 ) -> Outcome {
-    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut None).unwrap_or_default()
-}
-
-/// Runs a plan without code on a thread that serves calls. Returns `None`, without effects, if it takes more than a
-/// millisecond at worst ([`crate::LONG_RUN_UNITS`]) or emits more than [`crate::SHORT_RUN_BYTES_MAX`]: then call
-/// [`run`] on a thread that may block.
-pub fn run_short(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Place::AmongCalls, &mut None)
-}
-
-/// Runs the plan on a thread that other runs share. Returns `None`, without effects, if its code needs more than it
-/// gets there (blocks of more than 32 KiB, or much time, as seen before): then call [`run`] on a thread of its own.
-pub fn run_shared(
-    plan: &Plan,
-    trigger: Trigger<'_>,
-    event: &EventView<'_>,
-    device: &DeviceView,
-    memory: &dyn Memory,
-) -> Option<Outcome> {
-    execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Shared), &mut None)
+    execute(plan, trigger, event, device, memory, &mut None)
 }
 
 /// Runs the plan and traces what each element received and produced, within limits on values, errors and notes
@@ -65,24 +39,8 @@ pub fn run_traced(
     memory: &dyn Memory,
 ) -> (Outcome, Vec<TraceStep>) {
     let mut trace = Some(Trace::default());
-    let outcome = execute(plan, trigger, event, device, memory, Place::Aside(CodeThread::Own), &mut trace);
-    (outcome.unwrap_or_default(), trace.map(Trace::into_steps).unwrap_or_default())
-}
-
-/// Kind of thread of a run, which decides its limits.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// A thread that serves calls.
-    AmongCalls,
-    /// Another thread.
-    Aside(CodeThread),
-}
-
-impl Place {
-    /// Returns true if a run has exceeded its limits there and ends without an outcome.
-    fn ends(self, budget: &Budget) -> bool {
-        matches!(self, Self::AmongCalls) && budget.is_exceeded()
-    }
+    let outcome = execute(plan, trigger, event, device, memory, &mut trace);
+    (outcome, trace.map(Trace::into_steps).unwrap_or_default())
 }
 
 fn execute(
@@ -91,23 +49,17 @@ fn execute(
     event: &EventView<'_>,
     device: &DeviceView,
     memory: &dyn Memory,
-    place: Place,
     trace: &mut Option<Trace>,
-) -> Option<Outcome> {
-    let (budget, code_thread) = match place {
-        Place::AmongCalls => (Budget::of_short_run(), CodeThread::Shared),
-        Place::Aside(thread) => (Budget::of_run(), thread),
-    };
+) -> Outcome {
     if plan.is_empty() {
-        return stored_as_it_is(trigger, event, memory, (budget, place), trace);
+        return stored_as_it_is(trigger, event, memory, trace);
     }
     let last_texts = LastTexts::default();
     let world = World::new(&plan.declarations, event, device, memory, &last_texts);
-    let run = Run::new(&plan.graph, &world, budget, code_thread, trace.is_some());
-    let mut walk = Walk { graph: &plan.graph, run, place, trace };
+    let run = Run::new(&plan.graph, &world, Budget::of_run(), trace.is_some());
+    let mut walk = Walk { graph: &plan.graph, run, trace };
     walk.start(trigger);
-    let is_whole = !walk.is_given_up();
-    is_whole.then(|| walk.run.into_outcome())
+    walk.run.into_outcome()
 }
 
 /// Stores an event under its own elementName, on an empty cloud plane (contract: The project design).
@@ -115,10 +67,10 @@ fn stored_as_it_is(
     trigger: Trigger<'_>,
     event: &EventView<'_>,
     memory: &dyn Memory,
-    (mut budget, place): (Budget, Place),
     trace: &mut Option<Trace>,
-) -> Option<Outcome> {
-    let Trigger::DeviceEvent { element } = trigger else { return Some(Outcome::default()) };
+) -> Outcome {
+    let Trigger::DeviceEvent { element } = trigger else { return Outcome::default() };
+    let mut budget = Budget::of_run();
     if let Some(trace) = trace {
         trace.begins(element, "stored", &Value::from(event.tree), Vec::new());
     }
@@ -129,15 +81,13 @@ fn stored_as_it_is(
     if let Err(problem) = budget.emit(effect) {
         failures.add(element, &problem);
     }
-    let is_whole = !place.ends(&budget);
-    is_whole.then(|| Outcome::of(budget, failures, 0))
+    Outcome::of(budget, failures, 0)
 }
 
 /// A run that follows links.
 struct Walk<'e> {
     graph: &'e Graph,
     run: Run<'e>,
-    place: Place,
     /// Trace of the steps, for a traced run.
     trace: &'e mut Option<Trace>,
 }
@@ -188,9 +138,6 @@ impl<'e> Walk<'e> {
                 return;
             }
             let acted = target.element.act(link, &branch.value, &mut self.run);
-            if self.is_given_up() {
-                return;
-            }
             if let Some(trace) = self.trace {
                 trace.step(target, link, &branch.value, &acted, self.run.take_notes());
             }
@@ -204,10 +151,5 @@ impl<'e> Walk<'e> {
                 Err(problem) => self.run.fail(&target.name, &problem),
             }
         }
-    }
-
-    /// Returns true if the run must be repeated on another thread.
-    fn is_given_up(&self) -> bool {
-        self.run.needs_own_thread() || self.place.ends(&self.run.budget)
     }
 }

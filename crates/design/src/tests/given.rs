@@ -12,10 +12,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    DeviceView, Effect, EventView, LONG_RUN_UNITS, Memory, Outcome, Plan, SHORT_RUN_BYTES_MAX, TraceStep, Trigger, run,
-    run_shared, run_short, run_traced,
-};
+use crate::{DeviceView, Effect, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run, run_traced};
 
 pub(crate) fn raw(text: impl AsRef<str>) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_ref().as_bytes())).unwrap()
@@ -115,13 +112,7 @@ impl Scene {
         let tree = payload.tree();
         let (id, now) = (EventId(id(EVENT).0), self.now);
         let event = EventView { id, element, received_at: self.received_at(), now, payload, tree: &tree };
-        let outcome = run(&self.plan, trigger, &event, &self.device, &self.left);
-        if !self.plan.runs_code() {
-            let is_short = outcome.units <= LONG_RUN_UNITS && outcome.bytes <= SHORT_RUN_BYTES_MAX;
-            let short = run_short(&self.plan, trigger, &event, &self.device, &self.left);
-            assert_eq!(short, is_short.then(|| outcome.clone()), "what is short comes to the same among calls");
-        }
-        outcome
+        run(&self.plan, trigger, &event, &self.device, &self.left)
     }
 
     /// Posts an event to `in`, and traces the run.
@@ -157,15 +148,6 @@ impl Scene {
     /// Posts an event to `in`.
     pub(crate) fn post(&self, payload: impl AsRef<str>) -> Outcome {
         self.run(Trigger::DeviceEvent { element: "in" }, "in", &raw(payload))
-    }
-
-    /// Posts an event to `in` as [`Self::post`] does, on a shared thread.
-    pub(crate) fn post_shared(&self, payload: impl AsRef<str>) -> Option<Outcome> {
-        let payload = raw(payload);
-        let tree = payload.tree();
-        let (id, received_at, now) = (EventId(id(EVENT).0), self.received_at(), self.now);
-        let event = EventView { id, element: "in", received_at, now, payload: &payload, tree: &tree };
-        run_shared(&self.plan, Trigger::DeviceEvent { element: "in" }, &event, &self.device, &self.left)
     }
 
     pub(crate) fn post_raw(&self, element: &str, payload: &RawJson) -> Outcome {

@@ -1,27 +1,16 @@
 //! Tests hostile code that uses single long operations, in which the engine checks its clock not at all or without
-//! effect: that it ends, and that it leaves a shared thread before it begins a large operation.
+//! effect: that it ends.
 
 use super::code::{decoding, outcome, with_code};
-use super::given::{Scene, told};
-use crate::Outcome;
 
 const LATE: &str = "takes longer than 50 ms";
 const FULL: &str = "takes more than 8 MiB of memory";
 
-/// Returns the error of a codec with that body, on a thread of its own.
+/// Returns the error of a codec with that body.
 fn ends(body: &str) -> String {
     let lines = outcome(&decoding(body), "[]");
     let [_, error] = lines.as_slice() else { panic!("{body}: {lines:?}") };
     error.strip_prefix("error f: ").unwrap().to_owned()
-}
-
-fn stored(outcome: &Outcome) -> Vec<String> {
-    told(outcome).into_iter().filter(|line| !line.starts_with("store after ")).collect()
-}
-
-/// Returns the outcome of `[]` on a shared thread; `None` if the code needs more.
-fn shared(scene: &Scene) -> Option<Vec<String>> {
-    scene.post_shared("[]").map(|outcome| stored(&outcome))
 }
 
 #[test]
@@ -104,44 +93,4 @@ fn limits_are_restored_after_code_was_ended() {
     assert_eq!(outcome(&scene, "[]"), ["store out 100000"]);
     assert_eq!(outcome(&scene, "[1]")[1], format!("error f: {LATE}"));
     assert_eq!(outcome(&scene, "[]"), ["store out 100000"]);
-}
-
-#[test]
-fn code_with_large_blocks_leaves_the_shared_thread() {
-    for body in [
-        "var x = 1n << 1000000n;",
-        "try { 'x'.repeat(40000); } catch (e) {}",
-        "try { new Uint8Array(40000); } catch (e) {}",
-        "var a = []; for (var i = 0; i < 5000; i++) a.push(i);",
-        "var s = ''; for (var i = 0; i < 5000; i++) s += 'abcdefghij'; s.indexOf('x');",
-        "var a = {}; for (var i = 0; i < 200; i++) a = {a: a, b: a}; JSON.stringify(a);",
-    ] {
-        let scene = decoding(&format!("{body} return {{data: 1}};"));
-        assert_eq!(shared(&scene), None, "{body}");
-        // From then on it is refused at once.
-        assert_eq!(shared(&scene), None, "{body}");
-    }
-    let sound = decoding("try { 'x'.repeat(40000); } catch (e) { return {data: 0}; } return {data: 1};");
-    assert_eq!(shared(&sound), None);
-    assert_eq!(outcome(&sound, "[]"), ["store out 1"]);
-}
-
-#[test]
-fn slow_code_leaves_the_shared_thread() {
-    let ended = decoding("for (;;);");
-    assert!(!ended.plan.has_heavy_code());
-    let lines = shared(&ended).unwrap();
-    assert!(lines.iter().any(|line| line.contains(LATE)), "{lines:?}");
-    assert!(ended.plan.has_heavy_code());
-    assert_eq!(shared(&ended), None);
-}
-
-#[test]
-fn light_code_stays_on_the_shared_thread() {
-    let sound = decoding("return {data: input.bytes.length};");
-    for _ in 0..3 {
-        assert_eq!(shared(&sound).unwrap(), ["store out 0"]);
-    }
-    let bytes = format!("\"{}\"", "BwcH".repeat(600));
-    assert_eq!(stored(&sound.post_shared(&bytes).unwrap()), ["store out 1800"]);
 }

@@ -18,15 +18,13 @@ const STEPS_MAX: u32 = 10_000;
 /// texts and writing long ones takes far below a nanosecond a byte.
 const UNITS_MAX: u64 = 1_000_000;
 /// Units above which a run, or a plan that may take so many, belongs on a thread that serves no calls: at worst, this
-/// is a millisecond.
+/// is a millisecond. A run that takes more although nothing foretold it ends where it began, after 20 ms at worst.
 pub const LONG_RUN_UNITS: u64 = 25_000;
 /// Bytes emitted by a run above which the device stays locked until they are durable: all callers that come in
 /// meanwhile wait for as much.
 pub const SHORT_RUN_BYTES_MAX: usize = 64 << 10;
 /// Units that each step takes, in addition to its element's work.
 pub(crate) const STEP_UNITS: usize = 8;
-/// Units after which a run, if it may be long, yields the processor: about a third of a millisecond.
-const UNITS_A_LOOK: u64 = 8_192;
 /// Bytes of text that cost one unit.
 const BYTES_PER_UNIT: usize = 16;
 /// Bytes of text that cost one unit where each value in them is parsed or examined.
@@ -122,11 +120,6 @@ impl Budget {
         Self::of(Allowance { units: UNITS_MAX, bytes: LEFT_BYTES_MAX })
     }
 
-    /// Returns the budget of a run on a thread that serves calls.
-    pub(crate) fn of_short_run() -> Self {
-        Self::of(Allowance { units: LONG_RUN_UNITS, bytes: SHORT_RUN_BYTES_MAX })
-    }
-
     fn of(whole: Allowance) -> Self {
         Self {
             whole,
@@ -151,13 +144,9 @@ impl Budget {
 
     /// Spends units; fails if too few are left.
     pub(crate) fn spend(&self, units: usize) -> Computed<()> {
-        let before = self.units.get();
-        match before.checked_sub(units as u64) {
+        match self.units.get().checked_sub(units as u64) {
             Some(left) => {
                 self.units.set(left);
-                if before / UNITS_A_LOOK != left / UNITS_A_LOOK && self.whole.units > LONG_RUN_UNITS {
-                    isobar_threads::let_others_in();
-                }
                 Ok(())
             }
             None => {

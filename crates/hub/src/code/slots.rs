@@ -72,7 +72,14 @@ impl RunSlots {
 
 fn fair_slots(at_once: usize, of_all: usize, of_one: usize) -> FairQueue {
     // A run cannot be left and taken up again.
-    FairQueue::new(QueueLimits { at_once, of_all, of_one, of_site: usize::MAX, slice: Duration::MAX })
+    FairQueue::new(QueueLimits {
+        at_once,
+        of_all,
+        of_one,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::MAX,
+    })
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ pub(super) fn hash_queue() -> FairQueue<HashedFor> {
         of_all: HASHES_AT_ONCE + HASHES_WAITING_MAX,
         of_one: HASHES_OF_ADDRESS_MAX,
         of_site: HASHES_OF_SITE_MAX,
+        at_once_of_site: usize::MAX,
         // A hash cannot be interrupted.
         slice: std::time::Duration::MAX,
     })

@@ -24,7 +24,14 @@ impl BoundedJobs {
         // None of this work can be left and taken up again.
         let slice = std::time::Duration::MAX;
         Self {
-            slots: FairQueue::new(QueueLimits { at_once, of_all: waiting, of_one, of_site: usize::MAX, slice }),
+            slots: FairQueue::new(QueueLimits {
+                at_once,
+                of_all: waiting,
+                of_one,
+                of_site: usize::MAX,
+                at_once_of_site: usize::MAX,
+                slice,
+            }),
             threads: None,
         }
     }

@@ -5,8 +5,14 @@ use uuid::Uuid;
 
 use super::*;
 
-const LIMITS: QueueLimits =
-    QueueLimits { at_once: 2, of_all: 6, of_one: 4, of_site: usize::MAX, slice: Duration::ZERO };
+const LIMITS: QueueLimits = QueueLimits {
+    at_once: 2,
+    of_all: 6,
+    of_one: 4,
+    of_site: usize::MAX,
+    at_once_of_site: usize::MAX,
+    slice: Duration::ZERO,
+};
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -84,7 +90,14 @@ fn newcomer_evicts_the_heaviest_tenant_when_full() {
 
 #[test]
 fn three_tenants_and_a_crowded_site_leave_room() {
-    let limits = QueueLimits { at_once: 4, of_all: 64, of_one: 24, of_site: usize::MAX, slice: Duration::ZERO };
+    let limits = QueueLimits {
+        at_once: 4,
+        of_all: 64,
+        of_one: 24,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    };
     let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
         [&|number| tenant(1 + number % 3), &|number| tenant_of(number, u32::MAX)];
     for crowd in crowds {
@@ -104,8 +117,14 @@ fn three_tenants_and_a_crowded_site_leave_room() {
 
 #[test]
 fn tenants_of_one_site_share_one_turn() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 20,
+        of_one: 10,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let mut slot = Some(at_once(&slots, 9).unwrap());
     let crowd = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let others = [(2, waiter(&slots, 2)), (2, waiter(&slots, 2))];
@@ -124,8 +143,14 @@ fn tenants_of_one_site_share_one_turn() {
 
 #[test]
 fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 5, of_one: 4, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 5,
+        of_one: 4,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let _slot = at_once(&slots, 1).unwrap();
     let ask = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let mut many: Vec<_> = [10, 10, 10].into_iter().map(ask).collect();
@@ -139,8 +164,14 @@ fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
 
 #[test]
 fn granted_slot_is_not_evicted_by_the_next_claim() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 3, of_one: 3, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 3,
+        of_one: 3,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let slot = at_once(&slots, 1).unwrap();
     let mut waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     // The slot is on its way to the first one, who has not looked yet.
@@ -161,8 +192,14 @@ fn granted_slot_is_not_evicted_by_the_next_claim() {
 
 #[test]
 fn paused_work_is_evicted_and_continued_work_is_not() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 2,
+        of_one: 2,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let slot = at_once(&slots, 1).unwrap();
     let mut second = waiter(&slots, 1);
     let mut goes_on = slots.take(Claim::go_on(tenant(1))).boxed();
@@ -197,8 +234,14 @@ fn continued_work_refuses_no_other() {
 
 #[test]
 fn work_that_queues_again_counts_once() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 2, of_one: 2, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 2,
+        of_one: 2,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let slot = at_once(&slots, 1).unwrap();
     let mut other = waiter(&slots, 2);
     let mut again = slot.pass_on().boxed();
@@ -223,8 +266,14 @@ fn next_slot_goes_to_the_tenant_with_fewest() {
 
 #[test]
 fn equal_tenants_alternate() {
-    let slots =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 20, of_one: 10, of_site: usize::MAX, slice: Duration::ZERO });
+    let slots = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 20,
+        of_one: 10,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let mut slot = Some(at_once(&slots, 1).unwrap());
     let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
     let mut order = Vec::new();

@@ -157,17 +157,17 @@ impl Looked {
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
     /// Locks the device. Waits while another run of the device is under way, and where the device is not in memory.
-    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>>;
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn>;
     /// Locks the device as [`Telemetry::lock`] does, without a future. `None` if something has to be waited for: the device is
     /// locked, or not in memory.
-    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>>;
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn>>;
     /// Locks the device as [`Telemetry::lock`] does, unless the idempotency key is known and not expired at `now`.
     async fn lock_unless_repeated(
         &self,
         device: &CanWrite<DeviceRef>,
         idempotency_key: &str,
         now: Timestamp,
-    ) -> Result<Locked<'_>>;
+    ) -> Result<Locked>;
     /// Runs `work` on what earlier runs left, commits what it returns, and waits until that is durable. With an idempotency key
     /// that is known, and not expired at `now`, `work` is not called. Where the commit conflicts with that of somebody else,
     /// `work` is called again, on a new turn.

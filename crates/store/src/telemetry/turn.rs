@@ -15,12 +15,12 @@ pub const TURNS_MAX: usize = 32;
 /// The lock of a device: no other run of it is under way until this is dropped. A run that was not committed by then leaves
 /// nothing.
 #[must_use = "the device is locked as long as its turn lasts"]
-pub struct Turn<'t>(TurnKind<'t>);
+pub struct Turn(TurnKind);
 
 /// The main road makes a turn of the embedded store for every event: it needs no memory of its own.
-enum TurnKind<'t> {
-    Embedded(EmbeddedTurn<'t>),
-    Other(Box<dyn DeviceTurn + 't>),
+enum TurnKind {
+    Embedded(EmbeddedTurn),
+    Other(Box<dyn DeviceTurn>),
 }
 
 /// An adapter's implementation of a turn, with the promises of [`Turn`].
@@ -33,11 +33,11 @@ pub trait DeviceTurn: Send {
 
 /// The outcome of locking a device for a request that may have an idempotency key.
 #[must_use = "the device is locked as long as its turn lasts"]
-pub enum Locked<'t> {
+pub enum Locked {
     /// The key is known: the first answer, which is durable.
     Repeated(EventId),
     /// The key is not known: the request runs.
-    Turn(Turn<'t>),
+    Turn(Turn),
 }
 
 /// A commit that is applied: the device's next run sees it.
@@ -52,13 +52,13 @@ pub struct Committed {
     pub durable: Durable,
 }
 
-impl<'t> Turn<'t> {
+impl Turn {
     /// Wraps the turn of an adapter.
-    pub fn new(turn: impl DeviceTurn + 't) -> Self {
+    pub fn new(turn: impl DeviceTurn + 'static) -> Self {
         Self(TurnKind::Other(Box::new(turn)))
     }
 
-    pub(super) fn embedded(turn: EmbeddedTurn<'t>) -> Self {
+    pub(super) fn embedded(turn: EmbeddedTurn) -> Self {
         Self(TurnKind::Embedded(turn))
     }
 
@@ -85,7 +85,7 @@ impl<'t> Turn<'t> {
 
 impl dyn Telemetry {
     /// Locks a device: by [`Telemetry::lock_now`] if that needs no wait, else by [`Telemetry::lock`].
-    pub async fn turn(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+    pub async fn turn(&self, device: &CanWrite<DeviceRef>) -> Result<Turn> {
         if let Some(turn) = self.lock_now(device)? {
             return Ok(turn);
         }
@@ -98,7 +98,7 @@ impl dyn Telemetry {
         device: &CanWrite<DeviceRef>,
         idempotency_key: Option<&str>,
         now: Timestamp,
-    ) -> Result<Locked<'_>> {
+    ) -> Result<Locked> {
         match idempotency_key {
             Some(key) => self.lock_unless_repeated(device, key, now).await,
             None => self.turn(device).await.map(Locked::Turn),
@@ -133,7 +133,7 @@ pub(super) async fn run<T: Telemetry + ?Sized>(
     Err(StoreError::Conflict)
 }
 
-fn run_in(mut turn: Turn<'_>, work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send)) -> Result<Committed> {
+fn run_in(mut turn: Turn, work: &mut (dyn for<'m> FnMut(&'m dyn Memory) -> Commit + Send)) -> Result<Committed> {
     let commit = work(turn.memory());
     turn.commit(commit)
 }

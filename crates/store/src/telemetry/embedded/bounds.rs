@@ -96,8 +96,14 @@ async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
 async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-    store.scans =
-        FairQueue::new(QueueLimits { at_once: 1, of_all: 4, of_one: 4, of_site: usize::MAX, slice: Duration::ZERO });
+    store.scans = FairQueue::new(QueueLimits {
+        at_once: 1,
+        of_all: 4,
+        of_one: 4,
+        of_site: usize::MAX,
+        at_once_of_site: usize::MAX,
+        slice: Duration::ZERO,
+    });
     let (device, claim) = (device_of(&store, 1).await, given::claim());
     let mut ids = Vec::new();
     for n in 0..400 {

@@ -73,9 +73,11 @@ pub struct Shared {
 }
 
 /// Reserved place for one commit in the queue.
-pub struct Reservation<'a> {
-    shared: &'a Arc<Shared>,
+pub struct Reservation {
+    shared: Arc<Shared>,
     tenant: Tenant,
+    /// False once the writer gives the place back.
+    holds_place: bool,
 }
 
 /// Commit that was sent.
@@ -134,10 +136,10 @@ impl Shared {
 
     /// Reserves a place for one commit of a tenant, before anything is changed in memory. Answers [`StoreError::Busy`]
     /// if too many commits are queued, or too many bytes of this tenant.
-    pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Reservation<'_>> {
+    pub fn reserve(self: &Arc<Self>, tenant: Tenant) -> Result<Reservation> {
         self.healthy()?;
         let waiting = self.reserved.fetch_add(1, Ordering::AcqRel);
-        let reservation = Reservation { shared: self, tenant };
+        let reservation = Reservation { shared: Arc::clone(self), tenant, holds_place: true };
         let has_room =
             || self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
         if waiting < WAITING_COMMITS_MAX && has_room() {
@@ -273,10 +275,10 @@ impl Shared {
     }
 }
 
-impl Reservation<'_> {
+impl Reservation {
     /// Sends a commit. Commits are applied in the order in which they are sent.
-    pub fn send(self, rows: &Rows) -> Sent {
-        let shared = self.shared;
+    pub fn send(mut self, rows: &Rows) -> Sent {
+        let shared = &self.shared;
         let mut waiting = shared.waiting.lock();
         waiting.tickets += 1;
         let ticket = waiting.tickets;
@@ -287,7 +289,7 @@ impl Reservation<'_> {
                 shared.followers.expect(ticket, rows.streamed.clone());
             }
             // The writer takes over the reservation.
-            std::mem::forget(self);
+            self.holds_place = false;
             if waiting.gathered.commits().len() >= COMMITS_WAKE {
                 shared.wake_now(waiting);
             } else if waiting.rest == Rest::Resting {
@@ -298,8 +300,10 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.shared.reserved.fetch_sub(1, Ordering::AcqRel);
+        if self.holds_place {
+            self.shared.reserved.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }

@@ -32,14 +32,14 @@ const EVENTS_AT_ONCE: usize = 500;
 
 #[async_trait]
 impl Telemetry for Embedded {
-    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>> {
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn>> {
         match self.core.devices.lock_now(device.target().key.0, device.tenant()) {
             Some(held) => self.core.turn(held, device.tenant()).map(Some),
             None => Ok(None),
         }
     }
 
-    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn> {
         let held = self.hold(device.target().key, device.tenant()).await?;
         self.core.turn(held, device.tenant())
     }
@@ -49,7 +49,7 @@ impl Telemetry for Embedded {
         device: &CanWrite<DeviceRef>,
         idempotency_key: &str,
         now: Timestamp,
-    ) -> Result<Locked<'_>> {
+    ) -> Result<Locked> {
         let held = self.hold(device.target().key, device.tenant()).await?;
         match Box::pin(self.answer(held, idempotency_key, now)).await? {
             KeyAnswer::Known(first) => Ok(Locked::Repeated(first)),

@@ -1,6 +1,6 @@
 //! A device's turn: the lock of the device in memory, with room for a commit in the queue.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use isobar_model::ids::{EventId, OrganizationId};
 use isobar_model::time::Timestamp;
@@ -19,12 +19,12 @@ use crate::telemetry::{Commit, Committed, Memory, Turn};
 static UNLOADED: LazyLock<DeviceState> = LazyLock::new(DeviceState::default);
 
 /// A device that is locked and loaded.
-pub struct EmbeddedTurn<'t> {
-    core: &'t Core,
+pub struct EmbeddedTurn {
+    core: Arc<Core>,
     held: Held,
     tenant: Option<OrganizationId>,
     /// Room for one commit, taken before anything runs. `None` after a commit: one more takes its own.
-    reservation: Option<Reservation<'t>>,
+    reservation: Option<Reservation>,
 }
 
 /// The result of looking up an idempotency key.
@@ -35,7 +35,7 @@ pub(super) enum KeyAnswer {
     Unknown(Held),
 }
 
-impl EmbeddedTurn<'_> {
+impl EmbeddedTurn {
     /// Returns the state that earlier runs left.
     pub fn memory(&self) -> &dyn Memory {
         self.held.state.as_ref().unwrap_or_else(|| &UNLOADED)
@@ -57,15 +57,15 @@ impl EmbeddedTurn<'_> {
 
 impl Core {
     /// Begins a turn of a device that is locked and loaded, if there is room for its commit.
-    pub(super) fn turn(&self, held: Held, tenant: Option<OrganizationId>) -> Result<Turn<'_>> {
+    pub(super) fn turn(self: &Arc<Self>, held: Held, tenant: Option<OrganizationId>) -> Result<Turn> {
         let reservation = Some(self.shared.reserve(tenant)?);
         if held.state.is_none() {
             return Err(damaged("a device is not loaded"));
         }
-        Ok(Turn::embedded(EmbeddedTurn { core: self, held, tenant, reservation }))
+        Ok(Turn::embedded(EmbeddedTurn { core: Arc::clone(self), held, tenant, reservation }))
     }
 
-    fn commit(&self, held: &mut Held, reservation: Reservation<'_>, commit: Commit) -> Result<(Sent, u32)> {
+    fn commit(&self, held: &mut Held, reservation: Reservation, commit: Commit) -> Result<(Sent, u32)> {
         let device = held.key();
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;
         let limits = Limits { queue_max: self.options.queue_max_events, new_series: &|| self.shared.new_series() };

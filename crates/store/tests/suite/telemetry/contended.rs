@@ -26,6 +26,11 @@ const COMMITS: u64 = 100;
 /// A store of which some commits conflict.
 pub struct Contended {
     store: Arc<dyn Telemetry>,
+    chance: Arc<Chance>,
+}
+
+/// Decides which commits conflict.
+struct Chance {
     seed: u64,
     /// Conflicts in [`COMMITS`] commits.
     share: AtomicU64,
@@ -37,19 +42,25 @@ impl Contended {
     /// Wraps a store. Of a hundred commits `share` conflict; the seed chooses them.
     pub fn new(store: Arc<dyn Telemetry>, seed: u64, share: u64) -> Self {
         let (share, commits, conflicts) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
-        Self { store, seed, share, commits, conflicts }
+        Self { store, chance: Arc::new(Chance { seed, share, commits, conflicts }) }
     }
 
     /// Changes the share of conflicts, in a hundred commits.
     pub fn set_share(&self, share: u64) {
-        self.share.store(share, Ordering::Relaxed);
+        self.chance.share.store(share, Ordering::Relaxed);
     }
 
     /// Returns the number of conflicts so far.
     pub fn conflicts(&self) -> u64 {
-        self.conflicts.load(Ordering::Relaxed)
+        self.chance.conflicts.load(Ordering::Relaxed)
     }
 
+    fn turn(&self, turn: Turn) -> Turn {
+        Turn::new(ContendedTurn { turn, chance: Arc::clone(&self.chance) })
+    }
+}
+
+impl Chance {
     /// Returns true if the next commit conflicts.
     fn conflicts_now(&self) -> bool {
         let commit = self.commits.fetch_add(1, Ordering::Relaxed);
@@ -63,34 +74,28 @@ impl Contended {
     }
 }
 
-struct ContendedTurn<'t> {
-    turn: Turn<'t>,
-    of: &'t Contended,
+struct ContendedTurn {
+    turn: Turn,
+    chance: Arc<Chance>,
 }
 
-impl DeviceTurn for ContendedTurn<'_> {
+impl DeviceTurn for ContendedTurn {
     fn memory(&self) -> &dyn Memory {
         self.turn.memory()
     }
 
     fn commit(&mut self, commit: Commit) -> Result<Committed> {
-        if self.of.conflicts_now() { Err(StoreError::Conflict) } else { self.turn.commit(commit) }
-    }
-}
-
-impl Contended {
-    fn turn<'t>(&'t self, turn: Turn<'t>) -> Turn<'t> {
-        Turn::new(ContendedTurn { turn, of: self })
+        if self.chance.conflicts_now() { Err(StoreError::Conflict) } else { self.turn.commit(commit) }
     }
 }
 
 #[async_trait]
 impl Telemetry for Contended {
-    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn<'_>> {
+    async fn lock(&self, device: &CanWrite<DeviceRef>) -> Result<Turn> {
         self.store.lock(device).await.map(|turn| self.turn(turn))
     }
 
-    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn<'_>>> {
+    fn lock_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn>> {
         Ok(self.store.lock_now(device)?.map(|turn| self.turn(turn)))
     }
 
@@ -99,7 +104,7 @@ impl Telemetry for Contended {
         device: &CanWrite<DeviceRef>,
         idempotency_key: &str,
         now: Timestamp,
-    ) -> Result<Locked<'_>> {
+    ) -> Result<Locked> {
         Ok(match self.store.lock_unless_repeated(device, idempotency_key, now).await? {
             Locked::Turn(turn) => Locked::Turn(self.turn(turn)),
             repeated @ Locked::Repeated(_) => repeated,
