@@ -64,7 +64,7 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "isobar_telemetry_reclaim_failures_total", "Tries to give back space that failed"),
     (MetricKind::Counter, "isobar_worker_restarts_total", "Workers that were started again after a panic, by worker"),
     (MetricKind::Counter, "isobar_task_panics_total", "Pieces of work that ended with a panic, by kind of work"),
-    (MetricKind::Counter, "isobar_code_aside_total", "Runs of code on a thread of their own"),
+    (MetricKind::Counter, "isobar_long_runs_total", "Runs of designs in the pool for long ones"),
     (
         MetricKind::Counter,
         "isobar_code_refused_total",

@@ -15,9 +15,9 @@
 //! runs on threads for it.
 
 mod cache;
-mod code;
 mod config;
 mod delivery;
+mod designs;
 mod env;
 mod error;
 mod identity;
@@ -51,8 +51,8 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 
-pub use code::CodeRuns;
 pub use config::{Config, RateLimits};
+pub use designs::DesignCounts;
 pub use identity::authentication::{Accepts, Credentials, DeviceSession, Principal};
 pub use identity::authorization::TreeQuery;
 pub use identity::board_links::LinkSession;
@@ -223,9 +223,9 @@ impl Hub {
         metrics::gauge!(READY, "part" => "workers").set(f64::from(all_work));
     }
 
-    /// Returns how often the code of projects has run since the start.
-    pub fn code_runs(&self) -> CodeRuns {
-        self.0.code.runs()
+    /// Returns the counters of the runs of designs since the start.
+    pub fn design_counts(&self) -> DesignCounts {
+        self.0.designs.counts()
     }
 
     /// Checks that both stores answer within two seconds each, and that no worker keeps panicking.
@@ -411,7 +411,7 @@ impl Hub {
 impl Hub {
     /// Accepts an event of a device: its design has run when this returns, and the event is durable and in history,
     /// with all its effects, when [`Accepted::durable`] returns. A device posts its own events; a user needs the permit
-    /// `DeviceEventCreate` (role and reach). Runs that may take long run on other threads, in their project's queue.
+    /// `DeviceEventCreate` (role and reach). Runs that may take long run in a pool of other threads.
     ///
     /// # Errors
     /// `Invalid`: all faults of the request, including an unknown device. `Busy`: too many runs of the project wait,

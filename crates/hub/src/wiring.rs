@@ -12,9 +12,9 @@ use tokio::sync::watch;
 
 use crate::cache::Caches;
 use crate::cache::data_quota::Meters;
-use crate::code::CodePool;
 use crate::delivery::Delivery;
 use crate::delivery::calls::{CallEnded, RunOnAnswer};
+use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
 use crate::ingest::{Ingest, Occasion};
@@ -36,7 +36,7 @@ pub(crate) struct Rooms {
     pub env: Arc<Env>,
     pub started_at: Timestamp,
     pub supervisor: Supervisor,
-    pub code: Arc<CodePool>,
+    pub designs: Arc<Designs>,
     pub outbox: Arc<Outbox>,
     pub caches: Arc<Caches>,
     pub delivery: Arc<Delivery>,
@@ -77,7 +77,7 @@ impl Hub {
         let Parts { registry, telemetry, mailer, clock, chance, config } = parts;
         let env = Arc::new(Env::new(registry, telemetry, clock.clone(), chance, config)?);
         env.ids_go_on().await?;
-        let code = Arc::new(CodePool::start()?);
+        let designs = Arc::new(Designs::start()?);
         let outbox = Arc::new(Outbox::new(env.clock().clone()));
         let meters = Arc::new(Meters::default());
         let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone())?);
@@ -87,7 +87,8 @@ impl Hub {
         let identity = Identity::new(env.clone(), caches.clone(), delivery.clone(), activity.clone()).await?;
         let identity = Arc::new(identity);
         let counted = (activity.clone(), usage.clone());
-        let ingest = Ingest::new(env.clone(), code.clone(), outbox.clone(), caches.clone(), counted, identity.clone());
+        let ingest =
+            Ingest::new(env.clone(), designs.clone(), outbox.clone(), caches.clone(), counted, identity.clone());
         let ingest = Arc::new(ingest);
         let jobs = Jobs::new(
             env.clone(),
@@ -101,7 +102,7 @@ impl Hub {
             started_at: env.now(),
             env,
             supervisor: Supervisor::new(clock),
-            code,
+            designs,
             outbox,
             caches,
             delivery,

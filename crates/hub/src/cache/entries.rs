@@ -1,7 +1,7 @@
 //! Defines the cached entries of devices, accounts, sessions and API keys, and tells if they are still current.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{Caller, Lineage, RestrictedKey};
@@ -17,13 +17,8 @@ use super::held::{Held, InRun, Weighed};
 use super::loading_cache::CacheValue;
 use super::plan_entry::PlanEntry;
 use super::shared_entries::SharedEntry;
-use crate::code::HeldByRun;
+use crate::designs::{HeldByRun, ProjectRuns};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
-
-/// Runs of a device that leave the serving thread after a long run of it, the next long one included. A long run that
-/// is noticed only on the serving thread costs it about a millisecond; spread over this many runs that is a hundredth
-/// each.
-pub(crate) const RUNS_ASIDE: u32 = 100;
 
 /// Caches a device with all that a run of its design needs.
 pub(crate) struct DeviceEntry {
@@ -36,9 +31,6 @@ pub(crate) struct DeviceEntry {
     pub active: AtomicI64,
     /// Time of the newest event that ran by this entry, in milliseconds; 0 if none did.
     pub heard: AtomicI64,
-    /// Number of coming runs that still leave the serving thread, because a run took longer, or wrote more bytes, than
-    /// is acceptable to calls that wait for that thread: last values, settings or the states of elements are large.
-    runs_aside: AtomicU32,
     /// The number of the status to restore when a missing device reports again.
     pub before_missing: AtomicU8,
     /// The data limits of the organizations above the device.
@@ -83,7 +75,6 @@ impl DeviceEntry {
             held: Held::new(view),
             active: AtomicI64::new(0),
             heard: AtomicI64::new(0),
-            runs_aside: AtomicU32::new(0),
             before_missing: AtomicU8::new(found.status_before.number()),
             quota,
             stored: AtomicU64::new(0),
@@ -98,38 +89,28 @@ impl DeviceEntry {
         self.plan.plan()
     }
 
-    /// Returns true if a run on a payload of this size must leave the serving thread: it runs code, or may take longer
-    /// than a millisecond.
-    pub fn runs_aside(&self, payload_bytes: usize) -> bool {
+    /// Returns true if a run on a payload of this size is long: it runs code, or may take longer than a millisecond on the
+    /// thread that serves the call, or runs of its project lately have.
+    pub fn is_long_run(&self, payload_bytes: usize) -> bool {
         // A run without a plan finds that its entry is outdated.
         let Some(plan) = self.plan() else { return false };
         plan.runs_code()
             || payload_bytes > READ_HERE_BYTES_MAX
-            || self.has_run_long()
+            || self.plan.has_run_long()
             || plan.may_take_long(payload_bytes)
     }
 
-    /// Returns the memory that a run on a payload of this size occupies while it waits in its project's queue and runs,
-    /// including the device's metadata and settings.
+    /// Returns the project that the device's long runs are of.
+    pub fn project_runs(&self) -> ProjectRuns {
+        self.plan.project_runs()
+    }
+
+    /// Returns the memory that a long run on a payload of this size occupies while it waits and runs, including the
+    /// device's metadata and settings.
     pub fn held_by_run(&self, payload_bytes: usize) -> HeldByRun {
         let says = self.view().map_or(0, |view| view.meta.bytes().len() + view.settings_bytes());
         let bytes = payload_bytes + says;
         HeldByRun { tenant: self.lineage.top(), bytes }
-    }
-
-    /// Returns true if one of the newest runs was too long, or wrote too many bytes, for a serving thread.
-    pub fn has_run_long(&self) -> bool {
-        self.runs_aside.load(Ordering::Relaxed) > 0
-    }
-
-    /// Records that a run was long or short. Of several runs that report at the same time one may not be counted.
-    pub fn note_run(&self, is_long: bool) {
-        let still = self.runs_aside.load(Ordering::Relaxed);
-        if is_long {
-            self.runs_aside.store(RUNS_ASIDE, Ordering::Relaxed);
-        } else if still > 0 {
-            self.runs_aside.store(still - 1, Ordering::Relaxed);
-        }
     }
 
     /// Returns the device's state, or `None` if this entry was retired and a newer one has the state.

@@ -2,6 +2,7 @@
 //! plan entry: only running runs keep the design until they end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use isobar_design::Plan;
 use isobar_model::ids::{OrganizationId, ProjectId};
@@ -10,7 +11,11 @@ use uuid::Uuid;
 
 use super::held::{Held, Weighed};
 use super::shared_entries::SharedEntry;
-use crate::code::ProjectQueue;
+use crate::designs::ProjectRuns;
+
+/// Runs of a project that go to the pool after an unforeseen long one, the next long one included. A long run costs the
+/// thread that serves the call 20 ms at worst, spread over this many runs a fifth of a millisecond each.
+pub(crate) const RUNS_ASIDE: u32 = 100;
 
 /// Caches a project's compiled design.
 pub(crate) struct PlanEntry {
@@ -18,8 +23,9 @@ pub(crate) struct PlanEntry {
     /// The tenant that owned the project when the design was loaded.
     tenant: OrganizationId,
     held: Held<DesignInForce>,
-    /// The queue of the project's runs with code.
-    pub queue: ProjectQueue,
+    /// Number of coming runs that still count as long, because a run took longer, or wrote more bytes, than is acceptable
+    /// to calls that wait for the same thread: last values, settings or the states of elements are large.
+    runs_aside: AtomicU32,
 }
 
 /// A compiled design with its size in memory.
@@ -54,13 +60,33 @@ impl PlanEntry {
         retention: ProjectRetention,
     ) -> Arc<Self> {
         let design = DesignInForce { plan, retention: Arc::new(retention) };
-        Arc::new(Self { project, tenant, held: Held::new(design), queue: ProjectQueue::default() })
+        Arc::new(Self { project, tenant, held: Held::new(design), runs_aside: AtomicU32::new(0) })
     }
 
     /// Returns the design and counts a use, or returns `None` if the entry was evicted or replaced.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.held.note_use();
         self.held.get().map(|design| Arc::clone(&design.plan.plan))
+    }
+
+    /// Returns the project and its tenant, which its long runs are counted for.
+    pub fn project_runs(&self) -> ProjectRuns {
+        ProjectRuns { tenant: self.tenant, project: self.project }
+    }
+
+    /// Returns true if one of the newest runs was long, or wrote many bytes.
+    pub fn has_run_long(&self) -> bool {
+        self.runs_aside.load(Ordering::Relaxed) > 0
+    }
+
+    /// Records that a run was long or short. Of several runs that report at the same time one may not be counted.
+    pub fn note_run(&self, is_long: bool) {
+        let still = self.runs_aside.load(Ordering::Relaxed);
+        if is_long {
+            self.runs_aside.store(RUNS_ASIDE, Ordering::Relaxed);
+        } else if still > 0 {
+            self.runs_aside.store(still - 1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the retention of the project's values, or `None` if the entry was evicted or replaced.

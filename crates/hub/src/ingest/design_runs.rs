@@ -19,6 +19,7 @@ use isobar_store::telemetry::{Memory, TURNS_MAX, Turn};
 use super::Ingest;
 use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
 use crate::cache::entries::DeviceEntry;
+use crate::designs::Admission;
 use crate::outbox::work::AlarmChangeWork;
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
@@ -27,7 +28,7 @@ pub(crate) struct DesignRuns<'a> {
     ingest: &'a Ingest,
     actor: Actor,
     run: RunCommit<'a>,
-    turn: Turn<'a>,
+    turn: Turn,
     left: UncommittedState,
     /// Units that the runs used, and bytes that they and the changes leave.
     units: u64,
@@ -64,11 +65,10 @@ impl RunsEstimate {
         Self::of_changes(plan, names.into_iter().map(|name| (name, default(name))))
     }
 
-    /// Returns true if the runs may take longer than a millisecond: they then leave the serving thread, as runs of events
-    /// do.
-    fn is_long(self, entry: &DeviceEntry) -> bool {
-        let ran_long = self.runs && entry.has_run_long();
-        ran_long || self.bytes > READ_HERE_BYTES_MAX || self.units > LONG_RUN_UNITS
+    /// Returns true if the runs are long: they run code, or may take longer than a millisecond.
+    fn is_long(self, entry: &DeviceEntry, plan: &Plan) -> bool {
+        let runs_long = self.runs && (plan.runs_code() || entry.plan.has_run_long());
+        runs_long || self.bytes > READ_HERE_BYTES_MAX || self.units > LONG_RUN_UNITS
     }
 }
 
@@ -148,7 +148,7 @@ impl DesignRuns<'_> {
         let seen = EventView { id, element, received_at, now, payload, tree: &tree };
         let left = RunMemory { memory: self.turn.memory(), left: Some(&self.left) };
         let (plan, view) = (self.plan(), self.view());
-        let outcome = self.ingest.code.run_design(&plan, trigger, &seen, &view, &left);
+        let outcome = self.ingest.designs.run(&plan, trigger, &seen, &view, &left);
         self.note(trigger, &outcome.errors);
         (self.units, self.bytes) = (self.units + outcome.units, self.bytes + outcome.bytes);
         self.left.take_in(self.turn.memory(), &outcome.effects, plan.reads_last());
@@ -169,24 +169,39 @@ impl DesignRuns<'_> {
 impl Ingest {
     /// Lets `work` run the design of a device any number of times in one commit. Returns the result of `work` when the
     /// commit is durable, or `None`, without a change, if the entry is outdated. If the commit conflicts with another,
-    /// `work` is called again. Runs that may take long, by the estimate or by experience, get a slot of the tenant and
-    /// this thread for themselves.
-    pub(crate) async fn design_runs<T: Send>(
-        &self,
+    /// `work` is called again. Runs that may be long, by the estimate or by experience, go to the pool; the caller
+    /// holds their share of memory.
+    ///
+    /// # Errors
+    /// `Busy` for new work if too many long runs wait, or if the outbox is full.
+    pub(crate) async fn design_runs<T: Send + 'static>(
+        self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
-        estimate: RunsEstimate,
-        mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send,
+        (admission, estimate): (Admission, RunsEstimate),
+        mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
     ) -> Result<Option<T>> {
-        let is_long = estimate.is_long(entry);
         let Some(plan) = entry.plan() else { return Ok(None) };
+        let is_long = estimate.is_long(entry, &plan);
         // Not kept during the wait, so that a replaced plan leaves memory.
-        let slot = self.code.slot(&plan, entry.lineage.top(), is_long);
         drop(plan);
-        let _slot = slot.await?;
+        let place = match is_long {
+            true => Some(self.designs.place(entry.project_runs(), admission, None).await?),
+            false => None,
+        };
         for _ in 0..TURNS_MAX {
-            let turn = self.env.telemetry().turn(permit).await?;
-            match self.design_runs_in(turn, permit.actor(), entry, is_long, &mut work) {
+            let (turn, actor) = (self.env.telemetry().turn(permit).await?, permit.actor());
+            let done = match &place {
+                None => self.design_runs_in(turn, actor, entry, &mut work),
+                Some(place) => {
+                    let (ingest, entry) = (Arc::clone(self), Arc::clone(entry));
+                    let runs = move || (ingest.design_runs_in(turn, actor, &entry, &mut work), work);
+                    let (done, again) = self.designs.in_pool(place, runs).await?;
+                    work = again;
+                    done
+                }
+            };
+            match done {
                 Ok((answer, mut pending)) => {
                     pending.durable.wait().await?;
                     self.publish(entry, pending.queued);
@@ -200,25 +215,21 @@ impl Ingest {
         Err(Error::Busy)
     }
 
-    /// Lets `work` run the design of a locked device, and commits all that it causes.
-    fn design_runs_in<T: Send>(
+    /// Lets `work` run the design of a locked device, and commits all effects.
+    fn design_runs_in<T>(
         &self,
-        turn: Turn<'_>,
+        turn: Turn,
         actor: Actor,
         entry: &Arc<DeviceEntry>,
-        is_long: bool,
-        work: &mut (impl FnMut(&mut DesignRuns<'_>) -> T + Send),
+        work: &mut impl FnMut(&mut DesignRuns<'_>) -> T,
     ) -> std::result::Result<(T, PendingTurn), TurnFailure> {
         let run = RunCommit::new(entry, self.env.now()).ok_or(TurnFailure::Outdated)?;
         self.env.ids_go_on_behind(turn.memory().newest());
         let left = UncommittedState::default();
         let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };
-        let answer = match is_long {
-            true => self.code.off_this_thread(|| work(&mut runs)),
-            false => work(&mut runs),
-        };
+        let answer = work(&mut runs);
         let DesignRuns { run, mut turn, units, .. } = runs;
-        entry.note_run(units > LONG_RUN_UNITS);
+        entry.plan.note_run(units > LONG_RUN_UNITS);
         Ok((answer, self.commit(run, &mut turn)?))
     }
 }

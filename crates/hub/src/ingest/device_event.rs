@@ -1,5 +1,6 @@
 //! The main road: a device event arrives, its project's design runs, everything it causes is committed at once.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,18 +23,34 @@ use super::run_commit::{RunCommit, TurnFailure, tell};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::cache::shared_entries::SharedEntry as _;
+use crate::designs::{Admission, RunPlace};
 use crate::identity::authentication::Principal;
 
 /// An event as it came in.
 pub(super) struct Incoming<'a> {
     pub element: Arc<str>,
     pub payload: RawJson,
-    pub idempotency_key: Option<&'a str>,
+    pub idempotency_key: Option<Cow<'a, str>>,
     pub now: Timestamp,
     /// The reason for storing it in history only, without a run.
-    pub refused: Option<&'a str>,
+    pub refused: Option<Cow<'a, str>>,
     /// Told when the event has run, before it is durable: its device's next one may run.
     pub ran: Option<RunSignal>,
+}
+
+impl Incoming<'_> {
+    /// Returns a copy that owns its texts. The payload is shared.
+    fn to_owned(&self) -> Incoming<'static> {
+        let owned = |text: &Option<Cow<'_, str>>| text.as_deref().map(|text| Cow::Owned(text.to_owned()));
+        Incoming {
+            element: Arc::clone(&self.element),
+            payload: self.payload.clone(),
+            idempotency_key: owned(&self.idempotency_key),
+            now: self.now,
+            refused: owned(&self.refused),
+            ran: self.ran.clone(),
+        }
+    }
 }
 
 /// An event that came by the webhook, as one of an element.
@@ -52,26 +69,6 @@ pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
 /// The outcome of a run, or `None`, without a change, if the entry is outdated.
 pub(super) type EventOutcome = Result<Option<Accepted>>;
-
-/// The outcome of a run on the current thread.
-enum EventTurn {
-    /// The run committed.
-    Accepted(Accepted),
-    /// The entry is outdated, and nothing happened.
-    Outdated,
-    /// Nothing was changed: the run would delay others on this thread, or its commit would delay other commits.
-    TooLong,
-}
-
-impl EventTurn {
-    /// Returns what came of a run that nobody else waits for. `None` if nothing happened.
-    fn accepted(self) -> Option<Accepted> {
-        match self {
-            Self::Accepted(accepted) => Some(accepted),
-            Self::Outdated | Self::TooLong => None,
-        }
-    }
-}
 
 impl Ingest {
     /// Accepts a device event: its design has run when this returns; [`Accepted::durable`] waits until it is durable
@@ -97,6 +94,7 @@ impl Ingest {
         let name = accepted_name(&*self.caches.plan_of_device(&entry).await?, element, &mut faults);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
+        let idempotency_key = idempotency_key.map(Cow::Borrowed);
         let event = Incoming { element, payload, idempotency_key, now, refused: None, ran: None };
         if let Some(accepted) = self.run_event(&permit, &entry, &event, tree).await? {
             return Ok(accepted);
@@ -135,15 +133,15 @@ impl Ingest {
         let event = Incoming {
             element: Arc::clone(element),
             payload: (*payload).clone(),
-            idempotency_key: *idempotency_key,
+            idempotency_key: idempotency_key.map(Cow::Borrowed),
             now: self.env.now(),
-            refused: *refused,
+            refused: refused.map(Cow::Borrowed),
             ran: Some(Arc::clone(ran)),
         };
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if event.refused.is_some() {
-                match self.run_event_here(&permit, &entry, &event, &Json::Null).await?.accepted() {
+                match self.run_event_at(None, &permit, &entry, &event, Some(Json::Null)).await? {
                     Some(accepted) => return accepted.durable().await,
                     None => continue,
                 }
@@ -158,8 +156,8 @@ impl Ingest {
         Err(Error::Busy)
     }
 
-    /// Runs an event here, or on the threads for code if its run may take long or turns out to. The payload's tree may be there
-    /// already. None: the entry is outdated, and nothing happened.
+    /// Runs an event: a short run here, a long one in the pool, when it has a place there. The payload's tree may be there
+    /// already.
     pub(super) async fn run_event(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
@@ -167,73 +165,63 @@ impl Ingest {
         event: &Incoming<'_>,
         tree: Option<Json<'_>>,
     ) -> EventOutcome {
-        if !entry.runs_aside(event.payload.bytes().len()) {
-            let tree = tree.unwrap_or_else(|| event.payload.tree());
-            match self.run_event_here(permit, entry, event, &tree).await? {
-                EventTurn::Accepted(accepted) => return Ok(Some(accepted)),
-                EventTurn::Outdated => return Ok(None),
-                EventTurn::TooLong => {}
-            }
-        } else {
-            // A tree takes many times what its text does: it is made again when the event has its turn.
-            drop(tree);
+        let bytes = event.payload.bytes().len();
+        if !entry.is_long_run(bytes) {
+            return self.run_event_at(None, permit, entry, event, tree).await;
         }
-        Box::pin(self.run_event_in_project_queue(permit, entry, event)).await
+        // A tree takes many times what its text does: it is made again in the pool.
+        drop(tree);
+        Box::pin(self.run_long_event(permit, entry, event)).await
     }
 
-    /// Runs an event on the threads for what takes long, when it is its turn in its project's queue.
-    async fn run_event_in_project_queue(
+    async fn run_long_event(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> EventOutcome {
         let held = entry.held_by_run(event.payload.bytes().len());
-        let (ingest, permit, plan, entry) = (Arc::clone(self), permit.clone(), &entry.plan, Arc::clone(entry));
-        let (element, payload, now) = (Arc::clone(&event.element), event.payload.clone(), event.now);
-        let (key, ran) = (event.idempotency_key.map(str::to_owned), event.ran.clone());
-        let run = async move {
-            let Some(plan) = entry.plan() else { return Ok(None) };
-            // It is not held while this waits: one that is let go meanwhile leaves memory.
-            let slot = ingest.code.slot_aside(&plan, entry.lineage.top());
-            drop(plan);
-            let slot = slot.await?;
-            let kept = payload.clone();
-            let event = Incoming { element, payload, idempotency_key: key.as_deref(), now, refused: None, ran };
-            let mut outcome =
-                ingest.run_event_here(&permit, &entry, &event, &kept.tree()).await.map(EventTurn::accepted);
-            if let Ok(Some(accepted)) = &mut outcome
-                && accepted.leaves_much()
-            {
-                accepted.written().await;
-            }
-            drop(slot);
-            outcome
-        };
-        self.code.run(&plan.queue, held, run).await?
+        let place = self.designs.place(entry.project_runs(), Admission::New, Some(held)).await?;
+        let mut outcome = self.run_event_at(Some(&place), permit, entry, event, None).await;
+        if let Ok(Some(accepted)) = &mut outcome
+            && accepted.leaves_much()
+        {
+            // The tenant's next long run waits for what this one writes, as all others do.
+            accepted.written().await;
+        }
+        outcome
     }
 
     /// Locks the device, runs its design on the event and commits all that it causes; what is left is to wait until that is
-    /// durable, and then to publish it. On a thread that serves calls only a short run leaves anything.
-    async fn run_event_here(
+    /// durable, and then to publish it. With a place the run goes to the pool, together with the device's turn.
+    async fn run_event_at(
         self: &Arc<Self>,
+        place: Option<&RunPlace>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
-        tree: &Json<'_>,
-    ) -> Result<EventTurn> {
+        mut tree: Option<Json<'_>>,
+    ) -> EventOutcome {
         let store = self.env.telemetry();
         for _ in 0..TURNS_MAX {
-            let turn = match store.turn_unless_repeated(permit, event.idempotency_key, event.now).await? {
+            let turn = match store.turn_unless_repeated(permit, event.idempotency_key.as_deref(), event.now).await? {
                 Locked::Turn(turn) => turn,
                 Locked::Repeated(first) => {
                     self.activity.device(entry, event.now);
-                    return Ok(EventTurn::Accepted(Accepted::before(first)));
+                    return Ok(Some(Accepted::before(first)));
                 }
             };
-            match self.run_event_in(turn, entry, event, tree) {
-                Ok(ended) => return Ok(ended),
-                Err(TurnFailure::Outdated) => return Ok(EventTurn::Outdated),
+            let accepted = match place {
+                None => self.run_event_in(turn, entry, event, tree.get_or_insert_with(|| event.payload.tree())),
+                Some(place) => {
+                    let (ingest, entry, event) = (Arc::clone(self), Arc::clone(entry), event.to_owned());
+                    let run = move || ingest.run_event_in(turn, &entry, &event, &event.payload.tree());
+                    self.designs.in_pool(place, run).await?
+                }
+            };
+            match accepted {
+                Ok(accepted) => return Ok(Some(accepted)),
+                Err(TurnFailure::Outdated) => return Ok(None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
             }
@@ -244,20 +232,18 @@ impl Ingest {
     /// Runs the design of a locked device on the event, and commits all that it causes.
     fn run_event_in(
         self: &Arc<Self>,
-        mut turn: Turn<'_>,
+        mut turn: Turn,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
-    ) -> std::result::Result<EventTurn, TurnFailure> {
+    ) -> std::result::Result<Accepted, TurnFailure> {
         let (mut run, view) = RunCommit::of_event(entry, event.now).ok_or(TurnFailure::Outdated)?;
         // Identifiers grow from run to run, and expressions see what the run before has left.
         self.env.ids_go_on_behind(turn.memory().newest());
         let id = self.env.new_id();
-        if let Some(why) = event.refused {
-            run.add_refused(id, event, why);
-        } else if !self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run) {
-            entry.note_run(true);
-            return Ok(EventTurn::TooLong);
+        match &event.refused {
+            Some(why) => run.add_refused(id, event, why),
+            None => self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run),
         }
         let pending = self.commit(run, &mut turn)?;
         drop(turn);
@@ -265,12 +251,12 @@ impl Ingest {
             tell(ran);
         }
         if pending.bytes > SHORT_RUN_BYTES_MAX {
-            entry.note_run(true);
+            entry.plan.note_run(true);
         }
-        Ok(EventTurn::Accepted(Accepted::now(id, self, entry, event.now, pending)))
+        Ok(Accepted::now(id, self, entry, event.now, pending))
     }
 
-    /// Runs the design on an event, and adds the event and what it causes. False: it takes too long where others wait.
+    /// Runs the design on an event, and adds the event and its effects.
     fn run_design_on(
         &self,
         id: EventId,
@@ -278,20 +264,15 @@ impl Ingest {
         tree: &Json<'_>,
         (view, memory): (&Arc<DeviceView>, &dyn Memory),
         run: &mut RunCommit<'_>,
-    ) -> bool {
+    ) {
         let (element, received_at, now) = (&*event.element, id.minted_at(), self.env.now());
         let seen = EventView { id, element, received_at, now, payload: &event.payload, tree };
         let before = RunMemory { memory, left: None };
-        let ran = self.code.run_event(&run.plan, Trigger::DeviceEvent { element }, &seen, view, &before);
-        let Some(outcome) = ran else { return false };
-        run.entry.note_run(outcome.units > LONG_RUN_UNITS);
+        let outcome = self.designs.run(&run.plan, Trigger::DeviceEvent { element }, &seen, view, &before);
+        run.entry.plan.note_run(outcome.units > LONG_RUN_UNITS);
         run.add_event(id, event);
-        if run.plan.runs_code() {
-            self.code.note(outcome.engines);
-        }
         self.carry_out(id, outcome.effects, run);
         run.add_errors(outcome.errors);
-        true
     }
 
     /// Queues a cloud event that somebody sends through the API; it is durable when this returns. None: the entry is
@@ -331,7 +312,7 @@ impl Ingest {
     /// Commits a cloud event of a locked device.
     fn queue_in(
         &self,
-        mut turn: Turn<'_>,
+        mut turn: Turn,
         entry: &Arc<DeviceEntry>,
         (element, payload): (Arc<str>, RawJson),
         key: Option<(&str, Timestamp)>,
@@ -354,13 +335,14 @@ pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempote
 
 #[cfg(test)]
 mod tests {
-    use std::task::Poll;
+    use std::pin::{Pin, pin};
 
     use isobar_model::device::Device;
     use isobar_quota::SharedAmount;
 
     use super::*;
-    use crate::code::{HeldByRun, QUEUED_BYTES_MAX};
+    use crate::cache::plan_entry::RUNS_ASIDE;
+    use crate::designs::{HeldByRun, QUEUED_BYTES_MAX};
     use crate::stage::Stage;
 
     /// A design whose code is given nothing of the event.
@@ -393,49 +375,47 @@ mod tests {
         )
     }
 
-    /// All slots for such runs: until these are dropped, whoever runs aside has to wait.
-    async fn all_slots_aside(stage: &Stage, entry: &DeviceEntry) -> Vec<impl Sized + use<>> {
-        let (code, tenant, mut slots) = (&stage.hub.0.code, entry.lineage.top(), Vec::new());
-        while let Poll::Ready(slot) = futures::poll!(Box::pin(code.slot_aside(&entry.plan().unwrap(), tenant))) {
-            slots.push(slot.unwrap());
+    /// Checks that the event waits for a place, and that another tenant's events do not wait for it.
+    async fn waits_for_a_place(stage: &Stage, other: &Device, long: Pin<&mut impl Future<Output = ()>>) {
+        let mut long = long;
+        for _ in 0..10 {
+            assert!(futures::poll!(&mut long).is_pending());
+            stage.posts(other, r#"{"x":0}"#).await;
         }
-        slots
     }
 
     #[tokio::test]
-    async fn a_run_that_turns_out_to_be_long_is_made_once_where_it_holds_up_nobody() {
+    async fn runs_after_an_unforeseen_long_one_go_to_the_pool() {
         const LONG: &str = r#"{"x":1,"y":2}"#;
         const SHORT: &str = r#"{"x":0}"#;
         let stage = Stage::set().await;
         let (device, other) = (stage.device(&fickle()).await, stage.device_of_another_tenant(&fickle()).await);
-        let entry = stage.entry(&device).await;
-        assert!(!entry.runs_aside(LONG.len()), "nothing tells that it will be long");
-        let slots = all_slots_aside(&stage, &entry).await;
-        let mut long = Box::pin(stage.posts(&device, LONG));
-        for _ in 0..10 {
-            assert!(futures::poll!(&mut long).is_pending());
-            stage.posts(&other, SHORT).await;
-        }
-        assert_eq!(stage.stored(&device, "out").await, None);
-        drop(slots);
-        long.await;
-        assert!(entry.runs_aside(SHORT.len()), "and the next ones, lest short ones hide it");
+        let sibling = stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, device.project)).await;
+        let (entry, sibling) = (stage.entry(&device).await, stage.entry(&sibling).await);
+        assert!(!entry.is_long_run(LONG.len()), "nothing foretells that it will be long");
+        stage.posts(&device, LONG).await;
+        assert!(entry.is_long_run(SHORT.len()) && sibling.is_long_run(SHORT.len()));
+        let places = stage.hub.0.designs.all_places(entry.project_runs());
+        let mut next = pin!(stage.posts(&device, LONG));
+        waits_for_a_place(&stage, &other, next.as_mut()).await;
+        drop(places);
+        next.await;
         for _ in 0..5 {
             stage.posts(&device, SHORT).await;
             stage.posts(&device, LONG).await;
         }
-        assert!(entry.runs_aside(SHORT.len()));
         let permit = isobar_model::access::system(entry.device, "a test looks at what is stored").reading();
         let series = stage.hub.0.env.telemetry().series(&permit).await.unwrap();
-        assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [11]);
-        for _ in 0..crate::cache::entries::RUNS_ASIDE {
+        assert_eq!(series.iter().map(|series| series.count).collect::<Vec<_>>(), [12]);
+        for _ in 0..RUNS_ASIDE {
+            assert!(entry.is_long_run(SHORT.len()));
             stage.posts(&device, SHORT).await;
         }
-        assert!(!entry.runs_aside(SHORT.len()), "what is short for long is short again");
+        assert!(!entry.is_long_run(SHORT.len()) && !sibling.is_long_run(SHORT.len()));
     }
 
     #[tokio::test]
-    async fn a_run_that_turns_out_to_leave_much_is_made_where_the_next_waits_until_it_is_durable() {
+    async fn runs_after_one_that_writes_much_go_to_the_pool() {
         let large = "x".repeat(100 * KIB);
         let design = format!(
             r#"{{
@@ -450,18 +430,16 @@ mod tests {
         let (device, other) = (stage.device(&design).await, stage.device_of_another_tenant(&design).await);
         let entry = stage.entry(&device).await;
         stage.posts(&device, "0").await;
-        assert!(!entry.runs_aside(1));
-        let slots = all_slots_aside(&stage, &entry).await;
-        let mut much = Box::pin(stage.posts(&device, "1"));
-        for _ in 0..10 {
-            assert!(futures::poll!(&mut much).is_pending());
-            stage.posts(&other, "0").await;
-        }
-        assert_eq!(stage.stored(&device, "out").await.as_deref(), Some("\"short\""));
-        drop(slots);
-        much.await;
-        assert!(entry.runs_aside(1));
+        assert!(!entry.is_long_run(1));
+        stage.posts(&device, "1").await;
         assert!(stage.stored(&device, "out").await.is_some_and(|last| last.contains(&large)));
+        assert!(entry.is_long_run(1));
+        let places = stage.hub.0.designs.all_places(entry.project_runs());
+        let mut next = pin!(stage.posts(&device, "0"));
+        waits_for_a_place(&stage, &other, next.as_mut()).await;
+        drop(places);
+        next.await;
+        assert_eq!(stage.stored(&device, "out").await.as_deref(), Some("\"short\""));
     }
 
     #[tokio::test]
@@ -471,21 +449,18 @@ mod tests {
         let with_meta =
             format!(r#"{{"name":"d","projectUuid":"{}","meta":{{"a":"{}"}}}}"#, device.project, "x".repeat(60 * KIB));
         let (with_meta, other) = (stage.another(&with_meta).await, stage.device_of_another_tenant(CODED).await);
-        // Another project of the tenant leaves it little of what may wait.
-        let plan = Arc::clone(&stage.entry(&full).await.plan);
+        // Another project of the tenant leaves it little of the memory.
         let bytes = SharedAmount::of(QUEUED_BYTES_MAX).of_one() - 64 * KIB;
         let held = HeldByRun { tenant: stage.admin.lineage.top(), bytes };
-        let (go, gone) = oneshot::channel::<()>();
-        let mut holds = Box::pin(stage.hub.0.code.run(&plan.queue, held, async move { gone.await.is_ok() }));
-        assert!(futures::poll!(&mut holds).is_pending());
+        let project = stage.entry(&full).await.project_runs();
+        let place = stage.hub.0.designs.place(project, Admission::New, Some(held)).await.unwrap();
         posts(&stage, &device, 10 * KIB).await.unwrap();
         for (device, bytes) in [(&device, 100 * KIB), (&with_meta, 10 * KIB)] {
             let refused = posts(&stage, device, bytes).await;
             assert!(matches!(refused, Err(Error::Busy)), "{refused:?}");
         }
         posts(&stage, &other, 100 * KIB).await.unwrap();
-        go.send(()).unwrap();
-        assert!(holds.await.unwrap());
+        drop(place);
         posts(&stage, &device, 100 * KIB).await.unwrap();
         posts(&stage, &with_meta, 10 * KIB).await.unwrap();
     }

@@ -1,6 +1,7 @@
 //! Many device events in one call: those of one device in their order, devices side by side. Each is judged, runs and is
 //! committed as a single one; all that is accepted is waited for together.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -228,8 +229,8 @@ impl Ingest {
         drop(plan);
         faults.end()?;
         let element = name.unwrap_or_else(|| Arc::from(element));
-        let event =
-            Incoming { element, payload: event.payload.clone(), idempotency_key: key, now, refused: None, ran: None };
+        let (payload, idempotency_key) = (event.payload.clone(), key.map(Cow::Borrowed));
+        let event = Incoming { element, payload, idempotency_key, now, refused: None, ran: None };
         // Nobody waits here until it is durable: the next one runs meanwhile.
         match self.run_event(&permit, &entry, &event, None).await? {
             Some(accepted) => Ok(accepted),

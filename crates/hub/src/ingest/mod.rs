@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use self::queue_bells::QueueBells;
 use crate::cache::Caches;
-use crate::code::CodePool;
+use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
 use crate::metering::activity::Activity;
@@ -39,7 +39,7 @@ pub(crate) const RUNS_MAX: usize = 32;
 /// Changes devices: it runs their designs and commits what these cause.
 pub(crate) struct Ingest {
     env: Arc<Env>,
-    code: Arc<CodePool>,
+    designs: Arc<Designs>,
     outbox: Arc<Outbox>,
     caches: Arc<Caches>,
     activity: Arc<Activity>,
@@ -53,14 +53,14 @@ pub(crate) struct Ingest {
 impl Ingest {
     pub(crate) fn new(
         env: Arc<Env>,
-        code: Arc<CodePool>,
+        designs: Arc<Designs>,
         outbox: Arc<Outbox>,
         caches: Arc<Caches>,
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
         let (bells, batch_bytes, batch_pace) = (QueueBells::new(), event_batch::batch_bytes(), Pace::default());
-        Self { env, code, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
+        Self { env, designs, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
     }
 
     /// Returns the bell that rings when a cloud event is queued for the device, or its token ends.

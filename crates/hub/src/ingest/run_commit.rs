@@ -134,7 +134,7 @@ impl<'a> RunCommit<'a> {
             payload: event.payload.clone(),
             errors: Vec::new(),
         });
-        self.commit.idempotency = event.idempotency_key.map(|key| remembered(key, id, event.now));
+        self.commit.idempotency = event.idempotency_key.as_deref().map(|key| remembered(key, id, event.now));
     }
 
     /// Adds an event that was refused to history, with the reason.
@@ -161,7 +161,7 @@ impl Drop for RunCommit<'_> {
 
 impl Ingest {
     /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full.
-    pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn<'_>) -> Result<PendingTurn, TurnFailure> {
+    pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn) -> Result<PendingTurn, TurnFailure> {
         let mut commit = std::mem::take(&mut run.commit);
         hold_to_series(turn.memory(), &mut commit);
         let stored = hold_to_quota(run.entry, &mut commit);

@@ -8,9 +8,10 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::DeviceRef;
 use isobar_model::json::RawJson;
 
-use super::design_runs::RunsEstimate;
+use super::design_runs::{DesignRuns, RunsEstimate};
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
+use crate::designs::Admission;
 
 /// The cause of a run without an event.
 #[derive(Clone)]
@@ -31,8 +32,11 @@ impl Occasion {
 }
 
 impl Ingest {
-    /// Runs a device's design by its installed entry; what may take long on the threads for that, when it is its turn in its
-    /// project's queue. What it causes is durable when this returns. For a device that was deleted nothing happens.
+    /// Runs a device's design by its installed entry. All effects are durable when this returns. For a device that was
+    /// deleted nothing happens.
+    ///
+    /// # Errors
+    /// `Busy` if the run is long and too many wait or hold as much memory as they may, or if the outbox is full.
     pub(crate) async fn run_design(
         self: &Arc<Self>,
         device: DeviceRef,
@@ -41,24 +45,15 @@ impl Ingest {
     ) -> Result<()> {
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
-            let ran = if entry.runs_aside(payload.bytes().len()) {
-                let (ingest, plan) = (Arc::clone(self), Arc::clone(&entry.plan));
-                let held = entry.held_by_run(payload.bytes().len());
-                let (occasion, payload) = (occasion.clone(), payload.clone());
-                let run = async move { ingest.run_design_here(device, &entry, &occasion, &payload).await };
-                self.code.run(&plan.queue, held, run).await??
-            } else {
-                self.run_design_here(device, &entry, &occasion, &payload).await?
-            };
-            if ran.is_some() {
+            if self.run_design_by(device, &entry, &occasion, &payload).await?.is_some() {
                 return Ok(());
             }
         }
         Err(Error::Busy)
     }
 
-    async fn run_design_here(
-        &self,
+    async fn run_design_by(
+        self: &Arc<Self>,
         device: DeviceRef,
         entry: &Arc<DeviceEntry>,
         occasion: &Occasion,
@@ -67,10 +62,12 @@ impl Ingest {
         let permit = access::system(device, "the device's design runs beside its events").charged_to(&entry.lineage);
         let estimate = entry.plan().map(|plan| RunsEstimate::of_run(&plan, payload.bytes().len()));
         let Some(estimate) = estimate else { return Ok(None) };
-        self.design_runs(&permit, entry, estimate, |runs| {
+        let _held = self.designs.hold(entry.held_by_run(payload.bytes().len()))?;
+        let (occasion, payload) = (occasion.clone(), payload.clone());
+        let run = move |runs: &mut DesignRuns<'_>| {
             let id = runs.mint();
-            runs.run(id, occasion.trigger(), payload);
-        })
-        .await
+            runs.run(id, occasion.trigger(), &payload);
+        };
+        self.design_runs(&permit, entry, (Admission::New, estimate), run).await
     }
 }

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 
 use super::Jobs;
 use crate::cache::entries::DeviceEntry;
+use crate::designs::Admission;
 use crate::ingest::Occasion;
 use crate::ingest::design_runs::RunsEstimate;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
@@ -44,7 +45,7 @@ const CODE_TIMERS_MAX: usize = 512;
 const CODE_TIMERS_OF_ONE_MAX: usize = 64;
 /// The look whether a device is silent stands under this name, which no element has.
 const SILENCE: &str = "";
-/// A run on the threads for code is given up for lost after so many seconds.
+/// A long run is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
 /// A timer whose run panicked is served again after so many seconds.
 const PANIC_SECONDS: i64 = 60;
@@ -351,9 +352,10 @@ impl Jobs {
             return Ok(TimerOutcome::Never);
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
-        let silent = self.ingest.design_runs(&permit, entry, RunsEstimate::default(), |runs| {
+        let of = Arc::clone(entry);
+        let silent = self.ingest.design_runs(&permit, entry, (Admission::Part, RunsEstimate::default()), move |runs| {
             // In its turn: an event that came in the meantime is known here.
-            let is_silent = end_of_silence(entry, heard_at, minutes, now) <= now;
+            let is_silent = end_of_silence(&of, heard_at, minutes, now) <= now;
             if is_silent && runs.view().status != Status::Missing {
                 let id = runs.mint();
                 runs.effects(id, vec![Effect::SetStatus(Status::Missing)]);

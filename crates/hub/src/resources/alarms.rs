@@ -134,21 +134,22 @@ impl Hub {
     ) -> Result<()> {
         let said = serde_json::json!({"key": alarm.key, "comment": change.comment, "by": by});
         let said = RawJson::trusted(said.to_string().into());
-        let held = self.0.code.hold(entry.held_by_run(said.bytes().len()));
+        let held = self.0.designs.hold(entry.held_by_run(said.bytes().len()));
         let _held = held.map_err(|_| Error::Busy)?;
         let (acknowledges, element) = (change.acknowledged == Some(true) && !alarm.acknowledged, &*alarm.element);
         let estimate = |plan: &Plan| match plan.raises(element) {
             true => RunsEstimate::of_run(plan, said.bytes().len()),
             false => RunsEstimate::default(),
         };
-        let work = |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
+        let (alarm, payload) = (alarm.clone(), said.clone());
+        let work = move |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
             let event = runs.mint();
-            runs.change_alarm(AlarmChangeWork::of(alarm, change.clone(), by, event));
+            runs.change_alarm(AlarmChangeWork::of(&alarm, change.clone(), by, event));
             if change.clears {
-                runs.run(event, Trigger::AlarmCleared { element, key: &alarm.key }, &said);
+                runs.run(event, Trigger::AlarmCleared { element: &alarm.element, key: &alarm.key }, &payload);
             }
             if acknowledges {
-                runs.run(event, Trigger::AlarmAcknowledged { element }, &said);
+                runs.run(event, Trigger::AlarmAcknowledged { element: &alarm.element }, &payload);
             }
         };
         self.changed(permit, entry, estimate, work).await

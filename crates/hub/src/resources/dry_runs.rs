@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use isobar_design::{
-    DeviceView, Effect, EmptyMemory, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run_traced,
-};
+use isobar_design::{DeviceView, Effect, EmptyMemory, EventView, Memory, Outcome, Plan, TraceStep, Trigger};
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::check::Faults;
 use isobar_model::dry_run::DryRunInput;
@@ -18,7 +16,7 @@ use isobar_model::time::Timestamp;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::code::HeldByRun;
+use crate::designs::{Admission, Designs, HeldByRun, RunPlace};
 use crate::error::if_there;
 use crate::ingest::design_runs::RunMemory;
 
@@ -83,22 +81,21 @@ impl Hub {
             Some(_) => None,
             None => Some(self.made_up_device(project).await?),
         };
-        let (hub, tenant) = (self.clone(), caller.lineage.top());
+        let tenant = caller.lineage.top();
         let of_device = device.as_ref().map_or(0, |entry| entry.held_by_run(0).bytes);
         let held = HeldByRun { tenant, bytes: of_device + plan_bytes + input.payload.bytes().len() };
-        // A design under trial is trusted least: it runs on a thread that may block.
-        let run = async move {
-            let _slot = hub.0.code.slot_for_trial(&plan, tenant).await?;
-            let (plan, id) = (&*plan, hub.0.env.new_id());
-            let now = hub.now();
-            let run = PlannedRun { plan, start, element: &input.element, payload: &input.payload, id, now };
-            match (device, made_up) {
-                (Some(entry), _) => hub.dry_run_on(&entry, &run).await.map(Some),
-                (None, view) => Ok(view.map(|view| hub.0.code.aside(plan, || run.on(&view, &EmptyMemory)))),
+        // A design under trial is trusted least: it always runs in the pool.
+        let place = self.0.designs.place(entry.project_runs(), Admission::New, Some(held)).await?;
+        let (id, now) = (self.0.env.new_id(), self.now());
+        let run = PlannedRun { plan, start, element: input.element, payload: input.payload, id, now };
+        match (device, made_up) {
+            (Some(entry), _) => self.dry_run_on(&entry, run, &place).await,
+            (None, Some(view)) => {
+                let hub = self.clone();
+                self.0.designs.in_pool(&place, move || run.on(&hub.0.designs, &view, &EmptyMemory)).await
             }
-        };
-        let found = self.0.code.run(&entry.queue, held, run).await??;
-        found.ok_or_else(|| Error::internal("a dry run that never ran"))
+            (None, None) => Err(Error::internal("a dry run without a device")),
+        }
     }
 
     async fn device_to_try(&self, caller: &Caller, id: DeviceId) -> Result<Arc<DeviceEntry>> {
@@ -121,7 +118,7 @@ impl Hub {
     }
 
     /// Runs with the device's stored memory, while it is locked, and commits nothing.
-    async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: &PlannedRun<'_>) -> Result<DryRun> {
+    async fn dry_run_on(&self, entry: &Arc<DeviceEntry>, run: PlannedRun, place: &RunPlace) -> Result<DryRun> {
         let permit =
             access::system(entry.device, "a dry run sees what the device remembers").charged_to(&entry.lineage);
         // Read before the device is locked, in case its entry is retired meanwhile.
@@ -132,8 +129,9 @@ impl Hub {
             let before = entry.before_missing.load(Ordering::Relaxed);
             Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
         }
-        let memory = RunMemory { memory: turn.memory(), left: None };
-        Ok(self.0.code.aside(run.plan, || run.on(&view, &memory)))
+        let hub = self.clone();
+        let trial = move || run.on(&hub.0.designs, &view, &RunMemory { memory: turn.memory(), left: None });
+        self.0.designs.in_pool(place, trial).await
     }
 }
 
@@ -163,18 +161,18 @@ impl DryRunStart {
 }
 
 /// A dry run that is ready to start.
-struct PlannedRun<'a> {
-    plan: &'a Plan,
+struct PlannedRun {
+    plan: Arc<Plan>,
     start: DryRunStart,
-    element: &'a str,
-    payload: &'a RawJson,
+    element: String,
+    payload: RawJson,
     id: EventId,
     now: Timestamp,
 }
 
-impl PlannedRun<'_> {
-    fn on(&self, device: &DeviceView, memory: &dyn Memory) -> DryRun {
-        let (element, payload, tree) = (self.element, self.payload, self.payload.tree());
+impl PlannedRun {
+    fn on(&self, designs: &Designs, device: &DeviceView, memory: &dyn Memory) -> DryRun {
+        let (element, payload, tree) = (&*self.element, &self.payload, self.payload.tree());
         let trigger = match self.start {
             DryRunStart::DeviceEvent => Trigger::DeviceEvent { element },
             DryRunStart::SettingChanged => Trigger::SettingChanged { name: element },
@@ -182,7 +180,7 @@ impl PlannedRun<'_> {
         };
         let (id, received_at, now) = (self.id, self.id.minted_at(), self.now);
         let event = EventView { id, element, received_at, now, payload, tree: &tree };
-        let (mut outcome, trace) = run_traced(self.plan, trigger, &event, device, memory);
+        let (mut outcome, trace) = designs.run_traced(&self.plan, trigger, &event, device, memory);
         // Effects on the memory of elements are internal.
         outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
         DryRun { trace, outcome }

@@ -13,7 +13,7 @@ use isobar_model::setting::SettingItem;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::code::HeldByRun;
+use crate::designs::HeldByRun;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 use crate::settings::{held_by_changes, no_room};
@@ -85,7 +85,7 @@ impl Hub {
     pub async fn settings_update(&self, caller: &Caller, items: &[SettingItem]) -> Result<SettingsOutcome> {
         self.0.identity.allow(caller, Action::SettingUpdate).await?;
         let bytes = items.iter().map(held_by_item).sum();
-        let _held = held_by_changes(&self.0.code, HeldByRun { tenant: caller.lineage.top(), bytes })?;
+        let _held = held_by_changes(&self.0.designs, HeldByRun { tenant: caller.lineage.top(), bytes })?;
         let ids: Vec<_> = items.iter().filter_map(|item| item.device.parse().ok()).collect();
         let mut entries = self.entries_in_reach(caller, &ids).await?;
         let (mut shares, mut done) = (HashMap::<DeviceId, DeviceItems<'_>>::new(), Vec::with_capacity(items.len()));
@@ -101,7 +101,7 @@ impl Hub {
                 && let Some((id, _)) = shares.peek()
                 && let Some(entry) = entries.get(id)
             {
-                let held = self.0.code.hold(entry.held_by_run(0));
+                let held = self.0.designs.hold(entry.held_by_run(0));
                 // Where there is no room for one more device, others of this call are done first.
                 if held.is_err() && !working.is_empty() {
                     break;
@@ -140,8 +140,9 @@ impl Hub {
         let mut left = share.as_slice();
         while !left.is_empty() {
             let items = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
-            let work = |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, ItemResult)> {
-                in_one_commit(runs, items, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
+            let own: Vec<(usize, SettingItem)> = items.iter().map(|(index, item)| (*index, (*item).clone())).collect();
+            let work = move |runs: &mut DesignRuns<'_>, entry: &DeviceEntry| -> Vec<(usize, ItemResult)> {
+                in_one_commit(runs, &own, |runs, (index, item)| (*index, set_item(runs, entry, *index, item)))
             };
             let values = || items.iter().map(|(_, item)| (&*item.name, item.value.bytes().len()));
             let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, values());

@@ -20,6 +20,7 @@ use isobar_model::time::Timestamp;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
+use crate::designs::Admission;
 use crate::identity::authentication::Principal;
 use crate::ingest::RUNS_MAX;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
@@ -211,8 +212,7 @@ impl Hub {
 
     /// Changes a setting.
     ///
-    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it. A design with code
-    /// runs on this thread, in a place of its own.
+    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it.
     ///
     /// # Errors
     /// `Invalid`: it is no value of this setting, or the device has no room for it. `NoRoom`: what changes and runs hold that
@@ -226,14 +226,15 @@ impl Hub {
     ) -> Result<DeviceSetting> {
         let (permit, entry) = self.setting_write(caller, id, name).await?;
         let bytes = body.len();
-        let _held = held_by_changes(&self.0.code, entry.held_by_run(bytes))?;
+        let _held = held_by_changes(&self.0.designs, entry.held_by_run(bytes))?;
         let mut faults = Faults::new();
         let read = self.0.env.bodies().payload(Some(caller.lineage.top()), &body, &mut faults).await?;
         let Some((value, _)) = read else { return Err(faults.into_error()) };
         let estimate = |plan: &Plan| RunsEstimate::of_changes(plan, [(name, bytes)]);
-        let changed = self.changed(&permit, entry, estimate, |runs, entry| {
+        let named: Arc<str> = Arc::from(name);
+        let changed = self.changed(&permit, entry, estimate, move |runs, entry| {
             let plan = runs.plan();
-            let definition = plan.setting(name).ok_or(Error::Missing(SETTING))?;
+            let definition = plan.setting(&named).ok_or(Error::Missing(SETTING))?;
             set(runs, entry, definition, value.clone()).map_err(|fault| Error::invalid("body", fault))
         });
         changed.await?
@@ -247,9 +248,10 @@ impl Hub {
     /// `Missing`: there is no such device or setting.
     pub async fn setting_reset(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
         let (permit, entry) = self.setting_write(caller, id, name).await?;
-        let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
+        let _held = held_by_changes(&self.0.designs, entry.held_by_run(0))?;
         let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, [name]);
-        self.changed(&permit, entry, estimate, |runs, _| reset(runs, name)).await
+        let named: Arc<str> = Arc::from(name);
+        self.changed(&permit, entry, estimate, move |runs, _| reset(runs, &named)).await
     }
 
     /// Gives every setting its default back. Values of settings that the design no longer declares go too: they take room.
@@ -257,15 +259,16 @@ impl Hub {
     /// Needs `SettingUpdate`. Durable when this returns, in commits of up to 64 changes.
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await?;
-        let _held = held_by_changes(&self.0.code, entry.held_by_run(0))?;
+        let _held = held_by_changes(&self.0.designs, entry.held_by_run(0))?;
         let view = self.0.caches.device_view(&entry).await?;
         let names = resettable(&*self.0.caches.plan_of_device(&entry).await?, &view);
         let mut left = names.as_slice();
         while !left.is_empty() {
             let next = left.get(..CHANGES_AT_ONCE).unwrap_or(left);
             let estimate = |plan: &Plan| RunsEstimate::of_resets(plan, next.iter().map(|name| &**name));
-            let work = |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
-                in_one_commit(runs, next, |runs, name| reset(runs, name)).len()
+            let names = next.to_vec();
+            let work = move |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
+                in_one_commit(runs, &names, |runs, name| reset(runs, name)).len()
             };
             let done = self.changed(&permit, Arc::clone(&entry), estimate, work).await?;
             left = left.get(done..).unwrap_or_default();
@@ -275,20 +278,23 @@ impl Hub {
 
     /// Lets `work` change settings of a device, by its newest entry. What it has done is durable when this returns. `estimate`
     /// tells what its runs may cost.
-    pub(crate) async fn changed<T: Send>(
+    pub(crate) async fn changed<T: Send + 'static>(
         &self,
         permit: &CanWrite<DeviceRef>,
         mut entry: Arc<DeviceEntry>,
         estimate: impl Fn(&Plan) -> RunsEstimate + Send + Sync,
-        work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync,
+        work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync + 'static,
     ) -> Result<T> {
+        let work = Arc::new(work);
         for _ in 0..RUNS_MAX {
             let estimate = entry.plan().map(|plan| estimate(&plan));
-            if let Some(estimate) = estimate
-                && let Some(done) =
-                    self.0.ingest.design_runs(permit, &entry, estimate, |runs| work(runs, &entry)).await?
-            {
-                return Ok(done);
+            if let Some(estimate) = estimate {
+                let (work, of) = (Arc::clone(&work), Arc::clone(&entry));
+                let runs = move |runs: &mut DesignRuns<'_>| work(runs, &of);
+                if let Some(done) = self.0.ingest.design_runs(permit, &entry, (Admission::Part, estimate), runs).await?
+                {
+                    return Ok(done);
+                }
             }
             entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
         }

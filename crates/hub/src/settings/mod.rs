@@ -5,18 +5,17 @@ pub(crate) mod device;
 
 use isobar_model::error::{Error, Result};
 
-use crate::code::{CodePool, HeldByRun, QUEUED_BYTES_MAX};
+use crate::designs::{Designs, HeldByRun, QUEUED_BYTES_MAX};
 use isobar_quota::TenantShare;
 
 const CHANGES_REFUSED: &str = "isobar_settings_refused_total";
 
-/// Room for what changes of settings hold that wait for a slot or for their device's turn, until this is dropped: beside the
-/// runs that wait for their project's code.
+/// Takes a share of the memory of long runs for changes of settings, which wait for a place or for their device.
 ///
 /// # Errors
-/// `NoRoom`: all of these hold as much as they may, or those of the tenant.
-pub(crate) fn held_by_changes(code: &CodePool, held: HeldByRun) -> Result<TenantShare> {
-    code.hold(held).map_err(|_| no_room())
+/// `NoRoom` if all long runs, or those of the tenant, hold as much as they may.
+pub(crate) fn held_by_changes(designs: &Designs, held: HeldByRun) -> Result<TenantShare> {
+    designs.hold(held).map_err(|_| no_room())
 }
 
 /// Counts a change that has no room, and returns its error.

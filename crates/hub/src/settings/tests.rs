@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};
-use std::task::Poll;
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
@@ -16,6 +15,7 @@ use tokio::sync::oneshot;
 
 use super::device::CHANGES_AT_ONCE;
 use super::*;
+use crate::designs::Admission;
 use crate::ingest::design_runs::RunsEstimate;
 use crate::stage::{Stage, until};
 use crate::{DeviceSetting, SettingsOutcome};
@@ -53,7 +53,7 @@ async fn puts_all(stage: &Stage, devices: &[&Device], bytes: usize) -> Result<Se
 
 /// Takes so many bytes for other work of the tenant.
 fn holds(stage: &Stage, bytes: usize) -> Result<TenantShare> {
-    stage.hub.0.code.hold(HeldByRun { tenant: stage.admin.lineage.top(), bytes })
+    stage.hub.0.designs.hold(HeldByRun { tenant: stage.admin.lineage.top(), bytes })
 }
 
 /// Something else of the tenant holds all that it may, but for so many bytes.
@@ -64,15 +64,6 @@ fn leaves(stage: &Stage, bytes: usize) -> TenantShare {
 /// Returns true if there is room for so many more bytes.
 fn has_room(stage: &Stage, bytes: usize) -> bool {
     holds(stage, bytes).is_ok()
-}
-
-/// Takes what there is without waiting, again and again.
-async fn all_at_once<T, F: Future<Output = Result<Option<T>>>>(take: impl Fn() -> F) -> Vec<T> {
-    let mut all = Vec::new();
-    while let Poll::Ready(taken) = futures::poll!(Box::pin(take())) {
-        all.push(taken.unwrap().unwrap());
-    }
-    all
 }
 
 fn names_the_bound<T>(refused: Result<T>) -> bool {
@@ -104,12 +95,12 @@ async fn a_change_is_charged_what_it_holds_and_another_tenant_has_room() {
 }
 
 #[tokio::test]
-async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_until_they_have_run() {
+async fn changes_that_wait_for_a_place_are_bounded_by_their_memory() {
     let stage = Stage::set().await;
     let device = stage.device(CODED).await;
-    let plan = Arc::clone(&stage.entry(&device).await.plan);
+    let project = stage.entry(&device).await.project_runs();
     let _others = leaves(&stage, 450 * KIB);
-    let slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan().unwrap(), stage.admin.lineage.top(), false)).await;
+    let places = stage.hub.0.designs.all_places(project);
     let mut changes: FuturesUnordered<_> =
         std::iter::repeat_with(|| puts(&stage, &device, "label", text(100 * KIB))).take(20).collect();
     for _ in 0..16 {
@@ -117,7 +108,7 @@ async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_unti
         assert!(names_the_bound(refused.unwrap()));
     }
     assert!(has_room(&stage, 49 * KIB) && !has_room(&stage, 100 * KIB));
-    drop(slots);
+    drop(places);
     for change in changes.collect::<Vec<_>>().await {
         change.unwrap();
     }
@@ -125,20 +116,15 @@ async fn of_many_changes_that_wait_for_code_as_many_are_let_in_as_have_room_unti
 }
 
 #[tokio::test]
-#[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
-async fn what_a_change_holds_is_given_back_when_nobody_waits_for_it_and_when_it_panics() {
-    let stage = Arc::new(Stage::set().await);
+async fn memory_of_an_abandoned_or_panicking_change_is_given_back() {
+    let stage = Stage::set().await;
     let device = stage.device(CODED).await;
     let _others = leaves(&stage, 150 * KIB);
     stage.hub.0.env.faults.panic_at("hand_over", 1);
-    let panics = {
-        let (stage, device) = (Arc::clone(&stage), device.clone());
-        tokio::spawn(async move { puts(&stage, &device, "label", text(100 * KIB)).await })
-    };
-    assert!(panics.await.unwrap_err().is_panic());
+    let failed = puts(&stage, &device, "label", text(100 * KIB)).await;
+    assert!(matches!(failed, Err(Error::Internal(_))), "{failed:?}");
     assert!(has_room(&stage, 150 * KIB));
-    let plan = Arc::clone(&stage.entry(&device).await.plan);
-    let _slots = all_at_once(|| stage.hub.0.code.slot(&plan.plan().unwrap(), stage.admin.lineage.top(), false)).await;
+    let _places = stage.hub.0.designs.all_places(stage.entry(&device).await.project_runs());
     let mut left = Box::pin(puts(&stage, &device, "label", text(100 * KIB)));
     until("a change waits", async || {
         assert!(futures::poll!(&mut left).is_pending());
@@ -182,11 +168,10 @@ fn linked(times: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_change_whose_run_may_take_long_has_a_turn_of_its_tenant_and_a_short_one_needs_none() {
+async fn long_change_waits_for_a_place_and_a_short_one_does_not() {
     let stage = Stage::set().await;
     let device = stage.device(&linked(500)).await;
-    let (plan, tenant) = (Arc::clone(&stage.entry(&device).await.plan), stage.admin.lineage.top());
-    let code = &stage.hub.0.code;
+    let (designs, project) = (&stage.hub.0.designs, stage.entry(&device).await.project_runs());
     let changes: [Change<'_>; 3] = [
         Box::pin(async { drop(puts(&stage, &device, "label", text(KIB)).await.unwrap()) }),
         Box::pin(async { drop(puts(&stage, &device, "other", text(200 * KIB)).await.unwrap()) }),
@@ -196,15 +181,15 @@ async fn a_change_whose_run_may_take_long_has_a_turn_of_its_tenant_and_a_short_o
         }),
     ];
     for mut long in changes {
-        let slots = all_at_once(|| code.slot_aside(&plan.plan().unwrap(), tenant)).await;
-        until("it waits for a slot", async || {
+        let places = designs.all_places(project);
+        until("it waits for a place", async || {
             assert!(futures::poll!(&mut long).is_pending(), "it waits for nobody");
-            code.long_runs() == (slots.len(), 1)
+            designs.long_runs() == (places.len(), 1)
         })
         .await;
         puts(&stage, &device, "other", text(KIB)).await.unwrap();
         puts(&stage, &device, "label", text(3)).await.unwrap();
-        drop(slots);
+        drop(places);
         long.await;
     }
 }
@@ -213,7 +198,7 @@ type Change<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 #[allow(clippy::disallowed_methods, reason = "a test hears of its panics")]
-async fn runs_that_may_take_long_leave_the_thread_to_others() {
+async fn long_runs_of_a_change_leave_the_serving_thread_to_others() {
     let stage = Arc::new(Stage::set().await);
     let device = stage.device(&linked(500)).await;
     let (asks, asked) = oneshot::channel();
@@ -224,7 +209,7 @@ async fn runs_that_may_take_long_leave_the_thread_to_others() {
             let permit = access::system(entry.device, "a test changes a setting");
             let estimate = RunsEstimate::of_changes(&entry.plan().unwrap(), [("label", KIB)]);
             let mut asks = Some(asks);
-            let runs = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |_| {
+            let runs = stage.hub.0.ingest.design_runs(&permit, &entry, (Admission::Part, estimate), move |_| {
                 asks.take().unwrap().send(()).unwrap();
                 answered.recv_timeout(isobar_power::PATIENCE)
             });
@@ -248,7 +233,8 @@ async fn settings_of_before_the_bound_are_read_and_may_become_smaller() {
     let most = SETTINGS_BYTES_MAX;
     for (name, bytes) in [("label", most), ("gone", most), ("other", KIB)] {
         let value = RawJson::check(text(bytes).into()).unwrap();
-        let set = stage.hub.0.ingest.design_runs(&permit, &entry, RunsEstimate::default(), |runs| {
+        let estimate = (Admission::Part, RunsEstimate::default());
+        let set = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |runs| {
             runs.set(Arc::from(name), Some(value.clone()));
         });
         set.await.unwrap().unwrap();

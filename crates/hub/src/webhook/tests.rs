@@ -9,11 +9,10 @@ use isobar_model::device::Device;
 use isobar_power::within_patience;
 use isobar_quota::SharedAmount;
 use isobar_store::registry::{Tag, TagCase};
-use tokio::sync::oneshot;
 
 use super::memory::DELIVERIES_BYTES_MAX;
 use super::*;
-use crate::code::HeldByRun;
+use crate::designs::RunPlace;
 use crate::stage::{Stage, until};
 
 /// Stores each event.
@@ -91,17 +90,9 @@ async fn is_there(stage: &Stage, name: &str) -> bool {
     !stage.hub.0.env.registry().devices_labelled(&subtree, tag, &[name]).await.unwrap().is_empty()
 }
 
-/// Occupies the queue of the device's project with a run until the sender is used.
-async fn holds_the_queue(stage: &Stage, device: &Device) -> (oneshot::Sender<()>, impl Future<Output = bool>) {
-    let (go, gone) = oneshot::channel();
-    let (hub, plan) = (stage.hub.clone(), Arc::clone(&stage.entry(device).await.plan));
-    let held = HeldByRun { tenant: stage.admin.lineage.top(), bytes: 0 };
-    let mut run = Box::pin(async move {
-        let run = hub.0.code.run(&plan.queue, held, async move { gone.await.is_ok() });
-        run.await.unwrap()
-    });
-    assert!(futures::poll!(&mut run).is_pending());
-    (go, run)
+/// Occupies all places of long runs of the device's project until they are dropped.
+async fn all_places(stage: &Stage, device: &Device) -> Vec<RunPlace> {
+    stage.hub.0.designs.all_places(stage.entry(device).await.project_runs())
 }
 
 #[tokio::test]
@@ -128,7 +119,7 @@ async fn concurrent_deliveries_beyond_the_memory_are_refused() {
     let stage = Stage::set().await;
     let device = stage.device(CODED).await;
     drop(delivers(&stage, &device, "a", KIB).await.unwrap());
-    let (go, held) = holds_the_queue(&stage, &device).await;
+    let places = all_places(&stage, &device).await;
     // Each delivery occupies memory for its body and its payload.
     let _others = leaves(&stage, 900 * KIB);
     let mut deliveries: FuturesUnordered<_> =
@@ -138,8 +129,7 @@ async fn concurrent_deliveries_beyond_the_memory_are_refused() {
         assert!(names_the_bound(refused.unwrap()));
     }
     assert!(futures::poll!(deliveries.next()).is_pending() && !has_room(&stage, 100 * KIB));
-    go.send(()).unwrap();
-    assert!(held.await);
+    drop(places);
     for delivered in deliveries.collect::<Vec<_>>().await {
         assert_eq!(delivered.unwrap().tasks[0].events.len(), 1);
     }
@@ -160,7 +150,7 @@ async fn memory_is_freed_after_a_disconnect_or_a_panic() {
     };
     assert!(panics.await.unwrap_err().is_panic());
     assert!(has_room(&stage, 300 * KIB));
-    let (_go, _held) = holds_the_queue(&stage, &coded).await;
+    let _places = all_places(&stage, &coded).await;
     let mut left = Box::pin(delivers(&stage, &coded, "b", 100 * KIB));
     until("a delivery waits", async || {
         assert!(futures::poll!(&mut left).is_pending());

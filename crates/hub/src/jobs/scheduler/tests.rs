@@ -1,10 +1,8 @@
 //! Tests of the timers of devices.
 
 use isobar_model::device::Device;
-use tokio::sync::oneshot;
 
 use super::*;
-use crate::code::HeldByRun;
 use crate::stage::Stage;
 
 /// A design with an interval whose code keeps what it is told.
@@ -19,7 +17,7 @@ const CODED: &str = r#"{
 }"#;
 
 #[tokio::test]
-async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
+async fn timer_without_a_place_is_put_off_and_keeps_its_rhythm() {
     let stage = Stage::set().await;
     let hub = &stage.hub.clone();
     let first = stage.device(CODED).await;
@@ -29,25 +27,10 @@ async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
     }
     stage.clock.advance_seconds(300);
     let now = stage.clock.now();
-    // The project's line is full: nothing of its code runs, and nothing more waits.
-    let plan = Arc::clone(&stage.entry(&first).await.plan);
-    let ((go, gone), (begins, begun)) = (oneshot::channel::<()>(), oneshot::channel::<()>());
-    let nothing = HeldByRun { tenant: stage.admin.lineage.top(), bytes: 0 };
-    let held = hub.0.code.run(&plan.queue, nothing, async move {
-        begins.send(()).unwrap();
-        gone.await.is_ok()
-    });
-    let mut waiting = futures::stream::FuturesUnordered::new();
-    futures::pin_mut!(held);
-    assert!(futures::poll!(&mut held).is_pending());
-    begun.await.unwrap();
-    loop {
-        let mut waits = Box::pin(hub.0.code.run(&plan.queue, nothing, async {}));
-        match futures::poll!(&mut waits) {
-            std::task::Poll::Ready(_) => break,
-            std::task::Poll::Pending => waiting.push(waits),
-        }
-    }
+    // No place is free, and no further run may wait.
+    let project = stage.entry(&first).await.project_runs();
+    let places = hub.0.designs.all_places(project);
+    let waiting = hub.0.designs.fill(project);
     let mut runs = JoinSet::new();
     assert!(!hub.0.jobs.serve_timers(&mut runs).await.unwrap());
     assert!(runs.len() <= CODE_TIMERS_OF_ONE_MAX);
@@ -58,9 +41,7 @@ async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
     assert_eq!(hub.0.env.registry().timers_due(now, 1_000).await.unwrap(), []);
     assert_eq!(hub.0.env.registry().timers_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
     // When there is room again all have their turn, and go on in the rhythm that they had.
-    go.send(()).unwrap();
-    assert!(held.await.unwrap());
-    while waiting.next().await.is_some() {}
+    drop((places, waiting));
     for _ in 0..600 {
         stage.clock.advance_seconds(1);
         hub.0.jobs.serve_timers(&mut runs).await.unwrap();

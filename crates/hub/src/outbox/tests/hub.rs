@@ -12,6 +12,7 @@ use sqlx::AssertSqlSafe;
 use super::super::device_queue::PARKED_AFTER;
 use super::super::*;
 use super::{at, blank};
+use crate::designs::Admission;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::stage::Stage;
 use crate::{DeviceField, DeviceFilter, Operand, Operator, TreeQuery};
@@ -310,12 +311,13 @@ async fn concurrent_runs_of_one_device_leave_the_newest_state() {
         let runs = (0..8_u32).map(|number| {
             let (hub, entry, permit) = (stage.hub.clone(), Arc::clone(&entry), permit.clone());
             tokio::spawn(async move {
-                let leaves = |runs: &mut DesignRuns<'_>| {
+                let leaves = move |runs: &mut DesignRuns<'_>| {
                     let id = runs.mint();
                     let value = isobar_model::json::RawJson::trusted((round * 8 + number).to_string().into());
                     runs.effects(id, vec![Effect::SetMeta { tag: "n".to_owned(), value }]);
                 };
-                hub.0.ingest.design_runs(&permit, &entry, RunsEstimate::default(), leaves).await.unwrap().unwrap();
+                let estimate = (Admission::Part, RunsEstimate::default());
+                hub.0.ingest.design_runs(&permit, &entry, estimate, leaves).await.unwrap().unwrap();
             })
         });
         let runs: Vec<_> = runs.collect();
