@@ -44,6 +44,18 @@ pub struct QueueLimits {
     pub slice: Duration,
 }
 
+impl QueueLimits {
+    /// Limits nothing.
+    pub const NONE: Self = Self {
+        at_once: usize::MAX,
+        at_once_of_site: usize::MAX,
+        of_all: usize::MAX,
+        of_one: usize::MAX,
+        of_site: usize::MAX,
+        slice: Duration::MAX,
+    };
+}
+
 /// A party that competes for slots, alone and together with its site.
 pub trait Holder: Copy + Ord + Send + 'static {
     /// The group of parties that count together against others.

@@ -60,7 +60,7 @@ const HUB_ROOMS: &[&[&str]] = &[
     &["config", "error", "supervisor"],
     &["support"],
     &["env"],
-    &["code", "outbox"],
+    &["designs", "outbox"],
     &["cache"],
     &["delivery"],
     &["metering"],

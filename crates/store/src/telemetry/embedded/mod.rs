@@ -79,14 +79,8 @@ use isobar_quota::{FairQueue, QueueLimits};
 pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their slots at the
 /// latest after a slice.
-const SCANS: QueueLimits = QueueLimits {
-    at_once: 4,
-    of_all: 64,
-    of_one: 24,
-    of_site: usize::MAX,
-    at_once_of_site: usize::MAX,
-    slice: Duration::from_millis(20),
-};
+const SCANS: QueueLimits =
+    QueueLimits { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20), ..QueueLimits::NONE };
 
 /// Settings of the operator.
 #[derive(Clone, Debug)]
