@@ -399,7 +399,7 @@ mod tests {
 
     // Holds: query.sortBy, c1.sortBy
     #[test]
-    fn an_order_has_many_spellings() {
+    fn sort_order_has_several_spellings() {
         let key = |field: &str, descending| SortKey { field: field.into(), descending };
         for raw in ["sortBy=-name,id", "sortBy=-name&sortBy=+id", "sortBy=-name&sortBy=%2Bid", "sortBy=-name,%20id"] {
             let sort = Query::of(Some(raw)).list(&["name", "id"]).sort;
@@ -474,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_bounded() {
+    fn long_poll_wait_is_bounded() {
         assert_eq!(Query::of(Some("wait=60")).wait(), Duration::from_secs(60));
         assert_eq!(faults("wait=61", |query| query.wait()), ["query.wait"]);
         assert_eq!(faults("peek=yes", |query| query.boolean("peek", false)), ["query.peek"]);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn job_of_who_has_none_takes_the_place_of_who_has_most() {
+    async fn job_of_an_idle_tenant_replaces_one_of_the_busiest() {
         let jobs = Arc::new(BoundedJobs::shared(1, 64, 24));
         let (begin, begun) = mpsc::channel::<()>();
         let under_way = {

@@ -58,7 +58,7 @@ pub async fn status(request: RequestBuilder) -> u16 {
 
 // Holds: webhook.credentials, auth.refreshToken, auth.open, auth.401, status.401, c1.open
 #[tokio::test]
-async fn without_credentials_or_with_bad_ones_nothing_is_told() {
+async fn missing_and_bad_credentials_are_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -101,7 +101,7 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
 
 // Holds: c1.403, c1.deletes, c2.table, c4.paths
 #[tokio::test]
-async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
+async fn only_a_sufficient_role_is_allowed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -125,7 +125,7 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
 
 // Holds: c1.reach, c2.reach
 #[tokio::test]
-async fn what_belongs_to_a_sibling_organization_does_not_exist() {
+async fn resource_of_a_sibling_organization_is_not_found() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -144,7 +144,7 @@ async fn what_belongs_to_a_sibling_organization_does_not_exist() {
 
 // Holds: status.404
 #[tokio::test]
-async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
+async fn hidden_resource_is_refused_like_a_missing_one() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -165,7 +165,7 @@ async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
 
 // Holds: c1.order
 #[tokio::test]
-async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
+async fn resource_is_checked_before_role_and_role_before_body() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let admin = app.admin().await;

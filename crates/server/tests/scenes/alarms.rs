@@ -13,10 +13,10 @@ on_both_registries!(
     alarm_lives_until_it_is_cleared_and_acknowledged,
     alarms_are_listed_active_worst_newest_first,
     alarms_are_filtered_by_each_field,
-    alarms_of_others_do_not_exist,
+    alarms_of_other_tenants_are_not_found,
     viewer_reads_alarms_and_does_not_acknowledge_them,
     assignee_is_a_user_who_can_see_the_alarm,
-    bad_fields_of_an_alarm_are_each_named,
+    invalid_fields_of_an_alarm_are_each_named,
     acknowledgements_at_once_run_the_design_once,
     devices_count_their_active_alarms,
     notification_names_its_device_and_alarm,
@@ -189,7 +189,7 @@ async fn alarms_are_filtered_by_each_field(app: &TestApp) {
 }
 
 // Holds: GET /v2/alarms, GET /v2/alarms/summary
-async fn alarms_of_others_do_not_exist(app: &TestApp) {
+async fn alarms_of_other_tenants_are_not_found(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -277,7 +277,7 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
 }
 
 // Holds: PUT /v2/alarms/{id}
-async fn bad_fields_of_an_alarm_are_each_named(app: &TestApp) {
+async fn invalid_fields_of_an_alarm_are_each_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
     let url = url_of(&raises(&ana, &device, "warm", "a").await);
@@ -374,7 +374,7 @@ async fn notification_names_its_device_and_alarm(app: &TestApp) {
 
 // Holds: c18.alarmsTold
 #[tokio::test]
-async fn streams_carry_alarms_that_change_to_those_who_may_see_them() {
+async fn stream_carries_changed_alarms_to_permitted_users() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;

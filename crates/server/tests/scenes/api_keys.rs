@@ -10,13 +10,13 @@ use crate::support::stream::Stream;
 use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    of_a_key_s_role_and_its_user_s_the_lower_one_counts,
-    a_key_of_a_system_administrator_reaches_what_its_role_reaches,
+    lower_role_of_api_key_and_user_counts,
+    api_key_of_a_system_administrator_has_its_own_role,
     a_key_has_at_most_the_role_of_its_user,
-    a_key_is_refused_from_its_end_on,
-    a_wait_ends_with_the_end_of_its_key,
-    a_stream_ends_with_the_end_of_its_key,
-    a_key_with_a_role_or_an_end_does_not_outlive_itself,
+    api_key_is_refused_after_it_expires,
+    long_poll_ends_when_its_api_key_expires,
+    stream_ends_when_its_api_key_expires,
+    restricted_api_key_creates_no_lasting_credentials,
     key_with_a_role_changes_no_role_password_or_other_key,
 );
 
@@ -37,7 +37,7 @@ async fn with_key(app: &TestApp, key: &str, method: Method, path: &str, body: Op
 }
 
 // Holds: c13.keyRole
-async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
+async fn lower_role_of_api_key_and_user_counts(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
     let device = json!({"name": "d", "projectUuid": ana.project().await});
@@ -65,7 +65,7 @@ async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
 }
 
 // Holds: c13.keyRole
-async fn a_key_of_a_system_administrator_reaches_what_its_role_reaches(app: &TestApp) {
+async fn api_key_of_a_system_administrator_has_its_own_role(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let hers = format!("/v2/organizations/{}", ana.organization);
@@ -103,7 +103,7 @@ async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
+async fn api_key_is_refused_after_it_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     // With any offset; it is shown as all times are.
     let made = ana.post(&keys(&ana), json!({"name": "k", "expiresAt": "2027-01-15T09:01:00+01:00"})).await.created();
@@ -137,7 +137,7 @@ async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
+async fn long_poll_ends_when_its_api_key_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     for (way, end) in [("", "2027-01-15T08:01:00Z"), ("/next", "2027-01-15T08:02:00Z")] {
@@ -159,7 +159,7 @@ async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
+async fn stream_ends_when_its_api_key_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [brief, long] =
@@ -230,7 +230,7 @@ async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
 }
 
 // Holds: c13.keyRole
-async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
+async fn restricted_api_key_creates_no_lasting_credentials(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let profile = format!("/v2/users/{}", ana.id);

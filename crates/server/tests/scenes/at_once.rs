@@ -8,11 +8,11 @@ use crate::support::designs::{fridge, to};
 use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(
-    what_is_taken_from_a_user_stays_taken,
-    two_changes_of_a_device_both_hold,
-    what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other,
-    a_device_that_goes_to_another_project_meanwhile_brings_nothing_back,
-    an_organization_that_ends_meanwhile_is_a_fault_of_the_body,
+    revoked_rights_survive_concurrent_updates,
+    concurrent_changes_of_a_device_are_both_kept,
+    concurrent_changes_by_user_and_design_are_both_kept,
+    values_dropped_by_a_project_move_stay_dropped,
+    organization_deleted_meanwhile_is_a_fault_of_the_body,
 );
 
 /// Times that a meeting is arranged: not every one comes about.
@@ -26,7 +26,7 @@ fn profile(role: &str, change: &Value) -> Value {
     body
 }
 
-async fn what_is_taken_from_a_user_stays_taken(app: &TestApp) {
+async fn revoked_rights_survive_concurrent_updates(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
     let url = format!("/v2/users/{}", max.id);
@@ -43,7 +43,7 @@ async fn what_is_taken_from_a_user_stays_taken(app: &TestApp) {
     }
 }
 
-async fn two_changes_of_a_device_both_hold(app: &TestApp) {
+async fn concurrent_changes_of_a_device_are_both_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let project = ana.project().await;
@@ -60,7 +60,7 @@ async fn two_changes_of_a_device_both_hold(app: &TestApp) {
     }
 }
 
-async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other(app: &TestApp) {
+async fn concurrent_changes_by_user_and_design_are_both_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -104,7 +104,7 @@ fn keeping(values: u64) -> Value {
     })
 }
 
-async fn a_device_that_goes_to_another_project_meanwhile_brings_nothing_back(app: &TestApp) {
+async fn values_dropped_by_a_project_move_stay_dropped(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (three, one) = (ana.designs(keeping(3)).await, ana.designs(keeping(1)).await);
     let device = ana.creates_device_of(&three, "fridge").await;
@@ -123,7 +123,7 @@ async fn a_device_that_goes_to_another_project_meanwhile_brings_nothing_back(app
     }
 }
 
-async fn an_organization_that_ends_meanwhile_is_a_fault_of_the_body(app: &TestApp) {
+async fn organization_deleted_meanwhile_is_a_fault_of_the_body(app: &TestApp) {
     let ana = app.developer("ana").await;
     for round in 0..ROUNDS {
         let north = ana.founds("North", &ana.organization).await;

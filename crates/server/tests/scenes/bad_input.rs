@@ -68,7 +68,7 @@ async fn all_failing_fields_are_named_at_once() {
 
 // Holds: c7.idempotency
 #[tokio::test]
-async fn the_bounds_themselves_are_allowed() {
+async fn values_at_their_limits_are_accepted() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
@@ -90,7 +90,7 @@ async fn the_bounds_themselves_are_allowed() {
 
 // Holds: limit.deviceProject, c1.400
 #[tokio::test]
-async fn what_a_body_names_must_exist_within_reach() {
+async fn resource_named_in_a_body_must_be_visible() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -128,7 +128,7 @@ async fn what_a_body_names_must_exist_within_reach() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
+async fn malformed_json_is_refused_by_every_operation() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -179,7 +179,7 @@ async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
 
 // Holds: event.payload, value.payload, rule.events.binary
 #[tokio::test]
-async fn unusual_json_is_taken_as_it_is() {
+async fn unusual_json_is_accepted_unchanged() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -217,7 +217,7 @@ async fn unusual_json_is_taken_as_it_is() {
 
 // Holds: rule.events.null, c1.400
 #[tokio::test]
-async fn json_must_say_that_it_is_json() {
+async fn json_without_its_content_type_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -262,7 +262,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
 
 // Holds: rule.events.deviceId, c1.parameters, c1.lists
 #[tokio::test]
-async fn bad_parameters_are_all_named() {
+async fn invalid_parameters_are_all_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -299,7 +299,7 @@ async fn bad_parameters_are_all_named() {
 
 // Holds: error.message, c1.errors, c1.405
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
+async fn unknown_paths_and_methods_are_refused_with_a_problem_body() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     for path in ["/v2", "/v2/nothing", "/v2/devices/", "/v1/devices", "/v2/devices/%ff", "/v2//devices"] {
@@ -322,7 +322,7 @@ async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
+async fn client_that_disconnects_midway_leaves_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -352,7 +352,7 @@ async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
 
 // Holds: rule.events.deviceId, rule.events.null
 #[tokio::test]
-async fn the_event_channel_names_what_is_wrong_with_parameters_header_and_body_at_once() {
+async fn event_with_several_faults_has_all_of_them_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

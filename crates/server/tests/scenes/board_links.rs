@@ -9,13 +9,13 @@ use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     links_are_made_listed_and_deleted,
-    a_link_of_a_board_is_made_by_those_who_may_change_it,
+    board_link_needs_the_right_to_change_the_board,
     a_board_has_twenty_links,
-    a_link_is_refused_from_its_end_on,
-    a_link_is_refused_once_its_maker_may_do_less,
-    a_link_ends_with_what_it_hangs_on,
-    a_link_opens_nothing_else,
-    what_is_no_link_is_refused,
+    board_link_is_refused_after_it_expires,
+    board_link_is_refused_after_its_maker_lost_rights,
+    board_link_ends_with_its_board_or_its_maker,
+    board_link_gives_access_to_its_board_alone,
+    invalid_board_link_is_refused,
 );
 
 /// The end of links that nobody waits for: 180 days from the beginning of a scene.
@@ -94,7 +94,7 @@ async fn links_are_made_listed_and_deleted(app: &TestApp) {
 }
 
 // Holds: POST /v2/organizations/{id}/dashboards/{dashboardId}/links
-async fn a_link_of_a_board_is_made_by_those_who_may_change_it(app: &TestApp) {
+async fn board_link_needs_the_right_to_change_the_board(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([])).await;
     let (url, body) = (links(&ana.organization, &board), json!({"name": "hall", "expiresAt": LATER}));
@@ -138,7 +138,7 @@ async fn a_board_has_twenty_links(app: &TestApp) {
     assert!(!ana.get(&format!("{url}?limit=100")).await.names().contains(&"brief".to_owned()));
 }
 
-async fn a_link_is_refused_from_its_end_on(app: &TestApp) {
+async fn board_link_is_refused_after_it_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([{"type": "text", "id": "a"}])).await;
     let body = json!({"name": "brief", "expiresAt": "2027-01-15T08:01:00Z"});
@@ -152,7 +152,7 @@ async fn a_link_is_refused_from_its_end_on(app: &TestApp) {
     shows(app, link, "/v2/wall/widgets/a").await.unauthenticated();
 }
 
-async fn a_link_is_refused_once_its_maker_may_do_less(app: &TestApp) {
+async fn board_link_is_refused_after_its_maker_lost_rights(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let tom = ana.invites("tom", "administrator").await;
@@ -179,7 +179,7 @@ async fn a_link_is_refused_once_its_maker_may_do_less(app: &TestApp) {
     shows(app, &link, "/v2/wall/widgets/a").await.ok();
 }
 
-async fn a_link_ends_with_what_it_hangs_on(app: &TestApp) {
+async fn board_link_ends_with_its_board_or_its_maker(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "administrator").await;
     let (first, second) = (makes_board(&tom, json!([])).await, makes_board(&tom, json!([])).await);
@@ -194,7 +194,7 @@ async fn a_link_ends_with_what_it_hangs_on(app: &TestApp) {
 }
 
 // Holds: GET /v2/wall
-async fn a_link_opens_nothing_else(app: &TestApp) {
+async fn board_link_gives_access_to_its_board_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let fridge = ana.creates_device("fridge").await;
     fridge.posts("reading", json!({"temp": 9})).await.created();
@@ -233,7 +233,7 @@ async fn a_link_opens_nothing_else(app: &TestApp) {
     }
 }
 
-async fn what_is_no_link_is_refused(app: &TestApp) {
+async fn invalid_board_link_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (board, other) = (makes_board(&ana, json!([])).await, makes_board(&ana, json!([])).await);
     let (link, second) = (makes_link(&ana, &board).await, makes_link(&ana, &other).await);
@@ -270,7 +270,7 @@ async fn what_is_no_link_is_refused(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_link_has_a_rate_of_its_own() {
+async fn board_link_has_its_own_rate_limit() {
     let limits = RateLimits { user: 20, device: 0, address: 0 };
     let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
     let ana = app.developer("ana").await;

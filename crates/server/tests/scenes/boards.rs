@@ -12,8 +12,8 @@ on_both_registries!(
     boards_are_listed_in_pages_and_orders,
     first_board_is_the_one_of_the_specification,
     boards_are_inherited_together,
-    a_board_is_overwritten_by_those_who_know_it,
-    of_two_writers_of_a_board_one_wins,
+    stale_board_is_not_overwritten,
+    concurrent_writes_of_a_board_have_one_winner,
     boards_of_other_tenants_are_hidden,
     an_organization_has_a_hundred_boards,
 );
@@ -164,7 +164,7 @@ async fn boards_are_inherited_together(app: &TestApp) {
 }
 
 // Holds: c18.boardsEtag
-async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
+async fn stale_board_is_not_overwritten(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
     let old = tag(&ana, &url).await;
@@ -190,7 +190,7 @@ async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
 }
 
 // Holds: c18.boardsEtag
-async fn of_two_writers_of_a_board_one_wins(app: &TestApp) {
+async fn concurrent_writes_of_a_board_have_one_winner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
     for _ in 0..5 {

@@ -13,12 +13,12 @@ use crate::support::{Answer, NOBODY, TestApp, on_both_registries};
 on_both_registries!(
     texts_of_devices_are_bounded,
     metadata_of_a_device_is_bounded,
-    what_a_design_leaves_with_a_device_is_bounded,
+    data_of_a_design_on_a_device_is_bounded,
     texts_of_organizations_are_bounded,
     texts_of_projects_are_bounded,
     texts_of_users_are_bounded,
     a_password_is_bounded,
-    every_list_has_pages_alike,
+    every_list_is_paged_alike,
 );
 
 /// Each of these members takes texts of so many characters, and shows them; one character less or more is refused.
@@ -122,7 +122,7 @@ fn keeping() -> Value {
 }
 
 // Holds: c11.bounds
-async fn what_a_design_leaves_with_a_device_is_bounded(app: &TestApp) {
+async fn data_of_a_design_on_a_device_is_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(keeping()).await, "fridge").await;
     device.posts("reading", json!({"tag": "a", "value": "x".repeat(60_000)})).await.created();
@@ -262,7 +262,7 @@ async fn a_password_is_bounded(app: &TestApp) {
 }
 
 // Holds: page.data, query.page, query.limit, limit.pageSize, limit.page, c1.lists, c1.limit
-async fn every_list_has_pages_alike(app: &TestApp) {
+async fn every_list_is_paged_alike(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);

@@ -7,10 +7,7 @@ use crate::support::designs::to;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
-on_both_registries!(
-    many_devices_are_one_series_or_a_series_each,
-    what_is_asked_of_many_must_be_in_reach_and_not_too_much,
-);
+on_both_registries!(many_devices_are_one_series_or_a_series_each, buckets_of_many_devices_are_permitted_and_bounded,);
 
 async fn buckets(ana: &Person<'_>, device: &Device<'_>, query: &str) -> Value {
     ana.get(&device.at(&format!("data/reading/buckets?{query}"))).await.ok()
@@ -28,7 +25,7 @@ fn counts(answer: &Value) -> Vec<u64> {
 
 // Holds: GET /v2/devices/{id}/data/{elementName}/buckets, c13.fields
 #[tokio::test]
-async fn a_series_is_told_in_buckets() {
+async fn series_is_aggregated_in_buckets() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let temps = [json!(1), json!(2.5), json!("off"), json!(4), json!(-1), json!(10)];
@@ -92,7 +89,7 @@ async fn range_takes_unix_milliseconds() {
 
 // Holds: c13.functions
 #[tokio::test]
-async fn every_function_tells_what_it_is_called() {
+async fn every_function_is_answered_under_its_name() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("meter").await;
@@ -116,7 +113,7 @@ async fn every_function_tells_what_it_is_called() {
 /// However long ago it began: what a series no longer shows has no part in how wide its buckets are.
 // Holds: c13.points, c13.retention
 #[tokio::test]
-async fn points_are_of_what_is_shown() {
+async fn buckets_exclude_hidden_values() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await.with_key().await;
     let project = ana
@@ -281,7 +278,7 @@ async fn buckets_at_the_ends_of_time_lie_in_their_range() {
 
 // Holds: c13.timeField
 #[tokio::test]
-async fn a_payload_may_tell_the_time() {
+async fn time_may_come_from_the_payload() {
     let app = TestApp::start().await;
     app.wait_seconds(40 * 86_400);
     let device = app.developer("ana").await.creates_device("logger").await;
@@ -325,7 +322,7 @@ async fn a_payload_may_tell_the_time() {
 
 // Holds: GET /v2/devices/{id}/data/{elementName}/buckets
 #[tokio::test]
-async fn a_question_that_is_wrong_names_each_parameter() {
+async fn invalid_bucket_query_names_each_parameter() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = with_values(&ana, [json!({"temp": 1})]).await;
@@ -426,7 +423,7 @@ async fn many_devices_are_one_series_or_a_series_each(app: &TestApp) {
 }
 
 // Holds: GET /v2/data/buckets, c13.fleet
-async fn what_is_asked_of_many_must_be_in_reach_and_not_too_much(app: &TestApp) {
+async fn buckets_of_many_devices_are_permitted_and_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     device.posts("reading", json!(1)).await.created();

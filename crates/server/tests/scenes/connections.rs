@@ -34,7 +34,7 @@ const POST: &str = "POST /v2/events/device?elementName=reading";
 
 // Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_rests_longest_makes_room_and_who_is_served_stays() {
+async fn longest_idle_connection_is_closed_for_a_new_one() {
     let app = with(|http| http.max_connections = CONNECTIONS).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -76,7 +76,7 @@ async fn who_rests_longest_makes_room_and_who_is_served_stays() {
 
 // Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_all_are_busy_new_ones_wait() {
+async fn new_connection_waits_while_all_are_busy() {
     let app = with(|http| http.max_connections = 4).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -100,7 +100,7 @@ async fn while_all_are_busy_new_ones_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_tenant_waits_in_all_places() {
+async fn long_waits_of_one_tenant_leave_slots_to_others() {
     // Two thirds of 24 places, whatever it waits for: 16 long polls and streams.
     let app = with(|http| http.max_connections = 32).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
@@ -133,7 +133,7 @@ async fn no_tenant_waits_in_all_places() {
 
 // Holds: c1.408, c14.bodies
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
+async fn slow_body_is_refused_without_effect() {
     let app = with(|http| http.transfer_time = PATIENCE).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -159,7 +159,7 @@ async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_under_way_share_what_there_is() {
+async fn incomplete_bodies_share_the_body_memory() {
     let app = with(|http| http.body_memory_bytes_max = 90_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -196,7 +196,7 @@ async fn bodies_under_way_share_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_answers_share_what_there_is() {
+async fn large_answers_share_the_response_memory() {
     let app = with(|http| http.response_memory_bytes_max = 900_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -219,7 +219,7 @@ async fn large_answers_share_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_hardly_taken_ends() {
+async fn connection_that_barely_reads_is_closed() {
     const TAKEN_AT_ONCE: usize = 64 << 10;
     const TAKEN_EVERY: Duration = Duration::from_secs(8);
     let app = TestApp::start().await;

@@ -59,7 +59,7 @@ async fn a_range_begins_inclusive_and_ends_exclusive() {
 
 // Holds: rule.data.filter, rule.data.operators
 #[tokio::test]
-async fn filters_have_every_operator() {
+async fn filter_supports_every_operator() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = with_values(
@@ -108,7 +108,7 @@ async fn filters_have_every_operator() {
 
 // Holds: rule.data.sortBy, c6.sortBy
 #[tokio::test]
-async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_last() {
+async fn payload_path_sorts_by_type_and_missing_last() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = [json!("b"), json!(true), json!(10), json!([1]), json!(9.5), json!("a"), json!(null)];
@@ -134,7 +134,7 @@ async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_
 
 // Holds: rule.data.sortBy
 #[tokio::test]
-async fn a_deep_path_sorts_and_further_keys_decide_among_the_like() {
+async fn further_sort_keys_order_equal_values() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let stored = [("b", 1, "x"), ("a", 2, "x"), ("b", 2, "y"), ("a", 1, "z")];
@@ -247,7 +247,7 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
 
 // Holds: storage.origin, c6.exists
 #[tokio::test]
-async fn what_a_design_declares_is_there_before_it_holds_anything() {
+async fn empty_storage_element_is_listed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana

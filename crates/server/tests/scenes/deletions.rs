@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::designs::fridge;
 use crate::support::{TestApp, on_both_registries};
 
-on_both_registries!(what_meets_the_deletion_of_its_device_leaves_nothing);
+on_both_registries!(requests_during_a_device_deletion_leave_nothing);
 
 /// Times that a meeting is arranged: not every one comes about.
 const ROUNDS: usize = 20;
@@ -25,7 +25,7 @@ async fn nothing_waits(app: &TestApp) -> Examined {
     .await
 }
 
-async fn what_meets_the_deletion_of_its_device_leaves_nothing(app: &TestApp) {
+async fn requests_during_a_device_deletion_leave_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     for round in 0..ROUNDS {

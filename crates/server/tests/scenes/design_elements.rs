@@ -12,8 +12,8 @@ use crate::webhook::{Sender, messages};
 on_both_registries!(
     every_ability_and_trigger_is_seen_in_a_dry_run,
     every_aggregate_slides_over_the_events_of_a_device,
-    every_fault_of_a_design_is_told_and_the_old_one_stays,
-    what_fails_in_a_run_is_told_on_its_event,
+    faulty_design_is_refused_and_the_old_one_stays,
+    failure_in_a_run_is_recorded_on_its_event,
     events_of_a_device_at_once_are_each_seen_once,
     settings_deliveries_and_events_at_once_are_in_one_order,
 );
@@ -325,7 +325,7 @@ const FAULTS: [&str; 27] = [
 ];
 
 // Holds: c11.faults
-async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
+async fn faulty_design_is_refused_and_the_old_one_stays(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(json!([to("s", "store")]), json!({}))).await;
     let device = ana.creates_device_of(&project, "d").await;
@@ -344,7 +344,7 @@ async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
 }
 
 // Holds: c11.bounds
-async fn what_fails_in_a_run_is_told_on_its_event(app: &TestApp) {
+async fn failure_in_a_run_is_recorded_on_its_event(app: &TestApp) {
     let ana = app.developer("ana").await;
     let is = |kind: &str, properties: Value| json!({"type": kind, "properties": properties});
     let links = json!([

@@ -11,10 +11,10 @@ use crate::support::person::text;
 use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    each_device_of_a_bulk_is_made_by_itself,
-    a_test_says_what_would_be_made_and_makes_nothing,
+    each_device_of_a_bulk_is_created_separately,
+    dry_run_of_a_bulk_creates_nothing,
     a_limit_holds_among_bulks_at_the_same_time,
-    a_bulk_that_is_no_list_of_devices_makes_nothing,
+    malformed_bulk_of_devices_creates_nothing,
 );
 
 const BULK: &str = "/v2/devices/bulk";
@@ -30,7 +30,7 @@ fn places(outcome: &Value) -> Vec<u64> {
 }
 
 // Holds: POST /v2/devices/bulk, c13.bulk
-async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
+async fn each_device_of_a_bulk_is_created_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let project = ana.project().await;
@@ -76,7 +76,7 @@ async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
 }
 
 // Holds: c13.bulkTest
-async fn a_test_says_what_would_be_made_and_makes_nothing(app: &TestApp) {
+async fn dry_run_of_a_bulk_creates_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await;
     let branch = ana.founds("branch", &ana.organization).await;
@@ -129,7 +129,7 @@ async fn a_limit_holds_among_bulks_at_the_same_time(app: &TestApp) {
 }
 
 // Holds: c13.bulk
-async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
+async fn malformed_bulk_of_devices_creates_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let reader = ana.invites("reader", "basicUser").await;
     reader.post(BULK, json!([{"name": "d", "projectUuid": ana.project().await}])).await.forbidden();
@@ -144,7 +144,7 @@ async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
 
 // Holds: c13.bulk
 #[tokio::test]
-async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
+async fn bulk_of_a_client_that_disconnects_leaves_whole_devices() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.project().await;

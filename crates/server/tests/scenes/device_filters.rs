@@ -6,11 +6,11 @@ use crate::support::designs::to_with;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_list_is_filtered_by_what_devices_show,
+    device_list_is_filtered_by_device_fields,
     metadata_is_filtered_by_its_own_types,
-    a_filter_is_true_of_what_designs_have_just_found_out,
+    filter_sees_the_newest_state_of_devices,
     a_list_is_written_as_csv,
-    what_no_device_can_be_filtered_by_is_refused,
+    unknown_device_filter_is_refused,
 );
 
 /// Three devices of two projects, a second apart, the first of which was heard.
@@ -36,7 +36,7 @@ async fn filtered(ana: &Person<'_>, query: &str) -> Vec<String> {
 }
 
 // Holds: c13.deviceFilters
-async fn a_list_is_filtered_by_what_devices_show(app: &TestApp) {
+async fn device_list_is_filtered_by_device_fields(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [cold, warm] = three(&ana).await;
     for (query, names) in [
@@ -87,7 +87,7 @@ async fn metadata_is_filtered_by_its_own_types(app: &TestApp) {
 }
 
 // Holds: c13.deviceFilters
-async fn a_filter_is_true_of_what_designs_have_just_found_out(app: &TestApp) {
+async fn filter_sees_the_newest_state_of_devices(app: &TestApp) {
     let ana = app.developer("ana").await;
     let design = json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -145,7 +145,7 @@ async fn a_list_is_written_as_csv(app: &TestApp) {
 }
 
 // Holds: c13.deviceFilters
-async fn what_no_device_can_be_filtered_by_is_refused(app: &TestApp) {
+async fn unknown_device_filter_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     for (query, field) in [
         ("filter[payload.a][eq]=1", "query.filter[payload.a][eq]"),

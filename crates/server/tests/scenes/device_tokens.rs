@@ -10,7 +10,7 @@ use crate::support::{Device, NOBODY, TestApp};
 
 // Holds: c3.deviceToken
 #[tokio::test]
-async fn a_device_sees_its_own_things() {
+async fn device_reads_its_own_resources() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -25,7 +25,7 @@ async fn a_device_sees_its_own_things() {
 
 // Holds: rule.events.token, c3.deviceToken
 #[tokio::test]
-async fn with_a_token_the_device_that_is_named_is_passed_over() {
+async fn device_token_overrides_a_named_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -46,7 +46,7 @@ async fn with_a_token_the_device_that_is_named_is_passed_over() {
 
 // Holds: auth.events
 #[tokio::test]
-async fn the_channel_takes_four_kinds_of_credentials() {
+async fn event_channel_accepts_four_kinds_of_credentials() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -69,7 +69,7 @@ async fn the_channel_takes_four_kinds_of_credentials() {
 
 // Holds: c3.deviceToken
 #[tokio::test]
-async fn another_device_is_hidden_from_it() {
+async fn device_token_cannot_see_another_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -88,7 +88,7 @@ async fn another_device_is_hidden_from_it() {
 
 // Holds: auth.deviceToken, c3.deviceToken
 #[tokio::test]
-async fn whatever_is_a_users_alone_refuses_it() {
+async fn device_token_is_refused_by_operations_of_users() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -108,7 +108,7 @@ async fn whatever_is_a_users_alone_refuses_it() {
 
 // Holds: device.token, POST /v2/devices/{id}/token, c7.token
 #[tokio::test]
-async fn a_new_token_ends_the_old_one_at_once_and_for_good() {
+async fn new_device_token_revokes_the_old_one_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let old = ana.creates_device("fridge").await;

@@ -9,7 +9,7 @@ use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_dry_run_tells_each_step_and_changes_nothing,
-    a_dry_run_on_a_device_leaves_what_its_elements_remember,
+    dry_run_on_a_device_changes_no_element_state,
     a_dry_run_on_a_device_calls_nobody_and_sets_nothing,
     a_design_is_tried_before_it_is_installed,
 );
@@ -57,7 +57,7 @@ async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
 }
 
 // Holds: c11.dryRun
-async fn a_dry_run_on_a_device_leaves_what_its_elements_remember(app: &TestApp) {
+async fn dry_run_on_a_device_changes_no_element_state(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let path = format!("/v2/projects/{project}/specification/test");

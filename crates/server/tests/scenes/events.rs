@@ -58,7 +58,7 @@ async fn one_event_is_found_on_its_own_device_alone() {
 
 // Holds: c11.bounds
 #[tokio::test]
-async fn an_element_that_fails_does_not_lose_the_event() {
+async fn failing_element_does_not_lose_the_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana
@@ -120,7 +120,7 @@ async fn history_older_than_six_months_is_gone_but_values_stay() {
 }
 
 #[tokio::test]
-async fn many_devices_at_once_each_keep_their_order() {
+async fn concurrent_devices_each_keep_their_order() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;

@@ -110,7 +110,7 @@ async fn a_long_series_is_streamed_whole() {
 }
 
 #[tokio::test]
-async fn an_export_whose_series_goes_away_breaks_off() {
+async fn export_of_a_deleted_series_breaks_off() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("logger").await;

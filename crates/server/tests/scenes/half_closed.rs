@@ -21,7 +21,7 @@ fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_ends_its_side_after_a_request_gets_the_answer() {
+async fn half_closed_client_gets_its_answer() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -56,7 +56,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
+async fn long_poll_of_a_half_closed_client_takes_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -101,7 +101,7 @@ async fn until_there_wait(app: &TestApp, count: usize) {
 
 // Holds: c13.bucketsEnd
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
+async fn query_ends_for_a_closed_client_but_not_a_half_closed_one() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -136,7 +136,7 @@ async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_behind_a_request_hides_no_end() {
+async fn client_end_behind_unread_bytes_ends_its_long_poll() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -172,7 +172,7 @@ async fn what_comes_behind_a_request_hides_no_end() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_goes_on_for_who_listens() {
+async fn stream_continues_for_a_half_closed_client() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -193,7 +193,7 @@ async fn a_stream_goes_on_for_who_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
+async fn request_behind_a_long_answer_leaves_it_whole() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -216,7 +216,7 @@ async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_answer_reaches_who_ended_its_side() {
+async fn half_closed_client_gets_a_long_answer() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -6,7 +6,7 @@ use crate::support::TestApp;
 
 // Holds: GET /health/live, GET /health/ready, GET /metrics, c1.paths
 #[tokio::test]
-async fn the_server_says_that_it_is_well() {
+async fn healthy_server_reports_health() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/health/live").await.ok()["status"], "up");
     assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
@@ -15,7 +15,7 @@ async fn the_server_says_that_it_is_well() {
 
 // Holds: GET /health/ready
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_named_and_not_waited_for() {
+async fn unresponsive_store_is_named_without_waiting() {
     let (app, road) = TestApp::on_far_postgres().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

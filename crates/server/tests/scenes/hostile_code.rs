@@ -6,9 +6,9 @@ use crate::code::decoding;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    hostile_code_fails_its_own_event_and_nobody_elses,
-    games_with_prototypes_are_over_with_their_event,
-    what_a_top_level_changes_is_changed_for_its_project_alone,
+    hostile_code_fails_its_own_event_alone,
+    changed_prototypes_end_with_their_event,
+    top_level_code_changes_its_own_project_alone,
 );
 
 /// Somebody whose codec uses what hostile code would like to spoil.
@@ -38,7 +38,7 @@ impl<'a> Neighbour<'a> {
 }
 
 // Holds: c11.bounds
-async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
+async fn hostile_code_fails_its_own_event_alone(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     let bodies = [
@@ -66,7 +66,7 @@ async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
 }
 
 // Holds: c11.function
-async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
+async fn changed_prototypes_end_with_their_event(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     let games = [
@@ -98,7 +98,7 @@ async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
     }
 }
 
-async fn what_a_top_level_changes_is_changed_for_its_project_alone(app: &TestApp) {
+async fn top_level_code_changes_its_own_project_alone(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     // Such code runs where built-in objects can be changed.

@@ -14,7 +14,7 @@ fn post(token: &str, version: &str, target: &str, hosts: &[&str], more: &str) ->
 
 // Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_is_one_host_and_it_is_sound() {
+async fn request_must_have_one_valid_host() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -56,7 +56,7 @@ async fn there_is_one_host_and_it_is_sound() {
 
 // Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_host_ends_the_connection_so_that_nothing_hides_behind_it() {
+async fn invalid_host_closes_the_connection() {
     let app = TestApp::with(|settings| settings.http.cors_origins = vec!["*".to_owned()]).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -72,7 +72,7 @@ async fn many_requests_share_a_connection_of_http_2() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
+async fn request_cancelled_by_its_client_is_completed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -89,7 +89,7 @@ async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
 }
 
 #[tokio::test]
-async fn requests_that_are_given_up_again_and_again_harm_nobody() {
+async fn repeatedly_cancelled_requests_do_no_harm() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let [given_up, other] = ["fridge", "oven"].map(|name| ana.creates_device(name));
@@ -114,7 +114,7 @@ async fn requests_that_are_given_up_again_and_again_harm_nobody() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
+async fn new_certificate_is_loaded_and_a_bad_one_is_ignored() {
     let app = TestApp::start().await;
     let mut door = SecureDoor::beside(&app);
     let address = door.address;
@@ -142,7 +142,7 @@ async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
+async fn connection_without_tls_is_closed_and_others_are_served() {
     let app = TestApp::start().await;
     let door = SecureDoor::beside(&app);
     let silent = TcpStream::connect(door.address).await.unwrap();
@@ -169,7 +169,7 @@ async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
 }
 
 #[tokio::test]
-async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
+async fn http_2_client_that_reads_nothing_is_closed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -192,7 +192,7 @@ async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_at_their_own_door_alone() {
+async fn health_and_metrics_have_their_own_port_alone() {
     let app = TestApp::start().await;
     let door = SecureDoor::beside(&app);
     let mut client = door.http2().await;

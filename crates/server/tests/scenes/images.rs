@@ -17,7 +17,7 @@ const PNG_BEGINS: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 on_both_registries!(
     an_image_is_shown_as_it_was_posted_and_as_a_picture,
-    a_picture_that_is_known_is_not_sent_again,
+    cached_picture_is_not_sent_again,
     a_device_loses_its_image,
     hostile_images_are_refused,
     users_change_their_own_image_and_those_of_lower_ranks,
@@ -81,7 +81,7 @@ async fn an_image_is_shown_as_it_was_posted_and_as_a_picture(app: &TestApp) {
     }
 }
 
-async fn a_picture_that_is_known_is_not_sent_again(app: &TestApp) {
+async fn cached_picture_is_not_sent_again(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (image, png) = (format!("/v2/users/{}/image", ana.id), format!("/v2/users/{}/image.png", ana.id));
     ana.post_plain(&image, TINY_PNG).await.ok();

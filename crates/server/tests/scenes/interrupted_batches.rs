@@ -129,7 +129,7 @@ async fn sends_again(device: &Device<'_>, round: usize) -> Answer {
 
 // Holds: c13.batchDurable
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
+async fn interrupted_batch_leaves_each_event_at_most_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let mut devices = Vec::new();

@@ -12,11 +12,11 @@ on_both_registries!(
     an_interval_elapses_for_every_device,
     a_changed_design_begins_and_ends_intervals,
     an_interval_runs_code,
-    an_interval_whose_code_throws_elapses_again,
-    a_silent_device_is_missing_until_it_talks,
-    an_interval_does_not_end_the_silence,
-    a_delivery_ends_the_silence,
-    a_device_that_its_design_makes_missing_gets_back_what_it_had_last,
+    interval_with_failing_code_elapses_again,
+    silent_device_is_missing_until_its_next_event,
+    interval_does_not_end_the_missing_status,
+    delivery_ends_the_missing_status,
+    device_made_missing_by_its_design_regains_its_status,
 );
 
 fn ticking(minutes: u32) -> Value {
@@ -121,7 +121,7 @@ async fn an_interval_runs_code(app: &TestApp) {
 }
 
 // Holds: c11.interval
-async fn an_interval_whose_code_throws_elapses_again(app: &TestApp) {
+async fn interval_with_failing_code_elapses_again(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let body = "if (input.bytes[0] === 5) { throw 'too early'; } return {data: {minute: input.bytes[0]}};";
     let device = ana.creates_device_of(&ana.designs(minutes_to(body)).await, "d").await;
@@ -151,7 +151,7 @@ async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
 }
 
 // Holds: c11.missing
-async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
+async fn silent_device_is_missing_until_its_next_event(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(watched()).await;
     let (talks, never) = (ana.creates_device_of(&project, "a").await, ana.creates_device_of(&project, "b").await);
@@ -184,7 +184,7 @@ async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
     assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
 }
 
-async fn an_interval_does_not_end_the_silence(app: &TestApp) {
+async fn interval_does_not_end_the_missing_status(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let mut design = watched();
     design["tick"] = json!({"type": "interval", "properties": {"minutes": 15}, "triggers": {"elapsed": [
@@ -202,7 +202,7 @@ async fn an_interval_does_not_end_the_silence(app: &TestApp) {
 }
 
 // Holds: c11.missing
-async fn a_delivery_ends_the_silence(app: &TestApp) {
+async fn delivery_ends_the_missing_status(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await.with_key().await).await;
     let mut design = watched();
     design["uplink"] = json!({
@@ -223,7 +223,7 @@ async fn a_delivery_ends_the_silence(app: &TestApp) {
 }
 
 // Holds: c11.missing
-async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: &TestApp) {
+async fn device_made_missing_by_its_design_regains_its_status(app: &TestApp) {
     let ana = app.developer("ana").await;
     let sets = |status: &str| to_with("status", "setStatus", json!({"status": status}));
     let mut design = watched();
@@ -249,7 +249,7 @@ async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: 
 }
 
 #[tokio::test]
-async fn a_missing_device_and_an_interval_outlive_the_server() {
+async fn missing_status_and_intervals_survive_a_restart() {
     let app = TestApp::start().await;
     let (id, token, jwt) = {
         let ana = app.developer("ana").await.with_key().await;

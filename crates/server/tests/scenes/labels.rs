@@ -15,10 +15,10 @@ on_both_registries!(
     patch_that_is_no_object_is_refused,
     patch_of_labels_has_bounds,
     patch_of_labels_needs_reach_and_role,
-    labels_of_many_devices_are_changed_by_themselves,
+    bulk_changes_labels_of_each_device_separately,
     malformed_bulk_of_labels_changes_nothing,
-    labels_of_many_writers_are_all_there,
-    label_of_a_person_stays_over_an_older_one_of_a_design,
+    concurrent_writes_of_labels_are_all_kept,
+    label_of_a_user_wins_over_an_older_one_of_a_design,
 );
 
 const BULK: &str = "/v2/devices/meta";
@@ -152,7 +152,7 @@ async fn patch_of_labels_needs_reach_and_role(app: &TestApp) {
 }
 
 // Holds: POST /v2/devices/meta
-async fn labels_of_many_devices_are_changed_by_themselves(app: &TestApp) {
+async fn bulk_changes_labels_of_each_device_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let (one, two) = (ana.creates_device("one").await, ana.creates_device("two").await);
@@ -208,7 +208,7 @@ async fn malformed_bulk_of_labels_changes_nothing(app: &TestApp) {
 }
 
 // Holds: PATCH /v2/devices/{id}/meta
-async fn labels_of_many_writers_are_all_there(app: &TestApp) {
+async fn concurrent_writes_of_labels_are_all_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(labelling()).await, "fridge").await;
     let (ana, device) = (&ana, &device);
@@ -231,7 +231,7 @@ async fn labels_of_many_writers_are_all_there(app: &TestApp) {
     assert_eq!(meta, json!(expected));
 }
 
-async fn label_of_a_person_stays_over_an_older_one_of_a_design(app: &TestApp) {
+async fn label_of_a_user_wins_over_an_older_one_of_a_design(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(labelling()).await, "fridge").await;
     for round in 0..10 {

@@ -111,7 +111,7 @@ async fn link_of_one_tenant_comes_before_the_notices_of_another() {
 
 // Holds: c3.letters
 #[tokio::test]
-async fn account_is_sent_so_many_letters_in_an_hour() {
+async fn letters_to_an_account_are_bounded_an_hour() {
     let app = TestApp::with(|settings| {
         settings.hub.letters = LetterBounds { account_hour: 5, tenant_hour: 1_000 };
     })

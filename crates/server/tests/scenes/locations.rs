@@ -8,7 +8,7 @@ use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 on_both_registries!(
     devices_with_coordinates_are_on_the_map,
     a_design_moves_its_device,
-    a_map_is_answered_by_cells,
+    map_is_answered_in_cells,
     cells_that_cannot_be_asked_are_named,
 );
 
@@ -78,7 +78,7 @@ async fn a_design_moves_its_device(app: &TestApp) {
 }
 
 // Holds: GET /v2/devices/locations/clusters, c13.clusters
-async fn a_map_is_answered_by_cells(app: &TestApp) {
+async fn map_is_answered_in_cells(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let project = ana.project().await;

@@ -9,7 +9,7 @@ use crate::support::{TestApp, on_both_registries};
 on_both_registries!(
     a_device_event_arrives,
     a_design_runs_on_every_event,
-    what_a_design_finds_out_is_seen_at_once,
+    state_set_by_a_design_is_visible_at_once,
     an_organization_sees_its_own_tree,
     names_are_taken_without_regard_to_case,
     a_design_changes_between_two_events,
@@ -87,7 +87,7 @@ async fn a_design_runs_on_every_event(app: &TestApp) {
 }
 
 // Holds: channel.cloud
-async fn what_a_design_finds_out_is_seen_at_once(app: &TestApp) {
+async fn state_set_by_a_design_is_visible_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
     let status = async || {
@@ -181,7 +181,7 @@ async fn a_design_changes_between_two_events(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn all_data_survives_a_restart() {
     let app = TestApp::start().await;
     let (device_id, token, jwt) = {
         let ana = app.developer("ana").await;

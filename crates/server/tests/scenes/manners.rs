@@ -49,7 +49,7 @@ async fn other_origins_may_call_only_when_they_are_named() {
 
 // Holds: GET /v2/spec, version.prefix, version.meta, c1.paths
 #[tokio::test]
-async fn the_openapi_document_knows_every_operation() {
+async fn openapi_document_lists_every_operation() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
@@ -81,7 +81,7 @@ async fn a_head_is_a_get_without_its_body() {
 
 // Holds: GET /v2/docs
 #[tokio::test]
-async fn the_page_to_browse_needs_nothing_from_outside() {
+async fn reference_page_loads_no_external_resource() {
     let app = TestApp::start().await;
     let page = app.request(Method::GET, "/v2/docs").send().await.unwrap();
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");

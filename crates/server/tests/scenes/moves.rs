@@ -7,18 +7,18 @@ use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    an_organization_is_changed_and_keeps_what_is_left_out,
-    a_branch_moves_and_everybody_notices_at_once,
-    nobody_moves_anything_out_of_reach_or_in_a_circle,
+    updated_organization_keeps_omitted_members,
+    moved_branch_is_visible_to_all_at_once,
+    move_out_of_sight_or_in_a_circle_is_refused,
     limits_are_set_from_above,
-    devices_find_room_where_their_branch_moves,
-    an_organization_goes_when_nothing_hangs_on_it,
+    branch_moves_only_where_its_devices_fit,
+    empty_organization_can_be_deleted,
     a_status_moves_with_its_branch,
-    a_project_moves_and_goes,
+    project_is_moved_and_deleted,
 );
 
 // Holds: organization.times, organization.deviceTable, PUT /v2/organizations/{id}
-async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
+async fn updated_organization_keeps_omitted_members(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     app.wait_seconds(1);
@@ -55,7 +55,7 @@ async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
 }
 
 // Holds: c2.reach
-async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
+async fn moved_branch_is_visible_to_all_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let branch = ana.founds("Branch", &left).await;
@@ -105,7 +105,7 @@ async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
 }
 
 // Holds: organization.parentId, c2.moves
-async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
+async fn move_out_of_sight_or_in_a_circle_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let branch = ana.founds("Branch", &ana.organization).await;
@@ -171,7 +171,7 @@ async fn limits_are_set_from_above(app: &TestApp) {
     );
 }
 
-async fn devices_find_room_where_their_branch_moves(app: &TestApp) {
+async fn branch_moves_only_where_its_devices_fit(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let branch = ana.founds("Branch", &left).await;
@@ -190,7 +190,7 @@ async fn devices_find_room_where_their_branch_moves(app: &TestApp) {
 }
 
 // Holds: DELETE /v2/organizations/{id}, c7.delete
-async fn an_organization_goes_when_nothing_hangs_on_it(app: &TestApp) {
+async fn empty_organization_can_be_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let url = format!("/v2/organizations/{low}");
@@ -240,7 +240,7 @@ async fn a_status_moves_with_its_branch(app: &TestApp) {
 }
 
 // Holds: DELETE /v2/projects/{id}, c2.projects, c2.moves, c7.delete
-async fn a_project_moves_and_goes(app: &TestApp) {
+async fn project_is_moved_and_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];

@@ -12,7 +12,7 @@ const ODD: [&str; 6] = ["%ff", "a%C3", "%ED%A0%80", "%00", "a%00b", "%C0%80"];
 
 // Holds: c1.names
 #[tokio::test]
-async fn what_is_no_text_is_the_name_of_no_element() {
+async fn element_name_that_is_not_utf8_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -43,7 +43,7 @@ async fn what_is_no_text_is_the_name_of_no_element() {
 }
 
 #[tokio::test]
-async fn nor_is_it_a_parameter_of_the_webhook() {
+async fn webhook_parameter_that_is_not_utf8_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (project, key) = (ana.project().await.to_owned(), ana.makes_api_key("hook").await);
@@ -69,7 +69,7 @@ async fn nor_is_it_a_parameter_of_the_webhook() {
 
 // Holds: c1.names
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn raw_bytes_are_named_too() {
+async fn parameter_of_raw_bytes_is_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -13,9 +13,9 @@ on_both_registries!(
     notifications_are_marked_by_time,
     notifications_are_deleted_by_time,
     pages_of_notifications_are_exact,
-    hundreds_of_users_are_told_at_once,
-    those_who_want_one_get_a_letter,
-    what_happened_to_an_account_is_told_to_its_user_alone,
+    notification_reaches_hundreds_of_users_at_once,
+    notification_is_emailed_to_users_who_prefer_it,
+    account_notification_reaches_its_user_alone,
 );
 
 const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
@@ -172,7 +172,7 @@ async fn pages_of_notifications_are_exact(app: &TestApp) {
     assert_eq!(ana.get("/v2/notifications?page=0&unread=yes").await.faults(), ["query.page", "query.unread"]);
 }
 
-async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
+async fn notification_reaches_hundreds_of_users_at_once(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let mut body = new_user("somebody", "basicUser");
@@ -211,7 +211,7 @@ fn wants_letters(kind: &str, inapp: bool) -> Value {
 }
 
 // Holds: c5.notices
-async fn those_who_want_one_get_a_letter(app: &TestApp) {
+async fn notification_is_emailed_to_users_who_prefer_it(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
@@ -231,7 +231,7 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
 }
 
 // Holds: c5.notices
-async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
+async fn account_notification_reaches_its_user_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
     let mut user = tom.get("/v2/auth/user").await.ok();
@@ -266,7 +266,7 @@ async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn letters_are_sent_even_if_the_server_stops_at_once() {
+async fn emails_are_sent_after_an_immediate_stop() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     app.verifies("ana").await;
@@ -280,7 +280,7 @@ async fn letters_are_sent_even_if_the_server_stops_at_once() {
 
 // Holds: POST /v2/notifications/system
 #[tokio::test]
-async fn what_the_system_says_has_a_text_of_a_bounded_length() {
+async fn text_of_a_system_notification_is_bounded() {
     let app = TestApp::start().await;
     let admin = app.admin().await;
     let says = async |message: Value| admin.post("/v2/notifications/system", json!({"message": message})).await;

@@ -8,7 +8,7 @@ use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     an_organization_is_founded_beneath_its_parent,
-    a_list_goes_as_deep_as_it_is_asked,
+    organization_list_has_the_requested_depth,
     an_organization_shows_the_highest_status_beneath_it,
 );
 
@@ -65,7 +65,7 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
 }
 
 // Holds: query.depth, GET /v2/organizations, c1.depth
-async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
+async fn organization_list_has_the_requested_depth(app: &TestApp) {
     let ana = app.developer("ana").await;
     let b = ana.founds("b", &ana.organization).await;
     let a = ana.founds("a", &ana.organization).await;

@@ -68,7 +68,7 @@ async fn device_with_a_value<'a>(person: &'a Person<'a>) -> Device<'a> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
+async fn three_tenants_with_all_slots_leave_others_their_reads() {
     let app = with_places(20_000).await;
     let turns = turns(&app);
     let (mut crowd, mut all) = (Vec::new(), 0);
@@ -108,7 +108,7 @@ async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
+async fn tenant_with_most_long_waits_yields_to_one_with_none() {
     // 16, 5, 1 and 1 of four tenants.
     let app = with_places(24).await;
     let mallory = from(&app, "mallory", "198.51.100.1").await;
@@ -154,7 +154,7 @@ async fn heard(sockets: &mut Vec<Socket>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accounts_of_one_address_leave_places_to_other_addresses() {
+async fn accounts_of_one_address_leave_slots_to_other_addresses() {
     let app = with_places(12).await;
     let (mut crowd, mut refused) = (Vec::new(), 0);
     for number in 0..12 {

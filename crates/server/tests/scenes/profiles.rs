@@ -7,17 +7,17 @@ use crate::support::app::with_json;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_profile_is_changed_and_what_is_left_out_stays,
-    all_faults_of_a_change_are_told_at_once,
-    nobody_rises_above_its_own_rank,
-    a_server_keeps_a_system_administrator,
+    updated_profile_keeps_omitted_members,
+    update_with_several_faults_has_all_of_them_named,
+    user_cannot_be_given_a_role_above_the_callers,
+    last_system_administrator_cannot_be_demoted,
     a_disabled_user_is_refused_at_once_with_everything,
     a_new_password_ends_the_other_sessions,
-    the_password_of_today_beside_a_new_one_must_be_right,
+    new_password_requires_the_current_one,
     wrong_current_passwords_count_as_failed_logins,
     a_user_moves_and_sees_its_new_place_at_once,
     a_deleted_user_is_gone,
-    a_user_is_told_what_happens_to_its_account,
+    user_is_notified_of_changes_of_its_account,
 );
 
 fn url(person: &Person<'_>) -> String {
@@ -37,7 +37,7 @@ fn with(role: &str, change: Value) -> Value {
 
 // Holds: user.tosHash, user.names, user.jobTitle, user.times, user.preferences, user.reason, PUT /v2/users/{id},
 // c1.put
-async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
+async fn updated_profile_keeps_omitted_members(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let before = as_is(&tom).await;
@@ -72,7 +72,7 @@ async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
 }
 
 // Holds: user.username, user.email, c1.400
-async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
+async fn update_with_several_faults_has_all_of_them_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let path = url(&tom);
@@ -116,7 +116,7 @@ async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
 }
 
 // Holds: user.role, c1.roles, c2.roles
-async fn nobody_rises_above_its_own_rank(app: &TestApp) {
+async fn user_cannot_be_given_a_role_above_the_callers(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (max, tom) = (ana.invites("max", "manager").await, ana.invites("tom", "technician").await);
     tom.put(&url(&tom), with("manager", json!({}))).await.forbidden();
@@ -137,7 +137,7 @@ async fn nobody_rises_above_its_own_rank(app: &TestApp) {
     max.put(&url(&tom), with("manager", json!({}))).await.forbidden();
 }
 
-async fn a_server_keeps_a_system_administrator(app: &TestApp) {
+async fn last_system_administrator_cannot_be_demoted(app: &TestApp) {
     let admin = app.admin().await;
     let refused = admin.put(&url(&admin), with("developer", json!({}))).await;
     assert_eq!(refused.faults(), ["role"]);
@@ -201,7 +201,7 @@ fn knowing(current: &str, mut body: Value) -> Value {
 }
 
 // Holds: c3.passwordChange
-async fn the_password_of_today_beside_a_new_one_must_be_right(app: &TestApp) {
+async fn new_password_requires_the_current_one(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let password = |role: &str| with(role, json!({"password": "new secret", "passwordConfirmation": "new secret"}));
@@ -292,7 +292,7 @@ async fn a_deleted_user_is_gone(app: &TestApp) {
 }
 
 // Holds: notification.type, c5.notices
-async fn a_user_is_told_what_happens_to_its_account(app: &TestApp) {
+async fn user_is_notified_of_changes_of_its_account(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let told = async || tom.get("/v2/notifications").await.list_of("/translations/en/message");

@@ -8,12 +8,12 @@ use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_project_is_created_renamed_and_listed,
-    of_a_project_from_above_only_what_is_in_reach_is_told,
+    inherited_project_hides_its_owner,
     usable_projects_are_listed_with_those_from_above,
-    a_specification_is_kept_as_it_is,
-    a_specification_keeps_numbers_and_order_to_the_digit,
+    specification_is_stored_unchanged,
+    specification_keeps_digits_and_order,
     storage_elements_follow_the_design,
-    a_design_with_faults_is_refused_and_the_old_one_stays_in_force,
+    design_with_faults_leaves_the_old_one_in_force,
 );
 
 fn place(project: &str) -> String {
@@ -63,7 +63,7 @@ async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
 }
 
 // Holds: c2.projects
-async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
+async fn inherited_project_hides_its_owner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let nora = ana.invites_into(&north, "nora", "developer").await;
@@ -133,7 +133,7 @@ async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
 // Holds: specification.createVersion, specification.description, specification.times, specification.meta,
 // specification.planes, GET /v2/projects/{id}/specification, PUT /v2/projects/{id}/specification,
 // version.createVersion, c1.put
-async fn a_specification_is_kept_as_it_is(app: &TestApp) {
+async fn specification_is_stored_unchanged(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
     let first = ana.get(&place(&project)).await.ok();
@@ -156,7 +156,7 @@ async fn a_specification_is_kept_as_it_is(app: &TestApp) {
 }
 
 // Holds: c11.planes
-async fn a_specification_keeps_numbers_and_order_to_the_digit(app: &TestApp) {
+async fn specification_keeps_digits_and_order(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("exact").await;
     let meta = r#"{"z":12345678901234567890123,"a":1.10,"m":{"y":1e300,"b":-0.0}}"#;
@@ -212,7 +212,7 @@ async fn faults(ana: &Person<'_>, project: &str, elements: Value) -> Vec<String>
 }
 
 // Holds: c11.faults
-async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &TestApp) {
+async fn design_with_faults_leaves_the_old_one_in_force(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -265,7 +265,7 @@ async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &Te
 }
 
 #[tokio::test]
-async fn a_new_design_runs_on_the_very_next_event_of_every_device() {
+async fn new_design_runs_on_the_next_event_of_every_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.creates_project("turns").await;

@@ -71,7 +71,7 @@ impl<'a> Stage<'a> {
 
 // Holds: c1.document
 #[tokio::test]
-async fn what_may_be_null_is_told_and_nothing_else_may_be() {
+async fn nullable_members_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let mut looked = 0;
@@ -89,7 +89,7 @@ async fn what_may_be_null_is_told_and_nothing_else_may_be() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn lengths_are_those_that_are_told() {
+async fn length_limits_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let of_length = |message: &Option<String>| message.as_deref().is_some_and(|said| said.contains("characters long"));
@@ -127,7 +127,7 @@ async fn lengths_are_those_that_are_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn what_must_be_there_is_told() {
+async fn required_members_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     for (row, case, members) in stage.rows() {
@@ -153,7 +153,7 @@ async fn what_must_be_there_is_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn orders_are_those_that_are_told() {
+async fn sort_orders_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let mut looked = 0;
@@ -183,7 +183,7 @@ async fn orders_are_those_that_are_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn the_document_says_where_no_credentials_are_needed() {
+async fn public_operations_match_the_document() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     for row in table() {

@@ -35,7 +35,7 @@ fn login(app: &TestApp, client: &str, name: &str, password: &str) -> RequestBuil
 
 // Holds: c14.proxies, c14.sites
 #[tokio::test]
-async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
+async fn clients_behind_a_trusted_proxy_are_counted_separately() {
     let app = behind(&["127.0.0.0/8", "10.0.0.0/8"]).await;
     let most = LIMIT - 1;
     for (said, count) in [
@@ -75,7 +75,7 @@ async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn nobody_else_is_believed() {
+async fn forwarded_header_of_an_untrusted_peer_is_ignored() {
     for trusted in [&[][..], &["127.0.0.2", "10.0.0.0/8", "::1"]] {
         let app = behind(trusted).await;
         for number in 1..5 {
@@ -88,7 +88,7 @@ async fn nobody_else_is_believed() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn wrong_passwords_close_the_door_for_who_gave_them() {
+async fn wrong_passwords_lock_out_the_guesser_behind_the_proxy() {
     let app = behind(&["127.0.0.1"]).await;
     let (thief, admin) = ("203.0.113.66", "203.0.113.7");
     for turn in 0..10 {
@@ -109,7 +109,7 @@ async fn wrong_passwords_close_the_door_for_who_gave_them() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
+async fn sign_in_notice_has_the_address_behind_the_proxy() {
     let app = behind(&["127.0.0.1"]).await;
     let ana = app.developer("ana").await;
     let told = async || ana.get("/v2/notifications").await.list_of("/translations/en/message");
@@ -124,7 +124,7 @@ async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_header_of_any_length_harms_nobody() {
+async fn forwarded_header_of_any_length_does_no_harm() {
     let app = behind(&["127.0.0.1"]).await;
     let asks = |said: &str| format!("GET /v2/spec HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n{said}\r\n\r\n");
     let long = "198.51.100.1, ".repeat(1_000);

@@ -36,7 +36,7 @@ async fn the_oldest_event_comes_first_and_each_one_once() {
 
 // Holds: event.id, event.type, event.deviceId, event.elementName, event.receivedAt, state.queue.peek, c7.fifo
 #[tokio::test]
-async fn what_is_peeked_at_stays() {
+async fn peeked_events_remain_queued() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -64,7 +64,7 @@ async fn what_is_peeked_at_stays() {
 
 // Holds: c7.page
 #[tokio::test]
-async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
+async fn queue_is_read_by_element_and_page_before_taking() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -81,7 +81,7 @@ async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
 
 // Holds: POST /v2/events/cloud, rule.events.deviceId, c7.send
 #[tokio::test]
-async fn a_user_reads_it_in_the_devices_name() {
+async fn user_reads_the_queue_of_a_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -119,7 +119,7 @@ async fn peek_and_delete_deliver_at_least_once() {
 
 // Holds: POST /v2/events/cloud, c7.send, c7.idempotency
 #[tokio::test]
-async fn the_same_key_twice_does_nothing_the_second_time() {
+async fn repeated_key_has_no_second_effect() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (device, other) = (ana.creates_device("fridge").await, ana.creates_device("other").await);
@@ -183,7 +183,7 @@ async fn an_event_of_a_design_expires() {
 
 // Holds: c7.fifo
 #[tokio::test]
-async fn no_two_readers_get_the_same_event() {
+async fn concurrent_readers_get_different_events() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -205,7 +205,7 @@ async fn no_two_readers_get_the_same_event() {
 
 // Holds: c7.wait
 #[tokio::test]
-async fn who_waits_is_woken_by_an_event() {
+async fn long_poll_is_woken_by_an_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -238,7 +238,7 @@ async fn who_waits_is_woken_by_an_event() {
 
 // Holds: c7.wait
 #[tokio::test]
-async fn who_waits_in_vain_hears_so() {
+async fn long_poll_without_an_event_times_out() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -249,7 +249,7 @@ async fn who_waits_in_vain_hears_so() {
 
 // Holds: c7.idempotency
 #[tokio::test]
-async fn the_same_key_many_times_at_once_is_one_event() {
+async fn concurrent_posts_with_one_key_make_one_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -19,7 +19,7 @@ fn window(answer: &Answer) -> (&str, &str, &str) {
 
 // Holds: limit.rate, limit.rateHeaders, c1.429, c10.window
 #[tokio::test]
-async fn a_user_has_one_window_whatever_it_shows() {
+async fn user_has_one_rate_window_for_all_credentials() {
     let app = limited(4, 0, 0).await;
     let ana = app.developer("ana").await;
     let first = ana.get("/v2/auth/user").await;
@@ -44,7 +44,7 @@ async fn a_user_has_one_window_whatever_it_shows() {
 
 // Holds: limit.rate, c10.window
 #[tokio::test]
-async fn a_device_has_a_window_of_its_own() {
+async fn device_has_its_own_rate_window() {
     let app = limited(0, 2, 0).await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -60,7 +60,7 @@ async fn a_device_has_a_window_of_its_own() {
 
 // Holds: c10.window
 #[tokio::test]
-async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
+async fn request_without_valid_credentials_is_counted_by_address() {
     let app = limited(0, 0, 5).await;
     app.login("nobody", "a guess").await.unauthenticated();
     app.get("/v2/spec").await.is(200);
@@ -79,7 +79,7 @@ async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
 
 // Holds: c1.flood
 #[tokio::test]
-async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
+async fn flood_of_bad_credentials_is_refused_and_disconnected() {
     let app = limited(0, 0, 3).await;
     let ana = app.developer("ana").await;
     app.wait_seconds(60);
@@ -104,7 +104,7 @@ async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
 
 // Holds: limit.rate
 #[tokio::test]
-async fn what_is_no_operation_is_counted_too() {
+async fn unknown_operation_is_counted_too() {
     let app = limited(3, 2, 2).await;
     let ana = app.developer("ana").await;
     app.wait_seconds(60);
@@ -126,7 +126,7 @@ async fn what_is_no_operation_is_counted_too() {
 
 // Holds: limit.rate
 #[tokio::test]
-async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_at() {
+async fn credentials_are_counted_on_public_operations_too() {
     let app = limited(50, 0, 60).await;
     let ana = app.developer("ana").await;
     let body = || json!({"organizationId": ana.organization});
@@ -137,7 +137,7 @@ async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_a
 
 // Holds: limit.rateHeaders, c10.headers
 #[tokio::test]
-async fn every_counted_answer_tells_its_window() {
+async fn every_counted_response_states_its_rate_window() {
     let app = limited(10_000, 10_000, 10_000).await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -158,7 +158,7 @@ async fn every_counted_answer_tells_its_window() {
 
 // Holds: c10.off
 #[tokio::test]
-async fn a_limit_that_is_off_tells_nothing() {
+async fn disabled_rate_limit_sends_no_headers() {
     let app = limited(0, 0, 0).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -12,9 +12,9 @@ use crate::support::app::with_json;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    what_a_path_names_comes_before_the_role,
-    a_part_of_a_thing_comes_before_the_role_too,
-    a_device_that_is_unknown_is_a_fault_of_a_device_event_alone,
+    resource_of_a_path_is_checked_before_the_role,
+    part_of_a_resource_is_checked_before_the_role,
+    unknown_device_is_a_fault_of_device_events_alone,
 );
 
 /// The case with another name for every thing.
@@ -33,7 +33,7 @@ fn names_a_thing(row: &RouteRow, case: &Case) -> bool {
 }
 
 // Holds: c1.ids, c1.order
-async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
+async fn resource_of_a_path_is_checked_before_the_role(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
     let things = Things::made_by(&ana, &user).await;
@@ -53,7 +53,7 @@ async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
 }
 
 // Holds: c1.order
-async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
+async fn part_of_a_resource_is_checked_before_the_role(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
     let device = ana.creates_device("fridge").await;
@@ -70,7 +70,7 @@ async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
 }
 
 // Holds: c1.unknownDevice
-async fn a_device_that_is_unknown_is_a_fault_of_a_device_event_alone(app: &TestApp) {
+async fn unknown_device_is_a_fault_of_device_events_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let hidden = app.stranger("bob").await.creates_device("hidden").await;
     for device in [NOBODY, "nonsense", &hidden.id] {
@@ -91,7 +91,7 @@ const A_MINUTE: u32 = 60;
 
 // Holds: c1.order
 #[tokio::test]
-async fn the_rate_comes_before_everything_but_the_credentials() {
+async fn rate_is_checked_right_after_the_credentials() {
     let limits = RateLimits { user: A_MINUTE, device: 0, address: 0 };
     let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
     let ana = app.developer("ana").await;
@@ -124,7 +124,7 @@ async fn sends_too_much(person: &Person<'_>, path: &str) -> u16 {
 
 // Holds: c1.413
 #[tokio::test]
-async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
+async fn body_limit_is_a_mebibyte_unless_configured() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -142,7 +142,7 @@ fn rubbish(bytes: usize) -> String {
 
 // Holds: c1.413
 #[tokio::test]
-async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
+async fn body_limit_of_public_operations_is_sixteen_kibibytes() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     let mut seen = 0;

@@ -55,7 +55,7 @@ async fn stream(app: &TestApp, key: &str, after: Option<&str>) -> Stream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
+async fn resumed_stream_has_each_event_once() {
     let comebacks = std::env::var("SCENES_STREAM_COMEBACKS").map_or(COMEBACKS, |count| count.parse().unwrap());
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;

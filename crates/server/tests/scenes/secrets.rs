@@ -24,7 +24,7 @@ fn kept(folder: &Path, into: &mut Vec<u8>) {
 
 // Holds: c3.passwords
 #[tokio::test]
-async fn no_secret_stands_in_what_is_kept() {
+async fn stored_files_contain_no_secret() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

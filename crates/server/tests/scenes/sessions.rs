@@ -41,7 +41,7 @@ async fn an_unknown_account_looks_like_a_wrong_password() {
 
 // Holds: c3.throttle
 #[tokio::test]
-async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() {
+async fn password_guesses_count_by_account_and_reveal_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let guess = async |name: &str| app.login(name, "a guess").await.status.as_u16();
@@ -75,7 +75,7 @@ async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() 
 
 // Holds: c3.cookie
 #[tokio::test]
-async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
+async fn refresh_cookie_is_hidden_from_scripts_and_other_sites() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let attributes = |line: &str| {
@@ -96,7 +96,7 @@ async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
 // Holds: token.jwtToken, token.jwtTokenExpiry, state.jwt, state.refresh, GET /v2/auth/refreshToken, auth.jwt,
 // auth.refreshToken, limit.jwt, limit.refresh, c3.cookie
 #[tokio::test]
-async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days() {
+async fn access_token_expires_and_is_refreshed_for_fourteen_days() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let refresh = async || {
@@ -124,7 +124,7 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
 
 // Holds: state.logout, POST /v2/auth/logout, c3.logout
 #[tokio::test]
-async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
+async fn logout_revokes_all_given_tokens_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let other = app.login("ana", &ana.password).await.created();
@@ -147,7 +147,7 @@ async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
 
 // Holds: state.logout, POST /v2/auth/logout, auth.refreshToken, auth.logout
 #[tokio::test]
-async fn a_logout_with_one_token_leaves_the_other() {
+async fn logout_with_one_token_leaves_the_other() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let refresh = || app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
@@ -214,7 +214,7 @@ async fn session_beyond_a_hundred_ends_the_oldest() {
 
 // Holds: c3.throttle
 #[tokio::test]
-async fn who_guesses_passwords_waits_even_with_the_right_one() {
+async fn locked_out_account_refuses_the_right_password_too() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     for name in ["ana", "nobody"] {
@@ -233,7 +233,7 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
 // Holds: GET /v2/auth/user, GET /v2/users/{id}/apiKeys, POST /v2/users/{id}/apiKeys,
 // DELETE /v2/users/{id}/apiKeys/{keyId}, auth.apiKey, auth.apiKeyAlt, c3.apiKeys
 #[tokio::test]
-async fn an_api_key_is_as_good_as_its_user_in_either_header() {
+async fn api_key_acts_as_its_user_in_either_header() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -267,7 +267,7 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
 
 // Holds: c3.order
 #[tokio::test]
-async fn the_first_credential_that_is_present_decides() {
+async fn first_credential_present_decides() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let key = ana.makes_api_key("script").await;
@@ -281,7 +281,7 @@ async fn the_first_credential_that_is_present_decides() {
 
 // Holds: DELETE /v2/users/{id}/apiKeys/{keyId}, c3.apiKeys
 #[tokio::test]
-async fn the_keys_of_others_are_for_those_who_may_change_them() {
+async fn api_keys_of_others_need_the_right_to_change_their_user() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (tom, max) = (ana.invites("tom", "technician").await, ana.invites("max", "manager").await);
@@ -300,7 +300,7 @@ async fn the_keys_of_others_are_for_those_who_may_change_them() {
 
 // Holds: c3.apiKeys
 #[tokio::test]
-async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
+async fn api_key_without_a_name_or_above_the_limit_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -329,7 +329,7 @@ async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
 
 // Holds: c3.apiKeys
 #[tokio::test]
-async fn a_key_is_what_its_user_is_from_call_to_call() {
+async fn api_key_follows_the_current_rights_of_its_user() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let roles = ["basicUser", "technician", "manager", "administrator", "developer"];
@@ -357,7 +357,7 @@ async fn a_key_is_what_its_user_is_from_call_to_call() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_tampered_with_is_no_token() {
+async fn tampered_token_is_refused() {
     let app = TestApp::start().await;
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let parts = |jwt: &str| jwt.split('.').map(str::to_owned).collect::<Vec<_>>();

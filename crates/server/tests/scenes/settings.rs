@@ -13,17 +13,17 @@ use crate::support::{Device, Person, TestApp, on_both_registries};
 on_both_registries!(
     a_device_has_the_settings_of_its_design,
     a_device_reads_its_own_settings,
-    a_setting_is_changed_and_keeps_its_past,
+    changed_setting_has_a_history,
     a_value_keeps_its_digits,
-    a_setting_goes_back_to_its_default,
-    a_value_that_does_not_fit_is_refused,
-    a_change_sets_the_design_off,
+    setting_can_be_reset_to_its_default,
+    invalid_setting_value_is_refused,
+    changed_setting_runs_the_design,
     a_change_is_decoded_by_code,
-    a_design_changes_a_setting_itself,
-    a_design_gives_a_setting_its_default_back,
+    design_can_change_a_setting,
+    design_can_reset_a_setting,
     a_geolocation_moves_the_device,
-    changes_at_the_same_time_make_one_chain,
-    a_design_that_forgets_a_setting,
+    concurrent_changes_of_a_setting_make_one_history,
+    removed_setting_is_hidden_and_keeps_its_record,
     the_settings_of_a_device_have_a_mebibyte_together,
 );
 
@@ -103,7 +103,7 @@ async fn a_device_reads_its_own_settings(app: &TestApp) {
 
 // Holds: setting.times, setting.changed, setting.history, GET /v2/devices/{id}/settings/history,
 // PUT /v2/devices/{id}/settings/{settingName}, rule.settings.history, c6.order, c8.records
-async fn a_setting_is_changed_and_keeps_its_past(app: &TestApp) {
+async fn changed_setting_has_a_history(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let device = a_thermostat(&ana).await;
@@ -151,7 +151,7 @@ async fn a_value_keeps_its_digits(app: &TestApp) {
 }
 
 // Holds: setting.value, DELETE /v2/devices/{id}/settings, DELETE /v2/devices/{id}/settings/{settingName}, c8.value
-async fn a_setting_goes_back_to_its_default(app: &TestApp) {
+async fn setting_can_be_reset_to_its_default(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     ana.delete(&device.at("settings/limit")).await.no_content();
@@ -177,7 +177,7 @@ async fn a_setting_goes_back_to_its_default(app: &TestApp) {
 }
 
 // Holds: setting.value, rule.settings.body, rule.settings.history, c8.types
-async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
+async fn invalid_setting_value_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     for (name, value) in [
@@ -209,7 +209,7 @@ async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
 }
 
 // Holds: c11.deviceSetting
-async fn a_change_sets_the_design_off(app: &TestApp) {
+async fn changed_setting_runs_the_design(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     let taken = || async { device.takes().await.ok() };
@@ -252,7 +252,7 @@ async fn a_change_is_decoded_by_code(app: &TestApp) {
 }
 
 // Holds: c8.records, c11.deviceSetting
-async fn a_design_changes_a_setting_itself(app: &TestApp) {
+async fn design_can_change_a_setting(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     ana.put(&device.at("settings/limit"), json!(12)).await.ok();
@@ -267,7 +267,7 @@ async fn a_design_changes_a_setting_itself(app: &TestApp) {
 }
 
 // Holds: c11.deviceSetting
-async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
+async fn design_can_reset_a_setting(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut design = thermostat();
     design["forget"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": [to("limit", "reset")]}});
@@ -326,7 +326,7 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
 }
 
 // Holds: c8.records
-async fn changes_at_the_same_time_make_one_chain(app: &TestApp) {
+async fn concurrent_changes_of_a_setting_make_one_history(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     let (url, url_of_wish) = (device.at("settings/limit"), json!(-1));
@@ -352,7 +352,7 @@ async fn changes_at_the_same_time_make_one_chain(app: &TestApp) {
     assert_eq!(told, newest_first);
 }
 
-async fn a_design_that_forgets_a_setting(app: &TestApp) {
+async fn removed_setting_is_hidden_and_keeps_its_record(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(thermostat()).await;
     let device = ana.creates_device_of(&project, "thermostat").await;
@@ -409,7 +409,7 @@ async fn the_settings_of_a_device_have_a_mebibyte_together(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_a_restart() {
+async fn acknowledged_settings_survive_a_restart() {
     let app = TestApp::start().await;
     let (id, token) = {
         let ana = app.developer("ana").await;

@@ -7,15 +7,15 @@ use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    each_item_is_changed_by_itself,
+    each_setting_of_a_bulk_is_changed_separately,
     a_malformed_list_changes_nothing,
     a_role_too_low_changes_nothing,
     items_of_one_device_are_changed_in_their_order,
     many_devices_are_changed_at_once,
-    code_follows_on_every_change,
-    many_values_are_held_against_the_bounds_of_a_large_definition,
-    what_a_design_says_at_length_is_written_as_it_is_read,
-    defaults_are_told_once_a_project,
+    code_runs_on_every_setting_change,
+    many_values_are_checked_against_a_large_definition,
+    long_setting_definition_is_streamed,
+    settings_bulk_lists_defaults_once_a_project,
 );
 
 const BULK: &str = "/v2/devices/settings";
@@ -30,7 +30,7 @@ fn messages(outcome: &Value) -> Vec<&str> {
 }
 
 // Holds: POST /v2/devices/settings, rule.settings.bulk, status.items, c8.types
-async fn each_item_is_changed_by_itself(app: &TestApp) {
+async fn each_setting_of_a_bulk_is_changed_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let project = ana.designs(thermostat()).await;
@@ -146,7 +146,7 @@ async fn many_devices_are_changed_at_once(app: &TestApp) {
     assert_eq!(ana.get(&device.at("settings/history")).await.names().len(), 49);
 }
 
-async fn code_follows_on_every_change(app: &TestApp) {
+async fn code_runs_on_every_setting_change(app: &TestApp) {
     let ana = app.developer("ana").await;
     let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
     let design = json!({
@@ -171,7 +171,7 @@ async fn code_follows_on_every_change(app: &TestApp) {
 }
 
 /// A mebibyte of definition, and as many items as one call may have: reading the one for each of the others took minutes.
-async fn many_values_are_held_against_the_bounds_of_a_large_definition(app: &TestApp) {
+async fn many_values_are_checked_against_a_large_definition(app: &TestApp) {
     let ana = app.developer("ana").await;
     let properties = json!({"min": 3, "hints": vec![7; 400_000]});
     let properties = json!({"inputType": "number", "inputTypeProperties": properties, "defaultValue": 5});
@@ -184,7 +184,7 @@ async fn many_values_are_held_against_the_bounds_of_a_large_definition(app: &Tes
     assert_eq!(ana.put(&device.at("settings/limit"), json!(3)).await.ok()["value"], 3);
 }
 
-async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
+async fn long_setting_definition_is_streamed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let title = "x".repeat(300_000);
     let project = ana
@@ -210,7 +210,7 @@ async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
 }
 
 // Holds: setting.title, POST /v2/devices/settings/defaults, rule.settings.defaults
-async fn defaults_are_told_once_a_project(app: &TestApp) {
+async fn settings_bulk_lists_defaults_once_a_project(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(thermostat()).await;
     let one = ana.creates_device_of(&project, "one").await;

@@ -9,9 +9,9 @@ use crate::support::designs::to_with;
 use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(
-    a_device_that_was_looked_at_shows_every_later_change,
+    cached_device_shows_every_later_change,
     a_device_shows_its_organization_by_the_new_name,
-    a_device_shows_what_the_registry_cannot_be_told_yet,
+    device_shows_state_not_yet_in_the_registry,
 );
 
 /// A reading's number becomes metadata, and its status.
@@ -25,7 +25,7 @@ fn state() -> Value {
     })
 }
 
-async fn a_device_that_was_looked_at_shows_every_later_change(app: &TestApp) {
+async fn cached_device_shows_every_later_change(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(state()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -52,7 +52,7 @@ async fn a_device_shows_its_organization_by_the_new_name(app: &TestApp) {
     assert_eq!(ana.get(&device.url()).await.ok()["organizationName"], "Cold and Sons");
 }
 
-async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
+async fn device_shows_state_not_yet_in_the_registry(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(state()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -72,7 +72,7 @@ async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn whoever_asks_first_after_a_crash_sees_what_the_registry_had_not_been_told() {
+async fn first_read_after_a_crash_shows_unreported_state() {
     /// Runs whose work an earlier process left.
     const LEFT: u8 = 200;
     let app = TestApp::start().await;

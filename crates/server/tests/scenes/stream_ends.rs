@@ -7,13 +7,13 @@ use crate::support::stream::Stream;
 use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_stream_ends_with_its_token_and_another_goes_on_where_it_ended,
+    stream_ends_with_its_token_and_can_be_resumed,
     a_stream_ends_with_the_logout_of_its_token,
     a_new_password_ends_the_streams_of_other_sessions,
     a_stream_ends_with_its_api_key,
     a_stream_ends_for_a_user_who_is_disabled_or_deleted,
     a_stream_ends_for_a_user_who_may_no_longer_see_its_scope,
-    a_stream_ends_with_the_device_or_the_organization_that_it_listens_to,
+    stream_ends_when_its_device_or_organization_is_deleted,
 );
 
 /// A stream of a person, by its token or its API key.
@@ -29,7 +29,7 @@ async fn changes_user(ana: &Person<'_>, user: &Person<'_>, change: &[(&str, Valu
 }
 
 // Holds: c7.stream
-async fn a_stream_ends_with_its_token_and_another_goes_on_where_it_ended(app: &TestApp) {
+async fn stream_ends_with_its_token_and_can_be_resumed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let tom = ana.invites("tom", "technician").await;
@@ -141,7 +141,7 @@ async fn a_stream_ends_for_a_user_who_may_no_longer_see_its_scope(app: &TestApp)
     foreign.ends().await;
 }
 
-async fn a_stream_ends_with_the_device_or_the_organization_that_it_listens_to(app: &TestApp) {
+async fn stream_ends_when_its_device_or_organization_is_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);
     let nora = ana.invites_into(&north, "nora", "manager").await;

@@ -12,7 +12,7 @@ use crate::support::{NOBODY, TestApp};
 
 // Holds: GET /v2/events/stream, c7.stream
 #[tokio::test]
-async fn events_of_a_device_come_live_both_ways() {
+async fn stream_carries_events_in_both_directions() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
@@ -33,7 +33,7 @@ async fn events_of_a_device_come_live_both_ways() {
 
 // Holds: GET /v2/events/stream
 #[tokio::test]
-async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
+async fn stream_events_match_the_document() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let fails = json!({
@@ -77,7 +77,7 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_resume_is_refused_in_words() {
+async fn stream_that_cannot_resume_is_refused_with_a_reason() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await.with_key().await;
     let device = ana.creates_device("fridge").await;
@@ -109,7 +109,7 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
 
 // Holds: c7.stream
 #[tokio::test]
-async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
+async fn stream_of_an_organization_covers_its_subtree_alone() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -136,7 +136,7 @@ async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
 }
 
 #[tokio::test]
-async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
+async fn stream_drops_a_device_that_moves_out_of_sight() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);

@@ -8,11 +8,11 @@ use crate::support::person::text;
 use crate::support::{Answer, Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_wait_ends_with_the_token_of_its_device,
-    a_wait_ends_with_the_credentials_of_its_user,
-    a_wait_ends_with_its_device,
-    a_wait_goes_on_when_nothing_of_its_credentials_ends,
-    what_is_queued_after_credentials_ended_stays,
+    long_poll_ends_with_the_token_of_its_device,
+    long_poll_ends_with_the_credentials_of_its_user,
+    long_poll_ends_with_its_device,
+    long_poll_continues_while_its_credentials_are_valid,
+    event_queued_after_credentials_ended_remains,
 );
 
 /// Times that a meeting is arranged: not every one comes about.
@@ -43,7 +43,7 @@ async fn rotates<'a>(person: &Person<'_>, device: &Device<'a>) -> Device<'a> {
     Device { app: device.app, id: device.id.clone(), token: text(&rotated, "token").to_owned() }
 }
 
-async fn a_wait_ends_with_the_token_of_its_device(app: &TestApp) {
+async fn long_poll_ends_with_the_token_of_its_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut device = ana.creates_device("fridge").await;
     for path in waits(&device) {
@@ -59,7 +59,7 @@ async fn a_wait_ends_with_the_token_of_its_device(app: &TestApp) {
     assert_eq!(device.takes().await.ok(), 1);
 }
 
-async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
+async fn long_poll_ends_with_the_credentials_of_its_user(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [next, list] = waits(&device);
@@ -113,7 +113,7 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
     answer.await.unauthenticated();
 }
 
-async fn a_wait_ends_with_its_device(app: &TestApp) {
+async fn long_poll_ends_with_its_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (own, named) = (ana.creates_device("own").await, ana.creates_device("named").await);
     let [next, list] = waits(&named);
@@ -123,7 +123,7 @@ async fn a_wait_ends_with_its_device(app: &TestApp) {
     meanwhile(app, ana.request(Method::GET, &list), deletes(&named)).await.not_found();
 }
 
-async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
+async fn long_poll_continues_while_its_credentials_are_valid(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [next, _] = waits(&device);
@@ -142,7 +142,7 @@ async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
     }
 }
 
-async fn what_is_queued_after_credentials_ended_stays(app: &TestApp) {
+async fn event_queued_after_credentials_ended_remains(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut device = ana.creates_device("fridge").await;
     for round in 0..ROUNDS {

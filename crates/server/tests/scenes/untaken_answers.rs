@@ -32,7 +32,7 @@ fn of(person: &Person<'_>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
+async fn unread_answer_of_any_kind_is_charged() {
     let app = with_room(3 * LARGE - 10_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -66,7 +66,7 @@ async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_is_told_where_its_answer_finds_no_room() {
+async fn completed_call_without_response_memory_says_it_is_done() {
     let app = with_room(3 * LARGE - 10_000).await;
     let ana = app.developer("ana").await;
     let fridge = ana.creates_device("fridge").await;
@@ -82,7 +82,7 @@ async fn what_is_done_is_told_where_its_answer_finds_no_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_last_values_of_a_device_need_no_room_of_their_size() {
+async fn last_values_are_streamed_without_memory_of_their_size() {
     const ELEMENTS: usize = 16;
     let app = with_room(900_000).await;
     let ana = app.developer("ana").await;
@@ -109,7 +109,7 @@ async fn all_last_values_of_a_device_need_no_room_of_their_size() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_webhooks_long_answer_needs_no_room_of_its_size() {
+async fn long_webhook_answer_needs_no_memory_of_its_size() {
     const ELEMENTS: usize = 60;
     let app = with_room(30 << 20).await;
     let ana = Sender::of(app.developer("ana").await).await;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    usage_counts_what_the_whole_subtree_has_stored,
-    beyond_the_data_limit_events_are_kept_and_not_stored,
+    usage_covers_the_data_of_the_whole_subtree,
+    events_beyond_the_data_limit_have_history_but_no_values,
     a_limit_above_holds_for_all_beneath,
-    administrators_are_told_once_for_each_crossing,
+    administrators_are_notified_once_for_each_crossing,
 );
 
 async fn used(person: &Person<'_>, organization: &str) -> Value {
@@ -27,7 +27,7 @@ async fn stored(person: &Person<'_>, device: &Device<'_>) -> usize {
 }
 
 // Holds: organization.figures, GET /v2/organizations/{id}/usage
-async fn usage_counts_what_the_whole_subtree_has_stored(app: &TestApp) {
+async fn usage_covers_the_data_of_the_whole_subtree(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let project = ana.project().await;
@@ -80,7 +80,7 @@ async fn usage_is_the_same_after_a_restart() {
 }
 
 // Holds: c5.beyond
-async fn beyond_the_data_limit_events_are_kept_and_not_stored(app: &TestApp) {
+async fn events_beyond_the_data_limit_have_history_but_no_values(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let body = json!({"name": "d", "projectUuid": ana.project().await, "organizationId": low});
@@ -152,7 +152,7 @@ async fn hears(person: &Person<'_>, count: usize) -> Vec<String> {
 }
 
 // Holds: c5.marks
-async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {
+async fn administrators_are_notified_once_for_each_crossing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let lou = ana.invites_into(&low, "lou", "administrator").await;

@@ -14,16 +14,16 @@ use crate::support::designs::to;
 use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    every_design_that_is_written_is_kept_as_it_was,
+    every_written_design_is_kept_as_a_version,
     versions_are_listed_in_pages_and_orders,
-    a_version_that_is_put_in_force_again_becomes_the_newest,
-    a_version_is_judged_by_the_rules_of_today,
+    restored_version_becomes_the_newest,
+    restored_version_is_checked_by_current_rules,
     a_project_keeps_its_newest_hundred_versions,
-    who_wrote_a_version_is_told_where_that_is_in_reach,
+    author_of_a_version_is_shown_if_visible,
     a_design_has_an_entity_tag_and_is_not_sent_again,
-    a_design_is_overwritten_by_those_who_know_it,
-    of_those_who_know_the_same_design_one_overwrites_it,
-    what_is_wrong_is_told_before_what_is_outdated,
+    stale_design_is_not_overwritten,
+    concurrent_writes_of_a_design_have_one_winner,
+    invalid_design_is_refused_before_a_stale_one,
 );
 
 fn place(project: &str) -> String {
@@ -63,7 +63,7 @@ async fn numbers(person: &Person<'_>, project: &str) -> Vec<Value> {
 }
 
 // Holds: GET /v2/projects/{id}/specification/versions/{number}, c13.versions
-async fn every_design_that_is_written_is_kept_as_it_was(app: &TestApp) {
+async fn every_written_design_is_kept_as_a_version(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
     app.wait_seconds(5);
@@ -132,7 +132,7 @@ async fn versions_are_listed_in_pages_and_orders(app: &TestApp) {
 }
 
 // Holds: POST /v2/projects/{id}/specification/versions/{number}/restore, c13.restore
-async fn a_version_that_is_put_in_force_again_becomes_the_newest(app: &TestApp) {
+async fn restored_version_becomes_the_newest(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -197,7 +197,7 @@ async fn of_an_earlier_release(app: &TestApp, project: &str) {
 }
 
 // Holds: c13.restore
-async fn a_version_is_judged_by_the_rules_of_today(app: &TestApp) {
+async fn restored_version_is_checked_by_current_rules(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     of_an_earlier_release(app, &project).await;
@@ -231,7 +231,7 @@ async fn a_project_keeps_its_newest_hundred_versions(app: &TestApp) {
 }
 
 // Holds: c13.versions
-async fn who_wrote_a_version_is_told_where_that_is_in_reach(app: &TestApp) {
+async fn author_of_a_version_is_shown_if_visible(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let nora = ana.invites_into(&north, "nora", "developer").await;
@@ -283,7 +283,7 @@ async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
 }
 
 // Holds: c13.etag
-async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
+async fn stale_design_is_not_overwritten(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let first = tag(&ana, &project).await;
@@ -315,7 +315,7 @@ async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
 }
 
 // Holds: c13.etag
-async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
+async fn concurrent_writes_of_a_design_have_one_winner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     for round in 0..3_u64 {
@@ -337,7 +337,7 @@ async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
 }
 
 // Holds: c13.etag
-async fn what_is_wrong_is_told_before_what_is_outdated(app: &TestApp) {
+async fn invalid_design_is_refused_before_a_stale_one(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let basic = ana.invites("basic", "basicUser").await;

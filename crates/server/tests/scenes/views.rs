@@ -8,11 +8,11 @@ use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 on_both_registries!(
     views_are_made_changed_and_deleted,
     views_are_listed_by_name_in_pages,
-    bad_views_are_refused_by_each_field,
+    invalid_view_has_each_field_named,
     views_of_others_are_hidden,
     views_go_with_their_user,
     a_user_has_fifty_views,
-    of_two_tabs_the_last_write_stays,
+    last_concurrent_write_of_a_view_wins,
 );
 
 const VIEWS: &str = "/v2/views";
@@ -80,7 +80,7 @@ async fn views_are_listed_by_name_in_pages(app: &TestApp) {
 }
 
 // Holds: c13.views
-async fn bad_views_are_refused_by_each_field(app: &TestApp) {
+async fn invalid_view_has_each_field_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let id = makes(&ana, "a").await;
@@ -169,7 +169,7 @@ async fn a_user_has_fifty_views(app: &TestApp) {
 
 /// Each tab writes one view whole: the last write of a view stays, and writes of different views do not meet.
 // Holds: c13.viewsTabs
-async fn of_two_tabs_the_last_write_stays(app: &TestApp) {
+async fn last_concurrent_write_of_a_view_wins(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tab = ana.logged_in_again().await;
     let (left, right) = (makes(&ana, "left").await, makes(&tab, "right").await);

@@ -10,14 +10,14 @@ use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_board_is_shown_as_it_is_stored,
-    numbers_are_shown_with_what_is_said_of_them,
+    wall_shows_numbers_with_their_descriptions,
     devices_are_shown_with_their_last_values,
     figures_are_made_of_the_devices_of_a_selection,
     maps_pictures_and_statuses_are_shown,
     events_are_shown_briefly,
-    what_the_maker_does_not_reach_is_left_out,
-    a_screen_reaches_no_further_than_the_boards_organization,
-    widgets_that_are_nonsense_show_nothing,
+    wall_omits_resources_its_maker_cannot_see,
+    wall_shows_the_organization_of_its_board_alone,
+    invalid_widgets_show_nothing,
 );
 
 const REPORTED: &str = "2027-01-15T08:00:00.000Z";
@@ -81,7 +81,7 @@ async fn a_board_is_shown_as_it_is_stored(app: &TestApp) {
 }
 
 // Holds: GET /v2/wall/widgets/{widgetId}
-async fn numbers_are_shown_with_what_is_said_of_them(app: &TestApp) {
+async fn wall_shows_numbers_with_their_descriptions(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(climate()).await;
     let (one, two) = (ana.creates_device_of(&project, "one").await, ana.creates_device_of(&project, "two").await);
@@ -220,7 +220,7 @@ async fn events_are_shown_briefly(app: &TestApp) {
 }
 
 /// A user low in the tree can put devices on a board that only a maker from above reaches.
-async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp) {
+async fn wall_shows_the_organization_of_its_board_alone(app: &TestApp) {
     for maker in [app.developer("ana").await, app.admin().await] {
         let above = maker.creates_device("above").await;
         above.posts("reading", json!({"temp": 9})).await.created();
@@ -251,7 +251,7 @@ async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp)
 }
 
 // Holds: GET /v2/wall/widgets/{widgetId}
-async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
+async fn wall_omits_resources_its_maker_cannot_see(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let hidden = bob.creates_device("hidden").await;
     hidden.posts("reading", json!({"temp": 9})).await.created();
@@ -279,7 +279,7 @@ async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
     assert_eq!(bar().await, [json!(null), json!(null)]);
 }
 
-async fn widgets_that_are_nonsense_show_nothing(app: &TestApp) {
+async fn invalid_widgets_show_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     for settings in [
         json!(null),

@@ -10,16 +10,16 @@ use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_delivery_provisions_a_device_and_processes_its_event,
-    payloads_keep_their_digits_on_this_road_too,
-    parameters_come_in_headers_too,
+    delivered_payloads_keep_their_digits,
+    webhook_parameters_may_be_headers,
     many_deliveries_at_once_provision_a_device_once,
     a_thousand_devices_come_in_one_delivery,
-    the_design_decides_what_runs,
+    delivered_event_runs_the_design,
     a_map_chooses_the_project,
     labels_are_added_but_never_erased,
-    a_label_that_the_body_has_wins_over_its_default,
-    devices_are_sought_in_the_subtree,
-    what_goes_wrong_with_a_block_is_told,
+    label_of_the_body_wins_over_its_default,
+    delivery_finds_devices_in_the_subtree,
+    fault_of_a_block_is_reported,
 );
 
 /// Somebody with an API key, who delivers.
@@ -150,7 +150,7 @@ async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     assert_eq!(stored, [body.clone(), body]);
 }
 
-async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
+async fn delivered_payloads_keep_their_digits(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let exact = r#"[{"eui":1,"n":18446744073709551617},{"eui":1,"n":0.10000000000000000001}]"#;
@@ -163,7 +163,7 @@ async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
 }
 
 // Holds: webhook.headers, c9.query
-async fn parameters_come_in_headers_too(app: &TestApp) {
+async fn webhook_parameters_may_be_headers(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let headers = [
@@ -232,7 +232,7 @@ async fn a_thousand_devices_come_in_one_delivery(app: &TestApp) {
 }
 
 // Holds: webhook.integration, c9.elements
-async fn the_design_decides_what_runs(app: &TestApp) {
+async fn delivered_event_runs_the_design(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let receives = |integration: &str, links: Value| json!({"type": "deviceEvent", "properties": {"integration": integration}, "triggers": {"eventReceived": links}});
     let project = ana
@@ -330,7 +330,7 @@ async fn labels_are_added_but_never_erased(app: &TestApp) {
 }
 
 // Holds: webhook.extraMetaMapRefs
-async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
+async fn label_of_the_body_wins_over_its_default(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let parameters = [
@@ -360,7 +360,7 @@ async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
 }
 
 // Holds: webhook.organizationId, webhook.deviceTagValue, c9.sought
-async fn devices_are_sought_in_the_subtree(app: &TestApp) {
+async fn delivery_finds_devices_in_the_subtree(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let north = ana.person.founds("North", &ana.person.organization).await;
     let project = ana.person.creates_project("p").await;
@@ -396,7 +396,7 @@ async fn devices_are_sought_in_the_subtree(app: &TestApp) {
 }
 
 // Holds: webhook.body, status.items, c1.413, c9.answer, c9.eventsRef
-async fn what_goes_wrong_with_a_block_is_told(app: &TestApp) {
+async fn fault_of_a_block_is_reported(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let parameters = [

@@ -58,7 +58,7 @@ fn pages() -> BTreeMap<String, String> {
 
 // Holds: webhook.debugShape
 #[tokio::test]
-async fn every_example_of_the_guides_does_what_it_says() {
+async fn every_example_of_the_guides_works_as_described() {
     let mut pages = pages();
     let contents = pages.remove("README.md").unwrap();
     assert!(pages.len() >= 6);

@@ -11,7 +11,7 @@ on_both_registries!(
     a_delivery_makes_the_devices_that_the_limit_allows,
     a_device_that_comes_twice_is_refused_twice_or_taken_twice,
     a_limit_above_holds_for_deliveries_beneath_it,
-    deliveries_at_once_share_what_the_limit_leaves,
+    concurrent_deliveries_share_the_free_device_limit,
 );
 
 /// Somebody who delivers into an organization of so many devices at most.
@@ -115,7 +115,7 @@ async fn a_limit_above_holds_for_deliveries_beneath_it(app: &TestApp) {
     assert_eq!(messages(&own), no_room([]));
 }
 
-async fn deliveries_at_once_share_what_the_limit_leaves(app: &TestApp) {
+async fn concurrent_deliveries_share_the_free_device_limit(app: &TestApp) {
     let limited = Limited::to(app, 5).await;
     let (left, right) =
         tokio::join!(limited.delivers(&["l0", "l1", "l2", "l3"]), limited.delivers(&["r0", "r1", "r2", "r3"]));
@@ -143,7 +143,7 @@ const BODY_BYTES: usize = 5_000_000;
 const TRIES: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deliveries_whose_clients_hang_up_are_done_and_give_their_memory_back() {
+async fn abandoned_delivery_is_completed_and_frees_its_memory() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

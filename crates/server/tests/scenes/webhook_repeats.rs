@@ -9,7 +9,7 @@ use crate::webhook::{Sender, messages};
 
 // Holds: webhook.idempotencyKeyRef, c9.key
 #[tokio::test]
-async fn delivery_that_comes_again_makes_no_event() {
+async fn repeated_delivery_makes_no_event() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let receives = |element: &str| json!({"type": "deviceEvent", "properties": {"integration": "lora"}, "triggers": {"eventReceived": [to(element, "store")]}});
@@ -58,7 +58,7 @@ async fn delivery_that_comes_again_makes_no_event() {
 
 // Holds: c9.key
 #[tokio::test]
-async fn delivery_that_comes_twice_at_once_makes_one_event() {
+async fn concurrent_repeated_deliveries_make_one_event() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

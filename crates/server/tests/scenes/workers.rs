@@ -154,7 +154,7 @@ async fn is_served(scene: &Scene) -> bool {
 }
 
 #[test]
-fn accepting_panics_twice_and_the_next_connection_is_served() {
+fn connection_is_served_after_two_panics_while_accepting() {
     with_failing(OPEN, async |scene| {
         let ana = scene.app.developer("ana").await;
         let device = ana.creates_device("fridge").await;
@@ -186,7 +186,7 @@ async fn closes_an_idle_one(scene: &Scene) {
 }
 
 #[test]
-fn looking_after_connections_panics_and_idle_ones_are_closed_again() {
+fn idle_connections_are_closed_after_a_panic() {
     with_failing(ENDED, async |scene| {
         scene.panics.store(1, Ordering::SeqCst);
         closes_an_idle_one(&scene).await;

@@ -19,7 +19,7 @@ fn asking(port: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_host_that_never_answers_holds_up_nobody_elses_calls() {
+async fn unresponsive_host_delays_no_other_calls() {
     let (stage, (port, _)) = (Stage::set().await, counting_server().await);
     // Who connects there waits.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -68,7 +68,7 @@ async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
 }
 
 #[tokio::test]
-async fn nobody_is_called_again_because_the_registry_takes_nothing() {
+async fn failing_registry_repeats_no_call() {
     let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
     let device = stage.device(&asking(port)).await;
     stage.refuses("DELETE", "deliveries").await;

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nobody_has_all_places_and_who_ends_gives_a_place_back() {
+    async fn call_slots_are_shared_and_freed() {
         let destination = |tenant: u128, host: u32| {
             destination_of(Some(OrganizationId(uuid::Uuid::from_u128(tenant))), &format!("http://host{host}/"))
         };

@@ -19,7 +19,7 @@ const CODED: &str = r#"{
 }"#;
 
 #[tokio::test]
-async fn what_finds_no_place_is_put_off_and_keeps_its_rhythm() {
+async fn timer_without_a_slot_is_postponed_and_keeps_its_interval() {
     let stage = Stage::set().await;
     let hub = &stage.hub.clone();
     let first = stage.device(CODED).await;

@@ -115,7 +115,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_of_sequences(steps in prop::collection::vec((0_u8..4, 0_u64..40), 0..200)) {
+        fn live_equals_a_set_of_sequences(steps in prop::collection::vec((0_u8..4, 0_u64..40), 0..200)) {
             let (mut live, mut model, mut next) = (Live::default(), BTreeSet::new(), 0);
             for (step, sequence) in steps {
                 match step {

@@ -160,7 +160,7 @@ mod tests {
     use crate::given;
 
     #[tokio::test]
-    async fn a_device_that_a_neighbour_pushed_out_reads_a_few_rows_of_its_own() {
+    async fn evicted_device_is_loaded_with_a_few_rows() {
         const SERIES: [&str; 3] = ["temp", "door", "battery"];
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options { device_bytes: 256 << 10, ..Options::default() }).unwrap();

@@ -27,7 +27,7 @@ pub(super) async fn raises(r: &Registry, device: &Device, severity: AlarmSeverit
 }
 
 /// Active alarms alone count, and a filter is true for what devices show, where most have none too.
-pub async fn active_alarms_of_devices_are_counted_and_filtered_by(r: &Registry) {
+pub async fn device_list_counts_and_filters_active_alarms(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut devices = Vec::new();

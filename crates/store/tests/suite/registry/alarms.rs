@@ -84,7 +84,7 @@ async fn acknowledges(r: &Registry, device: &Device, id: AlarmId, moment: i64) {
 }
 
 /// Findings of one episode are one alarm; what is written again, in part or as a whole, is counted once.
-pub async fn an_alarm_raised_again_is_one_and_counted_once(r: &Registry) {
+pub async fn repeated_alarm_is_one_and_counted_once(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("", 1, 1)]).await;
     let later = AlarmFinding { begin: None, at: at(3), ..raised("", 1, 4) };
@@ -125,7 +125,7 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
 }
 
 /// One batch may tell of several alarms of a device and key, one after the other.
-pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
+pub async fn alarm_cleared_and_raised_in_one_batch_is_two(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("", 1, 1)]).await;
     let first = all(r).await[0].id;
@@ -137,7 +137,7 @@ pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
 }
 
 /// A person's change is noted with its author; an alarm of another device is not found by it.
-pub async fn an_alarm_is_changed_by_people(r: &Registry) {
+pub async fn alarm_change_is_noted_with_its_author(r: &Registry) {
     let (device, ana) = (fridge(r).await, UserId(given::uuid()));
     let other = self::device(r, device.organization, "other").await;
     finds(r, &device, &[raised("", 1, 1)]).await;
@@ -217,7 +217,7 @@ pub async fn alarms_are_listed_filtered_and_counted(r: &Registry) {
 }
 
 /// A device takes its alarms along, wherever it goes.
-pub async fn alarms_go_where_their_device_goes(r: &Registry) {
+pub async fn alarms_move_with_their_device(r: &Registry) {
     let device = fridge(r).await;
     let away = given::organization(r, None, "Away").await;
     finds(r, &device, &[raised("", 1, 1)]).await;
@@ -233,7 +233,7 @@ pub async fn alarms_go_where_their_device_goes(r: &Registry) {
 }
 
 /// Checks that alarms which ended long ago are removed, and that living ones stay at any age.
-pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
+pub async fn ended_alarms_are_removed_eventually(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
     for (key, moment) in [("a", 5), ("b", 6)] {
@@ -247,7 +247,7 @@ pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
 }
 
 /// Checks the limit of living alarms of a device: new ones replace the oldest cleared ones, and active ones stay.
-pub async fn living_alarms_of_a_device_are_bounded(r: &Registry) {
+pub async fn active_alarms_of_a_device_are_bounded(r: &Registry) {
     let device = fridge(r).await;
     let many = |prefix: &str, count: usize, from: i64, clears: bool| -> Vec<AlarmFinding> {
         let one = |n: usize| AlarmFinding {

@@ -42,7 +42,7 @@ pub async fn a_link_is_found_until_it_is_deleted(r: &Registry) {
 }
 
 /// The last place is taken once, by whoever comes at the same time; links that have ended take none.
-pub async fn a_board_has_so_many_links(r: &Registry) {
+pub async fn links_of_a_board_are_bounded(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, own, "ana").await.id;
     let (shown, permit) = (board(r, own).await, may(own));
@@ -59,7 +59,7 @@ pub async fn a_board_has_so_many_links(r: &Registry) {
 }
 
 /// A link ends with its dashboard, its organization and the user who made it.
-pub async fn links_go_with_what_they_hang_on(r: &Registry) {
+pub async fn link_ends_with_board_organization_or_maker(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let away = given::organization(r, None, "Away").await.id;
     let (ana, bob) = (given::user(r, own, "ana").await.id, given::user(r, away, "bob").await.id);

@@ -40,7 +40,7 @@ async fn lends(r: &Registry, id: OrganizationId) {
 
 /// The first is the oldest, and the next oldest once it is deleted; a change keeps the order.
 // Holds: c18.boards
-pub async fn the_oldest_board_is_the_first(r: &Registry) {
+pub async fn oldest_board_is_first(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let first = async || r.dashboard_fetch(&sees(own)).await.unwrap().and_then(|board| board.name);
     assert_eq!((first().await, names(r, own).await), (None, Vec::new()));
@@ -70,7 +70,7 @@ pub async fn the_oldest_board_is_the_first(r: &Registry) {
 
 /// All boards of the nearest organization that has some and lends them are shown, and are changed there alone.
 // Holds: c18.boardsInherited
-pub async fn boards_are_lent_together(r: &Registry) {
+pub async fn boards_are_inherited_together(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
     let low = given::organization(r, Some(top), "Low").await.id;
     let (a, _) = (make(r, top, "a").await, make(r, top, "b").await);
@@ -91,7 +91,7 @@ pub async fn boards_are_lent_together(r: &Registry) {
 
 /// A board is changed and deleted only where its tag is as required.
 // Holds: c18.boardsEtag
-pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
+pub async fn board_changes_with_a_current_tag_only(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
     let tags = |board: &Board| IfMatch::Tags(vec![board.head.tag().to_string()]);
@@ -110,7 +110,7 @@ pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
 
 /// Checks that of two concurrent writes that require the same tag one wins, and the other changes nothing.
 // Holds: c18.boardsEtag
-pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
+pub async fn concurrent_writes_of_a_board_have_one_winner(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
     for round in 0..20 {
@@ -127,7 +127,7 @@ pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
 
 /// The last place is taken once, by whoever comes at the same time.
 // Holds: c18.boards
-pub async fn an_organization_has_so_many_boards(r: &Registry) {
+pub async fn boards_of_an_organization_are_bounded(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);
     let make = |name: &str| r.board_create(&permit, DashboardId(given::uuid()), named(name), 2, at(1));

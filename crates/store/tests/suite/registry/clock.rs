@@ -11,7 +11,7 @@ const HOUR: i64 = 60 * MINUTE;
 const TO: &str = "1 one.example";
 
 /// Moments that lie beyond what a clock that is right again can have left come within it, and no others.
-pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
+pub async fn timestamps_ahead_of_the_clock_are_corrected(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let (early, late) = (given::device(r, home, project, "early").await, given::device(r, home, project, "late").await);
@@ -57,7 +57,7 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
 }
 
 /// The newest identifier is that of whatever was made last.
-pub async fn the_newest_identifier_is_known(r: &Registry) {
+pub async fn newest_identifier_is_found(r: &Registry) {
     assert_eq!(r.newest_id().await.unwrap(), None);
     let home = given::organization(r, None, "Home").await.id;
     assert_eq!(r.newest_id().await.unwrap(), Some(EventId(home.0)));

@@ -100,7 +100,7 @@ pub async fn revoked_jwts_are_remembered_until_they_expire(r: &Registry) {
 }
 
 /// Checks that all callers get the same key, whichever asks first.
-pub async fn the_signing_key_stays(r: &Registry) {
+pub async fn signing_key_is_permanent(r: &Registry) {
     let tasks: Vec<_> = (0..10_u8)
         .map(|number| {
             let r = r.clone();

@@ -9,7 +9,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
 /// Checks that a device is read as it was written.
-pub async fn a_device_is_kept_as_it_was_given(r: &Registry) {
+pub async fn device_is_stored_unchanged(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
     let mut new = given::new_device(project, "Kühlschrank");
@@ -38,7 +38,7 @@ pub async fn a_device_is_kept_as_it_was_given(r: &Registry) {
 }
 
 /// The number of a removed device names nothing else ever: the telemetry store may still hold rows under it.
-pub async fn a_number_is_never_given_twice(r: &Registry) {
+pub async fn device_number_is_never_reused(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut newest = 0;
@@ -53,7 +53,7 @@ pub async fn a_number_is_never_given_twice(r: &Registry) {
 }
 
 /// Writers wait for each other; none is turned away.
-pub async fn fifty_devices_at_the_same_time(r: &Registry) {
+pub async fn fifty_devices_are_created_concurrently(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let made = at_once(r, home, project, 50).await;
@@ -103,7 +103,7 @@ pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
 }
 
 /// However many ask at once, a limit is met exactly.
-pub async fn the_last_place_is_taken_once(r: &Registry) {
+pub async fn device_limit_is_exact_for_concurrent_requests(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -116,7 +116,7 @@ pub async fn the_last_place_is_taken_once(r: &Registry) {
 }
 
 /// A rotated token works at once, and the old one no more.
-pub async fn a_rotated_token_ends_the_old_one(r: &Registry) {
+pub async fn rotated_token_revokes_the_old_one(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let new = given::new_device(project, "d");
@@ -128,7 +128,7 @@ pub async fn a_rotated_token_ends_the_old_one(r: &Registry) {
 }
 
 /// Reports that come late, twice or for nobody do no harm.
-pub async fn devices_are_touched_forwards_only(r: &Registry) {
+pub async fn activity_of_a_device_moves_forwards_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let a = given::device(r, home, project, "a").await.reference();
@@ -142,7 +142,7 @@ pub async fn devices_are_touched_forwards_only(r: &Registry) {
 }
 
 /// Checks that a report sets the fields that it names and no others, and that its repetition changes nothing.
-pub async fn a_report_changes_what_it_names(r: &Registry) {
+pub async fn report_changes_named_members_alone(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut new = given::new_device(project, "d");
@@ -178,7 +178,7 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
 }
 
 /// Checks that a reference to a missing row is refused with the name of that row.
-pub async fn what_is_gone_is_said_to_be_gone(r: &Registry) {
+pub async fn missing_row_is_named_in_the_refusal(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let nowhere = r.device_create(&may(OrganizationId(given::uuid())), given::new_device(project, "d"), at(0)).await;

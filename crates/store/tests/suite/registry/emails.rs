@@ -22,7 +22,7 @@ fn link(id: &str, user: UserId) -> NewLetter {
 }
 
 /// A delivery waits until it was made, and is asked for again when it has failed.
-pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
+pub async fn delivery_is_pending_until_done(r: &Registry) {
     assert_eq!(r.deliveries_next(DeliveryKind::Mail).await.unwrap(), None);
     r.deliveries_put(&[], at(0)).await.unwrap();
     r.deliveries_put(&[delivery("b", DeliveryKind::Mail, "1"), delivery("a", DeliveryKind::Mail, "2")], at(0))
@@ -52,7 +52,7 @@ pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
 }
 
 /// A user and its welcome come together or not at all.
-pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
+pub async fn welcome_email_is_created_with_its_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut new = given::new_user("ana");
     new.welcome = Some(link("first", new.id));
@@ -67,7 +67,7 @@ pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
 /// Letters beyond the bounds are left out, whatever asks for them at a time; one of each account says so. A new hour begins
 /// with the first letter after the end of the old one.
 // Holds: c3.letters
-pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
+pub async fn letters_are_bounded_an_hour(r: &Registry) {
     let (home, other) = (given::organization(r, None, "Home").await.id, given::organization(r, None, "Other").await.id);
     let below = given::organization(r, Some(home), "Below").await.id;
     let users = [(home, "ana"), (below, "bob"), (below, "cleo"), (other, "dan")];
@@ -132,7 +132,7 @@ pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
 }
 
 /// A nonce works once, for its purpose, in its time, and only the newest does.
-pub async fn a_nonce_is_good_once(r: &Registry) {
+pub async fn nonce_works_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await.id;
     let [first, second, third] = [digest(), digest(), digest()];

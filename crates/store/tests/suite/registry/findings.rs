@@ -34,7 +34,7 @@ async fn found(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
 }
 
 /// Everything of a batch is there after it, of each device what was said of it; twice is as good as once.
-pub async fn many_devices_are_reported_of_at_once(r: &Registry) {
+pub async fn many_devices_are_reported_at_once(r: &Registry) {
     let devices = devices(r, DEVICES).await;
     let reports: Vec<DeviceReport> = (0..DEVICES)
         .map(|number| DeviceReport {
@@ -62,7 +62,7 @@ pub async fn many_devices_are_reported_of_at_once(r: &Registry) {
 }
 
 /// Reports of one device in one batch are taken in their order, and those of a device that is gone by nobody.
-pub async fn a_batch_is_taken_in_its_order(r: &Registry) {
+pub async fn batch_of_reports_is_applied_in_order(r: &Registry) {
     let devices = devices(r, 3).await;
     r.device_delete(&may(devices[1])).await.unwrap();
     let reports = [
@@ -85,7 +85,7 @@ pub async fn a_batch_is_taken_in_its_order(r: &Registry) {
 }
 
 /// A batch of which something cannot be kept leaves nothing behind.
-pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
+pub async fn batch_of_reports_is_atomic(r: &Registry) {
     let devices = devices(r, 1).await;
     let report = labelled("a", "1");
     let reports = vec![(may(devices[0]), &report, at(1))];
@@ -106,7 +106,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
 }
 
 /// Checks that two reports written together equal the same reports written one after the other.
-pub async fn reports_are_one_after_the_other(r: &Registry) {
+pub async fn reports_are_serialized(r: &Registry) {
     let device = devices(r, 1).await[0];
     let present = fetched(r, device).await;
     let away = Device { status: Status::Missing, status_before: Status::Info, ..present.clone() };

@@ -65,7 +65,7 @@ pub async fn a_device_is_found_by_its_labels(r: &Registry) {
 }
 
 /// Checks that the oldest of several devices with a label is found, within the requested part of the tree.
-pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
+pub async fn label_finds_its_oldest_device(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let beside = given::organization(r, None, "Beside").await;
@@ -174,7 +174,7 @@ pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
 }
 
 /// Patches of one device follow each other; one without room changes nothing; a device that is gone or elsewhere is passed over.
-pub async fn labels_are_patched_where_the_device_is(r: &Registry) {
+pub async fn label_patches_skip_moved_and_deleted_devices(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut devices = Vec::new();
@@ -220,7 +220,7 @@ pub async fn labels_are_patched_where_the_device_is(r: &Registry) {
 }
 
 /// A tag that somebody beneath carries makes no device; one that somebody above or beside carries does.
-pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
+pub async fn tag_without_a_device_is_provisioned(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -243,7 +243,7 @@ pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
 }
 
 /// Checks that devices beyond a limit or without a project are reported, and that the rest is created.
-pub async fn provisioning_ends_where_there_is_no_room(r: &Registry) {
+pub async fn provisioning_ends_at_the_device_limit(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;

@@ -31,7 +31,7 @@ async fn large_devices(r: &Registry, count: usize) -> Vec<isobar_model::device::
 
 /// A page of devices whose metadata takes too much is refused before it is read; smaller ones, and a list that is read piece
 /// by piece, are not.
-pub async fn devices_with_much_metadata_are_not_read_all_at_once(r: &Registry) {
+pub async fn devices_with_much_metadata_are_read_in_pieces(r: &Registry) {
     let devices = large_devices(r, PAGE_BYTES_MAX / (MIB / 2) + 2).await;
     let all = r.device_list(&lists_all(), &page(1, 10_000)).await;
     assert!(matches!(all, Err(StoreError::TooMuch)));
@@ -57,7 +57,7 @@ pub async fn devices_with_much_metadata_are_not_read_all_at_once(r: &Registry) {
 }
 
 /// A page of a setting's past whose values take too much is refused before it is read.
-pub async fn the_past_of_large_settings_is_not_read_all_at_once(r: &Registry) {
+pub async fn history_of_large_settings_is_read_in_pieces(r: &Registry) {
     let organization = given::organization(r, None, "Large").await.id;
     let project = given::project(r, organization, "p").await.id;
     let device = given::device(r, organization, project, "d").await.reference();
@@ -76,7 +76,7 @@ pub async fn the_past_of_large_settings_is_not_read_all_at_once(r: &Registry) {
 }
 
 /// A page of notifications whose texts take too much is refused before it is read.
-pub async fn long_notifications_are_not_read_all_at_once(r: &Registry) {
+pub async fn long_notifications_are_read_in_pieces(r: &Registry) {
     const COUNT: u32 = 110;
     let organization = given::organization(r, None, "Large").await.id;
     let user = given::user(r, organization, "reader").await.id;

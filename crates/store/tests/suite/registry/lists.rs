@@ -154,7 +154,7 @@ pub async fn device_pages_are_exact_in_every_order(r: &Registry) {
 }
 
 /// A search is exact whether it finds a handful, more than it takes at once, or nothing; in all of the tree or in little.
-pub async fn device_searches_are_exact_however_much_they_find(r: &Registry) {
+pub async fn device_searches_of_many_matches_are_exact(r: &Registry) {
     let (tree, devices) = fleet(r, MANY_DEVICES).await;
     for (text, limit) in [("s-5", 50), ("S-", 200), ("PUMP", 90), ("nothing of this", 10)] {
         for order in [&["-createdAt"][..], &["lastActive"], &["description", "-name"]] {
@@ -201,7 +201,7 @@ pub async fn a_search_is_literal_and_without_case(r: &Registry) {
 }
 
 /// Ids restrict a list to those in reach; nonsense among them finds nothing.
-pub async fn a_list_can_be_held_to_ids(r: &Registry) {
+pub async fn list_can_be_limited_to_identifiers(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let other = given::organization(r, None, "Other").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -230,7 +230,7 @@ pub async fn a_list_can_be_held_to_ids(r: &Registry) {
 }
 
 /// Each device beneath an organization is found once, with its own, however they are spread.
-pub async fn all_devices_beneath_are_told(r: &Registry) {
+pub async fn all_devices_beneath_are_listed(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let large = given::organization(r, Some(top.id), "Large").await;
     let small = given::organization(r, Some(large.id), "Small").await;
@@ -264,7 +264,7 @@ pub async fn all_devices_beneath_are_told(r: &Registry) {
 }
 
 /// Devices of a part of the tree, or of a project in it, are told by their ids, unless there are more than were asked for.
-pub async fn devices_are_told_up_to_a_number(r: &Registry) {
+pub async fn device_list_beneath_is_bounded(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let other = given::organization(r, None, "Other").await;
@@ -293,7 +293,7 @@ pub async fn devices_are_told_up_to_a_number(r: &Registry) {
 }
 
 /// A field that no list has is an error, never SQL.
-pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
+pub async fn unknown_sort_key_is_refused(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     given::user(r, home.id, "ana").await;
     for field in ["token", "d.token", "name; DROP TABLE users", "1", ""] {
@@ -311,7 +311,7 @@ pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
 }
 
 /// U+0000, which one dialect cannot keep, is left out by both.
-pub async fn a_text_with_a_nul_is_no_trouble(r: &Registry) {
+pub async fn text_with_a_zero_character_is_stored(r: &Registry) {
     let home = given::organization(r, None, "Ho\0me").await;
     assert_eq!(home.name, "Home");
     assert!(r.login_by_name("\0").await.unwrap().is_none());

@@ -14,7 +14,7 @@ async fn moves(r: &Registry, moved: &Organization, to: Option<OrganizationId>) -
 }
 
 /// Checks that a branch moves with everything beneath it and nothing else, and that devices are counted at their new place.
-pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
+pub async fn branch_moves_with_its_contents(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;
     let leaf = given::organization(r, Some(branch.id), "Leaf").await;
@@ -47,7 +47,7 @@ pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
 }
 
 /// No circle, no tree that is too deep, no parent that is gone; and then nothing has moved.
-pub async fn a_branch_moves_only_where_it_may_hang(r: &Registry) {
+pub async fn branch_moves_to_an_allowed_parent_only(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let branch = given::organization(r, Some(top.id), "Branch").await;
     let leaf = given::organization(r, Some(branch.id), "Leaf").await;
@@ -66,7 +66,7 @@ pub async fn a_branch_moves_only_where_it_may_hang(r: &Registry) {
 }
 
 /// An organization that comes to stand above must have room for all devices of the branch.
-pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
+pub async fn branch_with_devices_moves_within_limits(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -87,7 +87,7 @@ pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
 }
 
 /// Checks that a child added to a branch during its move is at the branch's new place.
-pub async fn a_branch_that_moves_loses_no_child(r: &Registry) {
+pub async fn moving_branch_loses_no_child(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;
     for round in 0..10 {

@@ -84,7 +84,7 @@ async fn one(r: &Registry) -> (OrganizationId, UserId) {
 }
 
 /// The same identifier again makes no second notification, and brings none back.
-pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
+pub async fn repeated_notice_changes_nothing(r: &Registry) {
     let (_, ana) = one(r).await;
     let first = notice(Audience::User(ana), "once", 1);
     spread(r, first.clone(), 10).await;
@@ -109,7 +109,7 @@ pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
 }
 
 /// One user; or those of one organization, of at least a rank, that were there.
-pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
+pub async fn notice_reaches_its_recipients(r: &Registry) {
     let (home, ana) = one(r).await;
     let below = given::organization(r, Some(home), "Below").await.id;
     let max = user(r, home, "max", Role::Manager, 0).await;
@@ -161,7 +161,7 @@ fn unchanged(organization: OrganizationId) -> UserChange {
 }
 
 /// Everybody has it without a row for each: nobody is to be walked through but those who have set preferences.
-pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
+pub async fn notice_for_everybody_reaches_existing_users(r: &Registry) {
     let (home, ana) = one(r).await;
     let mut people = vec![ana];
     for number in 0..300 {
@@ -196,7 +196,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
 }
 
 /// Checks that a continued spread reaches the rest, and nobody twice.
-pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
+pub async fn interrupted_spread_of_a_notice_continues(r: &Registry) {
     let (home, ana) = one(r).await;
     let mut people = vec![ana];
     for number in 0..9 {
@@ -224,7 +224,7 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
 }
 
 /// Checks that of two workers at the same step one takes it.
-pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
+pub async fn concurrent_spreads_of_a_notice_deliver_once(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     let id = notice(Audience::Organization { id: home, minimum_role: Role::BasicUser }, "all", 1);
@@ -330,7 +330,7 @@ pub async fn a_range_of_notifications_is_marked(r: &Registry) {
 }
 
 /// A range that goes on into the future takes in what there is, and nothing that comes.
-pub async fn what_comes_after_a_mark_is_not_touched(r: &Registry) {
+pub async fn notifications_after_a_mark_stay_unread(r: &Registry) {
     let (_, ana) = one(r).await;
     let future = TimeRange { from: None, to: Some(at(1_000_000)) };
     for (round, mark) in
@@ -346,7 +346,7 @@ pub async fn what_comes_after_a_mark_is_not_touched(r: &Registry) {
 }
 
 /// A single notification is as it was last marked, by itself or with all.
-pub async fn a_mark_of_everything_and_single_ones_go_together(r: &Registry) {
+pub async fn mark_of_all_and_single_marks_combine(r: &Registry) {
     let (_, ana) = one(r).await;
     let first = tell(r, Audience::Everybody, "1", 1).await;
     tell(r, Audience::Everybody, "2", 2).await;
@@ -374,7 +374,7 @@ pub async fn a_mark_of_everything_and_single_ones_go_together(r: &Registry) {
 }
 
 /// Nothing of a user's notifications keeps it from going, and others keep theirs.
-pub async fn a_user_and_its_notifications_go_together(r: &Registry) {
+pub async fn notifications_are_deleted_with_their_user(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     tell(r, Audience::Organization { id: home, minimum_role: Role::BasicUser }, "all", 1).await;
@@ -387,7 +387,7 @@ pub async fn a_user_and_its_notifications_go_together(r: &Registry) {
 }
 
 /// Time takes all that is old; beyond a number, the oldest of a user's own go.
-pub async fn old_notices_go_and_a_user_keeps_so_many(r: &Registry) {
+pub async fn old_notices_expire_and_a_user_keeps_a_bounded_number(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     for number in 1..=6 {

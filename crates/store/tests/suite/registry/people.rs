@@ -9,7 +9,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{Registry, UserChange};
 
 /// Usernames and e-mail addresses are one space of names, without regard to case.
-pub async fn two_users_of_one_name(r: &Registry) {
+pub async fn user_name_is_unique(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     given::user(r, home, "Jörg").await;
     for (username, email, fields) in [
@@ -34,7 +34,7 @@ pub async fn two_users_of_one_name(r: &Registry) {
 }
 
 /// Checks that of many concurrent requests for one name one succeeds.
-pub async fn two_users_of_one_name_at_the_same_time(r: &Registry) {
+pub async fn user_name_is_unique_among_concurrent_requests(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let tasks: Vec<_> = (0..12)
         .map(|number| {
@@ -81,7 +81,7 @@ async fn system_administrator(r: &Registry, home: OrganizationId, name: &str) ->
 }
 
 /// Checks that the last system administrator is neither demoted, nor disabled, nor deleted.
-pub async fn one_system_administrator_stays(r: &Registry) {
+pub async fn last_system_administrator_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (system_administrator(r, home, "ana").await, system_administrator(r, home, "bob").await);
     given::user_update(r, &may(bob.id), &with_role(&bob, Role::SystemAdmin, true), at(1)).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn one_system_administrator_stays(r: &Registry) {
 }
 
 /// Each of them sees the other still there when it begins.
-pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry) {
+pub async fn one_of_two_removed_system_administrators_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut stays = system_administrator(r, home, "ana").await;
     for round in 0..12 {
@@ -135,7 +135,7 @@ pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry)
 }
 
 /// Checks that a user is read as it was written.
-pub async fn a_user_is_kept_as_it_was_given(r: &Registry) {
+pub async fn user_is_stored_unchanged(r: &Registry) {
     assert!(r.is_empty().await.unwrap());
     let home = given::organization(r, None, "Home").await;
     let mut new = given::new_user("ana");
@@ -160,7 +160,7 @@ pub async fn a_user_is_kept_as_it_was_given(r: &Registry) {
 }
 
 /// A taken name leaves no organization behind.
-pub async fn an_account_is_founded_whole_or_not_at_all(r: &Registry) {
+pub async fn account_is_created_whole_or_not_at_all(r: &Registry) {
     let (home, mut ana) = (given::new_organization("Home"), given::new_user("ana"));
     ana.role = Role::Administrator;
     let made = r.account_found(&may(None), home.clone(), ana, at(1)).await.unwrap();
@@ -210,7 +210,7 @@ pub async fn a_user_is_changed_and_removed(r: &Registry) {
 }
 
 /// Reports that come late, twice or for nobody do no harm.
-pub async fn users_are_touched_forwards_only(r: &Registry) {
+pub async fn activity_of_a_user_moves_forwards_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
     r.users_touch(&[]).await.unwrap();

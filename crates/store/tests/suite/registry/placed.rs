@@ -22,7 +22,7 @@ async fn places(r: &Registry) -> Vec<Option<Location>> {
 }
 
 /// Checks that a location of the design or a setting wins over that of the metadata, in either order.
-pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
+pub async fn location_of_a_report_wins_over_metadata(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
@@ -97,7 +97,7 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
 
 /// Devices are counted by cells of the box that is asked for, within their part of the tree, also across the date line.
 // Holds: c13.clusters
-pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
+pub async fn clusters_count_devices_in_the_box(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let north = given::organization(r, Some(top.id), "North").await;
     let project = given::project(r, top.id, "p").await.id;

@@ -18,7 +18,7 @@ pub(super) async fn limit(r: &Registry, organization: &Organization, devices: f6
 }
 
 /// A device is changed as a whole, and moves only to where there is room; a limit that counts it already does not mind.
-pub async fn a_device_moves_where_there_is_room(r: &Registry) {
+pub async fn device_moves_within_limits(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -60,7 +60,7 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
 }
 
 /// Moves to and fro never wait for each other, and nothing is counted twice.
-pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
+pub async fn concurrent_moves_in_both_directions_succeed(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -84,7 +84,7 @@ pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
 
 /// Devices are made, provisioned, moved to another project and removed all at once, while the projects get new designs: nobody
 /// waits in vain, and each project counts its own.
-pub async fn projects_count_their_devices_whoever_comes_and_goes(r: &Registry) {
+pub async fn project_counts_its_devices_during_moves(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let projects = [given::project(r, home, "p").await.id, given::project(r, home, "q").await.id];
     for round in 0..8 {

@@ -31,7 +31,7 @@ pub async fn a_project_begins_with_an_empty_specification(r: &Registry) {
 }
 
 /// A specification comes back as it was written: its spaces, its numbers, its order.
-pub async fn a_specification_is_kept_byte_for_byte(r: &Registry) {
+pub async fn specification_is_stored_byte_for_byte(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let input = SpecificationInput {
@@ -71,7 +71,7 @@ pub async fn projects_are_listed_by_type(r: &Registry) {
 }
 
 /// A project moves to another organization, and goes when no device uses it.
-pub async fn a_project_moves_and_goes(r: &Registry) {
+pub async fn project_is_moved_and_deleted(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let other = given::organization(r, None, "Other").await;
     let project = given::project(r, home.id, "p").await;

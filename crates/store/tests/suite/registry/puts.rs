@@ -18,7 +18,7 @@ use isobar_store::registry::{DeviceChange, DeviceReport, NewLabels, Registry, Us
 const ROUNDS: usize = 25;
 
 /// Labels that a design or a webhook sets stay, and so does the status, whoever renames the device meanwhile.
-pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry) {
+pub async fn renamed_device_keeps_concurrent_reports(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
@@ -51,7 +51,7 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
 }
 
 /// Checks that concurrent changes of different members of one user all hold, and that each is decided on the current user.
-pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
+pub async fn concurrent_changes_of_a_user_are_all_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await;
     let permit = may(ana.id);
@@ -84,7 +84,7 @@ pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
 }
 
 /// The same of organizations.
-pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
+pub async fn concurrent_changes_of_an_organization_are_all_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let permit = may(home.id);
     for round in 0..ROUNDS {
@@ -119,7 +119,7 @@ pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
 }
 
 /// The same of what an organization shows: its branding, its dashboard, and its device table, which is written in two ways.
-pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry) {
+pub async fn concurrent_changes_of_an_appearance_are_all_kept(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);
     let device = given::device(r, own, given::project(r, own, "p").await.id, "d").await.id.to_string();
@@ -185,7 +185,7 @@ pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry
 }
 
 /// The same of projects: a name and a move both hold, whatever devices and designs come meanwhile.
-pub async fn changes_of_one_project_at_the_same_time(r: &Registry) {
+pub async fn concurrent_changes_of_a_project_are_all_kept(r: &Registry) {
     let homes = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
     let project = given::project(r, homes[0], "p").await.id;
     let permit = may(project);

@@ -185,7 +185,7 @@ pub async fn filters_narrow_each_other(r: &Registry) {
 }
 
 /// Metadata is looked at some devices at a time, however large it is, and none is forgotten.
-pub async fn much_metadata_is_looked_at(r: &Registry) {
+pub async fn much_metadata_is_searched(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
     let new = |number: usize| {
@@ -218,7 +218,7 @@ fn unwritten(changed: &[Device]) -> UnwrittenDevices {
 }
 
 /// A filter is true, and a count right, for what devices are, whatever of it is written.
-pub async fn what_is_not_written_yet_decides(r: &Registry) {
+pub async fn unwritten_reports_decide_in_filters(r: &Registry) {
     let (tree, mut devices) = fleet(r, 60).await;
     let (mut changed, mut heard) = (Vec::new(), Vec::new());
     for (number, device) in devices.iter_mut().enumerate() {
@@ -322,7 +322,7 @@ pub async fn a_summary_counts_each_device_once(r: &Registry) {
 
 /// Most devices were heard within an hour, then within a day, a week, before that; one was never heard. One age is never counted
 /// but told from the others, and which one that is changes meanwhile.
-pub async fn a_summary_tells_of_the_commonest_age_what_the_others_leave(r: &Registry) {
+pub async fn summary_derives_the_commonest_age_from_the_others(r: &Registry) {
     const HOUR: i64 = 3_600_000;
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -353,7 +353,7 @@ fn group(organization: OrganizationId, project: ProjectId, count: usize) -> NewD
 }
 
 /// Checks that of many devices the valid ones are created, and that the others do not prevent that.
-pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
+pub async fn each_device_of_many_is_created_separately(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -376,7 +376,7 @@ pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
 }
 
 /// However many make devices at once, in whatever organizations, a limit is met exactly.
-pub async fn a_limit_holds_among_many_that_make_many(r: &Registry) {
+pub async fn limit_holds_for_concurrent_bulks(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let mut low = Vec::new();
     for name in ["A", "B", "C"] {

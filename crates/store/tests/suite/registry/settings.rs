@@ -28,7 +28,7 @@ fn fate(record: &SettingRecord) -> (SettingId, Option<SettingId>, Option<&str>) 
 }
 
 /// The replaced record says when, by what and by whom it was replaced.
-pub async fn a_setting_keeps_its_past(r: &Registry) {
+pub async fn setting_has_a_history(r: &Registry) {
     let (device, user) = (device(r).await, UserId(given::uuid()));
     let other = self::device(r).await;
     assert!(r.settings_of(&sees(device)).await.unwrap().is_empty());
@@ -100,7 +100,7 @@ pub async fn settings_are_written_in_bulk(r: &Registry) {
 }
 
 /// A device that is gone takes its own settings with it, and no others.
-pub async fn settings_of_a_device_that_is_gone(r: &Registry) {
+pub async fn deleted_device_takes_its_own_settings_along(r: &Registry) {
     let (device, other) = (device(r).await, self::device(r).await);
     written(r, may(device), write("speed", Some("1"), 1)).await;
     r.device_delete(&may(device)).await.unwrap();
@@ -118,7 +118,7 @@ pub async fn settings_of_a_device_that_is_gone(r: &Registry) {
 }
 
 /// Changes at the same time come one after the other: one is in force, each other was replaced by the next.
-pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
+pub async fn concurrent_writes_of_a_setting_are_all_recorded(r: &Registry) {
     let device = device(r).await;
     let tasks: Vec<_> = (0..10)
         .map(|number| {
@@ -138,7 +138,7 @@ pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
 }
 
 /// Checks that records replaced long ago are removed in parts, the oldest first, and that valid ones stay at any age.
-pub async fn the_past_of_settings_ends(r: &Registry) {
+pub async fn old_history_of_settings_is_removed(r: &Registry) {
     let (device, other) = (device(r).await, self::device(r).await);
     for number in 1..=6 {
         written(r, may(device), write("speed", Some(&number.to_string()), number)).await;

@@ -101,7 +101,7 @@ pub async fn a_timer_is_set_and_removed(r: &Registry) {
 }
 
 /// A missing device keeps the status before, whatever is reported meanwhile.
-pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
+pub async fn missing_device_keeps_its_former_status(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await.reference();
@@ -122,7 +122,7 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
 }
 
 /// Destinations are known without their deliveries, one after the other. A body may be replaced by what is left to do.
-pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
+pub async fn deliveries_wait_separately_for_each_destination(r: &Registry) {
     let new = |id: &str, destination: Option<&str>| NewDelivery {
         id: id.to_owned(),
         kind: DeliveryKind::Call,
@@ -172,7 +172,7 @@ pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
 }
 
 /// Checks the limit of waiting deliveries from one source.
-pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
+pub async fn deliveries_of_a_source_are_bounded(r: &Registry) {
     let delivery = |id: &str| NewDelivery {
         id: id.to_owned(),
         kind: DeliveryKind::Call,

@@ -10,7 +10,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
 /// An organization knows its lineage, the names along it, and whether it has children.
-pub async fn organizations_know_their_place(r: &Registry) {
+pub async fn organization_has_its_position_in_the_tree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let mut new = given::new_organization("Middle");
     new.description = Some("in between".to_owned());
@@ -37,7 +37,7 @@ pub async fn organizations_know_their_place(r: &Registry) {
 }
 
 /// A parent must be there.
-pub async fn a_parent_that_is_gone_takes_no_child(r: &Registry) {
+pub async fn deleted_parent_accepts_no_child(r: &Registry) {
     let nobody = OrganizationId(given::uuid());
     let made = r.organization_create(&may(Some(nobody)), given::new_organization("Orphan"), at(0)).await;
     assert!(matches!(made, Err(StoreError::Gone("organization"))));
@@ -45,7 +45,7 @@ pub async fn a_parent_that_is_gone_takes_no_child(r: &Registry) {
 }
 
 /// A lineage does not grow without end.
-pub async fn the_tree_has_a_deepest_level(r: &Registry) {
+pub async fn depth_of_the_tree_is_bounded(r: &Registry) {
     let mut parent = None;
     for level in 1..=LEVELS_MAX {
         parent = Some(given::organization(r, parent, &format!("level {level}")).await.id);
@@ -62,7 +62,7 @@ async fn status(r: &Registry, organization: OrganizationId, name: &str, status: 
 }
 
 /// Devices are counted, and the highest status shown, over the whole subtree and nothing beside it.
-pub async fn a_subtree_is_summed_up(r: &Registry) {
+pub async fn subtree_has_its_totals(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let left = given::organization(r, Some(top.id), "Left").await;
     let right = given::organization(r, Some(top.id), "Right").await;
@@ -112,7 +112,7 @@ pub async fn organizations_are_listed_by_level(r: &Registry) {
 }
 
 /// A change is a change of values, not of place.
-pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
+pub async fn organization_is_changed_in_place(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let change = OrganizationInput {
@@ -143,7 +143,7 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
 }
 
 /// An organization goes only when nothing hangs on it.
-pub async fn an_organization_in_use_stays(r: &Registry) {
+pub async fn organization_in_use_cannot_be_deleted(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     assert!(matches!(r.organization_delete(&may(top.id)).await, Err(StoreError::InUse(_))));

@@ -9,7 +9,7 @@ use super::given::{self, may};
 use isobar_store::registry::{Registry, companions};
 
 /// Checks that a used registry has no dangling references, right counters, and ascending numbers of devices.
-pub async fn a_used_registry_is_sound(r: &Registry) {
+pub async fn used_registry_passes_the_check(r: &Registry) {
     assert_eq!(r.device_numbers().await.unwrap().last_given, 0);
     let top = given::organization(r, None, "Top").await;
     let below = given::organization(r, Some(top.id), "Below").await;
@@ -24,7 +24,7 @@ pub async fn a_used_registry_is_sound(r: &Registry) {
 }
 
 /// Numbers of devices go on behind those that telemetry knows, and never go back, whoever draws some meanwhile.
-pub async fn device_numbers_go_on_behind_those_that_are_known(r: &Registry) {
+pub async fn device_numbers_continue_after_known_ones(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let project = given::project(r, top.id, "p").await.id;
     let given = async || r.device_number_given().await.unwrap().0;

@@ -33,7 +33,7 @@ async fn numbers(r: &Registry, project: ProjectId) -> Vec<u64> {
 }
 
 /// A project has a version from the first moment, and one more with each design that is written.
-pub async fn every_design_that_is_written_is_kept(r: &Registry) {
+pub async fn every_written_design_is_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let ana = UserId(given::uuid());
@@ -88,7 +88,7 @@ pub async fn the_newest_versions_are_kept(r: &Registry) {
 }
 
 /// A design is overwritten by whoever knows it: its tag names it and no other.
-pub async fn a_design_is_written_only_as_it_was_required_to_be(r: &Registry) {
+pub async fn design_is_written_with_a_required_tag_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let tag = async || r.specification_tag(&sees(project)).await.unwrap().unwrap();
@@ -114,7 +114,7 @@ pub async fn a_design_is_written_only_as_it_was_required_to_be(r: &Registry) {
 }
 
 /// Checks that of many writes that require the same tag one wins, and that no number is assigned twice.
-pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
+pub async fn concurrent_writes_with_one_tag_have_one_winner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     for round in 0..4 {
@@ -162,7 +162,7 @@ pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
 
 /// Checks that of concurrent writes that all require one tag exactly one succeeds.
 // Holds: c13.etag
-pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
+pub async fn exactly_one_write_with_a_required_tag_succeeds(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let required = IfMatch::Tags(vec![r.specification_tag(&sees(project)).await.unwrap().unwrap().to_string()]);
@@ -184,7 +184,7 @@ pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
 
 /// Versions go with their project, and nothing of them is in its way; also while somebody writes one more.
 // Holds: c13.versions
-pub async fn versions_go_with_their_project(r: &Registry) {
+pub async fn versions_are_deleted_with_their_project(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (gone, stays) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
     writes(r, gone, "p", at(1)).await;

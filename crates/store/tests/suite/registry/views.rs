@@ -37,7 +37,7 @@ async fn two_users(r: &Registry) -> (UserId, UserId) {
 
 /// A view is as it was written last; those of others are not there.
 // Holds: c13.viewsOwn
-pub async fn a_view_is_its_users_alone(r: &Registry) {
+pub async fn view_is_visible_to_its_user_alone(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("b")).await;
     make(r, ana, named("a")).await;
@@ -58,7 +58,7 @@ pub async fn a_view_is_its_users_alone(r: &Registry) {
 
 /// No two views of a user have one name, whoever comes at the same time.
 // Holds: c13.views
-pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
+pub async fn name_of_a_view_is_unique(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("a")).await;
     let other = make(r, ana, named("A")).await;
@@ -77,7 +77,7 @@ pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
 
 /// The last place is taken once, by whoever comes at the same time.
 // Holds: c13.views
-pub async fn a_user_has_so_many_views(r: &Registry) {
+pub async fn views_of_a_user_are_bounded(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let permit = may(ana);
     let make = |name: &str| r.view_create(&permit, ViewId(given::uuid()), named(name), 2, at(1));
@@ -91,7 +91,7 @@ pub async fn a_user_has_so_many_views(r: &Registry) {
 
 /// Views go with their user, and with the organization that they show.
 // Holds: c13.viewsOwn
-pub async fn views_go_with_what_they_hang_on(r: &Registry) {
+pub async fn views_are_deleted_with_user_or_organization(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let shown = given::organization(r, None, "Shown").await.id;
     let tied = make(r, ana, of_organization("tied", shown)).await;

@@ -52,7 +52,7 @@ pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
 }
 
 /// The end of an export is fixed when it begins, in either direction.
-pub async fn what_comes_meanwhile_is_no_part_of_an_export(t: &dyn Telemetry) {
+pub async fn values_stored_during_an_export_are_excluded(t: &dyn Telemetry) {
     for descending in [false, true] {
         let device = given::device();
         let reading = device.reading();
@@ -75,7 +75,7 @@ pub async fn what_comes_meanwhile_is_no_part_of_an_export(t: &dyn Telemetry) {
 }
 
 /// A series that is deleted on the way, even one that began anew under its name, is no end of an export.
-pub async fn an_export_of_what_went_away_fails(t: &dyn Telemetry) {
+pub async fn export_of_a_deleted_series_fails(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
     let query = ValueQuery::default();

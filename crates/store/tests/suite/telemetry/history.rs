@@ -65,7 +65,7 @@ pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
 }
 
 /// Another device's events are not found, by list or by id.
-pub async fn history_of_others_is_not_shown(t: &dyn Telemetry) {
+pub async fn history_of_other_devices_is_hidden(t: &dyn Telemetry) {
     let (device, other) = (given::device(), given::device());
     let event = id(1);
     given::run(t, &device, given::storing(event, &[])).await;

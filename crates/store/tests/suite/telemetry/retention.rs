@@ -71,7 +71,7 @@ async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, fir
 
 /// Lists, totals, filters, orders and exports begin where it is kept; last values stay.
 // Holds: c13.retention
-pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
+pub async fn values_past_retention_are_hidden(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     for (kept, first) in [
         (Kept::default(), 0),
@@ -96,7 +96,7 @@ pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
 
 /// Checks that no query shows dropped values, whatever retention it passes, and that the others remain.
 // Holds: c13.retentionStays
-pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
+pub async fn dropped_values_stay_dropped(t: &dyn Telemetry) {
     let device = with_values(t, 600).await;
     let log: Arc<str> = "log".into();
     let drops = async |kept: Kept| t.series_retain(&device, vec![(Arc::clone(&log), kept)], false).await.unwrap();
@@ -125,7 +125,7 @@ pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
 
 /// From the first value that is shown to the last, whatever was shown or is there besides.
 // Holds: c13.retention
-pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
+pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     let reading = device.reading();
     let extent = async |element: &str, kept: Kept, range: TimeRange| {
@@ -160,7 +160,7 @@ pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
 }
 
 /// A few values are not worth it, unless they are all that there is; exactly means each of them.
-pub async fn little_is_dropped_only_when_it_is_asked_for(t: &dyn Telemetry) {
+pub async fn few_values_are_dropped_on_request_only(t: &dyn Telemetry) {
     let device = with_values(t, 40).await;
     let drops =
         async |kept: Kept, exactly| t.series_retain(&device, vec![("log".into(), kept)], exactly).await.unwrap();
@@ -174,7 +174,7 @@ pub async fn little_is_dropped_only_when_it_is_asked_for(t: &dyn Telemetry) {
 }
 
 /// Such an export ends well, with what is left.
-pub async fn an_export_leaves_out_what_is_dropped_on_the_way(t: &dyn Telemetry) {
+pub async fn export_omits_values_dropped_meanwhile(t: &dyn Telemetry) {
     let device = given::device();
     let large = "x".repeat(2_000);
     for n in 0..600 {

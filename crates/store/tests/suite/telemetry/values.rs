@@ -62,7 +62,7 @@ pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
 }
 
 /// Values come in the order in which they were stored, and ranges of time cut that order in one piece.
-pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
+pub async fn values_keep_storage_order_after_a_clock_step_back(t: &dyn Telemetry) {
     let device = given::device();
     for (n, millis) in [10, 20, 15, 5, 30, 29, 40].into_iter().enumerate() {
         given::store(t, &device, millis, "log", &n.to_string()).await;
@@ -152,7 +152,7 @@ fn filter_cases(ids: &[EventId]) -> Vec<FilterCase> {
 
 /// Contract, 6: types, missing paths, operators; several filters are ANDed.
 // Holds: c6.compare
-pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
+pub async fn filters_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
     let mut ids = Vec::new();
     for (n, payload) in FILTERED.iter().enumerate() {
@@ -172,7 +172,7 @@ pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
 }
 
 /// Contract, 6: numbers, text, booleans, everything else, missing; missing is last in either direction; pages never overlap.
-pub async fn orders_are_as_the_contract_says(t: &dyn Telemetry) {
+pub async fn orders_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
     let parts = [
         r#""a":"é""#,
@@ -271,7 +271,7 @@ pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
 }
 
 /// A deleted series is gone at once, the others stay; what is stored then is all there is.
-pub async fn a_deleted_series_begins_anew(t: &dyn Telemetry) {
+pub async fn deleted_series_starts_empty(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
     for n in 0..100 {

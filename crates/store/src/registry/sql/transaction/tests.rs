@@ -33,7 +33,7 @@ fn file(folder: &tempfile::TempDir) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_costs_no_later_write() {
+async fn later_writes_succeed_after_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let db = empty(&file(&folder)).await;
     for round in 0..4 {
@@ -137,7 +137,7 @@ async fn setting(tx: &impl Connection, name: &str) -> String {
 
 /// Checks that a reading transaction sees one moment, and that a writing one sees earlier commits of others.
 #[tokio::test(flavor = "multi_thread")]
-async fn postgresql_reads_as_of_one_moment_and_changes_nothing_meanwhile() {
+async fn postgresql_reader_sees_one_snapshot_and_writes_nothing() {
     let database = OwnDatabase::new().await;
     let db = empty(&database.address).await;
     let (reads, writes) = (db.snapshot().await.unwrap(), db.begin().await.unwrap());
