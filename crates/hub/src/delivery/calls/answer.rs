@@ -29,7 +29,7 @@ pub(super) fn retry_at(now: Timestamp, attempts: u32, chance: u8) -> Timestamp {
     Timestamp::from_millis(now.millis() + pause * (192 + i64::from(chance) / 2) / 256)
 }
 
-/// The payload of a response: its body as JSON if it is JSON, else as text.
+/// Returns the payload of a response: its body as JSON if it is JSON, else as text.
 fn response_of(answer: &CallAnswer) -> RawJson {
     let mut headers: Vec<(&str, String)> = Vec::new();
     for (name, value) in &answer.headers {
@@ -60,7 +60,7 @@ fn response_json(status: u16, headers: &[(&str, String)], body: &[u8]) -> Option
     out.extend_from_slice(b"},\"body\":");
     out.extend_from_slice(body);
     out.push(b'}');
-    // A body of many levels may be one too deep by now.
+    // The nesting of the body may exceed the limit by one level now.
     RawJson::check(out.into()).ok()
 }
 
