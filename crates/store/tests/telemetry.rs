@@ -154,7 +154,7 @@ async fn stream_positions_survive_restarts_and_a_clock_set_back() {
         assert_eq!(given::between(&store, &reading, middle, until, 7).await, found[found.len() / 2 + 1..]);
         known = found;
     }
-    // Nothing of a forgotten device is left.
+    // A forgotten device leaves no data.
     let store = open(&folder);
     assert_eq!(store.examine().await.unwrap().faults, [""; 0]);
     for device in &devices {

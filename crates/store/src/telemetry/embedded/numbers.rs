@@ -1,6 +1,6 @@
-//! Tracks the numbers by which the store addresses devices and series. The registry assigns those of devices: one that
-//! is older than this store would assign some twice, so it is told the greatest. Devices that it has lost are recorded
-//! here, because this store has their data.
+//! Tracks the numbers by which the store addresses devices and series. The registry assigns those of devices. A
+//! registry that is older than this store would assign some numbers twice, so it gets the greatest one. Devices that it
+//! has lost are recorded here, because this store has their data.
 
 use isobar_model::ids::DeviceKey;
 use rocksdb::DB;

@@ -101,7 +101,7 @@ async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
     for _ in 0..2 {
         assert!(db.write.healthy().await.is_err());
     }
-    // Neither a refusal because of a statement's content nor an empty transaction tells anything about health.
+    // A refusal because of a statement's content and an empty transaction are no sign of health.
     db.begin().await.unwrap().commit().await.unwrap();
     assert!(db.write.healthy().await.is_err());
     db.write.run(Sql::new("ALTER TABLE stopped RENAME TO pulse")).await.unwrap();
