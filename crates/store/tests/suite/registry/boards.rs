@@ -13,7 +13,7 @@ use isobar_store::registry::Registry;
 /// More boards than these scenes make.
 const MANY: u64 = 100;
 
-/// Returns what a body says of a dashboard.
+/// Reads the input of a dashboard from a body.
 pub(super) fn board_input(text: &str) -> DashboardInput {
     DashboardInput::read(&json(text).tree()).unwrap()
 }
@@ -38,7 +38,8 @@ async fn lends(r: &Registry, id: OrganizationId) {
     r.organization_update(&may(id), &change, None, at(1)).await.unwrap();
 }
 
-/// The first is the oldest, and the next oldest once it is deleted; a change keeps the order.
+/// Checks that the first dashboard is the oldest, or the next oldest once it is deleted, and that a change keeps the
+/// order.
 // Holds: c18.boards
 pub async fn oldest_board_is_first(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
@@ -68,7 +69,8 @@ pub async fn oldest_board_is_first(r: &Registry) {
     assert!(matches!(r.board_list(&sees(own)).await, Err(StoreError::Gone("organization"))));
 }
 
-/// All boards of the nearest organization that has some and lends them are shown, and are changed there alone.
+/// Checks that all dashboards of the nearest organization that has some and shares them are shown, and are changed only
+/// there.
 // Holds: c18.boardsInherited
 pub async fn boards_are_inherited_together(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
@@ -89,7 +91,7 @@ pub async fn boards_are_inherited_together(r: &Registry) {
     assert_eq!(r.board_fetch(&sees(low), a.head.id).await.unwrap(), None);
 }
 
-/// A board is changed and deleted only where its tag is as required.
+/// Checks that a dashboard is changed and deleted only if it has the required tag.
 // Holds: c18.boardsEtag
 pub async fn board_changes_with_a_current_tag_only(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
@@ -125,7 +127,7 @@ pub async fn concurrent_writes_of_a_board_have_one_winner(r: &Registry) {
     }
 }
 
-/// The last place is taken once, by whoever comes at the same time.
+/// Checks that the last place is taken once by concurrent requests.
 // Holds: c18.boards
 pub async fn boards_of_an_organization_are_bounded(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;

@@ -10,7 +10,7 @@ const HOUR: i64 = 60 * MINUTE;
 /// Destination of deliveries.
 const TO: &str = "1 one.example";
 
-/// Moments that lie beyond what a clock that is right again can have left come within it, and no others.
+/// Checks that moments which only a clock that was ahead can have left are moved to the present, and no others.
 pub async fn timestamps_ahead_of_the_clock_are_corrected(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -56,7 +56,7 @@ pub async fn timestamps_ahead_of_the_clock_are_corrected(r: &Registry) {
     }
 }
 
-/// The newest identifier is that of whatever was made last.
+/// Checks that the newest identifier is that of the resource that was made last.
 pub async fn newest_identifier_is_found(r: &Registry) {
     assert_eq!(r.newest_id().await.unwrap(), None);
     let home = given::organization(r, None, "Home").await.id;

@@ -37,7 +37,8 @@ pub async fn device_is_stored_unchanged(r: &Registry) {
     assert_eq!(r.device_placement(DeviceId(given::uuid())).await.unwrap(), None);
 }
 
-/// The number of a removed device names nothing else ever: the telemetry store may still hold rows under it.
+/// Checks that the number of a removed device is never assigned again: the telemetry store may still have rows under
+/// it.
 pub async fn device_number_is_never_reused(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -52,7 +53,7 @@ pub async fn device_number_is_never_reused(r: &Registry) {
     assert_eq!(given::refetched(r, home).await.device_count, 0);
 }
 
-/// Writers wait for each other; none is turned away.
+/// Checks that writers wait for each other, and that none is refused.
 pub async fn fifty_devices_are_created_concurrently(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -81,7 +82,7 @@ async fn at_once(
     made
 }
 
-/// A limit counts what lies beneath, and holds whatever lies beneath.
+/// Checks that a limit counts all devices of the subtree, and applies to all of it.
 // Holds: c5.limits
 pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
@@ -102,7 +103,7 @@ pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
     given::device(r, beside.id, project, "e").await;
 }
 
-/// However many ask at once, a limit is met exactly.
+/// Checks that a limit is met exactly by concurrent requests.
 pub async fn device_limit_is_exact_for_concurrent_requests(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
@@ -115,7 +116,7 @@ pub async fn device_limit_is_exact_for_concurrent_requests(r: &Registry) {
     assert_eq!(given::refetched(r, top.id).await.device_count, 7);
 }
 
-/// A rotated token works at once, and the old one no more.
+/// Checks that a rotated token works at once, and the old one no more.
 pub async fn rotated_token_revokes_the_old_one(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -127,7 +128,7 @@ pub async fn rotated_token_revokes_the_old_one(r: &Registry) {
     assert_eq!(r.device_by_token(&fresh).await.unwrap(), Some(device.id));
 }
 
-/// Reports that come late, twice or for nobody do no harm.
+/// Checks that reports that are late, repeated or for no device do no harm.
 pub async fn activity_of_a_device_moves_forwards_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;

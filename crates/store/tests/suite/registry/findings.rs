@@ -9,7 +9,7 @@ use isobar_store::registry::{
     DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite, TagCarrier,
 };
 
-/// Devices that are reported of at once: more than one statement takes of some kinds.
+/// Devices that are reported at once: more than one statement takes of some kinds.
 const DEVICES: usize = 450;
 
 async fn devices(r: &Registry, count: usize) -> Vec<DeviceRef> {
@@ -33,7 +33,7 @@ async fn found(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
     found.and_then(TagCarrier::device)
 }
 
-/// Everything of a batch is there after it, of each device what was said of it; twice is as good as once.
+/// Checks that all findings of a batch are stored with their devices, and that a repeated batch changes nothing.
 pub async fn many_devices_are_reported_at_once(r: &Registry) {
     let devices = devices(r, DEVICES).await;
     let reports: Vec<DeviceReport> = (0..DEVICES)
@@ -61,7 +61,7 @@ pub async fn many_devices_are_reported_at_once(r: &Registry) {
     assert_eq!(found(r, "keep", "1.50").await, Some(devices[0]));
 }
 
-/// Reports of one device in one batch are taken in their order, and those of a device that is gone by nobody.
+/// Checks that reports of one device in one batch are applied in order, and that those of a deleted device are ignored.
 pub async fn batch_of_reports_is_applied_in_order(r: &Registry) {
     let devices = devices(r, 3).await;
     r.device_delete(&may(devices[1])).await.unwrap();
@@ -84,7 +84,7 @@ pub async fn batch_of_reports_is_applied_in_order(r: &Registry) {
     assert_eq!(found(r, "n", "0").await, Some(devices[0]));
 }
 
-/// A batch of which something cannot be kept leaves nothing behind.
+/// Checks that a batch with a finding that cannot be stored changes nothing.
 pub async fn batch_of_reports_is_atomic(r: &Registry) {
     let devices = devices(r, 1).await;
     let report = labelled("a", "1");

@@ -24,7 +24,7 @@ async fn is_kept<T: Pictured + Clone>(r: &Registry, owner: T) {
     }
 }
 
-/// Each owner has an image of its own, which another one replaces and its deletion removes.
+/// Checks that each owner has one image, which a new one replaces and its deletion removes.
 pub async fn image_is_found_by_its_owner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let user = given::user(r, home, "ana").await.id;

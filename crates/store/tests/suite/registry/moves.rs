@@ -33,7 +33,7 @@ pub async fn branch_moves_with_its_contents(r: &Registry) {
     let (left, right) = (refetched(r, left.id).await, refetched(r, right.id).await);
     assert_eq!((left.device_count, right.device_count), (0, 1));
 
-    // To the top, and down again; the levels go along.
+    // The branch moves to the top and down again, and its levels move along.
     let top = moves(r, &branch, None).await.unwrap();
     assert_eq!(top.lineage.ids(), [branch.id]);
     let below = moves(r, &branch, Some(stays.id)).await.unwrap();
@@ -42,11 +42,11 @@ pub async fn branch_moves_with_its_contents(r: &Registry) {
     assert_eq!(within.total, 4);
     let within = r.organization_list(&given::lists(&left.lineage, Some(3)), true, &page(1, 10)).await.unwrap();
     assert_eq!(within.total, 3);
-    // Where it hangs already it stays.
+    // A move to the current parent changes nothing.
     assert_eq!(moves(r, &branch, Some(stays.id)).await.unwrap(), below);
 }
 
-/// No circle, no tree that is too deep, no parent that is gone; and then nothing has moved.
+/// Checks that a circle, a tree that is too deep and a deleted parent are refused, and that nothing has moved then.
 pub async fn branch_moves_to_an_allowed_parent_only(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let branch = given::organization(r, Some(top.id), "Branch").await;
@@ -65,7 +65,7 @@ pub async fn branch_moves_to_an_allowed_parent_only(r: &Registry) {
     moves(r, &leaf, Some(deep.id)).await.unwrap();
 }
 
-/// An organization that comes to stand above must have room for all devices of the branch.
+/// Checks that a new ancestor must have room for all devices of the branch.
 pub async fn branch_with_devices_moves_within_limits(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
@@ -76,7 +76,7 @@ pub async fn branch_with_devices_moves_within_limits(r: &Registry) {
     for (organization, name) in [(branch.id, "a"), (leaf.id, "b"), (right.id, "c")] {
         given::device(r, organization, project, name).await;
     }
-    // The one at the top has them already.
+    // The top organization counts them already.
     limit(r, &top, 3.0).await;
     limit(r, &right, 2.0).await;
     assert!(matches!(moves(r, &branch, Some(right.id)).await, Err(StoreError::Limit(_))));

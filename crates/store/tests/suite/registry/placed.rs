@@ -57,7 +57,7 @@ pub async fn location_of_a_report_wins_over_metadata(r: &Registry) {
     assert_eq!(places(r).await, [location(3.0, 4.0)]);
 }
 
-/// The list keeps to its part of the tree, and its pages do not overlap.
+/// Checks that the list covers its part of the tree, and that its pages do not overlap.
 pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let north = given::organization(r, Some(top.id), "North").await;
@@ -95,7 +95,8 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
     assert_eq!(paged, made);
 }
 
-/// Devices are counted by cells of the box that is asked for, within their part of the tree, also across the date line.
+/// Checks that devices are counted by cells of the requested box, within their part of the tree, also across the date
+/// line.
 // Holds: c13.clusters
 pub async fn clusters_count_devices_in_the_box(r: &Registry) {
     let top = given::organization(r, None, "Top").await;

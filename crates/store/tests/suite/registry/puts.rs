@@ -1,4 +1,4 @@
-//! Changes of one thing at the same time: none writes back what another has changed.
+//! Concurrent changes of one resource: none overwrites another.
 
 use isobar_model::appearance::{BrandingInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
@@ -14,10 +14,10 @@ use super::timers::designs;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceChange, DeviceReport, NewLabels, Registry, UserChange};
 
-/// Rounds of changes that meet.
+/// Rounds of concurrent changes.
 const ROUNDS: usize = 25;
 
-/// Labels that a design or a webhook sets stay, and so does the status, whoever renames the device meanwhile.
+/// Checks that a rename keeps the labels and the status that a design or a webhook sets meanwhile.
 pub async fn renamed_device_keeps_concurrent_reports(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -83,7 +83,7 @@ pub async fn concurrent_changes_of_a_user_are_all_kept(r: &Registry) {
     assert_eq!(refused.unwrap_err(), format!("round {}", ROUNDS - 1));
 }
 
-/// The same of organizations.
+/// Checks the same for organizations.
 pub async fn concurrent_changes_of_an_organization_are_all_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let permit = may(home.id);
@@ -118,7 +118,8 @@ pub async fn concurrent_changes_of_an_organization_are_all_kept(r: &Registry) {
     }
 }
 
-/// The same of what an organization shows: its branding, its dashboard, and its device table, which is written in two ways.
+/// Checks the same for the appearance of an organization: its branding, its dashboard, and its device table, which can
+/// be written in two ways.
 pub async fn concurrent_changes_of_an_appearance_are_all_kept(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);
@@ -152,7 +153,7 @@ pub async fn concurrent_changes_of_an_appearance_are_all_kept(r: &Registry) {
         let now = r.dashboard_fetch(&sees(own)).await.unwrap().unwrap();
         assert_eq!((now.name.as_ref(), now.options.text()), (Some(&text), &*format!(r#"{{"n":{round}}}"#)));
 
-        // What the one way knows nothing of, what the other leaves out, and the organization beside it.
+        // Each way to write the table keeps the members that only the other knows, and the organization's other data.
         let table = |members: &str| {
             let body = format!(r#"{{"organizationId": "{own}", "columns": [{{"path": "{round}"}}]{members}}}"#);
             DeviceTableInput::read(&json(&body).tree(), own).unwrap()
@@ -184,7 +185,7 @@ pub async fn concurrent_changes_of_an_appearance_are_all_kept(r: &Registry) {
     }
 }
 
-/// The same of projects: a name and a move both hold, whatever devices and designs come meanwhile.
+/// Checks the same for projects: a rename and a move are both kept, whatever devices and designs are written meanwhile.
 pub async fn concurrent_changes_of_a_project_are_all_kept(r: &Registry) {
     let homes = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
     let project = given::project(r, homes[0], "p").await.id;

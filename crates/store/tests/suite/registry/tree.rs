@@ -9,7 +9,7 @@ use super::given::{self, at, json, lists, lists_all, may, page, refetched, sees,
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
-/// An organization knows its lineage, the names along it, and whether it has children.
+/// Checks that an organization has its lineage, the names along it, and a flag for children.
 pub async fn organization_has_its_position_in_the_tree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let mut new = given::new_organization("Middle");
@@ -36,7 +36,7 @@ pub async fn organization_has_its_position_in_the_tree(r: &Registry) {
     assert_eq!(r.organization_fetch(&sees(nobody)).await.unwrap(), None);
 }
 
-/// A parent must be there.
+/// Checks that a parent must exist.
 pub async fn deleted_parent_accepts_no_child(r: &Registry) {
     let nobody = OrganizationId(given::uuid());
     let made = r.organization_create(&may(Some(nobody)), given::new_organization("Orphan"), at(0)).await;
@@ -44,7 +44,7 @@ pub async fn deleted_parent_accepts_no_child(r: &Registry) {
     assert_eq!(r.organization_list(&lists_all(), true, &page(1, 10)).await.unwrap().total, 0);
 }
 
-/// A lineage does not grow without end.
+/// Checks that the depth of a lineage is limited.
 pub async fn depth_of_the_tree_is_bounded(r: &Registry) {
     let mut parent = None;
     for level in 1..=LEVELS_MAX {
@@ -61,7 +61,7 @@ async fn status(r: &Registry, organization: OrganizationId, name: &str, status: 
     given::reports(r, device.reference(), &report, at(1)).await;
 }
 
-/// Devices are counted, and the highest status shown, over the whole subtree and nothing beside it.
+/// Checks that devices are counted, and the most urgent status shown, over the whole subtree and nothing else.
 pub async fn subtree_has_its_totals(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let left = given::organization(r, Some(top.id), "Left").await;
@@ -95,7 +95,7 @@ async fn names(r: &Registry, base: &Organization, levels: Option<u32>, include_b
     list.items.into_iter().map(|organization| organization.name).collect()
 }
 
-/// Levels are counted from the base, which is listed or not.
+/// Checks that levels are counted from the base, which may be included in the list.
 pub async fn organizations_are_listed_by_level(r: &Registry) {
     let top = given::organization(r, None, "a").await;
     let base = given::organization(r, Some(top.id), "b").await;
@@ -111,7 +111,7 @@ pub async fn organizations_are_listed_by_level(r: &Registry) {
     assert_eq!(names(r, &top, Some(u32::MAX), true).await.len(), 5);
 }
 
-/// A change is a change of values, not of place.
+/// Checks that a change of values does not move the organization.
 pub async fn organization_is_changed_in_place(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
@@ -132,7 +132,7 @@ pub async fn organization_is_changed_in_place(r: &Registry) {
     assert_eq!(refetched(r, low.id).await, changed);
     let found = r.organization_list(&lists_all(), true, &given::search("QUIT")).await.unwrap();
     assert_eq!(found.items, std::slice::from_ref(&changed));
-    // What a change leaves out stays.
+    // A change keeps omitted values.
     let bare = OrganizationInput { name: "Low".to_owned(), ..OrganizationInput::default() };
     let (renamed, _) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
     assert_eq!(renamed, Organization { name: "Low".to_owned(), names: renamed.names.clone(), ..changed });
@@ -142,7 +142,7 @@ pub async fn organization_is_changed_in_place(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }
 
-/// An organization goes only when nothing hangs on it.
+/// Checks that only an empty organization can be deleted.
 pub async fn organization_in_use_cannot_be_deleted(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;

@@ -7,7 +7,7 @@ use super::given::{self, at, json, may, sees};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 
-/// More views than these scenes make, where none is refused.
+/// More views than these scenes make, so that none is refused.
 const MANY: usize = 50;
 
 fn input(text: &str) -> ViewInput {
@@ -35,7 +35,7 @@ async fn two_users(r: &Registry) -> (UserId, UserId) {
     (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id)
 }
 
-/// A view is as it was written last; those of others are not there.
+/// Checks that a view has its last written state, and that views of other users are not found.
 // Holds: c13.viewsOwn
 pub async fn view_is_visible_to_its_user_alone(r: &Registry) {
     let (ana, bob) = two_users(r).await;
@@ -56,7 +56,7 @@ pub async fn view_is_visible_to_its_user_alone(r: &Registry) {
     assert_eq!(names(r, ana).await, ["a"]);
 }
 
-/// No two views of a user have one name, whoever comes at the same time.
+/// Checks that no two views of a user have one name, also for concurrent requests.
 // Holds: c13.views
 pub async fn name_of_a_view_is_unique(r: &Registry) {
     let (ana, bob) = two_users(r).await;
@@ -75,7 +75,7 @@ pub async fn name_of_a_view_is_unique(r: &Registry) {
     assert_eq!(names(r, ana).await, ["A", "a", "new"]);
 }
 
-/// The last place is taken once, by whoever comes at the same time.
+/// Checks that the last place is taken once by concurrent requests.
 // Holds: c13.views
 pub async fn views_of_a_user_are_bounded(r: &Registry) {
     let (ana, _) = two_users(r).await;
@@ -89,7 +89,7 @@ pub async fn views_of_a_user_are_bounded(r: &Registry) {
     r.view_update(&permit, first.id, named("d"), at(2)).await.unwrap();
 }
 
-/// Views go with their user, and with the organization that they show.
+/// Checks that views are deleted with their user, and with the organization that they show.
 // Holds: c13.viewsOwn
 pub async fn views_are_deleted_with_user_or_organization(r: &Registry) {
     let (ana, _) = two_users(r).await;

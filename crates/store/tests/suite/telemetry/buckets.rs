@@ -86,8 +86,8 @@ pub async fn buckets_exclude_values_past_retention(t: &dyn Telemetry) {
     }
 }
 
-/// Count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of several; what is
-/// no number is counted apart.
+/// Checks that count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of
+/// several, and that values that are no numbers are counted separately.
 // Holds: c13.fields
 pub async fn buckets_include_every_value(t: &dyn Telemetry) {
     let devices = [given::device(), given::device()];
@@ -157,7 +157,8 @@ pub async fn buckets_include_every_value(t: &dyn Telemetry) {
     assert_eq!(none, (Vec::new(), 0, 0));
 }
 
-/// The time axis may be in the payload: what was stored later than it may be is left out, as is what tells no time.
+/// Checks buckets whose time axis is in the payload: values that were stored too long after that time are left out, and
+/// so are values without a time.
 // Holds: c13.timeField
 pub async fn buckets_by_payload_time_include_late_values(t: &dyn Telemetry) {
     let device = given::device();
@@ -182,7 +183,7 @@ pub async fn buckets_by_payload_time_include_late_values(t: &dyn Telemetry) {
     assert_eq!((values, skipped), (3, 0));
 }
 
-/// More buckets than an answer may have are an end, not a strain.
+/// Checks that more buckets than an answer may have are refused.
 // Holds: c13.bucketsMax
 pub async fn buckets_are_bounded(t: &dyn Telemetry) {
     let device = given::device();

@@ -28,7 +28,8 @@ fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option
     }
 }
 
-/// Each event is told once, at the position that it has in history; from each of them on, what came later is found.
+/// Checks that each event is sent once, with the position that it has in history, and that from each position the later
+/// events are found.
 pub async fn stream_has_events_in_the_order_of_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..6).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
@@ -59,7 +60,7 @@ pub async fn stream_has_events_in_the_order_of_history(t: &dyn Telemetry) {
     }
 }
 
-/// Events that nobody has prepared for followers are received as a gap, and are in history by then.
+/// Checks that events which were not prepared for followers are received as a gap, and are in history by then.
 pub async fn lagging_stream_is_referred_to_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..3).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();

@@ -30,7 +30,7 @@ fn by(field: FilterField, descending: bool) -> Vec<ValueSort> {
     vec![ValueSort { field, descending }]
 }
 
-/// A device with a value for each of so many milliseconds, which is its number.
+/// Returns a device with this many values, one for each millisecond, which is its number.
 async fn with_values(t: &dyn Telemetry, count: i64) -> CanWrite<DeviceRef> {
     let device = given::device();
     for n in 0..count {
@@ -39,7 +39,7 @@ async fn with_values(t: &dyn Telemetry, count: i64) -> CanWrite<DeviceRef> {
     device
 }
 
-/// Every way to read a series shows the same: these are its numbers from the first on.
+/// Checks that every way to read a series shows the numbers from `first` on.
 async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, first: i64, end: i64) {
     let reading: CanRead<DeviceRef> = device.reading();
     let total = (end - first).max(0) as u64;
@@ -69,7 +69,7 @@ async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, fir
     assert_eq!(texts(t, device, "log", some).await.0, numbers(first..end.min(first + 3)), "{kept:?}");
 }
 
-/// Lists, totals, filters, orders and exports begin where it is kept; last values stay.
+/// Checks that lists, totals, filters, orders and exports begin at the retained values, and that last values stay.
 // Holds: c13.retention
 pub async fn values_past_retention_are_hidden(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
@@ -123,7 +123,7 @@ pub async fn dropped_values_stay_dropped(t: &dyn Telemetry) {
     shows(t, &device, &Kept::default(), 640, 641).await;
 }
 
-/// From the first value that is shown to the last, whatever was shown or is there besides.
+/// Checks that the extent goes from the first visible value to the last, whatever other values exist or were visible.
 // Holds: c13.retention
 pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
@@ -159,7 +159,7 @@ pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
     assert_eq!(extent("log", Kept::default(), all()).await, Some((70, 70)));
 }
 
-/// A few values are not worth it, unless they are all that there is; exactly means each of them.
+/// Checks that a few values are not dropped unless they are all values, or `exactly` is set.
 pub async fn few_values_are_dropped_on_request_only(t: &dyn Telemetry) {
     let device = with_values(t, 40).await;
     let drops =
@@ -173,7 +173,7 @@ pub async fn few_values_are_dropped_on_request_only(t: &dyn Telemetry) {
     assert!(!t.series_retain(&device, vec![("other".into(), newest(1))], true).await.unwrap());
 }
 
-/// Such an export ends well, with what is left.
+/// Checks that such an export ends well, with the remaining values.
 pub async fn export_omits_values_dropped_meanwhile(t: &dyn Telemetry) {
     let device = given::device();
     let large = "x".repeat(2_000);

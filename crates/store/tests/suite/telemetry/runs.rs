@@ -42,7 +42,7 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert!(t.history_event(&reading, id(5)).await.unwrap().is_none());
 }
 
-/// Element states and last values are there for the next run.
+/// Checks that element states and last values are available to the next run.
 pub async fn run_sees_the_state_of_the_previous_one(t: &dyn Telemetry) {
     let device = given::device();
     for step in 0..3_u8 {
@@ -97,7 +97,7 @@ pub async fn states_of_runs_are_counted(t: &dyn Telemetry) {
     t.run(&device, None, at(0), &mut look).await.unwrap();
 }
 
-/// Runs of one device happen one after the other, also on a first, cold start.
+/// Checks that runs of one device happen one after the other, also on a first, cold start.
 pub async fn concurrent_runs_are_all_kept(t: &dyn Telemetry) {
     let device = given::device();
     let count = |memory: &dyn Memory| memory.state("n").map_or(0, |bytes| bytes[0]);
@@ -125,7 +125,7 @@ fn with_key(key: &str) -> Commit {
     Commit { idempotency: Some(key), ..given::storing(event, &[("log", "1")]) }
 }
 
-/// A key that is known answers the first id, until it expires.
+/// Checks that a known key answers with the first identifier until it expires.
 pub async fn repeated_request_has_no_effect(t: &dyn Telemetry) {
     let (device, other) = (given::device(), given::device());
     let mut first = None;
@@ -146,7 +146,7 @@ pub async fn repeated_request_has_no_effect(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 3);
 }
 
-/// Requests with one key at the same time: one runs, all hear its id.
+/// Checks that of concurrent requests with one key one runs, and that all get its identifier.
 pub async fn concurrent_requests_with_one_key_get_one_answer(t: &dyn Telemetry) {
     let device = given::device();
     let answers = join_all((0..10).map(|_| async {
@@ -166,7 +166,7 @@ pub async fn concurrent_requests_with_one_key_get_one_answer(t: &dyn Telemetry) 
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 1);
 }
 
-/// Entries come in the order of their numbers, which grow, until they are done.
+/// Checks that entries are listed by number, and that numbers increase, until they are done.
 pub async fn outbox_keeps_its_order_until_done(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
@@ -189,7 +189,7 @@ pub async fn outbox_keeps_its_order_until_done(t: &dyn Telemetry) {
     t.outbox_done(&[entries[19].number]).await.unwrap();
 }
 
-/// Other work takes the place of what an entry held, and a commit that makes an entry needless removes it.
+/// Checks that new work replaces that of an entry, and that a commit removes an entry that it makes needless.
 pub async fn replaced_entry_of_the_outbox_keeps_its_position(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
@@ -229,7 +229,7 @@ pub async fn parked_entry_has_a_reason(t: &dyn Telemetry) {
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// Nobody else has a turn of the device until it is dropped, also after its commit.
+/// Checks that no other caller gets a turn of the device until the turn is dropped, also after its commit.
 pub async fn a_turn_excludes_others_until_it_is_dropped(t: &dyn Telemetry) {
     let (device, busy) = (given::device(), AtomicBool::new(false));
     join_all((1..=20).map(async |number| {
@@ -270,7 +270,8 @@ pub async fn dropped_turn_keeps_its_commits(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 2);
 }
 
-/// A run whose commit conflicts is made again on a new turn, and is there once; each sees what the one before it left.
+/// Checks that a run whose commit conflicts is repeated on a new turn and stored once, and that each run sees the state
+/// of the previous one.
 pub async fn conflicting_runs_are_stored_once(t: &dyn Telemetry) {
     const RUNS: u64 = 100;
     let (device, seen) = (given::device(), AtomicU64::new(0));
@@ -300,7 +301,7 @@ pub async fn conflicting_runs_are_stored_once(t: &dyn Telemetry) {
     assert_eq!(work, (0..RUNS).collect::<Vec<_>>());
 }
 
-/// After forgetting nothing is left, and what comes then is all there is.
+/// Checks that a forgotten device has no data, and that later data is all that it has.
 pub async fn forgotten_device_starts_empty(t: &dyn Telemetry) {
     let (device, neighbour) = (given::device(), given::device());
     given::store(t, &neighbour, 1, "log", "1").await;

@@ -29,7 +29,7 @@ fn only(field: &str, operator: Operator, operands: &[Operand]) -> ValueQuery {
     ValueQuery { filters, page: page(1, 1_000), sort: sort(&["createdAt"]), ..ValueQuery::default() }
 }
 
-/// Totals are exact and pages whole, by time, in both directions, and past the end.
+/// Checks that totals are exact and pages complete, by time, in both directions, and past the end.
 // Holds: c6.totalDocs
 pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
     let device = given::device();
@@ -61,7 +61,8 @@ pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
     }
 }
 
-/// Values come in the order in which they were stored, and ranges of time cut that order in one piece.
+/// Checks that values are in the order in which they were stored, and that ranges of time select one part of that
+/// order.
 pub async fn values_keep_storage_order_after_a_clock_step_back(t: &dyn Telemetry) {
     let device = given::device();
     for (n, millis) in [10, 20, 15, 5, 30, 29, 40].into_iter().enumerate() {
@@ -215,7 +216,8 @@ pub async fn orders_follow_the_contract(t: &dyn Telemetry) {
     }
 }
 
-/// Keys of objects are merged, deep values replaced; any other newest payload is what there is, until the next object.
+/// Checks that keys of objects are merged and deep values replaced, and that any other newest payload replaces all,
+/// until the next object.
 pub async fn last_values_are_merged(t: &dyn Telemetry) {
     let device = given::device();
     let steps = [
@@ -256,7 +258,7 @@ pub async fn last_values_are_bounded(t: &dyn Telemetry) {
     assert_eq!(lasts[0], lasts[1]);
 }
 
-/// The first keeps the id of the event; the others have ids right behind it.
+/// Checks that the first value has the identifier of the event, and that the others have identifiers right behind it.
 pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     let device = given::device();
     let event = id(7);
@@ -270,7 +272,8 @@ pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     assert_eq!(of_x.items[0].payload.text(), "4");
 }
 
-/// A deleted series is gone at once, the others stay; what is stored then is all there is.
+/// Checks that a deleted series is gone at once, that the others stay, and that values stored later are all that it
+/// has.
 pub async fn deleted_series_starts_empty(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
