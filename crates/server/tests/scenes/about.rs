@@ -18,7 +18,7 @@ async fn about_is_public() {
     });
     app.wait_seconds(60);
     assert_eq!(app.get("/v2/about").await.ok(), expected);
-    // Credentials are not looked at.
+    // Credentials are ignored.
     let odd = app.request(Method::GET, "/v2/about").header("api_auth_token", "rubbish");
     assert_eq!(app.send(odd).await.ok(), expected);
     app.post("/v2/about", json!({})).await.is(405);

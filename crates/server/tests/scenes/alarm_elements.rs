@@ -12,7 +12,7 @@ on_both_registries!(
     alarm_keys_of_a_device_are_bounded,
 );
 
-/// A fridge that is too warm.
+/// Returns the design of a fridge that is too warm.
 fn fridge() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("isWarm", "evaluate")]}},
@@ -118,7 +118,7 @@ async fn alarm_keys_of_a_device_are_bounded(app: &TestApp) {
     assert!(raised.iter().all(|alarm| alarm["count"] == 3));
     let events = ana.get(&device.at("events?limit=1")).await.list_of("/errors").remove(0);
     assert_eq!(events[0]["message"], "at most 64 alarms of an element are active");
-    // Its neighbour goes on.
+    // Another device is not affected.
     let other = ana.creates_device_of(&ana.designs(fridge()).await, "other").await;
     measures(&other, 9.0).await;
     assert_eq!(alarms(&ana).await.len(), 65);

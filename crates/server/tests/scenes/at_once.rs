@@ -1,4 +1,4 @@
-//! Changes that meet: none undoes another, and what ends meanwhile is told as ever.
+//! Concurrent changes: none undoes another, and a resource that is deleted meanwhile is reported as usual.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -15,9 +15,9 @@ on_both_registries!(
     organization_deleted_meanwhile_is_a_fault_of_the_body,
 );
 
-/// Times that a meeting is arranged: not every one comes about.
+/// Number of attempts to make calls coincide: not all do.
 const ROUNDS: usize = 8;
-/// Number of meetings of short calls.
+/// Number of attempts for short calls.
 const MANY_ROUNDS: usize = 40;
 
 fn profile(role: &str, change: &Value) -> Value {
@@ -65,7 +65,7 @@ async fn concurrent_changes_by_user_and_design_are_both_kept(app: &TestApp) {
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
     for round in 0..MANY_ROUNDS {
-        // The design sets the status and a label, users all that is theirs; labels they name every other time.
+        // The design sets the status and a label; users set all their fields, and labels every other time.
         let (name, temp, names_labels) = (format!("f{round}"), 20 + round, round % 2 == 1);
         device.posts("reading", json!({"temp": 0})).await.created();
         let changes = async |number: usize| {
@@ -87,7 +87,7 @@ async fn concurrent_changes_by_user_and_design_are_both_kept(app: &TestApp) {
         assert_eq!(now["statusText"], "critical", "round {round}");
         let label = &now["meta"]["lastAlarm"];
         if names_labels {
-            // Whichever came last: the user's label is there, and the design's is of now or was replaced.
+            // The user's label is kept in any order; the design's is current or was replaced.
             assert_eq!(now["meta"]["floor"], json!(round), "round {round}");
             assert!(label.is_null() || *label == json!(temp), "round {round}: {label}");
         } else {
@@ -96,7 +96,7 @@ async fn concurrent_changes_by_user_and_design_are_both_kept(app: &TestApp) {
     }
 }
 
-/// A design that keeps so many values of `log`.
+/// Returns a design that retains this many values of `log`.
 fn keeping(values: u64) -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store")]}},
@@ -116,7 +116,7 @@ async fn values_dropped_by_a_project_move_stay_dropped(app: &TestApp) {
         for number in 0..3 {
             device.posts("reading", json!(number)).await.created();
         }
-        // Whichever is the last: the device has been where one value is kept.
+        // In any order the device was in the project that retains one value.
         futures::join!(put(&three), put(&three), put(&one), put(&three), put(&three));
         let shown = ana.get(&device.at("data/log")).await.ok();
         assert_eq!(shown["meta"]["totalDocs"], 1, "round {round}");

@@ -48,10 +48,10 @@ async fn series_is_aggregated_in_buckets() {
         ],
     });
     assert_eq!(answer, expected);
-    // The device may ask for its own.
+    // The device may query its own.
     let path = device.at("data/reading/buckets?fields=payload.temp,payload.deep.er&every=5m");
     assert_eq!(device.get(&path).await.ok(), expected);
-    // All is one bucket, of a range and of what a filter lets through.
+    // Without a width there is one bucket, of a range and of the filtered values.
     let asked = "fields=payload.temp&functions=sum,count&from=2027-01-15T08:01:00Z&to=2027-01-15T08:05:00Z";
     let one = buckets(&ana, &device, &format!("{asked}&filter[payload.temp][gt]=0")).await;
     assert_eq!(one["meta"]["every"], json!(null));
@@ -59,14 +59,14 @@ async fn series_is_aggregated_in_buckets() {
     let bucket =
         json!({"from": "2027-01-15T08:01:00.000Z", "to": "2027-01-15T08:05:00.000Z", "count": 2, "fields": fields});
     assert_eq!(one["data"], json!([bucket]));
-    // What no value is in tells nothing.
+    // A range without values has no buckets.
     let none = buckets(&ana, &device, "fields=payload.temp&from=2028-01-01&every=1h").await;
     assert_eq!((&none["data"], &none["meta"]["to"]), (&json!([]), &json!(null)));
     let turned = buckets(&ana, &device, "fields=payload.temp&from=2028-01-01&to=2027-01-01&every=1h&fill=null").await;
     assert_eq!((&turned["data"], &turned["meta"]["values"]), (&json!([]), &json!(0)));
 }
 
-/// Charting tools send milliseconds, and do not know RFC 3339.
+/// Checks milliseconds, which charting tools send instead of RFC 3339.
 #[tokio::test]
 async fn range_takes_unix_milliseconds() {
     let app = TestApp::start().await;
@@ -80,7 +80,7 @@ async fn range_takes_unix_milliseconds() {
         async |range: &str| ana.get(&device.at(&format!("data/reading?{range}"))).await.list_of("/payload/temp");
     assert_eq!(values(millis).await, [3, 2, 1]);
     assert_eq!(values(times).await, [3, 2, 1]);
-    // Seconds and years would lie half a century back.
+    // Seconds and years would be half a century ago.
     for few in ["1800000060", "2027", "99999999999"] {
         let path = device.at(&format!("data/reading/buckets?fields=payload.temp&from={few}"));
         assert_eq!(ana.get(&path).await.faults(), ["query.from"], "{few}");
@@ -110,7 +110,7 @@ async fn every_function_is_answered_under_its_name() {
     }
 }
 
-/// However long ago it began: what a series no longer shows has no part in how wide its buckets are.
+/// Checks that hidden values have no influence on the width of the buckets, however old the series is.
 // Holds: c13.points, c13.retention
 #[tokio::test]
 async fn buckets_exclude_hidden_values() {
@@ -133,7 +133,7 @@ async fn buckets_exclude_hidden_values() {
         app.wait_seconds(1);
     }
     let ids = format!("deviceIds={},{}&elementName=log", one.id, other.id);
-    // The last value of the one came ten seconds before that of the other, whose first is shown no longer.
+    // The last value of one came ten seconds before that of the other, whose first is hidden now.
     for (path, values, from, to, every) in [
         (one.at("data/log/buckets?points=10"), 10, "00.000", "09.001", "1s"),
         (one.at("data/log/buckets?points=5"), 10, "00.000", "09.001", "2s"),
@@ -172,7 +172,7 @@ async fn days_follow_the_clock_of_their_zone() {
     assert_eq!(days["data"][1]["from"], "2027-03-27T23:00:00.000Z");
     assert_eq!(days["data"][1]["to"], "2027-03-28T22:00:00.000Z");
     assert_eq!(days["meta"]["zone"], "Europe/Paris");
-    // In Kolkata, half an hour beside everybody else.
+    // In Kolkata, whose offset has half an hour.
     let days = buckets(&ana, &device, "fields=payload&every=1d&zone=Asia/Kolkata").await;
     assert_eq!(days["data"][0]["to"], "2027-03-28T18:30:00.000Z");
     assert_eq!(counts(&days), [21, 24, 3]);
@@ -289,7 +289,7 @@ async fn time_may_come_from_the_payload() {
             )))
             .await
     };
-    // It is 2027-02-24T08:00Z; each says when it was measured.
+    // It is 2027-02-24T08:00Z; each value has its time of measurement.
     for (n, at) in [
         (1, json!("2027-02-24T06:10:00Z")),
         (2, json!(1_803_450_600)),
@@ -307,7 +307,7 @@ async fn time_may_come_from_the_payload() {
     assert_eq!(told(&late, "sum"), [json!(32.0), json!(15.0), json!(64.0)]);
     let range = asks("&late=3d&from=2027-02-24T06:30:00Z&to=2027-02-24T08:00:00Z").await.ok();
     assert_eq!(told(&range, "sum"), [json!(14.0)]);
-    // A clock that is ahead counts where it says.
+    // A clock that is ahead counts by its own time.
     let ahead = asks("&from=2027-02-24T08:00:01Z").await.ok();
     assert_eq!(told(&ahead, "sum"), [json!(64.0)]);
     // However it is written, up to 31 days.

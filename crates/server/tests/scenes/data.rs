@@ -6,7 +6,7 @@ use crate::support::designs::{to, to_with};
 use crate::support::person::text;
 use crate::support::{Device, Person, TestApp};
 
-/// A device that has stored each of these payloads, a minute apart.
+/// Returns a device that has stored each of these payloads, a minute apart.
 pub async fn with_values<'a>(ana: &Person<'a>, payloads: impl IntoIterator<Item = Value>) -> Device<'a> {
     let device = ana.creates_device("fridge").await;
     for payload in payloads {
@@ -169,7 +169,7 @@ async fn last_values_merge_the_newest_of_every_key() {
         device.posts("reading", other.clone()).await.created();
         assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], other);
     }
-    // Every key that was received so far is still there.
+    // Every key that was received so far is still present.
     device.posts("reading", json!({"d": 4, "a": 5})).await.created();
     let all = json!({"a": 5, "b": {"x": 2}, "c": null, "d": 4});
     assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], all);
@@ -235,7 +235,7 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     }
     ana.delete(&device.at("storage/b")).await.not_found();
     assert_eq!(ana.get(&device.at("storage")).await.ok()["bytesStored"], 8);
-    // Raw history is another thing.
+    // Raw history is separate.
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 3);
     device.posts("b", json!("new")).await.created();
     assert_eq!(ana.get(&device.at("data/b")).await.list_of("/payload"), ["new"]);
@@ -273,7 +273,7 @@ async fn empty_storage_element_is_listed() {
     assert_eq!(ana.get(&device.at("data/values")).await.list_of("/payload"), [21]);
     assert_eq!(ana.get(&device.at("data/twice")).await.list_of("/payload"), [42]);
     assert_eq!(ana.get(&device.at("data/names")).await.list_of("/payload"), ["fridge", "fridge"]);
-    // Nothing else makes one.
+    // No other operation creates one.
     ana.post(&device.at("storage"), json!({"name": "other"})).await.is(405);
     ana.put(&device.at("storage/other"), json!({"name": "other"})).await.is(405);
     ana.delete(&device.at("storage/values")).await.no_content();
