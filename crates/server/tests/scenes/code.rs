@@ -9,12 +9,12 @@ use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(devices_that_wake_together_share_code_runners, huge_operation_in_code_delays_no_other_project,);
 
-/// Returns a design whose code answers a number.
+/// A design whose code answers a number.
 fn answering(number: u32) -> Value {
     decoding(&format!("return {{data: {number}}};"))
 }
 
-/// Returns a design whose code has that body.
+/// A design whose code has that body.
 pub fn decoding(body: &str) -> Value {
     let code = format!("function decodeUplink(input) {{ {body} }}");
     json!({
@@ -38,7 +38,7 @@ async fn devices_that_wake_together_share_code_runners(app: &TestApp) {
         for answer in join_all(devices.iter().map(|device| device.posts("up", json!("AA==")))).await {
             answer.created();
         }
-        // Each of them runs the newest design, including those that ran the previous one.
+        // Every one of them goes by the newest design, also those that went by the one before.
         for device in &devices {
             let values = ana.get(&device.at("data/values?limit=1")).await.list_of("/payload");
             assert_eq!(values, [json!(number)]);
@@ -46,7 +46,7 @@ async fn devices_that_wake_together_share_code_runners(app: &TestApp) {
         let after = app.hub().code_runs();
         let repeated = app.conflicts() - conflicts;
         assert_eq!(after.runs - before.runs, devices.len() as u64 + repeated);
-        // On a slow machine a call may be taken for a long one, and then uses another engine.
+        // A call that was taken for one that takes long, on a machine that is slow, has another.
         assert!(after.engines - before.engines <= threads + 1, "{after:?} after {before:?}");
     }
 }
@@ -54,7 +54,7 @@ async fn devices_that_wake_together_share_code_runners(app: &TestApp) {
 async fn huge_operation_in_code_delays_no_other_project(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let bob = app.stranger("bob").await.with_key().await;
-    // Each text takes the engine seconds, in which it does not check the time.
+    // Each text takes the engine seconds, in which it looks at no clock.
     let huge = "var a = 1n << 700000n; for (var i = 0; i < 3; i++) { try { `${a}`; } catch (e) {} } return {data: 1};";
     let threads = std::thread::available_parallelism().map_or(1, usize::from).max(2);
     let mut hostile = Vec::new();
@@ -67,7 +67,7 @@ async fn huge_operation_in_code_delays_no_other_project(app: &TestApp) {
     let before = app.hub().code_runs();
     let theirs = join_all(hostile.iter().map(|device| device.posts("up", json!("AA=="))));
     let sound = async {
-        // When all of them are under way, no caller waits for them.
+        // When all of them are under way, nobody waits for them.
         let are_under_way = async || app.hub().code_runs().aside - before.aside >= threads as u64;
         becomes("all of them are under way", are_under_way).await;
         device.posts("up", json!("AA==")).await.created();

@@ -1,4 +1,4 @@
-//! Many devices are made at once.
+//! Creating many devices in one call.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ on_both_registries!(
 
 const BULK: &str = "/v2/devices/bulk";
 
-/// The place and the words of each error.
+/// Returns the position and the message of each error.
 fn errors(outcome: &Value) -> Vec<(u64, String)> {
     let errors = outcome["errors"].as_array().unwrap().iter();
     errors.map(|error| (error["index"].as_u64().unwrap(), text(error, "message").to_owned())).collect()
@@ -63,7 +63,7 @@ async fn each_device_of_a_bulk_is_created_separately(app: &TestApp) {
     ]) {
         assert!(words.iter().all(|words| message.contains(words)), "{message}");
     }
-    // A device made so is as good as any other.
+    // Such a device works like any other.
     let made: Vec<Device<'_>> = outcome["data"].as_array().unwrap().iter().map(|made| Device::of(app, made)).collect();
     made[0].posts("reading", json!(1)).await.created();
     let shown = ana.get(&made[1].url()).await.ok();
@@ -154,7 +154,7 @@ async fn bulk_of_a_client_that_disconnects_leaves_whole_devices() {
     assert_eq!((places(&outcome), errors(&outcome).len()), ((0..3_000).collect(), 0));
     let asked = with_json(ana.request(Method::POST, BULK), &json!(body)).timeout(Duration::from_millis(60));
     let _ = asked.send().await;
-    // Whatever came of it: every device that is there has its place in the count, in the list and in its labels.
+    // Every created device is in the count, in the list and in its labels, however the call ended.
     let count = async || ana.organization(&ana.organization).await["deviceCount"].as_u64().unwrap();
     let total = async |query: &str| {
         ana.get(&format!("/v2/devices?limit=1&{query}")).await.ok()["meta"]["totalDocs"].as_u64().unwrap()

@@ -1,4 +1,4 @@
-//! Notifications of designs: who of which organization hears them, and how.
+//! Notifications of designs: their recipients and channels.
 
 use isobar_power::becomes;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Devices, counted.
+//! Counts of devices.
 
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ async fn summary_covers_visible_devices_alone(app: &TestApp) {
         ana.get("/v2/devices/summary?depth=0&organizationId=x").await.faults(),
         ["query.depth", "query.organizationId"]
     );
-    // A project above is known to those beneath it; the lowest role may count.
+    // A project of an organization above can be named from below; the lowest role may count.
     let branch = ana.founds("branch", &ana.organization).await;
     let body = json!({"name": "d", "projectUuid": ana.project().await, "organizationId": branch});
     ana.creates_device_as(body).await;

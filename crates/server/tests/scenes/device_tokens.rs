@@ -32,7 +32,7 @@ async fn device_token_overrides_a_named_device() {
     for named in [&*other.id, NOBODY, "nonsense", ""] {
         let at = |path: &str| format!("/v2/events/{path}?elementName=e&deviceId={named}");
         app.send(with_json(one.request(Method::POST, &at("device")), &json!(named))).await.created();
-        // Devices hear cloud events; they send none.
+        // Devices receive cloud events, but cannot send any.
         app.send(with_json(one.request(Method::POST, &at("cloud")), &json!(named))).await.unauthenticated();
         one.queues("e", json!(named)).await;
         assert_eq!(one.get(&at("cloud/next")).await.ok(), named);
@@ -76,7 +76,7 @@ async fn device_token_cannot_see_another_device() {
     other.posts("reading", json!(1)).await.created();
     one.get(&other.url()).await.not_found();
     one.get(&other.at("last/reading")).await.not_found();
-    // On the channel the token says which device it is, whatever is named.
+    // In the event channel the token identifies the device, whatever is named.
     let request = one.request(Method::POST, &other.door("reading")).header("content-type", "application/json");
     app.send(request.body("2")).await.created();
     assert_eq!(ana.get(&one.at("data/reading")).await.list_of("/payload"), [2]);
@@ -99,7 +99,7 @@ async fn device_token_is_refused_by_operations_of_users() {
         let method: Method = row.method.name().parse().unwrap();
         app.send(device.request(method, &path)).await.unauthenticated();
     }
-    // A token is a device's in its own header only.
+    // A device token is accepted in its own header only.
     let jwt = app.request(Method::GET, &device.url()).bearer_auth(&device.token);
     app.send(jwt).await.unauthenticated();
     let key = app.request(Method::GET, &device.url()).header("api_auth_token", &device.token);

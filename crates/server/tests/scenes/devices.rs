@@ -67,7 +67,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
     assert!(!fetched.text.contains(&token), "the token is shown once");
     assert_eq!(fetched.ok(), expected);
     assert_eq!(ana.get("/v2/devices").await.ok()["data"], json!([expected]));
-    // What is left out has its default.
+    // Omitted members have their defaults.
     let bare = ana.post("/v2/devices", json!({"name": "bare", "projectUuid": project})).await.created();
     let defaults = json!({
         "versionUuid": null, "protocol": null, "protocols": [], "meta": {}, "description": null, "streetAddress": null,
@@ -95,7 +95,7 @@ async fn update_keeps_omitted_members_and_null_clears(app: &TestApp) {
     let bare = json!({"name": "icebox", "projectUuid": project});
     (expected["name"], expected["updatedAt"]) = (json!("icebox"), json!("2027-01-15T08:00:05.000Z"));
     assert_eq!(ana.put(&device.url(), bare).await.ok(), expected);
-    // What was read can be sent back.
+    // A body that was read can be sent back.
     assert_eq!(ana.put(&device.url(), expected.clone()).await.ok(), expected);
     let cleared = json!({
         "name": "icebox", "projectUuid": project, "versionUuid": null, "protocol": null, "description": null,
@@ -270,7 +270,7 @@ async fn a_device_moves_to_another_organization(app: &TestApp) {
     device.posts("reading", json!(1)).await.created();
     sven.get(&device.url()).await.not_found();
     let to = |organization: &str| json!({"name": "truck", "projectUuid": project, "organizationId": organization});
-    // Nobody moves a thing out of its own reach.
+    // A device cannot be moved to an organization that the caller cannot see.
     assert_eq!(nora.put(&device.url(), to(&south)).await.faults(), ["organizationId"]);
     assert_eq!(ana.put(&device.url(), to(&south)).await.ok()["organizationName"], "South");
     nora.get(&device.url()).await.not_found();

@@ -137,7 +137,7 @@ async fn idempotency_key_works_alike_in_a_batch_and_alone(app: &TestApp) {
     let ids = members(&first, "data", "id");
     assert_eq!((&ids[0], &ids[1]), (&json!(single), &ids[2]));
     assert!(ids[3] != ids[1]);
-    // A batch that is sent once more does nothing, and is answered alike.
+    // A repeated batch has no effect, and gets the same answer.
     assert_eq!(ana.post(BATCH, batch).await.ok(), first);
     assert_eq!(ana.get(&one.at("data/log")).await.list_of("/payload"), [2, 0]);
     assert_eq!(ana.get(&other.at("data/log")).await.list_of("/payload"), [4]);
@@ -182,7 +182,7 @@ async fn invalid_batch_is_refused_as_a_whole() {
     assert_eq!(ana.post_text(BATCH, long).await.faults(), ["body"]);
     ana.post_text(BATCH, format!("[\"{}\"]", "x".repeat(2 << 20))).await.is(413);
     assert_eq!(ana.post_plain(BATCH, "[]").await.faults(), ["body"]);
-    // Who may not post events at all hears that, whatever the body is.
+    // A user without the right to post events is refused before the body is read.
     let ben = ana.invites("ben", "basicUser").await;
     ben.post(BATCH, json!({})).await.forbidden();
     app.send(app.request(Method::POST, BATCH)).await.unauthenticated();
@@ -199,7 +199,7 @@ async fn a_batch_counts_as_a_call_for_every_started_hundred() {
     let remaining = |answer: &Answer| answer.header("x-ratelimit-remaining").to_owned();
     assert_eq!(remaining(&posts_all(&device, &batch(100)).await.is(200)), "5");
     assert_eq!(remaining(&posts_all(&device, &batch(201)).await.is(200)), "2");
-    // There is no room for all of it: nothing of it is done.
+    // The window has no room for all of it: it is refused as a whole.
     let refused = posts_all(&device, &batch(201)).await.is(429);
     assert_eq!((remaining(&refused), refused.header("retry-after")), ("1".to_owned(), "61"));
     assert_eq!(remaining(&posts_all(&device, &batch(1)).await.is(200)), "0");

@@ -1,4 +1,4 @@
-//! History: every event of a device, either way.
+//! History: every event of a device, in both directions.
 
 use serde_json::json;
 
@@ -96,7 +96,7 @@ async fn history_older_than_six_months_is_gone_but_values_stay() {
     let device = ana.creates_device("fridge").await;
     let made = device.posts("reading", json!(1)).await.created();
     let queued = device.queues("alarm", json!("c1")).await;
-    // By whatever protocol it came.
+    // The protocol does not matter.
     let project = ana.project().await;
     let body = json!({"name": "lora", "projectUuid": project, "protocol": "lora", "meta": {"eui": "1"}});
     let far = ana.creates_device_as(body).await;

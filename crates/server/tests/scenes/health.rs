@@ -1,4 +1,4 @@
-//! Is the server there, can it work, what has it done.
+//! Health and metrics.
 
 use serde_json::json;
 
@@ -22,13 +22,13 @@ async fn unresponsive_store_is_named_without_waiting() {
     device.posts("reading", json!(1)).await.created();
     app.get("/health/ready").await.ok();
     road.closes();
-    // Nothing comes from the registry before the road opens: every answer until then is one that did not wait for it.
+    // The registry sends nothing before the road opens: every answer until then did not wait for it.
     for _ in 0..2 {
         let unready = app.get("/health/ready").await.is(503).json();
         let errors = json!([{"field": "registry", "message": "did not answer within 2 s"}]);
         assert_eq!(unready, json!({"message": "the service is not ready", "errors": errors}));
     }
-    // It lives all the same, and does what it can.
+    // The server is alive all the same, and serves calls without the registry.
     app.get("/health/live").await.ok();
     device.posts("reading", json!(2)).await.created();
     road.opens();

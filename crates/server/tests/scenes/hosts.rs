@@ -3,7 +3,7 @@
 use crate::support::TestApp;
 use crate::support::socket::Socket;
 
-/// A post of an event, by this version and target, with these lines for its host and more.
+/// Returns a post of an event with this version, target, host lines and further headers.
 fn post(token: &str, version: &str, target: &str, hosts: &[&str], more: &str) -> String {
     let hosts: String = hosts.iter().map(|host| format!("Host:{host}\r\n")).collect();
     format!(

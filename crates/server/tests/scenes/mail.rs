@@ -31,7 +31,7 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     let email = app.email_to(ANA, 1).await;
     assert_eq!(email.subject, "Verify your e-mail address");
-    // Who looks where it leads, as those do who look through e-mails, does not use it up.
+    // HEAD, which mail scanners send, does not use up the link.
     for (path, status) in [(email.path().as_str(), 302), ("/v2/auth/verify/rubbish", 404)] {
         assert_eq!(app.request(Method::HEAD, path).send().await.unwrap().status(), status);
     }
@@ -39,16 +39,16 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     assert_eq!(verified.header("location"), "http://127.0.0.1:8080/?verified=1");
     app.get(&email.path()).await.not_found();
     app.get("/v2/auth/verify/rubbish").await.not_found();
-    // In a browser the console says so.
+    // A browser is sent to the console.
     for path in [email.path().as_str(), "/v2/auth/verify/rubbish"] {
         let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         let browser = app.request(Method::GET, path).header("accept", accept);
         assert_eq!(app.send(browser).await.is(302).header("location"), "http://127.0.0.1:8080/?verified=0");
     }
-    // Verified is verified: there is nothing to send again.
+    // A verified address needs no further e-mail.
     app.get("/v2/auth/verify?emailOrUsername=ana").await.no_content();
     assert_eq!(app.emails_to(ANA, 1).await.len(), 1);
-    // Who is created by others is asked too.
+    // A user who was created by another gets a verification e-mail too.
     let ana = crate::support::Person::known(app, me(app, "ana").await, "secret of ana".to_owned()).await;
     ana.invites("tom", "technician").await;
     ana.invites("tess", "technician").await;
@@ -119,7 +119,7 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     forgets(app, ANA).await.no_content();
     let second = app.email_to(ANA, 3).await.token();
     assert_eq!(app.post("/v2/auth/reset", reset(&first, "new secret")).await.faults(), ["token"]);
-    // What verifies an address resets no password, and the other way round.
+    // A verification link resets no password, and the other way round.
     app.get(&format!("/v2/auth/verify/{second}")).await.not_found();
     app.wait_seconds(3600);
     assert_eq!(app.post("/v2/auth/reset", reset(&second, "new secret")).await.faults(), ["token"]);
@@ -181,7 +181,7 @@ async fn user_without_a_password_sets_one_through_a_reset() {
     let emails = app.emails_to("tom@example.com", 2).await;
     let token = emails.iter().find(|email| email.link().contains("resetToken")).unwrap().token();
     app.post("/v2/auth/reset", reset(&token, "own secret")).await.ok();
-    // The link came by e-mail, and so the address is verified too.
+    // The link came by e-mail, so the address is verified too.
     app.login("tom", "own secret").await.created();
 }
 
@@ -202,7 +202,7 @@ async fn email_refused_by_its_server_is_retried() {
     let app = TestApp::with(|settings| settings.smtp_url = Some(server.url.clone())).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     server.has_refused(1).await;
-    // A server that is off does not lose it either.
+    // A stopped server does not lose it either.
     let app = app.restart().await;
     app.wait_seconds(10);
     let messages = server.messages(1).await;

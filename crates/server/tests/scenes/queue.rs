@@ -30,7 +30,7 @@ async fn the_oldest_event_comes_first_and_each_one_once() {
     assert_eq!(payloads(&device, "limit=2").await, [json!({"n": 2}), json!({"n": 3})]);
     assert_eq!(payloads(&device, "").await, [json!({"n": 4}), json!({"n": 5})]);
     device.takes().await.no_content();
-    // History keeps what the queue has given away.
+    // History keeps the events that the queue has delivered.
     assert_eq!(ana.get(&device.at("events?deviceEvents=false")).await.ok()["meta"]["totalDocs"], 5);
 }
 
@@ -54,7 +54,7 @@ async fn peeked_events_remain_queued() {
         assert_eq!(events, expected);
         assert_eq!(device.get("/v2/events/cloud/next?peek=true").await.ok(), "wake up");
     }
-    // Who asks for the head alone gets no event, and so takes none.
+    // HEAD returns no event, and so takes none.
     for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
         assert_eq!(app.send(device.request(Method::HEAD, path)).await.is(200).text, "");
     }
@@ -137,11 +137,11 @@ async fn repeated_key_has_no_second_effect() {
     assert_eq!(payloads(&device, "").await, [1]);
     assert_eq!(queue(3).await, queued, "it was taken, and is not sent again");
     device.takes().await.no_content();
-    // A key is one for both ways, and for whoever calls in the device's name.
+    // A key is the same in both directions, and for each caller in the device's name.
     let by_user = ana.request(Method::POST, &format!("{}&elementName=alarm", device.queue()));
     assert_eq!(app.send(with_json(by_user.header("idempotency-key", "k1"), &json!(4))).await.created(), first);
     device.takes().await.no_content();
-    // A refusal is not remembered.
+    // A refused request does not use up its key.
     assert_eq!(device.posts_once("k3", "reading", json!(null)).await.faults(), ["body"]);
     device.posts_once("k3", "reading", json!(5)).await.created();
     app.wait_seconds(24 * 3600);
@@ -215,7 +215,7 @@ async fn long_poll_is_woken_by_an_event() {
             within_patience("the end of the wait", device.get(path)).await
         };
         let calling = async {
-            // A round trip gives the poll time to be in its place; either order must do.
+            // A round trip lets the poll begin first; either order must work.
             device.get(&device.url()).await.ok();
             device.posts("reading", json!({"temp": 20 + round})).await.created();
         };
@@ -225,7 +225,7 @@ async fn long_poll_is_woken_by_an_event() {
         assert_eq!(payload["temp"], 20 + round);
     }
     device.takes().await.no_content();
-    // Sent through the API it wakes as well; what is peeked at stays.
+    // An event sent through the API wakes the poll too; a peeked event remains queued.
     let waiting = device.get("/v2/events/cloud/next?wait=60&peek=true&elementName=note");
     let calling = async {
         device.queues("other", json!(1)).await;

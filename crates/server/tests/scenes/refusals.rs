@@ -17,7 +17,7 @@ on_both_registries!(
     unknown_device_is_a_fault_of_device_events_alone,
 );
 
-/// The case with another name for every thing.
+/// Returns the case with another name for every resource.
 fn renamed(case: &Case, things: &Things<'_>, other: &str) -> Case {
     let mut case = case.clone();
     for id in things.ids() {
@@ -42,7 +42,7 @@ async fn resource_of_a_path_is_checked_before_the_role(app: &TestApp) {
         if !names_a_thing(&row, &case) {
             continue;
         }
-        // What is malformed names nothing, and neither does another spelling of an identifier.
+        // A malformed identifier, or another spelling of one, names nothing.
         for other in [NOBODY, "not-an-id", &things.fridge.id.to_uppercase()] {
             let mut case = renamed(&case, &things, other);
             case.body = case.body.map(|_| json!("no object"));
@@ -135,7 +135,7 @@ async fn body_limit_is_a_mebibyte_unless_configured() {
     assert_eq!(sends_too_much(&ana, &format!("/v2/projects/{NOBODY}/specification/test")).await, 404);
 }
 
-/// A body of so many bytes that no operation can use.
+/// Returns a body of this many bytes that no operation can use.
 fn rubbish(bytes: usize) -> String {
     format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))
 }
@@ -166,7 +166,7 @@ async fn body_limit_of_public_operations_is_sixteen_kibibytes() {
         }
     }
     assert_eq!(seen, 5);
-    // Whoever shows credentials may send more.
+    // A call with credentials may send more.
     let ana = app.developer("ana").await;
     let design =
         json!({"name": "p", "description": "", "planes": {"cloud": {"elements": {}}, "note": "x".repeat(100_000)}});

@@ -82,7 +82,7 @@ async fn registration_into_an_organization_needs_its_rights() {
     let mut body = new_user("new", "manager");
     body["organizationId"] = json!(ana.organization);
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
-    // Nor is anything told about the rest of the body.
+    // Other faults of the body are not reported either.
     let faulty = json!({"organizationId": ana.organization, "role": 7});
     app.post("/v2/auth/register", faulty.clone()).await.unauthenticated();
     tom.post("/v2/auth/register", faulty).await.forbidden();
@@ -113,7 +113,7 @@ async fn registration_with_several_faults_has_all_of_them_named() {
     body["tosHash"] = json!(7);
     let faults = app.post("/v2/auth/register", body.clone()).await.faults();
     assert_eq!(faults, ["email", "firstName", "passwordConfirmation", "tosHash", "username"]);
-    // Whoever names an organization, even in vain, must be somebody.
+    // Naming an organization, even an invalid one, needs credentials.
     body["organizationId"] = json!("north");
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
     let faults = app.stranger("bob").await.post("/v2/auth/register", body).await.faults();
@@ -147,7 +147,7 @@ async fn role_of_a_new_user_is_at_most_the_callers() {
     body["organizationId"] = json!(ana.organization);
     max.post("/v2/auth/register", body.clone()).await.forbidden();
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
-    // That comes before whatever else is wrong, but after what is no user's at all.
+    // The role is checked before other faults, but after the credentials.
     max.post("/v2/auth/register", json!({"organizationId": ana.organization, "role": "developer"})).await.forbidden();
     body["role"] = json!("manager");
     max.post("/v2/auth/register", body).await.created();
@@ -159,7 +159,7 @@ async fn closed_registration_is_refused() {
     let app = TestApp::with(|settings| settings.hub.registration_open = false).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.unauthenticated();
     app.post("/v2/auth/register", json!({})).await.unauthenticated();
-    // Those who are in may still invite.
+    // Existing users can still invite others.
     let admin = app.admin().await;
     admin.invites("ana", "developer").await.get("/v2/auth/user").await.ok();
 }

@@ -21,7 +21,7 @@ fn keeping(properties: Value) -> Value {
     })
 }
 
-/// Every way to look at the values of `log` shows these, newest first.
+/// Checks that every way to read the values of `log` shows these, newest first.
 async fn shows(ana: &Person<'_>, device: &Device<'_>, values: &[i64]) {
     let list = ana.get(&device.at("data/log")).await.ok();
     assert_eq!(list["meta"]["totalDocs"], values.len());
@@ -56,11 +56,11 @@ async fn values_beyond_the_retained_age_are_hidden(app: &TestApp) {
         device.posts("reading", json!(day)).await.created();
         app.wait_seconds(DAY);
     }
-    // The oldest of these came three days ago, to the millisecond.
+    // The oldest of these was stored three days ago, to the millisecond.
     shows(&ana, &device, &[5, 4, 3]).await;
     app.wait_seconds(1);
     shows(&ana, &device, &[5, 4]).await;
-    // A shorter retention takes hold at once.
+    // A shorter retention takes effect at once.
     ana.redesigns(&project, keeping(json!({"retentionDays": 2}))).await.ok();
     shows(&ana, &device, &[5]).await;
     app.wait_seconds(10 * DAY);
@@ -104,7 +104,7 @@ async fn longer_retention_restores_no_values(app: &TestApp) {
     app.wait_seconds(30 * DAY);
     device.posts("reading", json!(4)).await.created();
     shows(&ana, &device, &[4, 3, 2]).await;
-    // An element that the design no longer has keeps what it had.
+    // An element that the design no longer has keeps its values.
     ana.redesigns(&project, json!({"reading": {"type": "deviceEvent"}})).await.ok();
     shows(&ana, &device, &[4, 3, 2]).await;
 }

@@ -1,4 +1,4 @@
-//! Tests that a device is never shown older than a caller was told, however often it was read before.
+//! Tests that a device is never shown in an older state than was acknowledged, however often it was read before.
 
 use isobar_model::access;
 use isobar_model::time::Timestamp;
@@ -14,7 +14,7 @@ on_both_registries!(
     device_shows_state_not_yet_in_the_registry,
 );
 
-/// A reading's number becomes metadata, and its status.
+/// Returns a design that stores a reading's number as metadata and as status.
 fn state() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -65,7 +65,7 @@ async fn device_shows_state_not_yet_in_the_registry(app: &TestApp) {
     assert_eq!(shown(&device.get(&device.url()).await.ok()), (json!(3), json!(6)));
     assert_eq!(shown(&ana.get("/v2/devices").await.ok()["data"][0]), (json!(3), json!(6)));
     drop(held);
-    // A change waits for it, and leaves it as it is.
+    // A change waits for the report, and keeps it.
     let renamed = ana.put(&device.url(), json!({"name": "freezer", "projectUuid": project})).await.ok();
     assert_eq!(shown(&renamed), (json!(3), json!(6)));
     assert_eq!(shown(&ana.get(&device.url()).await.ok()), (json!(3), json!(6)));

@@ -28,7 +28,7 @@ async fn project_of_statuses(person: &Person<'_>) -> String {
 async fn organizations_are_listed_by_urgency(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = project_of_statuses(&ana).await;
-    // What is silent and what burns together is where it burns.
+    // The most urgent of several statuses is shown.
     let sites: [(&str, &[&str], &str); 5] = [
         ("a", &["missing"], "missing"),
         ("b", &["missing", "critical"], "critical"),

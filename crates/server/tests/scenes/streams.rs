@@ -1,4 +1,4 @@
-//! Events as they are committed: Server-Sent Events.
+//! Events in the order of their commits: Server-Sent Events.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ async fn stream_events_match_the_document() {
     });
     let device = ana.creates_device_of(&ana.designs(fails).await, "failing").await;
     let mut stream = Stream::open(&ana, "", None).await;
-    // Each is held against the document as it is read: any JSON, with errors or without.
+    // Each is checked against the document as it is read: any JSON, with and without errors.
     for payload in [json!({"a": [1, {"b": null}]}), json!("text"), json!(-1.5), json!(true), json!([])] {
         device.posts("in", payload.clone()).await.created();
         let sent = stream.next().await;
@@ -84,7 +84,7 @@ async fn stream_that_cannot_resume_is_refused_with_a_reason() {
     let old = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
     let resumes = async |id: &str| {
         let asked = app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id));
-        // What is no refusal does not end.
+        // An answer that is not a refusal would not end.
         within_patience(&format!("the refusal of {id}"), asked).await
     };
     let recent = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
@@ -96,7 +96,7 @@ async fn stream_that_cannot_resume_is_refused_with_a_reason() {
     assert_eq!(answer.faults(), ["header.Last-Event-ID"]);
     app.wait_seconds(15_778_476);
     let new = text(&device.posts("reading", json!(2)).await.created(), "id").to_owned();
-    // History has lost what came after it, and this server, or this state of it, has never sent it.
+    // Later events are missing from history, or the identifier is unknown to this server or to its restored state.
     for (id, why) in [(old.as_str(), "older"), ("7fffffff-ffff-7fff-bfff-ffffffffffff", "newer")] {
         let answer = resumes(id).await;
         assert!(answer.text.contains(why), "{answer:?}");

@@ -52,7 +52,7 @@ async fn new_user_cannot_outrank_its_creator(app: &TestApp) {
     outside["organizationId"] = json!(bob.organization);
     assert_eq!(max.post("/v2/users", outside.clone()).await.faults(), ["organizationId"]);
     outside["role"] = json!("systemAdmin");
-    // The role comes before everything else that is wrong.
+    // The role is checked before other faults.
     max.post("/v2/users", outside).await.forbidden();
     max.post("/v2/users", json!({"role": "systemAdmin", "email": 7})).await.forbidden();
     let mut both = new_user("MAX", "basicUser");

@@ -1,5 +1,5 @@
-//! Versions of designs: kept with every one that is written, put in force again, and overwritten only by those who know
-//! which one it is (contract: Versions of a design).
+//! Versions of designs: kept with each written design, restored, and overwritten only with the current tag (contract:
+//! Versions of a design).
 
 use isobar_model::access;
 use isobar_model::ids::ProjectId;
@@ -38,7 +38,7 @@ fn restore(project: &str, number: u64) -> String {
     format!("{}/{number}/restore", versions(project))
 }
 
-/// A design that stores what comes under this name.
+/// Returns a design that stores events under this name.
 fn storing(store: &str) -> Value {
     let reading = json!({"type": "deviceEvent", "triggers": {"eventReceived": [to(store, "store")]}});
     json!({"reading": reading, store: {"type": "storage"}})
@@ -91,12 +91,12 @@ async fn every_written_design_is_kept_as_a_version(app: &TestApp) {
     for (member, value) in head(2, 5, "exact", 0).as_object().unwrap() {
         assert_eq!(&exact[member], value);
     }
-    // A design that is refused is none, and neither is what only looks.
+    // A refused design makes no version, and neither does a dry run.
     ana.put(&place(&project), body("bad", json!({"x": {"type": "unheard"}}))).await.is(400);
     let try_out = json!({"elementName": "reading", "payload": 1});
     ana.post(&format!("{}/test", place(&project)), try_out).await.ok();
     assert_eq!(numbers(&ana, &project).await, [3, 2, 1]);
-    // They go with their project.
+    // They are deleted with their project.
     ana.delete(&format!("/v2/projects/{project}")).await.no_content();
     ana.get(&versions(&project)).await.not_found();
     ana.get(&format!("{}/1", versions(&project))).await.not_found();
@@ -157,10 +157,10 @@ async fn restored_version_becomes_the_newest(app: &TestApp) {
         (&json!("2027-01-15T08:00:00.000Z"), &body("", storing("old"))["planes"])
     );
     assert_eq!(numbers(&ana, &project).await, [4, 3, 2, 1]);
-    // The one in force may be too, and it needs no body.
+    // The current version can be restored too, and the call needs no body.
     let again = ana.request(Method::POST, &restore(&project, 4));
     assert_eq!(app.send(again).await.created()["number"], 5);
-    // Whoever may only look may not, and a version that is not there is said to be so first.
+    // A viewer cannot restore, and an unknown version is reported first.
     let basic = ana.invites("basic", "basicUser").await;
     basic.get(&versions(&project)).await.ok();
     basic.get(&format!("{}/2", versions(&project))).await.ok();
@@ -170,7 +170,7 @@ async fn restored_version_becomes_the_newest(app: &TestApp) {
     assert_eq!(numbers(&ana, &project).await, [5, 4, 3, 2, 1]);
 }
 
-/// A design that an earlier release took and this one does not.
+/// Stores a design that an earlier release accepted and this one refuses.
 async fn of_an_earlier_release(app: &TestApp, project: &str) {
     let planes = r#"{"cloud":{"elements":{"x":{"type":"unheard"},"y":{"type":"storage"}}}}"#;
     let input = SpecificationInput {
@@ -202,13 +202,13 @@ async fn restored_version_is_checked_by_current_rules(app: &TestApp) {
     let project = ana.creates_project("p").await;
     of_an_earlier_release(app, &project).await;
     ana.put(&place(&project), body("new", storing("new"))).await.ok();
-    // It is kept, shown and listed; nothing compiles it until somebody asks for that.
+    // It is stored, shown and listed; it is compiled only when somebody restores it.
     let earlier = ana.get(&format!("{}/2", versions(&project))).await.ok();
     assert_eq!((&earlier["elementCount"], &earlier["createdById"]), (&json!(2), &json!(null)));
     let as_a_put = ana.put(&place(&project), json!({"name": "n", "planes": earlier["planes"]})).await.faults();
     assert_eq!(ana.post(&restore(&project, 2), json!({})).await.faults(), as_a_put);
     assert!(as_a_put.iter().any(|field| field.starts_with("planes.cloud.elements.x")), "{as_a_put:?}");
-    // The one in force stays.
+    // The current version stays.
     assert_eq!(ana.get(&place(&project)).await.ok()["name"], "new");
     assert_eq!(numbers(&ana, &project).await, [3, 2, 1]);
 }
@@ -224,7 +224,7 @@ async fn a_project_keeps_its_newest_hundred_versions(app: &TestApp) {
     assert_eq!(kept, (3..=102).rev().map(|number| json!(number)).collect::<Vec<_>>());
     ana.get(&format!("{}/2", versions(&project))).await.not_found();
     ana.post(&restore(&project, 2), json!({})).await.not_found();
-    // A number is not used again, and the oldest can be put in force.
+    // A number is not used again, and the oldest version can be restored.
     assert_eq!(ana.post(&restore(&project, 3), json!({})).await.created()["number"], 103);
     assert_eq!(ana.get(&place(&project)).await.ok()["name"], "of 3");
     assert_eq!(ana.get(&versions(&project)).await.ok()["meta"]["totalDocs"], 100);
@@ -267,17 +267,17 @@ async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
     }
     let head = app.send(ana.request(Method::HEAD, &place(&project))).await.is(200);
     assert_eq!(head.header("etag"), first);
-    // A design may hold what lets it call other servers: no browser keeps it.
+    // A design may have credentials for other servers, so browsers must not cache it.
     assert_eq!(asks(&first).await.header("cache-control"), "no-store");
     assert_eq!(head.header("cache-control"), "no-store");
-    // Each that is written has another one, whatever it says.
+    // Each written design has another tag, whatever its content.
     let same = ana.get(&place(&project)).await.ok();
     ana.put(&place(&project), same).await.ok();
     let second = tag(&ana, &project).await;
     assert_ne!(second, first);
     asks(&first).await.is(200);
     asks(&second).await.is(304);
-    // Who may not see it is not told by its tag either.
+    // A caller without access is not answered by tag either.
     let bob = app.stranger("bob").await;
     app.send(bob.request(Method::GET, &place(&project)).header("if-none-match", "*")).await.not_found();
 }
@@ -291,7 +291,7 @@ async fn stale_design_is_not_overwritten(app: &TestApp) {
     let outdated = puts_if(&ana, &project, &first, "third").await.is(412).json();
     assert!(outdated["message"].as_str().unwrap().contains("has been changed"), "{outdated}");
     let second = tag(&ana, &project).await;
-    // A weak tag says that two are alike, not that they are one.
+    // A weak tag means equivalent content, not the same version.
     for other in [&*format!("W/{second}"), "\"\"", &format!("{first}, \"x\"")] {
         puts_if(&ana, &project, other, "third").await.is(412);
     }
@@ -302,7 +302,7 @@ async fn stale_design_is_not_overwritten(app: &TestApp) {
     let fourth = tag(&ana, &project).await;
     let lines = ana.request(Method::PUT, &place(&project)).header("if-match", "\"x\"").header("if-match", &fourth);
     app.send(with_json(lines, &body("fifth", json!({})))).await.ok();
-    // A way back is a change too.
+    // A restore is a change too.
     let restores =
         async |tag: &str| app.send(ana.request(Method::POST, &restore(&project, 1)).header("if-match", tag)).await;
     restores(&fourth).await.is(412);
@@ -347,7 +347,7 @@ async fn invalid_design_is_refused_before_a_stale_one(app: &TestApp) {
     app.send(with_json(outdated(&basic), &bad)).await.forbidden();
     app.send(with_json(outdated(&ana), &bad)).await.is(400);
     app.send(with_json(outdated(&ana), &body("good", json!({})))).await.is(412);
-    // A header and a body that are wrong are told together.
+    // Faults of a header and a body are reported together.
     let odd = ana.request(Method::PUT, &place(&project)).header("if-match", "x");
     assert_eq!(app.send(with_json(odd, &json!({}))).await.faults(), ["header.If-Match", "name"]);
     assert_eq!(numbers(&ana, &project).await, [1]);

@@ -26,7 +26,7 @@ fn key(device: &Device<'_>, element: &str, path: &str) -> Value {
     json!({"deviceId": device.id, "deviceName": "d", "elementName": element, "path": path})
 }
 
-/// A link of a board with these widgets, which are named by their types.
+/// Creates a link of a board with these widgets, which are named by their types.
 async fn link_of(ana: &Person<'_>, widgets: &[(&str, Value)]) -> String {
     let widget = |(kind, settings): &(&str, Value)| json!({"id": kind, "type": kind, "settings": settings});
     makes_link(ana, &makes_board(ana, widgets.iter().map(widget).collect()).await).await
@@ -36,7 +36,7 @@ async fn data(app: &TestApp, link: &str, widget: &str) -> Value {
     shows(app, link, &format!("/v2/wall/widgets/{widget}")).await.ok()
 }
 
-/// Climate with a meaning, of which other keys are none of a screen's business.
+/// Returns a climate payload with a meaning, whose other keys must not be shown.
 fn climate() -> Value {
     let fields = json!({
         "payload.temp": {"title": "Temperature", "unit": "°C", "high": 8},
@@ -124,7 +124,7 @@ async fn wall_shows_numbers_with_their_descriptions(app: &TestApp) {
     let line = data(app, &link, "line").await;
     let means: Vec<_> = line["readings"].as_array().unwrap().iter().map(|it| &it["points"][0]["mean"]).collect();
     assert_eq!(means, [&json!(4.5), &json!(6.0), &json!(7.0)]);
-    // What is stored next is shown next.
+    // The next stored value is shown next.
     one.posts("reading", json!({"temp": 5})).await.created();
     assert_eq!(data(app, &link, "value").await["readings"][0]["value"], 5);
 }
@@ -219,7 +219,7 @@ async fn events_are_shown_briefly(app: &TestApp) {
     assert_eq!(data(app, &gone, "events").await["events"], json!(null));
 }
 
-/// A user low in the tree can put devices on a board that only a maker from above reaches.
+/// Checks devices that a user low in the tree put on a board, and that only a maker from above can see.
 async fn wall_shows_the_organization_of_its_board_alone(app: &TestApp) {
     for maker in [app.developer("ana").await, app.admin().await] {
         let above = maker.creates_device("above").await;
@@ -274,7 +274,7 @@ async fn wall_omits_resources_its_maker_cannot_see(app: &TestApp) {
     assert_eq!(data(app, &link, "picture").await["devices"], json!([]));
     assert_eq!(data(app, &link, "events").await["events"], json!(null));
     assert_eq!(data(app, &link, "selection").await["figure"]["total"], 0);
-    // What goes away is gone from the screen too.
+    // A deleted device disappears from the screen too.
     ana.delete(&own.url()).await.no_content();
     assert_eq!(bar().await, [json!(null), json!(null)]);
 }
@@ -299,7 +299,7 @@ async fn invalid_widgets_show_nothing(app: &TestApp) {
             data(app, &link, kind).await;
         }
     }
-    // Of very many widgets and keys so many are shown.
+    // Of very many widgets and keys, a bounded number is shown.
     let keys: Vec<_> =
         (0..100).map(|n| json!({"deviceId": NOBODY, "elementName": "e", "path": n.to_string()})).collect();
     let mut widgets: Vec<_> = (0..300).map(|n| json!({"id": n.to_string(), "type": "text"})).collect();
@@ -311,7 +311,7 @@ async fn invalid_widgets_show_nothing(app: &TestApp) {
 }
 
 trait Listed {
-    /// This member of each item.
+    /// Returns this member of each item.
     fn list(&self, member: &str) -> Vec<Value>;
 }
 

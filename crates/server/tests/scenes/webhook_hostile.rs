@@ -1,4 +1,4 @@
-//! The integration webhook, parameter by parameter and against bodies that mean no good: what is refused has done nothing.
+//! The integration webhook against invalid parameters and hostile bodies: a refused delivery has no effect.
 
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ async fn query_parameter_wins_over_its_header(app: &TestApp) {
     assert_eq!(tasks(&all, &[]).await, expected);
     assert_eq!(tasks(&[], &all).await, expected);
     for (index, (name, _)) in all.iter().enumerate() {
-        // One in the query beside a header that says something bad, all others in headers.
+        // One parameter is in the query next to an invalid header, all others are in headers.
         let mut headers = all;
         headers[index].1 = "$[";
         assert_eq!(tasks(&all[index..=index], &headers).await, expected, "{name}");
@@ -145,7 +145,7 @@ async fn hostile_bodies_are_refused_or_reported_by_block(app: &TestApp) {
             assert_eq!(told, ["body"], "{}", String::from_utf8_lossy(body));
         }
     }
-    // What is JSON but no event of a device is told, and the whole is no failure.
+    // JSON that is no event of a device is reported, and the delivery succeeds.
     for (body, blocks) in [
         ("0", 1),
         ("-1.5e3", 1),
@@ -266,7 +266,7 @@ async fn blocks_and_the_elements_that_take_them_are_bounded_together(app: &TestA
     let parameters =
         [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("eventsRef", "$"), ("projectUuid", &*project)];
     let blocks = |count: usize| json!(vec![json!({"id": "a"}); count]);
-    // Of a device that is not there yet as of one that is: each of the blocks would be an event thirty times.
+    // For a new device as for a known one: each of the blocks would make thirty events.
     for devices in [0, 1] {
         let refused = ana.delivers(&parameters, blocks(1_000)).await;
         assert!(refused.text.contains("makes 30000 events"), "{refused:?}");

@@ -1,4 +1,4 @@
-//! The integration webhook's parameters, each in either place, and whose credentials it takes.
+//! The integration webhook's parameters, each in query or header, and its credentials.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ on_both_registries!(
     delivery_without_a_tag_or_its_value_is_refused,
 );
 
-/// The devices of an organization, with their metadata and projects.
+/// Returns the devices of an organization, with their metadata and projects.
 async fn devices(ana: &Sender<'_>, organization: &str) -> Vec<Value> {
     let list = ana.person.get(&format!("/v2/devices?organizationId={organization}&sortBy=name")).await.ok();
     let shown = |device: &Value| json!([device["name"], device["projectUuid"], device["meta"]]);
@@ -60,7 +60,7 @@ async fn webhook_parameter_may_be_in_query_or_header(app: &TestApp) {
             let stored = format!("/v2/devices/{}/data/sigfox", text(event, "deviceId"));
             assert_eq!(ana.person.get(&stored).await.list_of("/payload"), [payload], "{place}");
         }
-        // The one that is left: a value for all blocks.
+        // The remaining way: a value for all blocks.
         let fixed = [
             ("deviceTag", "eui"),
             ("deviceTagValue", "c"),

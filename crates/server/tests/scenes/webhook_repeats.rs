@@ -1,4 +1,4 @@
-//! Deliveries that come again, as networks send them when an answer was late.
+//! Repeated deliveries, as networks send them after a late answer.
 
 use serde_json::{Value, json};
 
@@ -36,9 +36,9 @@ async fn repeated_delivery_makes_no_event() {
     let first = delivers(&[block("a", json!("k1"), 1)]).await;
     assert_eq!(first.len(), 2, "each element makes its event");
     assert_eq!(delivers(&[block("a", json!("k1"), 1)]).await, first, "the first ids are answered again");
-    // Twice in one delivery it is the same one too; another device's is its own, and a number is taken as its text.
+    // A key is the same twice in one delivery; another device's is separate, and a number equals its text.
     delivers(&[block("a", json!(7), 2), block("a", json!("7"), 3), block("b", json!(7), 4)]).await;
-    // What says nothing is no key.
+    // An empty value is no key.
     for nothing in [json!(null), json!(""), json!(null)] {
         delivers(&[block("a", nothing, 5)]).await;
     }
