@@ -310,7 +310,7 @@ async fn time_may_come_from_the_payload() {
     // A clock that is ahead counts by its own time.
     let ahead = asks("&from=2027-02-24T08:00:01Z").await.ok();
     assert_eq!(told(&ahead, "sum"), [json!(64.0)]);
-    // However it is written, up to 31 days.
+    // Any spelling of a lateness up to 31 days.
     for late in ["72h", "4320m", "259200s", "25h", "744h", "1441m", "86401s", "31d", "4w"] {
         asks(&format!("&late={late}")).await.ok();
     }
@@ -361,7 +361,7 @@ async fn invalid_bucket_query_names_each_parameter() {
     let mut named: Vec<_> = all.split('&').map(|pair| format!("query.{}", pair.split('=').next().unwrap())).collect();
     named.sort();
     assert_eq!(faults(all).await, named, "all at once");
-    // What is not there, or not for these eyes, comes first.
+    // A missing or hidden series is reported before faults of the query.
     ana.get(&device.at("data/unheard/buckets?fields=x")).await.not_found();
     ana.get(&device.at("data/unheard/buckets?fields=payload")).await.not_found();
     let bob = app.stranger("bob").await;

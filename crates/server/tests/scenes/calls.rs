@@ -19,7 +19,7 @@ on_both_registries!(
     code_that_loops_is_an_error_of_its_event,
 );
 
-/// A design that calls `url` with every reading, and keeps what it hears.
+/// Returns a design that calls `url` with every reading, and stores the answer.
 fn caller(url: &str) -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("ask", "request")]}},
@@ -43,7 +43,7 @@ async fn device_of<'a>(ana: &Person<'a>, design: Value) -> Device<'a> {
     ana.creates_device_of(&project, "fridge").await
 }
 
-/// The payloads in a storage element, newest first, once there are that many.
+/// Waits until a storage element has this many values, and returns their payloads, newest first.
 pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count: usize) -> Vec<Value> {
     settled(&format!("{count} values in {element}"), async || {
         let values = ana.get(&device.at(&format!("data/{element}"))).await.list_of("/payload");
@@ -85,7 +85,7 @@ async fn failed_call_is_retried(app: &TestApp) {
     device.posts("reading", json!({"temp": 9.1})).await.created();
     outside.called(1).await;
     for times in [2, 3] {
-        // However the time falls between the call and the note that it failed.
+        // The number of calls is the same wherever the clock moves between a call and the record of its failure.
         outside.is_called_again(app, times, 10).await;
     }
     assert_eq!(stored(&ana, &device, "answers", 1).await[0]["status"], 200);
@@ -218,7 +218,7 @@ async fn pending_call_survives_a_restart() {
         let device = device_of(&ana, caller(&outside.url("/"))).await;
         device.posts("reading", json!({"temp": 9.1})).await.created();
         outside.called(1).await;
-        // However long it takes: a key does not end.
+        // The wait may be long, so the reader needs a key without an expiry.
         (device.at("data/answers"), ana.makes_api_key("reads").await)
     };
     let app = app.restart().await;

@@ -119,7 +119,7 @@ struct Core {
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
     outbox: OutboxIndex,
-    /// Memory shared by all that sort values.
+    /// Memory shared by all sorts of values.
     sorted: Arc<SortedBytes>,
     /// Cache of columns that queries in buckets have read.
     columns: ColumnCache,
@@ -135,12 +135,12 @@ pub struct Embedded {
     scan_threads: GivingThreads,
 }
 
-/// Set when the caller has gone: long reads look at it and stop.
+/// Set when the caller has gone: long reads check it and stop.
 #[derive(Clone, Default)]
 pub(crate) struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// An error if the caller has gone. Nobody hears it.
+    /// Returns an error if the caller has gone; the error only ends the read.
     fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(StoreError::Gone("the caller")) } else { Ok(()) }
     }
@@ -159,7 +159,7 @@ impl Embedded {
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         let cutoffs = Arc::new(Cutoffs::default());
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
-        // What was replayed is in tables now.
+        // The replayed commits are in tables now.
         let sequence = db.latest_sequence_number();
         let note = Arc::new(Note::begin(path, Watermark::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
@@ -177,7 +177,7 @@ impl Embedded {
         Ok(Self { core, threads, scans: FairQueue::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
-    /// The slots of reads at length: who holds one keeps others waiting.
+    /// Returns the slots of long reads; a caller that keeps one makes others wait.
     pub const fn scans(&self) -> &FairQueue {
         &self.scans
     }

@@ -116,7 +116,7 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
         acts(r, &device, first).await,
         [AlarmAct::Raised, AlarmAct::Cleared, AlarmAct::Raised, AlarmAct::Acknowledged, AlarmAct::Cleared]
     );
-    // What is over stays as it is, whatever is written again.
+    // An alarm that is over stays as it is when findings are written again.
     finds(r, &device, &[raised("a", 3, 1), cleared("a", 3, 1, 6)]).await;
     finds(r, &device, &[raised("a", 7, 1)]).await;
     let alarms = all(r).await;
@@ -268,7 +268,7 @@ pub async fn active_alarms_of_a_device_are_bounded(r: &Registry) {
     let active = AlarmCounts { warning: LIVING_ALARMS_MAX as u64, ..AlarmCounts::default() };
     let summary = r.alarm_summary(&given::lists_all()).await.unwrap();
     assert_eq!(summary, AlarmSummary { active, unacknowledged: LIVING_ALARMS_MAX as u64 });
-    // Nothing but the end of one makes room.
+    // Only the end of an active alarm makes room.
     finds(r, &device, &[cleared("active0", 0, 1, 30_000), raised("last", 30_001, 1)]).await;
     assert!(all(r).await.iter().any(|alarm| alarm.key == "last"));
 }

@@ -137,7 +137,7 @@ pub async fn boards_of_an_organization_are_bounded(r: &Registry) {
     let (left, right) = tokio::join!(make("b"), make("c"));
     assert!(left.unwrap().is_some() != right.unwrap().is_some());
     assert_eq!(names(r, own).await.len(), 2);
-    // What is there is changed all the same.
+    // Existing dashboards can still be changed.
     r.dashboard_update(&permit, named("d"), DashboardId(given::uuid()), at(2)).await.unwrap();
     assert_eq!(names(r, own).await[0].0, "d");
 }

@@ -85,7 +85,7 @@ pub async fn views_of_a_user_are_bounded(r: &Registry) {
     let (left, right) = tokio::join!(make("b"), make("c"));
     assert!(left.unwrap().is_some() != right.unwrap().is_some());
     assert_eq!(names(r, ana).await.len(), 2);
-    // What is there is changed all the same.
+    // Existing views can still be changed.
     r.view_update(&permit, first.id, named("d"), at(2)).await.unwrap();
 }
 

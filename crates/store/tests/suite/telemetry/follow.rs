@@ -65,7 +65,7 @@ pub async fn lagging_stream_is_referred_to_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..3).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
     for _ in 0..4 {
-        // Whoever followed before has gone, which is found at the next commit.
+        // The earlier follower is gone, which the next commit detects.
         given::side_by_side(t, &devices, None, false).await;
         assert!(!t.is_followed());
         let from = t.follow().from;

@@ -150,7 +150,7 @@ pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
         assert_eq!(extent("log", kept.clone(), within).await, expected, "{kept:?} {within:?}");
     }
     assert_eq!(extent("other", Kept::default(), all()).await, None);
-    // What was dropped is no part of it, whatever is said to be kept.
+    // Dropped values do not count, whatever retention is passed.
     assert!(t.series_retain(&device, vec![("log".into(), newest(10))], true).await.unwrap());
     assert_eq!(extent("log", Kept::default(), all()).await, Some((50, 59)));
     assert!(t.series_retain(&device, vec![("log".into(), since(60))], true).await.unwrap());

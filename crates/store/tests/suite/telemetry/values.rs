@@ -75,7 +75,7 @@ pub async fn values_keep_storage_order_after_a_clock_step_back(t: &dyn Telemetry
     assert_eq!(some, (["5", "4", "3", "2", "1"].map(str::to_owned).to_vec(), 5));
     let history = given::history(t, &device.reading()).await;
     assert_eq!((history.total, history.items.len()), (7, 7));
-    // What is shown never runs backwards, and lies in the ranges that find it.
+    // Visible times never decrease, and are within the ranges that find them.
     let shown = [10, 20, 20, 20, 30, 30, 40].map(at);
     let page = t.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert!(page.items.iter().rev().map(|value| value.created_at).eq(shown));
@@ -151,7 +151,7 @@ fn filter_cases(ids: &[EventId]) -> Vec<FilterCase> {
     ]
 }
 
-/// Contract, 6: types, missing paths, operators; several filters are ANDed.
+/// Checks filters (contract, 6): types, missing paths, operators; several filters are ANDed.
 // Holds: c6.compare
 pub async fn filters_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
@@ -172,7 +172,8 @@ pub async fn filters_follow_the_contract(t: &dyn Telemetry) {
     assert_eq!(texts(t, &device, "log", both).await, (vec![FILTERED[1].to_owned()], 2));
 }
 
-/// Contract, 6: numbers, text, booleans, everything else, missing; missing is last in either direction; pages never overlap.
+/// Checks orders (contract, 6): numbers, text, booleans, everything else, missing; missing is last in either direction;
+/// pages never overlap.
 pub async fn orders_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
     let parts = [
