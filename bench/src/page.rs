@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_replace_what_stood_between_the_markers() {
+    fn figures_replace_the_text_between_the_markers() {
         let page = "a\n<!-- figures: flat -->\nold\n<!-- end of figures: flat -->\nb\n";
         let new = between(page, "flat", "new\n").unwrap();
         assert_eq!(new, "a\n<!-- figures: flat -->\nnew\n<!-- end of figures: flat -->\nb\n");

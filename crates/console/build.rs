@@ -41,7 +41,7 @@ fn write_files(dist: &Path, list: &mut String) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// An expression for a compressed form of a file, which it has only where that is smaller.
+/// Returns an expression for a compressed form of a file, which is `None` unless that is smaller.
 fn compressed(plain: &Path, ending: &str) -> String {
     let mut name = plain.as_os_str().to_owned();
     name.push(".");

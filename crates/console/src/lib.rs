@@ -1,4 +1,5 @@
-//! The files of the web console, embedded in the program. What the console is made of is in `console/`; `make console` builds it.
+//! The files of the web console, embedded in the program. The console's sources are in `console/`; `make console`
+//! builds it.
 
 use isobar_http::ConsoleFile;
 

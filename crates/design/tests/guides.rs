@@ -41,7 +41,7 @@ fn given(mut properties: Value, payload: &Value) -> Value {
 
 // Holds: c11.function
 #[test]
-fn every_guide_tells_how_its_bytes_come() {
+fn every_guide_names_the_encoding_of_its_bytes() {
     let mut pages = 0;
     for entry in fs::read_dir("../../docs/integrations").unwrap() {
         let path = entry.unwrap().path();

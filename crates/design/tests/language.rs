@@ -66,7 +66,7 @@ fn post(elements: &Value, payload: &str) -> Outcome {
 }
 
 #[test]
-fn every_design_of_the_page_compiles() {
+fn every_documented_design_compiles() {
     let examples = between(PAGE, "```json design\n", "\n```");
     let designs: Vec<&str> = between(PAGE, "```json\n", "\n```").chain(examples).collect();
     assert!(designs.len() >= 14);
@@ -77,7 +77,7 @@ fn every_design_of_the_page_compiles() {
 
 // Holds: c11.expressions
 #[test]
-fn every_expression_of_the_page_gives_the_value_beside_it() {
+fn every_documented_expression_has_the_stated_value() {
     let payload = between(PAGE, "With the payload `", "`").next().unwrap();
     let mut count = 0;
     for table in between(PAGE, "| expression | value |\n|---|---|\n", "\n\n") {
@@ -188,7 +188,7 @@ fn happen(plan: &Plan, event: &Value, now: Timestamp, states: &States) -> Outcom
 }
 
 #[test]
-fn every_example_of_the_page_runs_as_it_says() {
+fn every_documented_example_runs_as_described() {
     let mut count = 0;
     for example in PAGE.split("```json design\n").skip(1) {
         let (design, rest) = example.split_once("\n```").unwrap();

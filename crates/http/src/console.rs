@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_form_that_the_client_takes_is_sent() {
+    fn smallest_accepted_encoding_is_sent() {
         for (accepted, encoding, body) in [
             ("gzip, deflate, br", Some("br"), &b"br"[..]),
             ("gzip;q=1.0, br;q=0", Some("gzip"), b"gz"),

@@ -53,7 +53,7 @@ pub struct Device {
     pub location: Option<Location>,
     /// Its status.
     pub status: Status,
-    /// Status to restore when a missing device is heard again; `none` if it is not missing.
+    /// Status to restore when a missing device sends an event again; `none` if it is not missing.
     pub status_before: Status,
     /// User who made it.
     pub created_by: Option<UserId>,

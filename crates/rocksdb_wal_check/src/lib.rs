@@ -152,8 +152,8 @@ fn name(log: u64) -> String {
     format!("{log:06}.log")
 }
 
-/// Checks a database that nobody has open, of so many column families, and changes nothing. Fails where RocksDB would
-/// fail to open the database, or should.
+/// Checks a database that no process has open, with this many column families, and changes nothing. Fails where RocksDB
+/// would fail to open the database, or should.
 pub fn inspect(folder: &Path, families: usize) -> Result<LogState> {
     let known = Watermark::read(folder)?;
     let Some(manifest) = Manifest::read(folder, known, families)? else {

@@ -41,7 +41,7 @@ pub enum Command {
     User(UserCommand),
     /// Copy all state into a folder, or to the target of the settings, while the platform runs or not
     Backup {
-        /// Where to: a new or empty folder; none: to backup.target, as the schedule does
+        /// The new or empty folder to copy into [default: backup.target, as for scheduled backups]
         #[arg(value_name = "DIR")]
         folder: Option<PathBuf>,
         #[command(flatten)]

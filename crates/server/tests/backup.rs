@@ -94,7 +94,7 @@ async fn backup_holds_all_acknowledged_before_it_began() {
     let (from, to) = (data.clone(), copy.clone());
     let told = tokio::task::spawn_blocking(move || success(&command("backup", Some(&to), &from))).await.unwrap();
     assert!(told.starts_with("The backup is in "), "{told}");
-    // What the platform does from now on is not in the copy.
+    // Later changes of the platform are not in the copy.
     let project = api.get("/v2/projects").await["data"][0]["id"].clone();
     let late = json!({"name": "late", "projectUuid": project});
     let late = api.admin(Method::POST, "/v2/devices", Some(&late)).await["id"].as_str().unwrap().to_owned();

@@ -77,7 +77,7 @@ async fn posted_event_gives_spans_beneath_that_of_its_caller() {
     let expected: BTreeMap<_, _> = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     assert_eq!(texts(&request.attributes), expected);
     assert_eq!(collector.resource()["service.name"], "isobar");
-    // Nothing of the payload, and no identifier or token of the device.
+    // The spans contain no part of the payload, and no identifier or token of the device.
     let all = format!("{spans:?}");
     assert!(!all.contains(&house.device.token) && !all.contains("reading"), "{all}");
     assert_eq!(house.serving.stop(), Some(0));

@@ -218,7 +218,7 @@ fn simulation_reports_exhausted_rate_limits() {
 #[test]
 fn unreachable_database_is_named_at_start() {
     let folder = tempfile::tempdir().unwrap();
-    // Nobody listens there.
+    // No server listens there.
     let address = "127.0.0.1:1";
     let refused = isobar(&["serve", "--listen", "127.0.0.1:0", "--data"])
         .arg(folder.path())

@@ -35,7 +35,7 @@ impl Manager {
 }
 
 #[test]
-fn service_manager_hears_ready_alive_and_stopping() {
+fn service_manager_is_notified_of_ready_alive_and_stopping() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("notify");
     let manager = Manager(UnixDatagram::bind(&socket).unwrap());

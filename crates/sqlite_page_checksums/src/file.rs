@@ -79,7 +79,7 @@ impl LogWriter {
             }
             (Some((frame, 0)), FRAME_HEADER_BYTES) => self.header(bytes, frame),
             (Some((frame, FRAME_HEADER_BYTES)), PAGE_BYTES) if headed == Some(frame) => {
-                // A new frame. What lay behind it is no longer part of the log.
+                // The frame is new: those behind it no longer belong to the log.
                 if self.unsettled.is_some_and(|first| first >= frame) {
                     self.unsettled = None;
                 }
@@ -118,7 +118,7 @@ pub(crate) const SHIM_BYTES: usize = size_of::<Shim>();
 /// # Safety
 /// The file is one that [`open`] was called for.
 unsafe fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: SQLite has made room for both, as the VFS has told it.
+    // SAFETY: SQLite has made room for both, because the VFS states this size.
     unsafe { file.byte_add(SHIM_BYTES) }
 }
 
@@ -261,7 +261,7 @@ fn read_log(writing: &LogWriter, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8]
 }
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
-    // The layer may be told to pause here: a large transaction, like a checkpoint, writes page after page.
+    // The layer may have to pause here: a large transaction, like a checkpoint, writes page after page.
     crate::vfs::before_write();
     let (Ok(size), Ok(offset)) = (usize::try_from(length), u64::try_from(at)) else { return ffi::SQLITE_IOERR_WRITE };
     // SAFETY: SQLite has as many bytes there as it says.

@@ -166,7 +166,7 @@ fn kind(paths: &DatabasePaths, is_noted: bool) -> Result<Kind, PagesError> {
         || page.get(APPLICATION_AT..APPLICATION_AT + 4) == Some(APPLICATION.to_be_bytes().as_slice());
     match () {
         () if is_ours => Ok(Kind::Checked),
-        // The power went while a checkpoint wrote the first page: the log still has it. If not, reading it tells.
+        // The power failed while a checkpoint wrote the first page: the log still has it. If not, reading it fails.
         () if is_noted && has_log => Ok(Kind::Checked),
         () if !page.starts_with(SQLITE_MAGIC) || length < PAGE_BYTES => {
             Err(PagesError::Damaged(format!("{name} is damaged: it does not begin as a database of SQLite")))

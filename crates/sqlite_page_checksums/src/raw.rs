@@ -62,7 +62,7 @@ impl Raw {
     pub(crate) fn run(&self, statements: &str) -> Result<Vec<String>, String> {
         let statements = CString::new(statements).map_err(|error| error.to_string())?;
         let mut rows: Vec<String> = Vec::new();
-        // SAFETY: the text and the list outlive the call, and nobody else has them meanwhile.
+        // SAFETY: the text and the list outlive the call, and no other code uses them meanwhile.
         let outcome = unsafe {
             let to = (&raw mut rows).cast::<c_void>();
             ffi::sqlite3_exec(self.0, statements.as_ptr(), Some(take_row), to, null_mut())

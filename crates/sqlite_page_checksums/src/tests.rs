@@ -162,7 +162,7 @@ fn damaged_frame_is_found_on_read_and_not_checkpointed() {
     place.flip("-wal", place_of(frames - 1) + FRAME_HEADER_BYTES + 50);
     assert!(raw.run("PRAGMA wal_checkpoint(TRUNCATE)").is_err());
     place.flip("-wal", place_of(frames - 1) + FRAME_HEADER_BYTES + 50);
-    // Nothing is written any more until all of it is opened anew.
+    // No connection can write until the whole database is opened anew.
     assert!(raw.run("PRAGMA wal_checkpoint(TRUNCATE)").is_err());
     drop(raw);
     let raw = place.open();
@@ -226,7 +226,7 @@ fn loss_of_the_last_transaction_is_refused_until_accepted() {
     let gone = place.as_killed();
     fs::remove_file(gone.beside("-wal")).unwrap();
     assert!(gone.lost().contains("is missing"));
-    // What a crash tears was not acknowledged.
+    // A transaction that a crash tears was not acknowledged.
     let torn = place.as_killed();
     let mut log = fs::read(torn.beside("-wal")).unwrap();
     log.extend(vec![7; FRAME_BYTES + 100]);
@@ -298,7 +298,7 @@ fn file_without_checksums_is_converted_after_a_failed_try() {
     // Its log was not folded: the process was killed.
     let killed = place.as_killed();
     assert_eq!(prepare(&killed.file, Open::AsItIs).unwrap(), None);
-    // What an interrupted try leaves.
+    // The file that an interrupted attempt leaves.
     fs::write(killed.beside("-new"), fs::read(&place.file).unwrap()).unwrap();
     fs::write(killed.beside("-new-journal"), [1; 100]).unwrap();
     let raw = killed.open();

@@ -50,12 +50,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// A store that cannot be reached, with the cause.
+    /// Returns the error of a store that cannot be reached, with the cause.
     pub fn unavailable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Unavailable(cause.into())
     }
 
-    /// The same, of this thing where something that it refers to is gone.
+    /// Names the missing row by this noun, and leaves other errors unchanged.
     pub(crate) fn of(self, noun: &'static str) -> Self {
         if matches!(self, Self::Gone(_)) { Self::Gone(noun) } else { self }
     }
@@ -103,7 +103,7 @@ impl From<StoreError> for Error {
     }
 }
 
-/// The fault of a page that lies too far back in an order by payload.
+/// Returns the fault of a page that is too far back in an order by payload.
 fn too_far() -> String {
     format!(
         "lies too far back: an order by payload reaches {SORTED_MAX} values, fewer where it goes by long texts. \

@@ -100,9 +100,9 @@ async fn stored(store: &Embedded, device: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn telemetry_goes_on_where_no_file_can_be_opened() {
+async fn telemetry_recovers_after_files_ran_out() {
     let Some(folder) = std::env::var_os(FOLDER) else {
-        return in_a_process("telemetry_goes_on_where_no_file_can_be_opened");
+        return in_a_process("telemetry_recovers_after_files_ran_out");
     };
     let options = || Options { cache_bytes: 1 << 20, ..Options::default() };
     let store = Embedded::open(Path::new(&folder), options()).unwrap();
@@ -124,9 +124,9 @@ async fn telemetry_goes_on_where_no_file_can_be_opened() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_takes_changes_again_when_files_can_be_opened_again() {
+async fn registry_recovers_after_files_ran_out() {
     let Some(folder) = std::env::var_os(FOLDER) else {
-        return in_a_process("a_registry_takes_changes_again_when_files_can_be_opened_again");
+        return in_a_process("registry_recovers_after_files_ran_out");
     };
     let file = Path::new(&folder).join("registry.db");
     let address = format!("sqlite:{}", file.display());
@@ -186,9 +186,9 @@ async fn of_many_tables(folder: &Path, options: Options) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_files_that_are_kept_aside_for_the_stores_are_enough() {
+async fn files_reserved_for_the_stores_suffice() {
     let Some(folder) = std::env::var_os(FOLDER) else {
-        return in_a_process("the_files_that_are_kept_aside_for_the_stores_are_enough");
+        return in_a_process("files_reserved_for_the_stores_suffice");
     };
     let folder = Path::new(&folder);
     // Small limits make tables and logs come and go all the time.

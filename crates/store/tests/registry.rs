@@ -119,7 +119,7 @@ async fn opens_twice_at_once(address: &str) {
 }
 
 /// Checks that a process assigns no number again after its database was set back to an earlier state.
-async fn numbers_come_once_though_the_registry_goes_back(address: &str) {
+async fn numbers_are_unique_after_the_registry_is_restored(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let home = given::organization(&registry, None, "Home").await;
     let project = given::project(&registry, home.id, "p").await.id;
@@ -169,11 +169,11 @@ on_both! {
     refuses_a_newer_schema
     shows_damage_as_damage
     opens_twice_at_once
-    numbers_come_once_though_the_registry_goes_back
+    numbers_are_unique_after_the_registry_is_restored
 }
 
 #[tokio::test]
-async fn database_of_another_encoding_is_refused_in_words() {
+async fn database_of_another_encoding_is_refused_with_a_reason() {
     for encoding in ["SQL_ASCII", "LATIN1"] {
         let database = OwnDatabase::encoded(encoding).await;
         for opened in [Registry::open(&database.address).await, Registry::open_as_it_is(&database.address).await] {
@@ -186,7 +186,7 @@ async fn database_of_another_encoding_is_refused_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pooler_that_shares_sessions_is_refused_in_words() {
+async fn pooler_that_shares_sessions_is_refused_with_a_reason() {
     let database = OwnDatabase::new().await;
     for mode in ["transaction", "statement", "session"] {
         let pooler = Pooler::start(mode);
@@ -202,7 +202,7 @@ async fn pooler_that_shares_sessions_is_refused_in_words() {
 }
 
 #[tokio::test]
-async fn an_address_of_neither_kind_is_refused() {
+async fn address_of_an_unknown_kind_is_refused() {
     for address in ["", "mysql://localhost/isobar", "sqlite:", "sqlite::memory:", "/tmp/registry.db"] {
         assert!(matches!(Registry::open(address).await, Err(StoreError::Unavailable(_))), "{address}");
     }

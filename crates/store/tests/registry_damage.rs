@@ -182,7 +182,7 @@ fn assert_named(why: &str, flipped: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_is_named_or_without_effect() {
+async fn flipped_bit_of_a_registry_is_reported_or_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let killed = Killed::made_in(folder.path()).await;
     assert!(killed.truth.len() > 29 * ROWS as usize / 2);
@@ -197,7 +197,7 @@ async fn a_flipped_bit_is_named_or_without_effect() {
 /// Checks that changes are refused from the moment at which a damaged frame is met: changes behind it would be lost at
 /// the next start.
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_in_the_log_of_a_registry_that_runs_ends_changes() {
+async fn damaged_log_of_a_running_registry_ends_changes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("registry.db");
     let registry = Registry::open(&address(&file)).await.unwrap();

@@ -83,7 +83,7 @@ async fn refused(registry: &Registry) {
 
 /// Checks that failures cost no later acknowledged change, in any order: a commit that fails, a statement with which
 /// the database ends the whole transaction, a change that is refused.
-async fn a_failed_write_costs_no_later_one(address: &str) {
+async fn write_succeeds_after_a_failed_one(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let reader = Registry::open(address).await.unwrap();
     let raw = beside(address).await;
@@ -109,7 +109,7 @@ async fn a_failed_write_costs_no_later_one(address: &str) {
 }
 
 /// Checks that calls dropped at any moment leave nothing half-done, and cost no later acknowledged change.
-async fn a_dropped_call_costs_no_later_one(address: &str) {
+async fn call_succeeds_after_a_dropped_one(address: &str) {
     let registry = Registry::open(address).await.unwrap();
     let reader = Registry::open(address).await.unwrap();
     for round in 0..60 {
@@ -131,7 +131,7 @@ async fn a_dropped_call_costs_no_later_one(address: &str) {
 
 /// Checks that connections cut at any moment cost changes in progress only, and no acknowledged one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_connection_costs_nothing_acknowledged() {
+async fn acknowledged_changes_survive_a_lost_connection() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     let raw = beside(&database.address).await;
@@ -178,7 +178,7 @@ async fn a_lost_connection_costs_nothing_acknowledged() {
 
 /// Checks that a list does not fail because of connections lost since the last one: it takes another.
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
+async fn list_succeeds_after_lost_connections() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     create(&registry, "listed").await.unwrap();
@@ -206,7 +206,7 @@ async fn connections_that_were_lost_a_moment_ago_cost_no_list() {
 
 /// Checks that unrelated changes do not wait for each other.
 #[tokio::test(flavor = "multi_thread")]
-async fn notices_and_the_tree_have_locks_of_their_own() {
+async fn notices_and_tree_changes_have_separate_locks() {
     let database = OwnDatabase::new().await;
     let registry = Registry::open(&database.address).await.unwrap();
     let raw = Raw::open(&database.address).await;
@@ -239,4 +239,4 @@ macro_rules! on_both {
     };
 }
 
-on_both! { a_failed_write_costs_no_later_one a_dropped_call_costs_no_later_one }
+on_both! { write_succeeds_after_a_failed_one call_succeeds_after_a_dropped_one }

@@ -64,7 +64,7 @@ suite::telemetry_scenes!(in_memory);
 suite::telemetry_scenes!(without_room_in_memory);
 
 #[tokio::test]
-async fn endless_conflicts_end_after_so_many_turns() {
+async fn endless_conflicts_end_after_a_bounded_number_of_turns() {
     let folder = tempfile::tempdir().unwrap();
     let (device, mut runs) = (given::device(), 0);
     let store = Contended::new(std::sync::Arc::new(open(&folder)), 1, 100);
@@ -82,7 +82,7 @@ async fn endless_conflicts_end_after_so_many_turns() {
 }
 
 #[tokio::test]
-async fn who_catches_up_has_its_events_written_where_they_are_read() {
+async fn events_of_a_catching_up_stream_are_encoded_by_the_reader() {
     // The thread that asks only takes written text, however many catch up.
     fn name_of_the_thread(_: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(std::thread::current().name().unwrap_or_default().as_bytes());
@@ -104,7 +104,7 @@ async fn who_catches_up_has_its_events_written_where_they_are_read() {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_reopening() {
+async fn acknowledged_commits_survive_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let (device, event) = (given::device(), id(3));
     for round in 0..3_u64 {
@@ -137,7 +137,7 @@ async fn what_was_acknowledged_is_there_after_reopening() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn places_outlive_the_process_and_a_clock_that_steps_back() {
+async fn stream_positions_survive_restarts_and_a_clock_set_back() {
     let folder = tempfile::tempdir().unwrap();
     let devices: Vec<_> = (0..4).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(|device| device.reading()).collect();
@@ -154,7 +154,7 @@ async fn places_outlive_the_process_and_a_clock_that_steps_back() {
         assert_eq!(given::between(&store, &reading, middle, until, 7).await, found[found.len() / 2 + 1..]);
         known = found;
     }
-    // Nothing of a forgotten device is left.
+    // A forgotten device leaves no data.
     let store = open(&folder);
     assert_eq!(store.examine().await.unwrap().faults, [""; 0]);
     for device in &devices {
@@ -169,7 +169,7 @@ async fn places_outlive_the_process_and_a_clock_that_steps_back() {
 }
 
 #[tokio::test]
-async fn a_closed_store_takes_nothing() {
+async fn closed_store_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
     given::store(&store, &device, 1, "log", "1").await;
@@ -183,7 +183,7 @@ async fn a_closed_store_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_newer_format_is_refused_in_words() {
+async fn newer_format_is_refused_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder));
     let families = rocksdb::DB::list_cf(&rocksdb::Options::default(), folder.path()).unwrap();
@@ -195,7 +195,7 @@ async fn a_newer_format_is_refused_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_stays_deleted_and_is_reclaimed_after_reopening() {
+async fn deleted_data_is_reclaimed_after_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let (device, other) = (given::device(), given::device());
     let store = open(&folder);
@@ -241,7 +241,7 @@ fn bytes_of(folder: &tempfile::TempDir, kind: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_space_of_deleted_series_and_forgotten_devices_comes_back_by_itself() {
+async fn space_of_deleted_series_and_devices_is_reclaimed() {
     /// Number of events of each device that is removed; the device that stays has a third of them.
     const EVENTS: i64 = 1_500;
     let folder = tempfile::tempdir().unwrap();
@@ -287,7 +287,7 @@ async fn a_backup_is_a_store() {
 }
 
 #[tokio::test]
-async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
+async fn store_after_deletions_passes_the_check() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder);
     let (kept, emptied, forgotten) = (given::device(), given::device(), given::device());
@@ -309,7 +309,7 @@ async fn what_was_stored_deleted_and_forgotten_is_examined_and_found_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_beyond_what_one_round_keeps_is_exact() {
+async fn page_that_needs_several_rounds_is_exact() {
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
     // Long texts fill a round before its values do: two rounds and a half.
@@ -331,7 +331,7 @@ async fn a_page_beyond_what_one_round_keeps_is_exact() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_by_payload_reaches_so_many_values() {
+async fn sort_by_payload_reaches_a_bounded_number_of_values() {
     use isobar_store::telemetry::{Filter, FilterField, Operand, Operator, SORTED_MAX, ValueSort};
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
@@ -361,7 +361,7 @@ async fn an_order_by_payload_reaches_so_many_values() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_takes_so_many_bytes() {
+async fn page_of_values_is_bounded_in_bytes() {
     use isobar_store::telemetry::{FilterField, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, ValueSort};
     const PAYLOAD: usize = 1_000_000;
     const TOO_MANY: u64 = (PAGE_BYTES_MAX / PAYLOAD) as u64 + 1;
@@ -400,7 +400,7 @@ async fn a_page_takes_so_many_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_those_who_follow_leave_waiting_is_bounded_in_bytes() {
+async fn unread_stream_messages_are_bounded_in_bytes() {
     use isobar_store::telemetry::StreamMessage;
     let folder = tempfile::tempdir().unwrap();
     let (store, device) = (open(&folder), given::device());
@@ -427,7 +427,7 @@ fn storing_noise(event: i64, values: u64) -> Commit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_start_must_replay_does_not_grow_with_what_is_written() {
+async fn log_to_replay_is_bounded() {
     const LOG_BYTES: u64 = 1 << 20;
     /// Bounds the log files that may exist at once: one being written, one whose rows become tables, four recycled; and
     /// as many again, because writing continues while tables are made.
@@ -448,7 +448,7 @@ async fn what_a_start_must_replay_does_not_grow_with_what_is_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_long_log_holds_is_there_after_a_crash() {
+async fn commits_of_a_long_log_survive_a_crash() {
     const EVENTS: u64 = 60;
     let folder = tempfile::tempdir().unwrap();
     let (device, emptied, forgotten) = (given::device(), given::device(), given::device());

@@ -224,7 +224,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn ranges_hold_what_is_shown_in_them_whatever_the_clock_did(
+    fn time_ranges_are_exact_for_any_clock(
         steps in prop::collection::vec(step(), 1..60),
         ends in prop::collection::vec((0..99_usize, 0..99_usize, -1..2_i64), 1..6),
         seed in any::<u64>(),

@@ -57,7 +57,7 @@ fn number(state: Option<Bytes>) -> u64 {
 /// acknowledged.
 fn killed(folder: &Path) -> Vec<u64> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_was_acknowledged_survives_a_kill", "--nocapture"])
+        .args(["--exact", "acknowledged_commits_survive_a_kill", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
@@ -80,7 +80,7 @@ fn killed(folder: &Path) -> Vec<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_a_kill() {
+async fn acknowledged_commits_survive_a_kill() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return write(Path::new(&folder)).await;
     }

@@ -157,7 +157,7 @@ fn flips() -> usize {
     std::env::var("ISOBAR_TEST_FLIPS").map_or(FLIPS, |flips| flips.parse().unwrap())
 }
 
-async fn a_flipped_bit_is_named_or_without_effect(sessions: &[std::ops::Range<i64>], is_closed: bool, seed: u64) {
+async fn flipped_bit_is_reported_or_harmless(sessions: &[std::ops::Range<i64>], is_closed: bool, seed: u64) {
     let (folders, truth) = killed(sessions, is_closed).await;
     copy(&folders.killed, &folders.damaged);
     assert!(!holds(&folders, &truth, "nothing is damaged").await);
@@ -177,22 +177,22 @@ async fn a_flipped_bit_is_named_or_without_effect(sessions: &[std::ops::Range<i6
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_after_a_kill_is_named_or_without_effect() {
-    a_flipped_bit_is_named_or_without_effect(&[0..8, 8..16], false, 0x1234_5678_9abc_def1).await;
+async fn flipped_bit_after_a_kill_is_reported_or_harmless() {
+    flipped_bit_is_reported_or_harmless(&[0..8, 8..16], false, 0x1234_5678_9abc_def1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_in_a_store_that_never_wrote_a_table_is_named_or_without_effect() {
-    a_flipped_bit_is_named_or_without_effect(&[0..8], false, 0x0f1e_2d3c_4b5a_6978).await;
+async fn flipped_bit_before_the_first_table_is_reported_or_harmless() {
+    flipped_bit_is_reported_or_harmless(&[0..8], false, 0x0f1e_2d3c_4b5a_6978).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flipped_bit_in_a_closed_store_is_named_or_without_effect() {
-    a_flipped_bit_is_named_or_without_effect(&[0..8, 8..16], true, 0x5a5a_0101_c3c3_0007).await;
+async fn flipped_bit_in_a_closed_store_is_reported_or_harmless() {
+    flipped_bit_is_reported_or_harmless(&[0..8, 8..16], true, 0x5a5a_0101_c3c3_0007).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_is_missing_or_empty_is_named_or_without_effect() {
+async fn missing_or_empty_file_is_reported_or_harmless() {
     for (sessions, is_closed, logs) in
         [(vec![0..8, 8..16], false, 2), (vec![0..8], false, 1), (vec![0..8, 8..16], true, 0)]
     {
@@ -218,7 +218,7 @@ async fn a_file_that_is_missing_or_empty_is_named_or_without_effect() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_came_before_the_damage_is_left_after_a_recovery() {
+async fn recovery_keeps_all_data_before_the_damage() {
     let (folders, _) = killed(&[0..8, 8..16], false).await;
     let (whole, mut dice, mut least) = (files(&folders.killed), Dice(0x7777_1234_0000_9999), usize::MAX);
     let logs: Vec<_> = whole.keys().filter(|name| name.ends_with(".log")).collect();

@@ -52,7 +52,7 @@ async fn write(folder: &Path) {
 /// Runs this test again in a process of its own and kills it; returns the value below which it reported all as dropped.
 fn killed(folder: &Path) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_was_dropped_stays_gone_after_a_kill", "--nocapture"])
+        .args(["--exact", "dropped_values_stay_dropped_after_a_kill", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
         .spawn()
@@ -66,7 +66,7 @@ fn killed(folder: &Path) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_dropped_stays_gone_after_a_kill() {
+async fn dropped_values_stay_dropped_after_a_kill() {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return write(Path::new(&folder)).await;
     }

@@ -101,7 +101,7 @@ async fn moments() -> [Files; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hole_in_what_the_manifest_had_not_synced_is_cut_off() {
+async fn hole_in_the_unsynced_manifest_is_cut_off() {
     let [before, after, later] = moments().await;
     let manifest = named(&before, |name| name.starts_with("MANIFEST-"));
     let synced = before[manifest].len();
@@ -139,7 +139,7 @@ async fn a_hole_in_what_the_manifest_had_not_synced_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hole_in_the_log_is_cut_off_behind_what_is_noted_and_refused_before() {
+async fn hole_in_the_log_is_cut_off_only_behind_the_note() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     write(&store, 0..8).await;
@@ -163,7 +163,7 @@ async fn a_hole_in_the_log_is_cut_off_behind_what_is_noted_and_refused_before() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_manifest_knows_was_synced_must_be_there_however_old_the_note_is() {
+async fn log_synced_by_the_manifest_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     write(&store, 0..4).await;
@@ -193,7 +193,7 @@ async fn what_the_manifest_knows_was_synced_must_be_there_however_old_the_note_i
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hole_behind_what_is_in_tables_is_cut_off_too() {
+async fn hole_behind_rows_in_tables_is_cut_off() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     let opened = files(folder.path());
@@ -214,7 +214,7 @@ async fn a_hole_behind_what_is_in_tables_is_cut_off_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cut_off_of_the_log_is_put_aside() {
+async fn removed_end_of_the_log_is_kept_aside() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     write(&store, 0..4).await;
@@ -245,7 +245,7 @@ async fn what_is_cut_off_of_the_log_is_put_aside() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_manifest_is_no_damage_to_who_may_only_look() {
+async fn torn_manifest_is_no_damage_to_a_reader() {
     let [mut left, ..] = moments().await;
     let manifest = named(&left, |name| name.starts_with("MANIFEST-")).to_owned();
     left.get_mut(&manifest).unwrap().extend([1, 2, 3]);
@@ -266,7 +266,7 @@ async fn a_torn_manifest_is_no_damage_to_who_may_only_look() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_torn_note_alone_refuses_nothing() {
+async fn torn_note_alone_does_not_prevent_the_start() {
     let [first, second, third] = moments().await;
     for (mut left, written) in [(first, 8), (second, 8), (third, 16)] {
         for torn in [vec![0; 1024], vec![0xa5; 1024], vec![]] {
@@ -277,7 +277,7 @@ async fn a_torn_note_alone_refuses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_begun_anew_where_a_note_says_that_there_was_something() {
+async fn store_with_a_note_but_no_data_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), options()).unwrap();
     write(&store, 1..4).await;

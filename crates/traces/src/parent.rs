@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_of_any_kind_do_no_harm(at in 0..56usize, bytes in prop::collection::vec(any::<u8>(), 1..70)) {
+        fn random_bytes_never_panic(at in 0..56usize, bytes in prop::collection::vec(any::<u8>(), 1..70)) {
             let at = at.min(SOUND.len());
             for text in [[&SOUND.as_bytes()[..at], &bytes].concat(), bytes] {
                 if let Some(context) = read(&text) {

@@ -66,7 +66,7 @@ impl CodeElement {
         }
         let (bytes, f_port) = match self.input(incoming, &run.budget) {
             Ok(input) => input,
-            // Nothing more is computed in this run.
+            // The budget is exceeded: the run ends here.
             Err(problem) if run.budget.is_exceeded() => return Err(problem),
             Err(problem) => {
                 let value = Value::text(&problem.0);

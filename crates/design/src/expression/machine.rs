@@ -248,7 +248,7 @@ impl<'s, 'e> Machine<'s, 'e> {
             (Some(decisive), Ok(holds)) => gathered.decided = holds == decisive,
             (Some(_), Err(problem)) => {
                 gathered.failed.get_or_insert(problem);
-                // Nothing can be computed after the budget is spent.
+                // This fails once the budget is spent.
                 self.budget.spend(UNHEARD_UNITS)?;
             }
             (None, Ok(true)) => {

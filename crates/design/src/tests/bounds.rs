@@ -51,7 +51,7 @@ fn the_steps_of_a_run_are_bounded() {
 
 // Holds: c11.bounds
 #[test]
-fn what_a_run_stores_and_sends_is_bounded() {
+fn effects_of_a_run_are_bounded() {
     let links = |ability: &str| vec![json!({"element": "out", "ability": ability}); 10_000];
     // A sent value is in the queue and in history.
     for (element, ability, fit) in [("storage", "store", 4), ("cloudEvent", "send", 2)] {

@@ -185,7 +185,7 @@ fn codec_errors_and_exceptions_fire_error_and_are_recorded() {
 }
 
 #[test]
-fn the_older_forms_of_codecs_run_too() {
+fn older_forms_of_codecs_run() {
     let chirpstack =
         with_code("function Decode(fPort, bytes, variables) { return {p: fPort, n: bytes.length, v: variables}; }");
     assert_eq!(outcome(&chirpstack, r#"{"fPort":3,"bytes":[1]}"#), [r#"store out {"p":3,"n":1,"v":{}}"#]);

@@ -291,7 +291,7 @@ fn script_with_shared_names_leaves_nothing_of_a_call() {
             assert_eq!(outcome(&scene, "[7]"), ["store out 1"], "{top} {body}");
         }
     }
-    // Nothing of it is visible to other code.
+    // The script is invisible to other code.
     let other = decoding("return {data: typeof this.n + typeof n + typeof f};");
     assert_eq!(outcome(&other, "[]"), [r#"store out "undefinedundefinedundefined""#]);
 }

@@ -250,7 +250,7 @@ fn setting_beyond_the_size_limit_fails_and_a_smaller_one_fits() {
         (vec![set("a", half), set("b", half), set("a", most)], 2, 1),
         (vec![set("a", most), set("a", small), set("b", most)], 3, 0),
         (vec![set("a", most), reset("a"), set("b", most)], 3, 0),
-        // So does what the device had before.
+        // The device's former state counts too.
         (vec![set("c", most), set("a", half), set("c", half), set("a", half)], 3, 1),
     ] {
         let scene = scene(1, &links, others.clone()).with_setting("c", "\"before\"");
@@ -395,7 +395,7 @@ fn error_message_is_cut() {
     assert_eq!(outcome.errors[0].message, "é".repeat(ERROR_CHARS_MAX));
 }
 
-/// Expensive operations are charged: units end the run before its time does.
+/// Checks that expensive operations are charged: units end the run before its time does.
 #[test]
 fn building_comparing_and_searching_are_charged() {
     let list: Vec<u32> = (0..2_000).collect();

@@ -31,7 +31,7 @@ fn planes_and_the_cloud_plane_are_objects() {
 }
 
 #[test]
-fn an_element_has_a_type_that_is_known() {
+fn unknown_element_type_is_refused() {
     let found = faults(json!({"b": {"type": "fridge"}, "c": {}, "d": 1, "e": {"type": 5}}));
     let expected = [
         "planes.cloud.elements.b.type: unknown element type",
@@ -66,7 +66,7 @@ fn a_storage_keeps_a_bounded_number_of_days_and_values() {
 }
 
 #[test]
-fn links_lead_to_abilities_that_exist() {
+fn link_to_an_unknown_ability_is_refused() {
     let found = faults(json!({
         "in": {"type": "deviceEvent", "triggers": {
             "eventReceived": [to("nowhere", "store"), to("out", "send"), {"element": "out"}, {"ability": "store"}, 5, to("in", "evaluate"),
@@ -118,7 +118,7 @@ fn two_paths_to_one_element_are_not_a_cycle() {
 }
 
 #[test]
-fn expressions_compile_or_are_told_by_path() {
+fn faulty_expression_is_named_by_its_path() {
     let found = faults(json!({
         "high": {"type": "condition", "properties": {"expression": "payload.temp >"}},
         "none": {"type": "condition"},

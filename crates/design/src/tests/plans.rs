@@ -41,7 +41,7 @@ fn settings_come_by_list_order_and_then_name() {
 }
 
 #[test]
-fn a_setting_keeps_what_the_design_says_of_it() {
+fn plan_keeps_the_definition_of_a_setting() {
     let plan = compile(json!({"s": {"type": "deviceSetting", "properties": {
         "title": {"de": "Grenze", "en": "Limit"}, "description": "d", "inputType": "number",
         "inputTypeProperties": {"min": -1, "unit": "C"}, "defaultValue": 5.50}}}))

@@ -152,7 +152,7 @@ fn small_values_are_charged_by_their_number() {
 }
 
 #[test]
-fn a_plan_tells_which_runs_may_take_long() {
+fn plan_estimates_which_runs_are_long() {
     let links = |count: usize| Value::from(vec![link("t", "evaluate"); count]);
     let transform = |expression: &str| {
         json!({"t": {"type": "transform", "properties": {"expression": expression},
@@ -188,7 +188,7 @@ fn change_of_a_setting_is_estimated_by_its_links() {
 }
 
 #[test]
-fn a_run_that_took_long_is_known_by_its_units() {
+fn long_run_is_recognized_by_its_units() {
     let outcome = computed("payload.l.all(x, payload.l.all(y, x == y))", &json!({"l": vec![1; 100]}));
     assert!(outcome.units > crate::LONG_RUN_UNITS, "{} units", outcome.units);
     assert!(computed("payload.a + 1", &json!({"a": 1})).units < 100);

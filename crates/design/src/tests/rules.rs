@@ -16,7 +16,7 @@ fn storage_keeps_the_incoming_value_as_it_was_sent() {
 }
 
 #[test]
-fn storage_keeps_what_its_argument_says_and_passes_it_on() {
+fn storage_stores_its_argument_and_passes_it_on() {
     let scene = scene(
         json!([{"element": "out", "ability": "store", "arguments": {"value": "payload.temp"}}]),
         json!({"out": {"type": "storage", "triggers": {"stored": [link("copy", "store")]}}, "copy": {"type": "storage"}}),
@@ -137,7 +137,7 @@ fn escalating_only_raises() {
 
 // Holds: c11.sees
 #[test]
-fn expressions_see_what_the_run_has_changed_so_far() {
+fn expressions_see_earlier_changes_of_the_run() {
     let scene = scene(
         json!([
             {"element": "meta", "ability": "setStatus", "arguments": {"status": "warning"}},
@@ -208,7 +208,7 @@ fn setting_changed_by_the_design_triggers_changed() {
 
 // Holds: c8.types
 #[test]
-fn a_setting_takes_only_what_its_input_type_allows() {
+fn setting_value_must_fit_its_input_type() {
     let number = json!({"inputType": "number", "inputTypeProperties": {"min": 0, "max": 10}});
     for (properties, value, message) in [
         (json!({}), json!(1), "must be a string"),

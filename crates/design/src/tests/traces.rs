@@ -14,7 +14,7 @@ fn line(step: &TraceStep) -> String {
 }
 
 #[test]
-fn a_trace_tells_what_each_element_received_and_produced() {
+fn trace_has_the_input_and_output_of_each_element() {
     let code = "function decodeUplink(input) { return {data: {n: input.bytes.length}, warnings: ['low battery']}; }";
     let scene = scene(
         json!([link("c", "evaluate"), link("bad", "evaluate"), link("f", "evaluate"), link("h", "request")]),

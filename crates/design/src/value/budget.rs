@@ -224,8 +224,8 @@ impl Budget {
         }
     }
 
-    /// Charges for an effect and adds it, or refuses it. Of an element's states, and of a label's values, only the
-    /// newest is kept, but each is charged.
+    /// Charges for an effect and adds it, or refuses it. Each state of an element and each value of a label is charged,
+    /// but only the newest is kept.
     pub(crate) fn emit(&mut self, effect: Effect) -> Computed<()> {
         self.charge(Cost::of(&effect))?;
         let next = self.effects.len();

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_left_to_hyper() {
+    fn request_of_another_form_is_left_to_hyper() {
         let plain = post("");
         assert!(event(&plain).is_some());
         for more in [
@@ -256,7 +256,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_any_kind_do_no_harm(at in 0..HEAD.len(), bytes in prop::collection::vec(any::<u8>(), 1..20)) {
+        fn random_bytes_never_panic(at in 0..HEAD.len(), bytes in prop::collection::vec(any::<u8>(), 1..20)) {
             let plain = post("");
             let _ = event(&[&plain[..at], &bytes, &plain[at..]].concat().into());
             let _ = event(&bytes.into());

@@ -242,7 +242,7 @@ impl AsyncWrite for CountedStream {
         written
     }
 
-    /// hyper calls this when it has nothing left to write.
+    /// Flushes the response; hyper calls this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if matches!(flushed, Poll::Ready(Ok(()))) {

@@ -37,7 +37,7 @@ const FOUND_AT_ONCE: usize = 8;
 const FOUND_MILLIS_MAX: u64 = 1_000;
 /// Connections closed before the thread serves other tasks: closing them takes the kernel some hundred microseconds.
 const CLOSED_AT_ONCE: usize = 16;
-/// Pause between batches of closed connections where nobody waits for their slots.
+/// Pause between batches of closed connections while no new connection waits for their slots.
 const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// Interval of checks for idle connections while all slots are taken.
 const IDLE_CHECK_EVERY: Duration = Duration::from_millis(100);

@@ -166,7 +166,7 @@ impl AsyncWrite for LimitedSocket {
         self.write(cx, bytes)
     }
 
-    /// hyper calls this when it has nothing left to write.
+    /// Flushes the response; hyper calls this when it has nothing left to write.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut *self.socket.stream()).poll_flush(cx);
         // TLS may still hold data.
@@ -181,7 +181,7 @@ impl AsyncWrite for LimitedSocket {
         Poll::Ready(Ok(()))
     }
 
-    /// After a refused head the connection stays open until the replacement is sent.
+    /// Shuts the connection down, except after a refused head: then it stays open until the replacement is sent.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.has_refused {
             return Poll::Ready(Ok(()));

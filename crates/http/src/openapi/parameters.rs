@@ -12,7 +12,8 @@ use utoipa::openapi::{RefOr, Required};
 use crate::request::alarm_fields;
 use crate::request::buckets::POINTS_MAX;
 use crate::request::device_fields::{self, DeviceColumn};
-use crate::request::query::{CSV_COLUMNS_MAX, SORT_KEYS_MAX, UNIX_MILLIS_MAX, UNIX_MILLIS_MIN};
+use crate::request::lists::{CSV_COLUMNS_MAX, SORT_KEYS_MAX};
+use crate::request::query::{UNIX_MILLIS_MAX, UNIX_MILLIS_MIN};
 use crate::resources::values::{Id, Time};
 
 /// Pattern of the edges of a box, each within its limits.

@@ -213,7 +213,7 @@ mod tests {
     async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
         let receiving = TenantShares::fair(1 << 30);
         let collected = collect(&mut body, limits(limit, &receiving)).await;
-        // Nothing of it is charged any more.
+        // No byte of it is charged any more.
         assert_eq!(receiving.held(), 0);
         collected
     }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_has_a_name_that_is_known() {
+    fn unknown_column_is_refused() {
         assert_eq!(DeviceColumn::usual().len(), USUAL_COLUMNS.len());
         let meta = DeviceColumn::named("meta.a.1").unwrap();
         assert_eq!(meta.source, DeviceSource::Meta(vec![Step::new("a".to_owned()), Step::new("1".to_owned())]));

@@ -409,7 +409,7 @@ mod tests {
     }
 
     proptest! {
-        /// The hop that the proxy appends decides, whatever the client sent.
+        /// Checks that the hop that the proxy appends decides, whatever the client sent.
         #[test]
         fn client_cannot_forge_its_address(said in "[ -~]{0,60}", is_new: bool, quoted: bool) {
             let added = if quoted { "for=\"203.0.113.9:80\";proto=\"https\"" } else { "for=203.0.113.9;proto=https" };

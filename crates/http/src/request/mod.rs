@@ -12,6 +12,7 @@ pub(crate) mod device_fields;
 pub(crate) mod filter;
 mod forwarded;
 pub(crate) mod host;
+pub(crate) mod lists;
 mod map;
 pub(crate) mod negotiation;
 mod percent;

@@ -5,28 +5,20 @@ use std::borrow::Cow;
 use std::str::FromStr;
 use std::time::Duration;
 
-use isobar_hub::{AlarmFilter, DeviceFilter, LastChoice, NO_NAME, TreeQuery, ValueQuery};
+use isobar_hub::{LastChoice, NO_NAME, TreeQuery};
 use isobar_model::check::Faults;
 use isobar_model::error::Result;
-use isobar_model::page::{Depth, LIMIT_MAX, ListRequest, PageRequest, SortKey, TimeRange};
+use isobar_model::page::{Depth, LIMIT_MAX, PageRequest, TimeRange};
 use isobar_model::path;
 use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
-use super::alarm_fields;
-use super::columns::CsvColumn;
-use super::device_fields::{self, DeviceColumn};
-use super::filter;
 use super::percent;
 
 /// Repeatable parameters. Some clients write a list as `name[]=a&name[]=b`, or with numbers in the brackets.
 const LISTS: [&str; 7] = ["sortBy", "entityList", "lastValues", "columns", "fields", "functions", "deviceIds"];
 /// Most parameters that are read.
 const PARAMETERS_MAX: usize = 1024;
-/// Most sort keys.
-pub(crate) const SORT_KEYS_MAX: usize = 16;
-/// Most columns of a CSV.
-pub(crate) const CSV_COLUMNS_MAX: usize = 100;
 /// Range of a time in milliseconds since 1970: from 1973 to the end of the year 9999.
 pub(crate) const UNIX_MILLIS_MIN: u64 = 100_000_000_000;
 pub(crate) const UNIX_MILLIS_MAX: u64 = 253_402_300_799_999;
@@ -204,127 +196,9 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Reads the keys of `sortBy`, mapped by `field`, with true for a descending one.
-    fn order<T>(&mut self, what: &str, field: impl Fn(&str) -> Option<T>) -> Vec<(T, bool)> {
-        let texts: Vec<String> = self.paths("sortBy").map(str::to_owned).collect();
-        if texts.len() > SORT_KEYS_MAX {
-            self.fault("sortBy", format!("must have at most {SORT_KEYS_MAX} keys"));
-            return Vec::new();
-        }
-        let mut keys = Vec::with_capacity(texts.len());
-        for text in &texts {
-            let (name, descending) = match text.strip_prefix('-') {
-                Some(name) => (name, true),
-                // An unescaped `+` arrives as a space.
-                None => (text.strip_prefix(['+', ' ']).unwrap_or(text), false),
-            };
-            match field(name) {
-                Some(field) => keys.push((field, descending)),
-                None => self.fault("sortBy", format!("must be {what}, not '{}'", excerpt(name))),
-            }
-        }
-        keys
-    }
-
     /// Reads the organization by the parameter `base`, and `depth`.
     pub fn tree(&mut self, base: &str) -> TreeQuery {
         TreeQuery { organization: self.id(base), depth: self.depth() }
-    }
-
-    /// Reads `page`, `limit`, `searchText`, `entityList` and `sortBy`, for these fields.
-    pub fn list(&mut self, fields: &[&str]) -> ListRequest {
-        let page = self.page();
-        ListRequest { page, ..self.whole_list(fields) }
-    }
-
-    /// Reads the parameters of an export, which ignores those of pages.
-    pub fn whole_list(&mut self, fields: &[&str]) -> ListRequest {
-        let named = |name: &str| fields.contains(&name).then(|| name.to_owned());
-        let sort = self.order(&format!("one of {}", fields.join(", ")), named);
-        let ids = self.get("entityList").is_some();
-        ListRequest {
-            page: PageRequest::default(),
-            search: self.text("searchText"),
-            sort: sort.into_iter().map(|(field, descending)| SortKey { field, descending }).collect(),
-            ids: ids.then(|| self.values("entityList").filter(|id| !id.is_empty()).map(str::to_owned).collect()),
-        }
-    }
-
-    /// Reads the parameters of a list of stored values; an export is not `paged` and ignores those of pages.
-    pub fn values_list(&mut self, paged: bool) -> ValueQuery {
-        let sort = self.order("createdAt, id, payload or a path beneath payload", filter::field);
-        let (filters, found) = filter::filters(&self.pairs);
-        self.faults.extend(found);
-        ValueQuery {
-            page: if paged { self.page() } else { PageRequest::default() },
-            range: self.range(),
-            sort: sort.into_iter().map(|(field, descending)| isobar_hub::ValueSort { field, descending }).collect(),
-            filters,
-            // The caller does not decide on retention.
-            ..ValueQuery::default()
-        }
-    }
-
-    /// Reads `columns` of a CSV of stored values, or returns the default ones.
-    pub fn columns(&mut self) -> Vec<CsvColumn> {
-        let what = "createdAt, id, payload or a path beneath payload";
-        let column = |name: &str| filter::field(name).map(|field| CsvColumn::new(name, field));
-        self.columns_of(what, column).unwrap_or_else(CsvColumn::usual)
-    }
-
-    /// Reads `columns` of a CSV of devices, or returns the default ones.
-    pub fn device_columns(&mut self) -> Vec<DeviceColumn> {
-        let names: Vec<_> = DeviceColumn::names().collect();
-        let what = format!("{} or a path beneath meta", names.join(", "));
-        self.columns_of(&what, DeviceColumn::named).unwrap_or_else(DeviceColumn::usual)
-    }
-
-    /// Reads `columns`; `None` if none are named.
-    fn columns_of<T>(&mut self, what: &str, column: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
-        let names: Vec<String> = self
-            .paths("columns")
-            .filter(|name| !name.is_empty())
-            .take(CSV_COLUMNS_MAX + 1)
-            .map(str::to_owned)
-            .collect();
-        if names.len() > CSV_COLUMNS_MAX {
-            self.fault("columns", format!("must be at most {CSV_COLUMNS_MAX}"));
-        }
-        let mut columns = Vec::with_capacity(names.len());
-        for name in &names {
-            match column(name) {
-                Some(column) => columns.push(column),
-                None => self.fault("columns", format!("must be {what}, not '{}'", excerpt(name))),
-            }
-        }
-        (!names.is_empty()).then_some(columns)
-    }
-
-    /// Reads filters of devices.
-    pub fn device_filters(&mut self) -> Vec<DeviceFilter> {
-        let (filters, found) = filter::filters_of(&device_fields::DEVICES, &self.pairs);
-        self.faults.extend(found);
-        filters
-    }
-
-    /// Reads filters of alarms.
-    pub fn alarm_filters(&mut self) -> Vec<AlarmFilter> {
-        let (filters, found) = filter::filters_of(&alarm_fields::ALARMS, &self.pairs);
-        self.faults.extend(found);
-        filters
-    }
-
-    /// Reads `filter[<field>]=<value>` without an operator, for the project list. Any other filter is a fault, as
-    /// ignoring it would return more than the caller requested.
-    pub fn plain_filter(&mut self, field: &str) -> Option<String> {
-        let name = format!("filter[{field}]");
-        let is_other = |key: &str| (key == "filter" || key.starts_with("filter[")) && key != name;
-        let others =
-            self.pairs.iter().filter(|(key, _)| is_other(key)).map(|(key, _)| excerpt(key)).collect::<Vec<_>>();
-        for other in others {
-            self.fault(&other, format!("is not known: {name}"));
-        }
-        self.text(&name)
     }
 }
 
@@ -358,6 +232,7 @@ pub(crate) fn excerpt(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use isobar_model::error::Error;
+    use isobar_model::page::SortKey;
     use proptest::prelude::*;
 
     use super::*;
@@ -399,7 +274,7 @@ mod tests {
 
     // Holds: query.sortBy, c1.sortBy
     #[test]
-    fn an_order_has_many_spellings() {
+    fn sort_order_has_several_spellings() {
         let key = |field: &str, descending| SortKey { field: field.into(), descending };
         for raw in ["sortBy=-name,id", "sortBy=-name&sortBy=+id", "sortBy=-name&sortBy=%2Bid", "sortBy=-name,%20id"] {
             let sort = Query::of(Some(raw)).list(&["name", "id"]).sort;
@@ -474,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_bounded() {
+    fn long_poll_wait_is_bounded() {
         assert_eq!(Query::of(Some("wait=60")).wait(), Duration::from_secs(60));
         assert_eq!(faults("wait=61", |query| query.wait()), ["query.wait"]);
         assert_eq!(faults("peek=yes", |query| query.boolean("peek", false)), ["query.peek"]);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_a_formula() {
+    fn exported_text_is_never_a_formula() {
         for text in [r#""=1+1""#, r#""@SUM(A1)""#, r#""+1""#, r#""-cmd|' /C calc'!A0""#, r#""\t=1""#] {
             assert!(csv(&["payload"], text).trim_start_matches('"').starts_with('\''), "{text}");
         }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_one_line() {
+    fn exported_row_is_one_line() {
         let id: EventId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
         let value =
             StoredValue { id, created_at: id.minted_at(), payload: RawJson::check("{\"a\":\n\r1}".into()).unwrap() };

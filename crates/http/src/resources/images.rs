@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_half_of_a_digest() {
+    fn image_tag_is_half_of_a_digest() {
         let tag = tag(Digest::of(b"x"));
         assert_eq!(tag.len(), 32);
         assert!(tag.bytes().all(|digit| digit.is_ascii_hexdigit()), "{tag}");

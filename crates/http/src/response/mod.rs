@@ -235,8 +235,8 @@ pub(crate) enum JsonPart {
     Raw(RawJson),
 }
 
-/// Splits the JSON of a view inside its empty list of this name. Nothing after that list may contain text from outside,
-/// because the last match is used.
+/// Splits the JSON of a view inside its empty list of this name. Text from outside must not follow that list, because
+/// the last match is used.
 pub(crate) fn opened(view: &impl Serialize, list: &str) -> Result<(Vec<u8>, Vec<u8>), Error> {
     let begin = format!("\"{list}\":[");
     let mut head = serde_json::to_vec(view).map_err(Error::internal)?;

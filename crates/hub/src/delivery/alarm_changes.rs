@@ -1,4 +1,4 @@
-//! Broadcasts changed alarms to streams. Nothing is stored for absent followers: a new follower lists the alarms.
+//! Broadcasts changed alarms to streams. They are not stored for absent followers: a new follower lists the alarms.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! The queue for password hashes. Each address has a share of it, and each site, which is an IPv4 address or an IPv6
-//! network of 48 bits: one client may own the 65,536 networks in it, which are counted separately elsewhere. When the
-//! queue is full, the longest share loses a place to a shorter one, so that a client with many addresses does not crowd
-//! out one from elsewhere.
+//! The queue for password hashes. Each address has a share of it, and so has each site, which is an IPv4 address or an
+//! IPv6 network of 48 bits: one client may own the 65,536 networks in it, which are counted separately elsewhere. When
+//! the queue is full, the longest share loses a place to a shorter one, so that a client with many addresses does not
+//! displace one from elsewhere.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub(super) const HASHES_AT_ONCE: usize = 2;
 const HASHES_WAITING_MAX: usize = 256;
 /// Requests of one address, or of the users of one tenant, that compute or wait for a hash.
 const HASHES_OF_ADDRESS_MAX: usize = 32;
-/// The same of one site. Tenants that registered from one site are one site.
+/// Requests of one site that compute or wait for a hash. Tenants that registered from one site are one site.
 const HASHES_OF_SITE_MAX: usize = 64;
 
 /// The party that a password is hashed for.
@@ -32,7 +32,7 @@ pub(crate) enum HashedFor {
     System,
 }
 
-/// The site of such a party.
+/// The site of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HashSite {
     Addresses(IpAddr),
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// An address in a network of 64 bits in a site.
+    /// Returns an address in a network of 64 bits of a site.
     fn at(site: u16, network: u16) -> HashedFor {
         HashedFor::address(IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, 1]))
     }
@@ -91,7 +91,7 @@ mod tests {
         HashedFor::address(IpAddr::from([192, 0, 2, number]))
     }
 
-    /// All slots, by others.
+    /// Takes all slots for other callers.
     fn all(line: &Arc<FairQueue<HashedFor>>) -> Vec<QueueSlot<HashedFor>> {
         (0..HASHES_AT_ONCE)
             .map(|_| line.take(Claim::begin(HashedFor::System)).now_or_never().unwrap().unwrap())
@@ -153,7 +153,7 @@ mod tests {
         let from = (0..10).flat_map(|site| (0..100).map(move |network| at(site, network)));
         let mut crowd: Vec<_> = from.filter_map(|who| waits(&line, who)).collect();
         assert_eq!(line.taken_and_waiting().1, HASHES_WAITING_MAX);
-        // Whoever comes from elsewhere finds a place.
+        // Callers from elsewhere find a place.
         let others: Vec<_> = (0..20).map(|number| waits(&line, ipv4(number)).unwrap()).collect();
         assert_eq!(line.taken_and_waiting().1, HASHES_WAITING_MAX);
         let evicted = crowd.iter_mut().filter_map(|waiting| waiting.now_or_never()).filter(Result::is_err).count();

@@ -79,7 +79,7 @@ impl LoginThrottle {
         self.until(Subject::Account(account), address, now).is_some()
     }
 
-    /// Refuses a signed-in user while too many passwords were wrong for its account.
+    /// Refuses a user who is logged in while too many wrong passwords were given for the account.
     pub(crate) fn check_account(&self, account: UserId, address: IpAddr, now: Timestamp) -> Result<()> {
         self.until(Subject::Account(account), address, now).map_or(Ok(()), |until| Err(Error::Throttled { until }))
     }

@@ -1,5 +1,5 @@
-//! Checks if the registry answers. Calls and workers that wait for it in vain are told that it is busy; the cause and
-//! the duration are logged here, once for all of them.
+//! Checks if the registry answers. Calls and workers that wait for it in vain fail as busy; the cause and the duration
+//! are logged here, once for all of them.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

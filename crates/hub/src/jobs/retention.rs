@@ -101,7 +101,7 @@ impl Jobs {
     }
 }
 
-/// Logs a failed removal. What was not removed is found again by the next removal.
+/// Logs a failed removal. The next removal finds the rest again.
 async fn removed<T>(things: &'static str, removal: impl Future<Output = Result<T, StoreError>>) -> Option<T> {
     match guarded("retention", removal).await? {
         Ok(done) => Some(done),

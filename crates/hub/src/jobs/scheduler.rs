@@ -1,12 +1,12 @@
-//! The scheduler: what comes due for devices by itself, intervals of their designs, and the look whether they are silent.
+//! The scheduler: serves the intervals of designs when they elapse, and checks if devices are silent.
 //!
-//! Every device has a moment in the registry for each interval, and one for the look (contract: The project design).
-//! A new device's intervals begin when it is made, a changed design's when it comes into force. An interval keeps its
-//! rhythm; moments that were missed while the server stood still are one. Nothing of this is on the main road: a
-//! device that talks is looked at once in its time, and found not to be silent.
+//! Every device has a timer in the registry for each interval, and one for the check of its silence (contract: The
+//! project design). The intervals of a new device begin when it is created, those of a changed design when it comes
+//! into force. An interval keeps its rhythm; moments missed while the server was stopped count as one. Events do no
+//! work for timers: a device that sends events is checked once in its time, and found not to be silent.
 //!
-//! What cannot be served now is put off, each time for longer: however much of it there is, it is no loop. What a design has
-//! code for runs beside the worker, a bounded number of a tenant's.
+//! A timer that cannot be served now is postponed, longer each time, so that any number of them makes no busy loop.
+//! Timers whose design has code run next to the worker, a bounded number for each tenant.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -40,25 +40,25 @@ const TIMER_LOOK_EVERY: Duration = Duration::from_secs(1);
 const TIMERS_BATCH: usize = 512;
 /// Timers that run at the same time.
 const TIMERS_AT_ONCE: usize = 64;
-/// Timers whose code runs or waits for its turn, and those of one tenant: beside the events that its code has to run on.
+/// Timers whose code runs or waits, and those of one tenant, in addition to the events that its code has to run on.
 const CODE_TIMERS_MAX: usize = 512;
 const CODE_TIMERS_OF_ONE_MAX: usize = 64;
-/// The look whether a device is silent stands under this name, which no element has.
+/// Name of the timer that checks for silence; no element has this name.
 const SILENCE: &str = "";
 /// A long run is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
-/// A timer whose run panicked is served again after so many seconds.
+/// Delay in seconds before a timer whose run panicked is served again.
 const PANIC_SECONDS: i64 = 60;
-/// A timer that could not be served is put off, each time for twice as long, so many times; then for as long as before.
+/// Number of times that the delay of a timer that could not be served is doubled; after that it stays the same.
 const PAUSES_GROW: u32 = 6;
-/// A clock that was set back by less disturbs nothing.
+/// Smallest step in seconds by which a clock that was set back is noticed.
 const SET_BACK_SECONDS_MIN: i64 = 1;
-/// No delivery that failed waits longer for its next try.
+/// Longest delay in seconds of a failed delivery.
 const DELIVERY_AHEAD_SECONDS_MAX: i64 = 2 * 3600;
-/// Timers of which it is remembered how often they were put off.
+/// Timers whose postponements are counted.
 const PUT_OFF_MAX: usize = 100_000;
 
-/// The timers that a design gives every device.
+/// Returns the timers that a design gives every device.
 pub(crate) fn timers_of(plan: &Plan) -> Vec<ProjectTimer> {
     let intervals = plan.intervals().map(|(element, minutes)| ProjectTimer { element: element.to_string(), minutes });
     let silence = plan.missing_after_minutes().map(|minutes| ProjectTimer { element: SILENCE.to_owned(), minutes });
@@ -91,7 +91,7 @@ struct TimerStates {
 struct PutOff {
     /// The time at which it was due.
     due_at: Timestamp,
-    /// Until when it waits: if the registry says another moment, somebody else has set it.
+    /// The time until which it waits. If the registry has another time, the timer was set since.
     until: Timestamp,
     times: u32,
 }
@@ -106,7 +106,7 @@ impl SchedulerState {
         }
     }
 
-    /// Since when a timer is due; it may have been put off since, which does not change its rhythm.
+    /// Returns the time since which a timer is due, before all postponements, so that its rhythm does not change.
     fn due_at(&self, timer: &DueTimer) -> Timestamp {
         let state = self.timers.lock();
         let put_off = state.put_off.get(&timer.number).filter(|put_off| put_off.until == timer.due_at);
@@ -120,13 +120,13 @@ enum TimerOutcome {
     At(Timestamp),
     /// The timer could not be served and is delayed, longer each time.
     PutOff,
-    /// Its code is to run, in a place of its tenant's.
+    /// Its code is to run, in a slot of its tenant.
     Code { minutes: u32, place: TenantShare },
-    /// The design no longer has it.
+    /// The design no longer has this timer.
     Never,
 }
 
-/// A batch that was looked at.
+/// The result of one batch.
 #[derive(Default)]
 struct BatchResult {
     due: Vec<(u64, Timestamp)>,
@@ -139,12 +139,12 @@ struct Elapsing {
     timer: DueTimer,
     minutes: u32,
     _place: TenantShare,
-    /// Ends with it that it is under way; none before it is.
+    /// Marks the interval as no longer under way when it is dropped; `None` until it is under way.
     _under_way: Option<ScopeGuard<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Jobs {
-    /// Serves what is due, as it comes.
+    /// Serves timers as they become due.
     pub(crate) async fn run_scheduler(self: Arc<Self>, mut shift: Shift) {
         let mut runs = JoinSet::new();
         loop {
@@ -159,15 +159,15 @@ impl Jobs {
                 break;
             }
         }
-        // What has not ended by now is due again after the next start.
+        // Runs that have not ended by now are due again after the next start.
         runs.shutdown().await;
         if let Err(error) = self.write_timers(BatchResult::default()).await {
             tracing::warn!(%error, "intervals whose code has just run elapse once more");
         }
     }
 
-    /// Serves a batch of what is due; whether there may be more. All that becomes of it is one write, together with what
-    /// has become of earlier ones whose code has ended.
+    /// Serves a batch of timers that are due, and returns true if there may be more. Their next times are one write,
+    /// together with those of earlier timers whose code has ended.
     async fn serve_timers(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
         let now = self.env.now();
@@ -176,7 +176,7 @@ impl Jobs {
         let (is_full, pace) = (due.len() == TIMERS_BATCH, Pace::default());
         let pace = &pace;
         {
-            // The registry has not been told yet of what was served.
+            // The registry does not know yet which timers were served.
             let state = self.scheduler.timers.lock();
             due.retain(|timer| state.ended.get(&timer.number).is_none_or(|next| *next <= now));
         }
@@ -225,13 +225,13 @@ impl Jobs {
         Ok(())
     }
 
-    /// Writes down when timers are due again, those whose code has ended included. Those whose code is to run are put off
-    /// for as long as that may take, and given back.
+    /// Writes when timers are due again, including those whose code has ended. Timers whose code is to run are
+    /// postponed for as long as that may take, and returned.
     async fn write_timers(self: &Arc<Self>, result: BatchResult) -> Result<Vec<Elapsing>> {
         let BatchResult { due: served, gone, mut code } = result;
         let lost_at = self.env.now().plus_seconds(CODE_SECONDS);
         let ended = {
-            // What was served is not served again, should the writing fail.
+            // A served timer is not served again, even if the write fails.
             let mut state = self.scheduler.timers.lock();
             state.ended.extend(served);
             state.ended.clone()
@@ -254,7 +254,7 @@ impl Jobs {
         Ok(code)
     }
 
-    /// Until when a timer waits that could not be served.
+    /// Returns the time until which a timer that could not be served waits.
     fn put_off(&self, timer: &DueTimer, now: Timestamp) -> Timestamp {
         let mut state = self.scheduler.timers.lock();
         let before = state.put_off.get(&timer.number).filter(|it| it.until == timer.due_at).copied();
@@ -274,7 +274,7 @@ impl Jobs {
             && let Some(cached) = self.caches.cached_device(timer.device.id)
             && let Some(minutes) = cached.plan().and_then(|plan| plan.missing_after_minutes())
         {
-            // Nearly all devices talk, and these cost no more than this.
+            // Nearly all devices send events, and these cost only this.
             let end = end_of_silence(&cached, timer.heard_at, minutes, now);
             if end > now {
                 return Ok(TimerOutcome::At(end));
@@ -290,7 +290,7 @@ impl Jobs {
         let runs_code = plan.runs_code();
         drop(plan);
         if runs_code {
-            // Code takes its time, and its project's turn: the others do not wait for it.
+            // Code takes its time, and waits for its project's turn: the other timers do not wait for it.
             if self.scheduler.timers.lock().under_way.contains(&timer.number) {
                 return Ok(TimerOutcome::At(now.plus_seconds(CODE_SECONDS)));
             }
@@ -304,13 +304,13 @@ impl Jobs {
 
     async fn elapse(self: &Arc<Self>, timer: &DueTimer, now: Timestamp) -> Result<()> {
         let occasion = Occasion::Elapsed { element: timer.element.clone() };
-        // A moment's text needs no escapes.
+        // The text of a time needs no escapes.
         let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
         self.ingest.run_design(timer.device, occasion, payload).await
     }
 
-    /// Lets an interval elapse whose design has code. When it is due again is written with the next batch; should that be
-    /// lost, it is due after [`CODE_SECONDS`].
+    /// Runs an interval whose design has code. The next batch writes when it is due again; if that write is lost, it is
+    /// due after [`CODE_SECONDS`].
     async fn elapses(self: Arc<Self>, elapsing: Elapsing) {
         let timer = &elapsing.timer;
         let number = timer.number;
@@ -330,7 +330,7 @@ impl Jobs {
         self.scheduler.timers.lock().ended.insert(number, next);
     }
 
-    /// Looks whether a device is silent; if it is, it is missing.
+    /// Checks if a device is silent, and marks it as missing if it is.
     async fn look_for_silence(
         &self,
         entry: &Arc<DeviceEntry>,
@@ -345,8 +345,8 @@ impl Jobs {
             return Ok(TimerOutcome::At(end));
         }
         let permit = access::system(entry.device, "a device is silent for too long").charged_to(&entry.lineage);
-        // What ran by an earlier entry than this one may not be written yet. Memory is asked first: it forgets what the
-        // registry has.
+        // Activity of runs with an earlier entry may be unwritten. Memory is read first, because activity is removed
+        // from it once the registry has it.
         let unwritten = self.activity.of_device(entry.device.key);
         let Some(device) = self.env.registry().device_fetch(&permit.reading()).await? else {
             return Ok(TimerOutcome::Never);
@@ -363,7 +363,7 @@ impl Jobs {
             is_silent
         });
         match silent.await? {
-            // A missing device is looked at again after as long: when it talks in between and stops, that is its end.
+            // A missing device is checked again one interval later, in case it has sent events and fallen silent again.
             Some(true) => Ok(TimerOutcome::At(following(timer.due_at, minutes, now))),
             Some(false) => Ok(TimerOutcome::At(end_of_silence(entry, heard_at, minutes, now))),
             None => Ok(TimerOutcome::PutOff),
@@ -379,7 +379,7 @@ fn end_of_silence(entry: &DeviceEntry, heard_at: Timestamp, minutes: u32, now: T
     heard_at.max(known).min(now).plus_seconds(i64::from(minutes) * 60)
 }
 
-/// The first moment after `now` in the rhythm that `due` is of.
+/// Returns the first time after `now` in the rhythm of `due`.
 fn following(due: Timestamp, minutes: u32, now: Timestamp) -> Timestamp {
     let step = i64::from(minutes.max(1)) * 60_000;
     let missed = (now.millis() - due.millis()).div_euclid(step);

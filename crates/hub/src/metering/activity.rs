@@ -20,8 +20,8 @@ use crate::supervisor::Shift;
 
 /// Interval between two writes of the recorded activity.
 const ACTIVITY_FLUSH_EVERY: Duration = Duration::from_secs(5);
-/// Devices written at a time: more would block other writers of the registry, who get a pause of the same length in
-/// between. A smaller backlog waits for the next interval.
+/// Devices written at a time. More would block other writers of the registry; they get a pause of the same length
+/// between two writes. A smaller backlog waits for the next interval.
 const DEVICES_A_FLUSH: usize = 5_000;
 
 /// Records activity that is not yet written.
@@ -41,7 +41,7 @@ struct Unwritten {
     seen: FxHashMap<DeviceKey, SeenDevice>,
     /// The devices of each tenant that has any.
     of_tenants: FxHashMap<OrganizationId, FxHashSet<DeviceKey>>,
-    /// Each device once, in the order of waiting.
+    /// The devices in the order in which they wait; each is there once.
     waiting: VecDeque<DeviceKey>,
 }
 
@@ -451,7 +451,7 @@ mod tests {
         stage.clock.advance_seconds(1);
         hub.0.activity.flush_activity(false).await;
         assert_eq!(uses().await, (second, second));
-        // Nothing is held back at the end.
+        // All activity is written at the end.
         stage.clock.advance_seconds(1);
         let last = use_it().await;
         hub.0.activity.flush_activity(false).await;
@@ -476,7 +476,7 @@ mod tests {
         stage.hub.employ_all();
         until("the silent one is missing", async || stage.shows(&silent).await.status == Status::Missing).await;
         assert_ne!(stage.shows(&device).await.status, Status::Missing);
-        // The device is not heard any more: five minutes after its event it is missing too.
+        // The device sends nothing more: five minutes after its event it is missing too.
         stage.clock.advance_seconds(240);
         until("it is missing", async || stage.shows(&device).await.status == Status::Missing).await;
         stage.over().await;

@@ -107,8 +107,9 @@ impl Outbox {
         Self { clock, queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
     }
 
-    /// A run of a device of this tenant is about to be committed, and leaves work. To be called while the device is locked;
-    /// `is_current` tells whether the run went by what is known of the device. Returns the changes for the commit.
+    /// Stages the work that a run of a device of this tenant leaves, before the run is committed, and returns the
+    /// changes for the commit. The caller holds the device's lock. `is_current` is true if the run used the newest
+    /// state of the device.
     pub(crate) fn stage(
         self: &Arc<Self>,
         (device, tenant): (DeviceRef, OrganizationId),

@@ -389,7 +389,8 @@ impl OutboxQueue {
         Ok(committed)
     }
 
-    /// The report of a device is what is left of it, under a number of its own, or nothing.
+    /// Replaces the report of a device by its remaining changes with a sequence of their own, or removes the report if
+    /// none remain.
     fn lose_labels(&mut self, device: DeviceRef, left: Option<(DeviceFindings, u64, usize)>) {
         let Some(of) = self.devices.get_mut(&device.key) else { return };
         let Some(mut report) = of.report.take() else { return };

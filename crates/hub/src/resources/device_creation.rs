@@ -17,7 +17,7 @@ use crate::Hub;
 use crate::error::{ORGANIZATION, PROJECT, naming, of_one_of_many};
 use crate::support::bounded_jobs::BoundedJobs;
 
-/// Devices created in one transaction: other writers have their turn in between, and nobody waits long for its sync.
+/// Devices created in one transaction: other writers have their turn in between, and none waits long for its sync.
 const DEVICES_OF_A_TRANSACTION: usize = 50;
 /// Name of the threads that create devices in bulk.
 const CREATING_THREAD: &str = "isobar-bulks";

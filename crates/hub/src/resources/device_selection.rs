@@ -48,7 +48,7 @@ pub struct SummaryView {
     pub by_status: [u64; 6],
     /// Number of devices by project; without a name if the project is out of reach.
     pub by_project: Vec<(ProjectId, Option<String>, u64)>,
-    /// Number of devices heard within a time.
+    /// Number of devices with activity within a time.
     pub active: ActiveDevices,
     /// Number of devices with coordinates.
     pub located: u64,

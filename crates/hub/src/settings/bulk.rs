@@ -21,7 +21,7 @@ use isobar_quota::TenantShare;
 
 /// Devices that are changed at the same time by one bulk operation.
 const BULK_DEVICES_AT_ONCE: usize = 256;
-/// Devices looked up in one question to the registry.
+/// Devices looked up in one query of the registry.
 const LOOKED_UP_AT_ONCE: usize = 1_000;
 
 /// The outcome of a bulk change.
@@ -42,8 +42,8 @@ pub struct ProjectDefaults {
     pub version: Option<String>,
     /// The listed devices of this project.
     pub devices: Vec<DeviceId>,
-    /// The names of the settings, and what the design says about each; by listOrder, then name. Those of a project are there
-    /// once, however many versions its devices name.
+    /// The names of the settings, and the design's declaration of each, by listOrder and then name. A project has them
+    /// once, whatever versions its devices name.
     pub settings: Arc<[(Arc<str>, Declared)]>,
 }
 
@@ -61,7 +61,7 @@ pub struct DefaultsRefusal {
 /// The defaults of the projects of some devices.
 #[derive(Clone, Debug, Default)]
 pub struct DefaultsOutcome {
-    /// Once for each project and version.
+    /// The defaults, once for each project and version.
     pub defaults: Vec<ProjectDefaults>,
     /// The refusals.
     pub refused: Vec<DefaultsRefusal>,
@@ -74,14 +74,14 @@ type DeviceItems<'i> = Vec<(usize, &'i SettingItem)>;
 type ItemResult = std::result::Result<DeviceSetting, String>;
 
 impl Hub {
-    /// Changes settings of many devices, each item by itself; those of one device in their order.
+    /// Changes settings of many devices, each item separately; those of one device in their order.
     ///
-    /// Needs `SettingUpdate` on each device. What is in `changed` is durable when this returns, with all that the
-    /// designs have done about it.
+    /// Needs `SettingUpdate` on each device. All changes in `changed` are durable when this returns, with all effects
+    /// of the designs.
     ///
     /// # Errors
-    /// `Forbidden` where the role is too low for any device. `NoRoom`: what changes and runs hold that wait is as much as it
-    /// may be. What is wrong with one item stands in the outcome.
+    /// `Forbidden` if the role is too low for any device. `NoRoom`: waiting changes and runs use all the memory they
+    /// may. A fault of one item is in the outcome.
     pub async fn settings_update(&self, caller: &Caller, items: &[SettingItem]) -> Result<SettingsOutcome> {
         self.0.identity.allow(caller, Action::SettingUpdate).await?;
         let bytes = items.iter().map(held_by_item).sum();
@@ -125,7 +125,7 @@ impl Hub {
         Ok(outcome)
     }
 
-    /// Changes settings of one device, if there is room for what that holds.
+    /// Changes settings of one device, if there is memory for these changes.
     async fn change_items(
         &self,
         caller: &Caller,
@@ -161,9 +161,9 @@ impl Hub {
         done
     }
 
-    /// The settings that the projects of these devices give them, once for each project and version.
+    /// Returns the settings that the projects of these devices give them, once for each project and version.
     ///
-    /// Needs `DeviceRead` on each device; the others stand among the refused.
+    /// Needs `DeviceRead` on each device; the others are among the refused.
     pub async fn setting_defaults(&self, caller: &Caller, named: &[String]) -> Result<DefaultsOutcome> {
         let ids: Vec<DeviceId> = named.iter().filter_map(|text| text.parse().ok()).collect();
         let mut found = HashMap::new();
@@ -211,7 +211,7 @@ impl Hub {
         Ok(outcome)
     }
 
-    /// The entries of those of the devices that the caller can see.
+    /// Returns the entries of the listed devices that the caller can see.
     async fn entries_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<HashMap<DeviceId, Arc<DeviceEntry>>> {
         let mut entries = HashMap::new();
         let mut unknown = Vec::new();
@@ -230,7 +230,7 @@ impl Hub {
         Ok(entries)
     }
 
-    /// Permits for those of the devices that the caller can see.
+    /// Returns permits for the listed devices that the caller can see.
     pub(crate) async fn permits_in_reach(&self, caller: &Caller, ids: &[DeviceId]) -> Result<Vec<CanRead<DeviceRef>>> {
         let placed = self.registry().device_placements(ids).await?.into_iter();
         Ok(placed.filter_map(|(device, of)| access::read(caller, Action::DeviceRead, device, &of).ok()).collect())
@@ -249,12 +249,12 @@ fn set_item(runs: &mut DesignRuns<'_>, entry: &DeviceEntry, index: usize, item: 
     set(runs, entry, definition, item.value.clone()).map_err(|fault| format!("[{index}].value: {fault}"))
 }
 
-/// One message for a device that is not there and for one that is out of reach.
+/// Returns the message for a device that does not exist, which is also that for one that the caller cannot see.
 fn unknown_device(index: usize) -> String {
     format!("[{index}].deviceId: no such device")
 }
 
-/// The message of a failed item; its cause is for the log.
+/// Returns the message of a failed item; its cause goes to the log.
 fn failed(index: usize, error: &Error) -> String {
     match error {
         Error::Missing(_) => return unknown_device(index),

@@ -1,8 +1,8 @@
 //! Settings of a device (specification: Device setting; contract: Settings).
 //!
-//! A change is a run beside the device's events: the new value, the outbox entry that makes its record in the registry,
-//! and all that the design does about it are one commit of the telemetry store. So an acknowledged change is durable,
-//! its trigger has run exactly once, and changes by people and by designs have one order.
+//! A change is a run next to the device's events: the new value, the outbox entry that makes its record in the
+//! registry, and all effects of the design are one commit of the telemetry store. So an acknowledged change is durable,
+//! its trigger has run exactly once, and changes by users and by designs have one order.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::settings::held_by_changes;
 use crate::support::sorting::by_fields;
 
 const SETTING: &str = "setting";
-/// Changes of one device in one commit: what they run holds up the device's events.
+/// Changes of one device in one commit: the device's events wait for their runs.
 pub(crate) const CHANGES_AT_ONCE: usize = 64;
 
-/// A setting of a device: a record of it, and what the design says about it.
+/// A setting of a device: a record of it, and the design's declaration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceSetting {
     /// The record's identifier.
@@ -65,7 +65,7 @@ pub struct Declared {
     pub input_type: Option<&'static str>,
     /// Properties of its input field.
     pub input_type_properties: RawJson,
-    /// The value of a device that has none of its own.
+    /// The value of a device that has no value of its own.
     pub default_value: RawJson,
     /// Its place in a list.
     pub list_order: i64,
@@ -99,12 +99,12 @@ impl Declared {
 }
 
 impl DeviceSetting {
-    /// One that was never set.
+    /// Returns a setting that was never set.
     fn unset(device: DeviceId, definition: &SettingDefinition) -> Self {
         Self::made(unset_id(device, &definition.name), device, definition, None)
     }
 
-    /// One whose newest record was just made.
+    /// Returns a setting whose newest record was just made.
     pub(crate) fn made(
         id: SettingId,
         device: DeviceId,
@@ -146,7 +146,7 @@ impl DeviceSetting {
 }
 
 impl Hub {
-    /// The settings of a device: those that its design declares, by listOrder and name unless asked otherwise.
+    /// Lists the settings of a device that its design declares, by listOrder and name by default.
     ///
     /// Needs `DeviceRead`; a device reads its own.
     pub async fn setting_list(
@@ -157,14 +157,14 @@ impl Hub {
     ) -> Result<Page<DeviceSetting>> {
         let (permit, entry) = self.0.identity.device_read(principal, id).await?;
         let mut settings = self.settings_now(&permit, &entry).await?;
-        // What the plan declares stands in its default order already.
+        // The plan has its settings in the default order already.
         if !request.sort.is_empty() {
             settings.sort_by(|left, right| by_keys(&request.sort, left, right));
         }
         Ok(Page::of(settings, request.page))
     }
 
-    /// One of them.
+    /// Returns one setting of a device.
     ///
     /// Needs `DeviceRead`; a device reads its own.
     ///
@@ -176,14 +176,14 @@ impl Hub {
         settings.into_iter().find(|setting| setting.name == name).ok_or(Error::Missing(SETTING))
     }
 
-    /// The records that were replaced since history begins, newest first unless asked otherwise.
+    /// Lists the replaced records of a device's settings since the beginning of history, newest first by default.
     ///
-    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written, and for its turn among
-    /// the lists.
+    /// Needs `DeviceRead`. Waits up to ten seconds until the records of acknowledged changes are written, and for its
+    /// turn among the lists.
     ///
     /// # Errors
-    /// `Busy`: they could not be written in that time, or too many lists wait. `Invalid`: the values of the page are too large
-    /// together.
+    /// `Busy`: they could not be written in that time, or too many lists wait. `Invalid`: the values of the page are
+    /// too large together.
     pub async fn setting_history(
         &self,
         caller: &Caller,
@@ -191,7 +191,7 @@ impl Hub {
         request: ListRequest,
     ) -> Result<Page<DeviceSetting>> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
-        // Nobody is shown what was before a change that was acknowledged.
+        // An acknowledged change must be visible in the history.
         if !self.0.outbox.written(entry.device.key).await {
             return Err(Error::Busy);
         }
@@ -205,7 +205,7 @@ impl Hub {
     /// Checks that the caller may change a setting: 404 of device or setting comes before 403.
     ///
     /// # Errors
-    /// `Missing`, of either, before `Forbidden`.
+    /// `Missing` of device or setting, before `Forbidden`.
     pub async fn allow_setting(&self, caller: &Caller, id: DeviceId, name: &str) -> Result<()> {
         self.setting_write(caller, id, name).await.map(|_| ())
     }
@@ -240,9 +240,9 @@ impl Hub {
         changed.await?
     }
 
-    /// Gives a setting its default back.
+    /// Resets a setting to its default.
     ///
-    /// Needs `SettingUpdate`. Durable when this returns, with all that the design has done about it.
+    /// Needs `SettingUpdate`. Durable when this returns, with all effects of the design.
     ///
     /// # Errors
     /// `Missing`: there is no such device or setting.
@@ -254,7 +254,8 @@ impl Hub {
         self.changed(&permit, entry, estimate, move |runs, _| reset(runs, &named)).await
     }
 
-    /// Gives every setting its default back. Values of settings that the design no longer declares go too: they take room.
+    /// Resets every setting to its default. Values of settings that the design no longer declares are removed too,
+    /// because they take room.
     ///
     /// Needs `SettingUpdate`. Durable when this returns, in commits of up to 64 changes.
     pub async fn settings_reset(&self, caller: &Caller, id: DeviceId) -> Result<()> {
@@ -301,7 +302,7 @@ impl Hub {
         Err(Error::Busy)
     }
 
-    /// The permit to change a setting that is there.
+    /// Returns the permit to change an existing setting, and the device's entry.
     async fn setting_write(
         &self,
         caller: &Caller,
@@ -313,7 +314,7 @@ impl Hub {
         self.0.identity.user_device_write(caller, id, Action::SettingUpdate).await
     }
 
-    /// The settings as they are, in the order of the design.
+    /// Returns the current settings, in the order of the design.
     async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
         let pending = self.0.outbox.pending_committed(entry.device.key).await?;
         let mut records = self.registry().settings_of(permit).await?;
@@ -328,7 +329,7 @@ impl Hub {
     }
 }
 
-/// Makes as many of the changes as one commit may have, one at least; what comes of each.
+/// Makes as many of the changes as fit into one commit, at least one, and returns their outcomes.
 pub(crate) fn in_one_commit<'i, I, T>(
     runs: &mut DesignRuns<'_>,
     changes: &'i [I],
@@ -344,7 +345,7 @@ pub(crate) fn in_one_commit<'i, I, T>(
     done
 }
 
-/// Gives a setting a value, if it may have that and the device has room for it; or what is wrong with it.
+/// Sets a setting to a value, or returns the reason for which the value or its size is refused.
 pub(crate) fn set(
     runs: &mut DesignRuns<'_>,
     entry: &DeviceEntry,
@@ -357,14 +358,15 @@ pub(crate) fn set(
     Ok(DeviceSetting::made(id, entry.device.id, definition, Some(value)))
 }
 
-/// The settings that a design declares, and those of former designs that the device has values of.
+/// Returns the names of the settings that a design declares, and of those of former designs that have a value on the
+/// device.
 fn resettable(plan: &Plan, view: &DeviceView) -> Vec<Arc<str>> {
     let declared = plan.settings().iter().map(|definition| &definition.name);
     let former = view.settings.iter().map(|(name, _)| name).filter(|name| plan.setting(name).is_none());
     declared.chain(former).cloned().collect()
 }
 
-/// Gives a setting its default back. One that has no value of its own stays as it is: that is no change.
+/// Resets a setting to its default. A setting without a value of its own is left unchanged.
 fn reset(runs: &mut DesignRuns<'_>, name: &str) {
     let plan = runs.plan();
     let own = runs.view().settings.iter().find(|(own, _)| **own == *name).map(|(own, _)| own.clone());
@@ -373,14 +375,14 @@ fn reset(runs: &mut DesignRuns<'_>, name: &str) {
         (Some(_), Some(definition)) => {
             put(runs, definition, None);
         }
-        // A design that does not declare it does nothing about it.
+        // A design that does not declare the setting has no reaction to it.
         (Some(own), None) => {
             runs.set(own, None);
         }
     }
 }
 
-/// A change: its record, where the device is now, and what the design does about it.
+/// Records a change and applies its effects: the new location of the device, and the run of the design.
 fn put(runs: &mut DesignRuns<'_>, definition: &SettingDefinition, value: Option<RawJson>) -> SettingId {
     let event = runs.mint();
     let now = value.clone().unwrap_or_else(|| definition.default_value.clone());

@@ -54,7 +54,7 @@ impl Measured {
     }
 }
 
-/// A design whose every event makes work for the outbox, the calls and the notices.
+/// Returns a design whose every event makes work for the outbox, the calls and the notices.
 fn busy(port: u16) -> String {
     let to = |element: &str, ability: &str| format!(r#"{{"element":"{element}","ability":"{ability}"}}"#);
     let links = [to("log", "store"), to("ask", "request"), to("tell", "notify"), to("warm", "evaluate")].join(",");
@@ -78,7 +78,7 @@ fn busy(port: u16) -> String {
     )
 }
 
-/// A design that sets the status of a device with warm readings to critical.
+/// Returns a design that sets the status of a device with warm readings to critical.
 fn warning() -> &'static str {
     r#"{
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "warm", "ability": "evaluate"}]}},

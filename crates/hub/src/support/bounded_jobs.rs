@@ -1,4 +1,5 @@
-//! Heavy work: a few jobs at a time on threads that may block, a bounded number that waits, tenants treated alike.
+//! Heavy work: a few jobs at a time on threads that may block, and a bounded number of waiting ones, shared fairly by
+//! tenants.
 
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
@@ -12,16 +13,16 @@ use crate::supervisor::guarded;
 /// The jobs of one kind.
 pub(crate) struct BoundedJobs {
     slots: FairQueue,
-    /// Threads of their own; none: they run on those of the server that may block.
+    /// Threads of these jobs alone; `None` if the jobs run on the server's threads that may block.
     threads: Option<GivingThreads>,
 }
 
 impl BoundedJobs {
-    /// Makes a queue with `at_once` jobs at the same time, `waiting` that run or wait, and `of_one` of a single tenant. When
-    /// all is full, the tenant with most loses its youngest waiting job, which fails with [`Error::Busy`], to one that has
-    /// fewer.
+    /// Makes a queue with `at_once` jobs at the same time, `waiting` that run or wait, and `of_one` of a single tenant.
+    /// When all slots are taken, the tenant with most loses its youngest waiting job, which fails with [`Error::Busy`],
+    /// to one that has fewer.
     pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
-        // None of this work can be left and taken up again.
+        // None of these jobs can be interrupted and resumed.
         let slice = std::time::Duration::MAX;
         Self {
             slots: FairQueue::new(QueueLimits {
@@ -36,8 +37,8 @@ impl BoundedJobs {
         }
     }
 
-    /// The same, on threads of this name that give way to all others: for work that has a processor for long. Beside that
-    /// whoever is woken would wait for the end of its time there, some milliseconds each time.
+    /// Makes such a queue on threads of this name that give way to all others, for jobs that use a processor for long.
+    /// At normal priority a job would delay each thread that wakes by some milliseconds.
     pub(crate) fn giving_way(name: &str, at_once: usize, waiting: usize, of_one: usize) -> Result<Self> {
         let threads = GivingThreads::new(name, at_once).map_err(Error::internal)?;
         Ok(Self { threads: Some(threads), ..Self::shared(at_once, waiting, of_one) })
@@ -49,8 +50,8 @@ impl BoundedJobs {
         self.slots.taken_and_waiting()
     }
 
-    /// Does work in a slot of a tenant, or of nobody. Work that has begun keeps its slot even when nobody waits for it any
-    /// more.
+    /// Runs a job in a slot of a tenant, or of the system. A job that has begun keeps its slot even if its caller stops
+    /// waiting.
     pub(crate) async fn run_charged<T: Send + 'static>(
         &self,
         tenant: Option<OrganizationId>,
@@ -59,7 +60,7 @@ impl BoundedJobs {
         self.charged_to(tenant.unwrap_or(NOBODY), work).await
     }
 
-    /// Does work in a slot of the caller's tenant: of everybody beneath the same top-level organization.
+    /// Runs a job in a slot of the caller's tenant: of everybody beneath the same top-level organization.
     pub(crate) async fn run_for<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -68,9 +69,9 @@ impl BoundedJobs {
         self.charged_to(caller.lineage.top(), work).await
     }
 
-    /// Drives steps that wait for one another on a thread that may block, in a slot of the caller's tenant: each step would
-    /// stand in the queue of the threads that serve HTTP, behind all that is under way there. They go on when nobody waits
-    /// for them any more.
+    /// Drives steps that wait for one another on a thread that may block, in a slot of the caller's tenant. On the
+    /// threads that serve HTTP, each step would wait in the queue behind all that is under way there. The steps
+    /// continue if the caller stops waiting.
     pub(crate) async fn drive_for<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -80,7 +81,7 @@ impl BoundedJobs {
         self.drive(caller.lineage.top(), name, steps).await
     }
 
-    /// The same for a tenant.
+    /// Drives such steps in a slot of a tenant.
     pub(crate) async fn drive<T: Send + 'static>(
         &self,
         tenant: OrganizationId,
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn job_of_who_has_none_takes_the_place_of_who_has_most() {
+    async fn job_of_an_idle_tenant_replaces_one_of_the_busiest() {
         let jobs = Arc::new(BoundedJobs::shared(1, 64, 24));
         let (begin, begun) = mpsc::channel::<()>();
         let under_way = {
@@ -168,7 +169,7 @@ mod tests {
         while jobs.running_and_waiting() != (1, 1) {
             tokio::task::yield_now().await;
         }
-        // Whoever it is of the tenant, and wherever beneath it.
+        // Users of the tenant in any of its organizations share its slots.
         assert!(matches!(jobs.run_for(&caller(1, 13), || ()).await, Err(Error::Busy)));
         let other = {
             let jobs = Arc::clone(&jobs);

@@ -48,7 +48,7 @@ impl DeliveryMemory {
         self.bytes.take(tenant, capped(bytes)).map(HeldByDelivery).map_err(|_| self.no_room())
     }
 
-    /// A delivery holds so many bytes from here on; where it may not, it holds what it did.
+    /// Sets the bytes that a delivery holds. If they are not granted, the delivery keeps the bytes that it had.
     ///
     /// # Errors
     /// As [`DeliveryMemory::take`].

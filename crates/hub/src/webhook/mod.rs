@@ -351,7 +351,7 @@ impl Hub {
             description: None,
             street_address: None,
             created_by: Some(caller.user),
-            // The token is shown to nobody: a user who needs one has a new one made.
+            // The token is never shown: a user who needs one creates a new one.
             token: Secret::new(self.0.env.chance()).digest(),
         };
         NewTagged { value, device }

@@ -1,4 +1,4 @@
-//! Splits a body into tasks: one for each device in it, with its payloads in the body's order. Nothing here does I/O;
+//! Splits a body into tasks: one for each device in it, with its payloads in the body's order. This module does no I/O;
 //! the work is bounded, because body and paths come from outside.
 
 use std::collections::HashMap;

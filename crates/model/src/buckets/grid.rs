@@ -149,7 +149,7 @@ mod tests {
         (from.to_string().replace(":00.000Z", "Z"), (to.millis() - from.millis()) as f64 / 3_600_000.0)
     }
 
-    /// Calculated by hand: the start of each bucket in UTC, and its length in hours.
+    /// Checks the start of each bucket in UTC and its length in hours against values calculated by hand.
     // Holds: c13.every
     #[test]
     fn buckets_follow_clock_and_calendar() {

@@ -170,7 +170,8 @@ impl Tally {
         }
     }
 
-    /// Adds a finite number with its time and its text. Of two numbers with one time, the one added later is the later.
+    /// Adds a finite number with its time and its text. If two numbers have one time, the one added later counts as
+    /// later.
     pub fn add(&mut self, functions: Functions, at: Timestamp, number: f64, text: &str) {
         self.add_number(number);
         let sent = || Some(Sent { at, text: text.into() });

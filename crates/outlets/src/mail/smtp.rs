@@ -53,7 +53,7 @@ pub(super) fn builder(url: &str) -> Result<AsyncSmtpTransportBuilder> {
 /// Returns the TLS mode without `?tls`: required with credentials, opportunistic without, none on this machine.
 fn tls_by_default(url: &Url) -> Option<&'static str> {
     let here = match url.host() {
-        // Of an address with an unknown scheme, the host is always a domain.
+        // The host of an address with an unknown scheme is always a domain.
         Some(Host::Domain(name)) => {
             let bare = name.trim_start_matches('[').trim_end_matches(']');
             name == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())

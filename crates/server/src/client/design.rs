@@ -61,7 +61,7 @@ pub struct ApplyOptions {
     /// The design that the file was made from: if the server has another by now, nothing is changed (exit code 6)
     #[arg(long, value_name = "FILE", group = "known")]
     base: Option<PathBuf>,
-    /// The tag of the design that the file was made from, as get told it
+    /// The tag of the design that the file was made from, as printed by `get`
     #[arg(long, value_name = "TAG", group = "known")]
     if_match: Option<String>,
     /// Replace whatever design the server has now

@@ -39,7 +39,7 @@ pub struct SelectionOptions {
     /// The organization [default: the caller's]
     #[arg(long, value_name = "ID")]
     organization: Option<String>,
-    /// How many levels of organizations: 1 is the organization alone
+    /// Number of levels of organizations; 1 is the organization alone
     #[arg(long, default_value = "all", value_name = "LEVELS")]
     depth: String,
     /// Part of a name or another text

@@ -139,7 +139,7 @@ pub struct Flags {
     /// Address by which clients reach this server [default: http:// and the address it listens on]
     #[arg(long, value_name = "URL")]
     pub public_url: Option<String>,
-    /// What is logged: error, warn, info, debug, trace, or targets with levels [default: info]
+    /// Level of the log: error, warn, info, debug, trace, or targets with levels [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
 }

@@ -20,7 +20,7 @@ fn load_with(file: Option<&str>, environment: &[(&str, &str)], flags: Flags) -> 
 /// A public key, of the manual of age.
 const RECIPIENT: &str = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p";
 
-/// No backups.
+/// Returns settings without backups.
 fn no_backups() -> BackupSettings {
     BackupSettings {
         schedule: None,

@@ -34,7 +34,7 @@ pub struct SimulateOptions {
     /// The server
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     url: ServerUrl,
-    /// Who makes the project and the devices: a user of at least the role administrator
+    /// User that creates the project and the devices, of at least the role administrator
     #[arg(long, env = "ISOBAR_USER", default_value = "admin")]
     user: String,
     /// The user's password
@@ -43,16 +43,16 @@ pub struct SimulateOptions {
     /// An API key instead of user and password
     #[arg(long, env = "ISOBAR_API_KEY", hide_env_values = true, conflicts_with = "password")]
     api_key: Option<String>,
-    /// How many devices
+    /// Number of devices
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=DEVICES_MAX))]
     devices: u64,
     /// Events a second, all devices together; 0 or max: as fast as the server answers
     #[arg(long, default_value = "100", value_parser = rate)]
     rate: Rate,
-    /// What kind of devices
+    /// Kind of the devices
     #[arg(long, value_enum, default_value_t = Profile::SmartMeter)]
     profile: Profile,
-    /// How long, like 90, 60s, 5m or 1h [default: until Ctrl-C]
+    /// Duration, like 90, 60s, 5m or 1h [default: until Ctrl-C]
     #[arg(long, visible_alias = "for", value_parser = duration)]
     duration: Option<Duration>,
     /// Connections that the devices share

@@ -93,7 +93,8 @@ async fn disk_that_ignores_syncs_is_found_out() {
         let site = site.at(&serving);
         let found = match tokio::spawn(async move { site.lost().await }).await {
             Ok(lost) => !lost.is_empty(),
-            // So does an answer of 500 or 503, an exit, or a list with another length than it has, because of a damaged file.
+            // An answer of 500 or 503, an exit, and a list of another length than stated, because of a damaged file,
+            // count as damage too.
             Err(ended) => is_damage(ended),
         };
         assert!(found, "no sync of {lies_about:?} was one, and nothing is lost");

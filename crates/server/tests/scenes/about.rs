@@ -10,7 +10,7 @@ const COMMIT: &str = "5d41402abc4b2a76b9719d911017c592ae58c1f3";
 
 // Holds: GET /v2/about, c13.about
 #[tokio::test]
-async fn the_server_tells_anybody_what_it_is() {
+async fn about_is_public() {
     let app = TestApp::with(|settings| settings.http.commit = Some(COMMIT)).await;
     let expected = json!({
         "name": "Isobar", "version": env!("CARGO_PKG_VERSION"), "commit": COMMIT,
@@ -18,7 +18,7 @@ async fn the_server_tells_anybody_what_it_is() {
     });
     app.wait_seconds(60);
     assert_eq!(app.get("/v2/about").await.ok(), expected);
-    // Credentials are not looked at.
+    // Credentials are ignored.
     let odd = app.request(Method::GET, "/v2/about").header("api_auth_token", "rubbish");
     assert_eq!(app.send(odd).await.ok(), expected);
     app.post("/v2/about", json!({})).await.is(405);
@@ -28,14 +28,14 @@ async fn the_server_tells_anybody_what_it_is() {
 
 // Holds: GET /v2/about
 #[tokio::test]
-async fn a_build_that_does_not_know_its_commit_says_so() {
+async fn about_of_a_build_without_a_commit_says_so() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/v2/about").await.ok()["commit"], json!(null));
 }
 
 // Holds: c13.about
 #[tokio::test]
-async fn email_is_told_to_go_out_where_a_server_is_set() {
+async fn about_says_that_email_is_sent_with_an_smtp_server() {
     let url = "smtp://mail.example:25".to_owned();
     let app = TestApp::with(|settings| settings.smtp_url = Some(url)).await;
     assert_eq!(app.get("/v2/about").await.ok()["sendsEmail"], json!(true));
@@ -43,7 +43,7 @@ async fn email_is_told_to_go_out_where_a_server_is_set() {
 
 // Holds: GET /v2/about
 #[tokio::test]
-async fn who_asks_what_the_server_is_is_counted_by_address() {
+async fn request_of_about_is_counted_by_address() {
     let limits = RateLimits { user: 0, device: 0, address: 3 };
     let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
     for left in (0..3).rev() {

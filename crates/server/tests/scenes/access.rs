@@ -1,4 +1,4 @@
-//! Every operation refuses whom it should: a table over every route.
+//! Access: a table over every route checks who is refused.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::cases::{Things, name, request};
 use crate::support::{Answer, NOBODY, Person, TestApp};
 
-/// One user of every role in one organization, and a stranger in another.
+/// One user of every role in one organization, and a user of another organization.
 struct Cast<'a> {
     by_role: HashMap<Role, Person<'a>>,
     stranger: Person<'a>,
@@ -36,7 +36,7 @@ fn is_a_users(row: &RouteRow) -> bool {
     matches!(row.access, RouteAccess::User | RouteAccess::UserOrDevice | RouteAccess::ApiKey)
 }
 
-/// The request with credentials of a person that the operation takes.
+/// Adds credentials of a person that the operation accepts.
 async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Person<'_>) -> RequestBuilder {
     match row.access {
         RouteAccess::ApiKey => request.header("api_auth_token", person.makes_api_key("for the webhook").await),
@@ -44,7 +44,7 @@ async fn with_credentials(request: RequestBuilder, row: &RouteRow, person: &Pers
     }
 }
 
-/// The status of an answer, read to its end unless it is a success, which may have none.
+/// Sends a request and returns its status; the answer is read to its end unless it is a success, which may be endless.
 pub async fn status(request: RequestBuilder) -> u16 {
     let (client, request) = request.build_split();
     let request = request.unwrap();
@@ -58,7 +58,7 @@ pub async fn status(request: RequestBuilder) -> u16 {
 
 // Holds: webhook.credentials, auth.refreshToken, auth.open, auth.401, status.401, c1.open
 #[tokio::test]
-async fn without_credentials_or_with_bad_ones_nothing_is_told() {
+async fn missing_and_bad_credentials_are_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -101,7 +101,7 @@ async fn without_credentials_or_with_bad_ones_nothing_is_told() {
 
 // Holds: c1.403, c1.deletes, c2.table, c4.paths
 #[tokio::test]
-async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
+async fn only_a_sufficient_role_is_allowed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -116,7 +116,7 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
         }
         let enough = as_person(&cast.by_role[&action.minimum_role()]).await;
         assert_eq!(status(enough).await, case.success, "{} with its role", name(&row));
-        // What has changed something may have taken things away that others need.
+        // A call that changed something may have removed resources that other cases need.
         if row.method != Verb::Get {
             things = Things::made_by(&ana, &user).await;
         }
@@ -125,7 +125,7 @@ async fn a_role_too_low_is_forbidden_and_one_that_is_high_enough_is_not() {
 
 // Holds: c1.reach, c2.reach
 #[tokio::test]
-async fn what_belongs_to_a_sibling_organization_does_not_exist() {
+async fn resource_of_a_sibling_organization_is_not_found() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -137,14 +137,14 @@ async fn what_belongs_to_a_sibling_organization_does_not_exist() {
         let asked = with_credentials(request(&app, &row, &case), &row, &cast.stranger).await;
         assert_eq!(status(asked).await, hidden, "{} from a sibling", name(&row));
     }
-    // Nothing came of it.
+    // Nothing was stored.
     ana.get(&things.fridge.at("data/reading")).await.ok();
     assert_eq!(ana.get(&things.fridge.url()).await.ok()["name"], "fridge");
 }
 
 // Holds: status.404
 #[tokio::test]
-async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
+async fn hidden_resource_is_refused_like_a_missing_one() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -165,7 +165,7 @@ async fn what_does_not_exist_and_what_is_hidden_look_the_same() {
 
 // Holds: c1.order
 #[tokio::test]
-async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
+async fn resource_is_checked_before_role_and_role_before_body() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let admin = app.admin().await;
@@ -186,7 +186,7 @@ async fn the_thing_comes_before_the_role_and_the_role_before_the_body() {
     }
 }
 
-/// The contract's own list of who may call what, by method and path: what a route says of itself is held against it.
+/// Checks the contract's list of who may call what, by method and path, against the routes.
 // Holds: auth.deviceToken, auth.open, version.prefix, c1.open, c2.table, c3.deviceToken, c4.paths
 #[test]
 fn the_table_of_routes() {

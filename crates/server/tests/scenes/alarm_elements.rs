@@ -6,13 +6,13 @@ use crate::support::designs::{to, to_with};
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    fridge_that_is_too_warm_raises_one_alarm_and_clears_it,
+    warm_fridge_raises_one_alarm_and_clears_it,
     alarm_cleared_by_hand_is_raised_again,
-    alarm_of_an_element_that_is_gone_can_end,
-    device_with_ever_new_keys_is_bounded,
+    alarm_of_a_removed_element_can_end,
+    alarm_keys_of_a_device_are_bounded,
 );
 
-/// A fridge that is too warm.
+/// Returns the design of a fridge that is too warm.
 fn fridge() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("isWarm", "evaluate")]}},
@@ -50,7 +50,7 @@ fn url(alarm: &Value) -> String {
 }
 
 // Holds: c11.alarm
-async fn fridge_that_is_too_warm_raises_one_alarm_and_clears_it(app: &TestApp) {
+async fn warm_fridge_raises_one_alarm_and_clears_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
     for temp in [9.0, 9.5, 10.0] {
@@ -87,7 +87,7 @@ async fn alarm_cleared_by_hand_is_raised_again(app: &TestApp) {
     assert_eq!(stored(&ana, &device, "raised").await, 2);
 }
 
-async fn alarm_of_an_element_that_is_gone_can_end(app: &TestApp) {
+async fn alarm_of_a_removed_element_can_end(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -101,7 +101,7 @@ async fn alarm_of_an_element_that_is_gone_can_end(app: &TestApp) {
     assert_eq!(ana.get("/v2/alarms/summary").await.ok()["unacknowledged"], 0);
 }
 
-async fn device_with_ever_new_keys_is_bounded(app: &TestApp) {
+async fn alarm_keys_of_a_device_are_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     // One event raises ten thousand keys, one after the other.
     let keys = (0..9_990).map(|n| to_with("many", "raise", json!({"key": format!("'{n}'")})));
@@ -118,7 +118,7 @@ async fn device_with_ever_new_keys_is_bounded(app: &TestApp) {
     assert!(raised.iter().all(|alarm| alarm["count"] == 3));
     let events = ana.get(&device.at("events?limit=1")).await.list_of("/errors").remove(0);
     assert_eq!(events[0]["message"], "at most 64 alarms of an element are active");
-    // Its neighbour goes on.
+    // Another device is not affected.
     let other = ana.creates_device_of(&ana.designs(fridge()).await, "other").await;
     measures(&other, 9.0).await;
     assert_eq!(alarms(&ana).await.len(), 65);

@@ -1,4 +1,4 @@
-//! Alarms: what designs raise, how it is listed, and what people do about it.
+//! Alarms: raised by designs, listed, and changed by users.
 
 use futures::future::join_all;
 use isobar_power::settled;
@@ -13,16 +13,17 @@ on_both_registries!(
     alarm_lives_until_it_is_cleared_and_acknowledged,
     alarms_are_listed_active_worst_newest_first,
     alarms_are_filtered_by_each_field,
-    alarms_of_others_do_not_exist,
+    alarms_of_other_tenants_are_not_found,
     viewer_reads_alarms_and_does_not_acknowledge_them,
     assignee_is_a_user_who_can_see_the_alarm,
-    bad_fields_of_an_alarm_are_each_named,
+    invalid_fields_of_an_alarm_are_each_named,
     acknowledgements_at_once_run_the_design_once,
     devices_count_their_active_alarms,
     notification_names_its_device_and_alarm,
 );
 
-/// Raises and clears three alarms, one of each severity, under the key of the event; what is acknowledged is stored.
+/// Returns a design that raises and clears three alarms, one of each severity, under the key of the event, and stores
+/// acknowledgements.
 pub fn raising() -> Value {
     let raised = |element: &str| to_with(element, "raise", json!({"key": "payload.key", "value": "payload.value"}));
     let cleared = |element: &str| to_with(element, "clear", json!({"key": "payload.key"}));
@@ -47,7 +48,7 @@ pub fn raising() -> Value {
     })
 }
 
-/// Raises an alarm of a device; it, as the list has it.
+/// Raises an alarm of a device, and returns it as it is listed.
 pub async fn raises(person: &Person<'_>, device: &Device<'_>, event: &str, key: &str) -> Value {
     device.posts(event, json!({"key": key, "value": 9.5})).await.created();
     let query = format!("/v2/alarms?depth=all&filter[deviceId][eq]={}&sortBy=-updatedAt,-raisedAt&limit=1", device.id);
@@ -64,7 +65,7 @@ async fn history(person: &Person<'_>, alarm: &Value) -> Vec<String> {
     alarm["history"].as_array().unwrap().iter().map(|entry| text(entry, "what").to_owned()).collect()
 }
 
-/// The keys of the alarms of a list.
+/// Returns the keys of the alarms in a list.
 async fn keys(person: &Person<'_>, query: &str) -> Vec<Value> {
     person.get(&format!("/v2/alarms?{query}")).await.list_of("/key")
 }
@@ -107,7 +108,7 @@ async fn alarm_lives_until_it_is_cleared_and_acknowledged(app: &TestApp) {
     assert_eq!((&over["state"], &over["acknowledgedBy"]), (&json!("cleared"), &json!(ana.id)));
     assert_eq!(history(&ana, &first).await, ["raised", "cleared", "acknowledged"]);
     assert_eq!(over["history"][2]["comment"], "shut");
-    // It stays as it is, and what is raised from here on is another one.
+    // It stays as it is, and a later one is another alarm.
     assert_eq!(ana.put(&url_of(&first), json!({"acknowledged": false})).await.faults(), ["acknowledged"]);
     let other = raises(&ana, &fridge, "warm", "door").await;
     assert_eq!((other["id"] == first["id"], &other["count"]), (false, &json!(1)));
@@ -189,7 +190,7 @@ async fn alarms_are_filtered_by_each_field(app: &TestApp) {
 }
 
 // Holds: GET /v2/alarms, GET /v2/alarms/summary
-async fn alarms_of_others_do_not_exist(app: &TestApp) {
+async fn alarms_of_other_tenants_are_not_found(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let north = ana.founds("North", &ana.organization).await;
@@ -208,11 +209,11 @@ async fn alarms_of_others_do_not_exist(app: &TestApp) {
     for list in ["alarms", "alarms/summary"] {
         bob.get(&format!("/v2/{list}?organizationId={}", ana.organization)).await.not_found();
     }
-    // By default a list has what belongs to the caller's own organization.
+    // By default a list covers the caller's own organization.
     assert_eq!(keys(&ana, "").await, [] as [Value; 0]);
     assert_eq!(keys(&ana, &format!("organizationId={north}")).await, ["a"]);
     assert_eq!(ana.get("/v2/alarms/summary?depth=2").await.ok()["warning"], 1);
-    // A device that moves takes its alarms along, and so does one that is deleted.
+    // A moved device takes its alarms along, and so does a deleted one.
     let body = json!({"name": "fridge", "projectUuid": project, "organizationId": ana.organization});
     ana.put(&device.url(), body).await.ok();
     assert_eq!(keys(&ana, "").await, ["a"]);
@@ -236,7 +237,7 @@ async fn viewer_reads_alarms_and_does_not_acknowledge_them(app: &TestApp) {
     assert_eq!(ana.get(&url_of(&alarm)).await.ok()["acknowledged"], false);
     let done = tom.put(&url_of(&alarm), json!({"acknowledged": true})).await.ok();
     assert_eq!((&done["acknowledged"], &done["acknowledgedBy"]), (&json!(true), &json!(tom.id)));
-    // As long as it is active somebody may take that back.
+    // While it is active the acknowledgement can be withdrawn.
     let back = tom.put(&url_of(&alarm), json!({"acknowledged": false})).await.ok();
     assert_eq!((&back["acknowledgedAt"], &back["acknowledgedBy"]), (&Value::Null, &Value::Null));
     assert_eq!(history(&ana, &alarm).await, ["raised", "acknowledged", "unacknowledged"]);
@@ -255,11 +256,11 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
     let body = json!({"name": "fridge", "projectUuid": project, "organizationId": north});
     let device = ana.creates_device_as(body).await;
     let url = url_of(&raises(&ana, &device, "warm", "a").await);
-    // Nobody, somebody out of reach, and somebody who does not reach the device.
+    // No user, a user out of sight, and a user who cannot see the device.
     for wrong in [NOBODY, "nonsense", &bob.id, &simon.id] {
         assert_eq!(ana.put(&url, json!({"assigneeId": wrong})).await.faults(), ["assigneeId"], "{wrong}");
     }
-    // Whom the caller cannot see it cannot name.
+    // A caller cannot name a user whom it cannot see.
     assert_eq!(nora.put(&url, json!({"assigneeId": ana.id})).await.faults(), ["assigneeId"]);
     let given = ana.put(&url, json!({"assigneeId": nora.id, "comment": "please"})).await.ok();
     assert_eq!((&given["assigneeId"], &given["acknowledged"]), (&json!(nora.id), &json!(false)));
@@ -269,7 +270,7 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
         (&json!("assigned"), &json!(ana.id), &json!(nora.id))
     );
     assert_eq!(entry["comment"], "please");
-    // What comes back unchanged is accepted, and nothing new.
+    // An unchanged alarm can be sent back, and adds nothing to the history.
     let count = given["history"].as_array().unwrap().len();
     let same = ana.put(&url, given.clone()).await.ok();
     assert_eq!(same["history"].as_array().unwrap().len(), count);
@@ -277,7 +278,7 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
 }
 
 // Holds: PUT /v2/alarms/{id}
-async fn bad_fields_of_an_alarm_are_each_named(app: &TestApp) {
+async fn invalid_fields_of_an_alarm_are_each_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
     let url = url_of(&raises(&ana, &device, "warm", "a").await);
@@ -294,7 +295,7 @@ async fn bad_fields_of_an_alarm_are_each_named(app: &TestApp) {
     assert_eq!(told["history"][1]["what"], "comment");
     let cleared = ana.put(&url, json!({"state": "cleared"})).await.ok();
     assert_eq!(cleared["state"], "cleared");
-    // Nobody makes an alarm active.
+    // No user can make an alarm active.
     assert_eq!(ana.put(&url, json!({"state": "active"})).await.ok()["state"], "cleared");
 }
 
@@ -340,7 +341,7 @@ async fn devices_count_their_active_alarms(app: &TestApp) {
     let csv =
         ana.get_as("text/csv", "/v2/devices?columns=name,alarms.critical,alarms.warning&sortBy=name").await.is(200);
     assert_eq!(csv.text, "name,alarms.critical,alarms.warning\r\nfridge,2,1\r\noven,0,1\r\n");
-    // The map tells the worst of them, and how many devices have any.
+    // The map shows the worst of them, and the number of devices with active alarms.
     for device in [&fridge, &oven] {
         ana.patch(&format!("{}/meta", device.url()), json!({"latitude": 46, "longitude": 7})).await.ok();
     }
@@ -350,7 +351,7 @@ async fn devices_count_their_active_alarms(app: &TestApp) {
     assert_eq!(ana.get("/v2/devices/locations").await.list_of("/alarmSeverity"), ["critical", "warning"]);
     let wrong = ana.get("/v2/devices?filter[alarms.critical][gt]=many&filter[alarms.none][eq]=0").await;
     assert_eq!(wrong.faults(), ["query.filter[alarms.critical][gt]", "query.filter[alarms.none][eq]"]);
-    // What is acknowledged is still active; what ends no longer counts.
+    // An acknowledged alarm is still active; a cleared one no longer counts.
     ana.put(&url_of(&alarm), json!({"acknowledged": true})).await.ok();
     assert_eq!(ana.get(&oven.url()).await.ok()["alarms"], counts(0, 1));
     oven.posts("warmEnds", json!({"key": "a"})).await.created();
@@ -374,7 +375,7 @@ async fn notification_names_its_device_and_alarm(app: &TestApp) {
 
 // Holds: c18.alarmsTold
 #[tokio::test]
-async fn streams_carry_alarms_that_change_to_those_who_may_see_them() {
+async fn stream_carries_changed_alarms_to_permitted_users() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -395,7 +396,7 @@ async fn streams_carry_alarms_that_change_to_those_who_may_see_them() {
     ana.put(&url_of(&alarm), json!({"acknowledged": true})).await.ok();
     let sent = all.next().await;
     assert_eq!((sent.event.as_str(), &sent.data["acknowledged"]), ("alarm", &json!(true)));
-    // Others hear nothing of it: what comes next is theirs.
+    // Other followers receive nothing of it: their next message is one of their own.
     oven.posts("cold", json!({"key": "b", "value": 1})).await.created();
     let mut events = [one.next().await.data, one.next().await.data];
     events.sort_by_key(|data| data["key"].is_null());

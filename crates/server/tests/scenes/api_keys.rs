@@ -1,4 +1,4 @@
-//! API keys that are less than their user: by a role, or by an end (contract: API keys).
+//! API keys with fewer rights than their user: by a role, or by an expiry (contract: API keys).
 
 use isobar_power::within_patience;
 use reqwest::Method;
@@ -10,13 +10,13 @@ use crate::support::stream::Stream;
 use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    of_a_key_s_role_and_its_user_s_the_lower_one_counts,
-    a_key_of_a_system_administrator_reaches_what_its_role_reaches,
+    lower_role_of_api_key_and_user_counts,
+    api_key_of_a_system_administrator_has_its_own_role,
     a_key_has_at_most_the_role_of_its_user,
-    a_key_is_refused_from_its_end_on,
-    a_wait_ends_with_the_end_of_its_key,
-    a_stream_ends_with_the_end_of_its_key,
-    a_key_with_a_role_or_an_end_does_not_outlive_itself,
+    api_key_is_refused_after_it_expires,
+    long_poll_ends_when_its_api_key_expires,
+    stream_ends_when_its_api_key_expires,
+    restricted_api_key_creates_no_lasting_credentials,
     key_with_a_role_changes_no_role_password_or_other_key,
 );
 
@@ -24,7 +24,7 @@ fn keys(person: &Person<'_>) -> String {
     format!("/v2/users/{}/apiKeys", person.id)
 }
 
-/// Makes a key of a person by a body; its secret.
+/// Creates a key of a person from a body, and returns its secret.
 async fn key(person: &Person<'_>, mut body: Value) -> String {
     body["name"] = json!("script");
     text(&person.post(&keys(person), body).await.created(), "key").to_owned()
@@ -37,7 +37,7 @@ async fn with_key(app: &TestApp, key: &str, method: Method, path: &str, body: Op
 }
 
 // Holds: c13.keyRole
-async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
+async fn lower_role_of_api_key_and_user_counts(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
     let device = json!({"name": "d", "projectUuid": ana.project().await});
@@ -47,7 +47,7 @@ async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
     creates().await.created();
     makes_user().await.forbidden();
     assert_eq!(max.post("/v2/users", json!({})).await.status, 400, "its user may");
-    // The user's role falls beneath the key's, and rises again: the next call knows it.
+    // When the user's role falls beneath the key's, and rises again, the next call uses it.
     let becomes = async |role: &str| {
         ana.put(&format!("/v2/users/{}", max.id), json!({"role": role, "company": "Acme"})).await.ok();
     };
@@ -59,13 +59,13 @@ async fn of_a_key_s_role_and_its_user_s_the_lower_one_counts(app: &TestApp) {
     }
     let listed = max.get(&keys(&max)).await.ok();
     assert_eq!((&listed["data"][0]["role"], &listed["data"][0]["expiresAt"]), (&json!("technician"), &json!(null)));
-    // The lowest role takes no key away from its user, and is lost with it.
+    // The lowest role is deleted with its user like any other.
     ana.delete(&format!("/v2/users/{}", max.id)).await.no_content();
     creates().await.unauthenticated();
 }
 
 // Holds: c13.keyRole
-async fn a_key_of_a_system_administrator_reaches_what_its_role_reaches(app: &TestApp) {
+async fn api_key_of_a_system_administrator_has_its_own_role(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let hers = format!("/v2/organizations/{}", ana.organization);
@@ -86,7 +86,7 @@ async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
     let named = |role: Value| json!({"name": "k", "role": role});
     tom.post(&keys(&tom), named(json!("manager"))).await.forbidden();
     tom.post(&keys(&tom), named(json!("technician"))).await.created();
-    // Above the caller's own it is forbidden, above its user's it is a fault.
+    // A role above the caller's own is forbidden; one above the user's is a fault.
     ana.post(&keys(&tom), named(json!("systemAdmin"))).await.forbidden();
     assert_eq!(ana.post(&keys(&tom), named(json!("manager"))).await.faults(), ["role"]);
     ana.post(&keys(&tom), named(json!("basicUser"))).await.created();
@@ -95,7 +95,7 @@ async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
     }
     let made = ana.post(&keys(&ana), json!({"name": "k", "role": null, "expiresAt": null})).await.created();
     assert_eq!((&made["role"], &made["expiresAt"]), (&json!(null), &json!(null)));
-    // The thing comes before the role, and the role before the body.
+    // The resource is checked before the role, and the role before the body.
     app.stranger("bob").await.post(&keys(&tom), named(json!("systemAdmin"))).await.not_found();
     tom.post(&keys(&tom), json!({"role": "developer"})).await.forbidden();
     assert_eq!(ana.post(&keys(&ana), json!({"role": 1, "expiresAt": 1})).await.faults(), ["expiresAt", "name", "role"]);
@@ -103,9 +103,9 @@ async fn a_key_has_at_most_the_role_of_its_user(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
+async fn api_key_is_refused_after_it_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
-    // With any offset; it is shown as all times are.
+    // The time may have any offset, and is shown in UTC.
     let made = ana.post(&keys(&ana), json!({"name": "k", "expiresAt": "2027-01-15T09:01:00+01:00"})).await.created();
     assert_eq!(made["expiresAt"], "2027-01-15T08:01:00.000Z");
     let key = text(&made, "key").to_owned();
@@ -123,7 +123,7 @@ async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
     for header in ["api_auth_token", "authorization"] {
         assert_eq!(asks(header).await, (401, 401), "{header}");
     }
-    // It is listed until somebody deletes it, with its last use.
+    // It is listed with its last use until it is deleted.
     let listed = ana.get(&keys(&ana)).await.ok()["data"][0].clone();
     assert_eq!(listed["lastUsedAt"], "2027-01-15T08:00:59.000Z");
     assert_eq!(listed["expiresAt"], made["expiresAt"]);
@@ -137,7 +137,7 @@ async fn a_key_is_refused_from_its_end_on(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
+async fn long_poll_ends_when_its_api_key_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     for (way, end) in [("", "2027-01-15T08:01:00Z"), ("/next", "2027-01-15T08:02:00Z")] {
@@ -150,7 +150,7 @@ async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
             app.wait_seconds(60);
         };
         tokio::join!(waits, happens).0.unauthenticated();
-        // It has taken nothing, and takes nothing.
+        // It has taken nothing, and takes nothing later.
         device.queues("alarm", json!(1)).await;
         with_key(app, &key, Method::GET, &path, None).await.unauthenticated();
         let left = device.request(Method::GET, "/v2/events/cloud");
@@ -159,7 +159,7 @@ async fn a_wait_ends_with_the_end_of_its_key(app: &TestApp) {
 }
 
 // Holds: c13.keyEnd
-async fn a_stream_ends_with_the_end_of_its_key(app: &TestApp) {
+async fn stream_ends_when_its_api_key_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [brief, long] =
@@ -187,14 +187,14 @@ async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
     let child = ana.post("/v2/organizations", json!({"name": "below"})).await.created();
     let profile = |person: &Person<'_>| format!("/v2/users/{}", person.id);
     let (other, of_tom) = (key(&max, json!({})).await, key(&tom, json!({})).await);
-    // Also one that is called what its user is.
+    // The same holds for a key with the role of its user.
     for role in ["technician", "manager"] {
         let key = key(&max, json!({"role": role})).await;
         let asks = async |method, path: &str, body: Value| with_key(app, &key, method, path, Some(body)).await;
         for lower in ["basicUser", "technician"] {
             asks(Method::PUT, &profile(&max), json!({"role": lower, "company": "Acme"})).await.forbidden();
         }
-        // What else is wrong is not told.
+        // Other faults are not reported.
         asks(Method::PUT, &profile(&max), json!({"role": "basicUser"})).await.forbidden();
         asks(Method::PUT, &profile(&tom), json!({"role": "basicUser", "company": "Acme"})).await.forbidden();
         let secret = "another one";
@@ -213,7 +213,7 @@ async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
             with_key(app, &key, Method::DELETE, &first, None).await.forbidden();
         }
         with_key(app, &key, Method::DELETE, &format!("{}/{NOBODY}", keys(&max)), None).await.forbidden();
-        // The profile as it is, and the key itself, are its own.
+        // It may read and send back the profile, and delete itself.
         asks(Method::PUT, &profile(&max), json!({"role": "manager", "company": "Acme"})).await.ok();
         let own = max.get(&keys(&max)).await.list_of("/id").pop().unwrap();
         let own = format!("{}/{}", keys(&max), own.as_str().unwrap());
@@ -225,12 +225,12 @@ async fn key_with_a_role_changes_no_role_password_or_other_key(app: &TestApp) {
     }
     app.login("max", &max.password).await.created();
     app.login("tom", &tom.password).await.created();
-    // A key without a role of its own is as good as its user.
+    // A key without a role has the rights of its user.
     with_key(app, &other, Method::POST, &keys(&max), Some(json!({"name": "k"}))).await.created();
 }
 
 // Holds: c13.keyRole
-async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
+async fn restricted_api_key_creates_no_lasting_credentials(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let profile = format!("/v2/users/{}", ana.id);
@@ -238,7 +238,7 @@ async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
     for (body, others) in bodies {
         let key = key(&ana, body.clone()).await;
         let asks = async |method, path: &str, body: Value| with_key(app, &key, method, path, Some(body)).await;
-        // Neither another key nor a password would end with it.
+        // Another key or a password would outlive it.
         for wanted in [json!({"name": "k"}), json!({"name": "k", "role": "basicUser"}), json!({})] {
             asks(Method::POST, &keys(&ana), wanted).await.forbidden();
         }
@@ -247,11 +247,11 @@ async fn a_key_with_a_role_or_an_end_does_not_outlive_itself(app: &TestApp) {
             json!({"role": "developer", "company": "A", "password": secret, "passwordConfirmation": secret});
         asks(Method::PUT, &profile, with_password).await.forbidden();
         app.login("ana", secret).await.unauthenticated();
-        // The rest of the profile is its user's; the keys of others are not for one with a role of its own.
+        // The user's other profile fields may be changed; keys of others may not, by a key with a role.
         asks(Method::PUT, &profile, json!({"role": "developer", "company": "A"})).await.ok();
         asks(Method::POST, &keys(&tom), json!({"name": "k"})).await.is(others);
         with_key(app, &key, Method::GET, &keys(&ana), None).await.ok();
-        // It can end itself.
+        // It can delete itself.
         let own = ana.get(&keys(&ana)).await.list_of("/id");
         let own = format!("{}/{}", keys(&ana), own.last().unwrap().as_str().unwrap());
         with_key(app, &key, Method::DELETE, &own, None).await.no_content();

@@ -79,7 +79,7 @@ async fn a_dashboard_is_inherited_from_above(app: &TestApp) {
     ana.changes(&ana.organization, json!({"childrenInheritDashboard": true})).await.ok();
     assert_eq!(tom.get(&at(&low, "dashboard")).await.ok(), own);
     tom.get(&at(&ana.organization, "dashboard")).await.not_found();
-    // One's own goes before, and begins empty.
+    // An organization's own dashboard takes precedence, and is empty at first.
     let lower = json!({"name": null, "options": {}, "configuration": {"mine": true}});
     assert_eq!(ana.put(&at(&low, "dashboard"), json!({"configuration": {"mine": true}})).await.ok(), lower);
     assert_eq!(tom.get(&at(&low, "dashboard")).await.ok(), lower);
@@ -111,7 +111,7 @@ async fn a_device_table_is_the_organizations_own(app: &TestApp) {
     let stored = ana.organization(own).await["deviceTable"].clone();
     assert_eq!(stored["columns"][0], json!({"path": "name", "type": "DeviceModel"}));
     assert_eq!(stored["deviceId"], device.id.as_str());
-    // What is set on the organization is seen here, and the rest of it stays.
+    // A table that is set on the organization is shown here, and its other members stay.
     ana.changes(own, json!({"deviceTable": {"columns": [{"path": "id"}, 5], "width": 3}})).await.ok();
     let seen = json!({"organizationId": own, "deviceId": null, "columns": [{"path": "id", "type": null}]});
     assert_eq!(ana.get(&url).await.ok(), seen);

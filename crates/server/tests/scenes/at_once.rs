@@ -1,4 +1,4 @@
-//! Changes that meet: none undoes another, and what ends meanwhile is told as ever.
+//! Concurrent changes: none undoes another, and a resource that is deleted meanwhile is reported as usual.
 
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use crate::support::designs::{fridge, to};
 use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(
-    what_is_taken_from_a_user_stays_taken,
-    two_changes_of_a_device_both_hold,
-    what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other,
-    a_device_that_goes_to_another_project_meanwhile_brings_nothing_back,
-    an_organization_that_ends_meanwhile_is_a_fault_of_the_body,
+    revoked_rights_survive_concurrent_updates,
+    concurrent_changes_of_a_device_are_both_kept,
+    concurrent_changes_by_user_and_design_are_both_kept,
+    values_dropped_by_a_project_move_stay_dropped,
+    organization_deleted_meanwhile_is_a_fault_of_the_body,
 );
 
-/// Times that a meeting is arranged: not every one comes about.
+/// Number of attempts to make calls coincide: not all do.
 const ROUNDS: usize = 8;
-/// Number of meetings of short calls.
+/// Number of attempts for short calls.
 const MANY_ROUNDS: usize = 40;
 
 fn profile(role: &str, change: &Value) -> Value {
@@ -26,7 +26,7 @@ fn profile(role: &str, change: &Value) -> Value {
     body
 }
 
-async fn what_is_taken_from_a_user_stays_taken(app: &TestApp) {
+async fn revoked_rights_survive_concurrent_updates(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
     let url = format!("/v2/users/{}", max.id);
@@ -43,7 +43,7 @@ async fn what_is_taken_from_a_user_stays_taken(app: &TestApp) {
     }
 }
 
-async fn two_changes_of_a_device_both_hold(app: &TestApp) {
+async fn concurrent_changes_of_a_device_are_both_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let project = ana.project().await;
@@ -60,12 +60,12 @@ async fn two_changes_of_a_device_both_hold(app: &TestApp) {
     }
 }
 
-async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other(app: &TestApp) {
+async fn concurrent_changes_by_user_and_design_are_both_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
     for round in 0..MANY_ROUNDS {
-        // The design sets the status and a label, users all that is theirs; labels they name every other time.
+        // The design sets the status and a label; users set all their fields, and labels every other time.
         let (name, temp, names_labels) = (format!("f{round}"), 20 + round, round % 2 == 1);
         device.posts("reading", json!({"temp": 0})).await.created();
         let changes = async |number: usize| {
@@ -87,7 +87,7 @@ async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other(app: 
         assert_eq!(now["statusText"], "critical", "round {round}");
         let label = &now["meta"]["lastAlarm"];
         if names_labels {
-            // Whichever came last: the user's label is there, and the design's is of now or was replaced.
+            // The user's label is kept in any order; the design's is current or was replaced.
             assert_eq!(now["meta"]["floor"], json!(round), "round {round}");
             assert!(label.is_null() || *label == json!(temp), "round {round}: {label}");
         } else {
@@ -96,7 +96,7 @@ async fn what_a_user_changes_and_what_a_design_sets_do_not_undo_each_other(app: 
     }
 }
 
-/// A design that keeps so many values of `log`.
+/// Returns a design that retains this many values of `log`.
 fn keeping(values: u64) -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store")]}},
@@ -104,7 +104,7 @@ fn keeping(values: u64) -> Value {
     })
 }
 
-async fn a_device_that_goes_to_another_project_meanwhile_brings_nothing_back(app: &TestApp) {
+async fn values_dropped_by_a_project_move_stay_dropped(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (three, one) = (ana.designs(keeping(3)).await, ana.designs(keeping(1)).await);
     let device = ana.creates_device_of(&three, "fridge").await;
@@ -116,14 +116,14 @@ async fn a_device_that_goes_to_another_project_meanwhile_brings_nothing_back(app
         for number in 0..3 {
             device.posts("reading", json!(number)).await.created();
         }
-        // Whichever is the last: the device has been where one value is kept.
+        // In any order the device was in the project that retains one value.
         futures::join!(put(&three), put(&three), put(&one), put(&three), put(&three));
         let shown = ana.get(&device.at("data/log")).await.ok();
         assert_eq!(shown["meta"]["totalDocs"], 1, "round {round}");
     }
 }
 
-async fn an_organization_that_ends_meanwhile_is_a_fault_of_the_body(app: &TestApp) {
+async fn organization_deleted_meanwhile_is_a_fault_of_the_body(app: &TestApp) {
     let ana = app.developer("ana").await;
     for round in 0..ROUNDS {
         let north = ana.founds("North", &ana.organization).await;

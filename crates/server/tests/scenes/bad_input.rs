@@ -11,7 +11,7 @@ use crate::support::app::{new_user, with_json};
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
-/// Nothing was stored, kept in history, or created.
+/// Checks that nothing was stored, recorded or created.
 async fn nothing_came_of_it(ana: &Person<'_>, device: &Device<'_>) {
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 0);
     assert_eq!(ana.get(&device.at("storage")).await.ok()["meta"]["totalDocs"], 0);
@@ -68,7 +68,7 @@ async fn all_failing_fields_are_named_at_once() {
 
 // Holds: c7.idempotency
 #[tokio::test]
-async fn the_bounds_themselves_are_allowed() {
+async fn values_at_their_limits_are_accepted() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
@@ -90,7 +90,7 @@ async fn the_bounds_themselves_are_allowed() {
 
 // Holds: limit.deviceProject, c1.400
 #[tokio::test]
-async fn what_a_body_names_must_exist_within_reach() {
+async fn resource_named_in_a_body_must_be_visible() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -116,7 +116,7 @@ async fn what_a_body_names_must_exist_within_reach() {
         assert_eq!(ana.put(&device.url(), both).await.faults(), ["organizationId", "projectUuid"]);
     }
     nothing_came_of_it(&ana, &device).await;
-    // Whose role is too low hears of that, not of what the body names.
+    // A role that is too low is refused before resources named in the body.
     let basic = ana.invites("basic", "basicUser").await;
     let mut user = new_user("x", "basicUser");
     user["organizationId"] = json!(NOBODY);
@@ -128,7 +128,7 @@ async fn what_a_body_names_must_exist_within_reach() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
+async fn malformed_json_is_refused_by_every_operation() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -179,7 +179,7 @@ async fn a_body_that_is_no_json_is_refused_wherever_it_comes() {
 
 // Holds: event.payload, value.payload, rule.events.binary
 #[tokio::test]
-async fn unusual_json_is_taken_as_it_is() {
+async fn unusual_json_is_accepted_unchanged() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -205,19 +205,19 @@ async fn unusual_json_is_taken_as_it_is() {
             let told = ["}", ",\"receivedAt\""].map(|end| format!("\"payload\":{payload}{end}"));
             assert!(told.iter().any(|told| newest.text.contains(told)), "{payload} became {}", newest.text);
         }
-        // Down to the device it goes as it came too.
+        // The device receives it unchanged too.
         let request = app.queueing(&device.id, "odd").await;
         app.send(request.header("content-type", "application/json").body(payload.to_owned())).await.created();
         assert_eq!(device.takes().await.is(200).text, payload);
     }
-    // White space around a payload is no part of it.
+    // White space around a payload does not belong to it.
     device.posts_text("spaced", " \r\n{ \"a\" : 1 }\t\n").await.created();
     assert_eq!(ana.get(&device.at("last/spaced")).await.ok()["values"], json!({"a": 1}));
 }
 
 // Holds: rule.events.null, c1.400
 #[tokio::test]
-async fn json_must_say_that_it_is_json() {
+async fn json_without_its_content_type_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -243,7 +243,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
     let device = ana.creates_device("fridge").await;
     let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
     device.posts_text("reading", text(1001)).await.is(413);
-    // Nor does it help to keep the length to oneself.
+    // A body without a declared length is refused too.
     let pieces = (0..200).map(|_| Ok::<_, std::io::Error>("x".repeat(100)));
     let stream = http_body_util::StreamBody::new(futures::stream::iter(
         pieces.map(|piece| piece.map(|text| hyper::body::Frame::data(bytes::Bytes::from(text)))),
@@ -252,7 +252,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
     ana.post("/v2/devices", json!({"name": "x".repeat(1000)})).await.is(413);
     nothing_came_of_it(&ana, &device).await;
     device.posts_text("reading", text(1000)).await.created();
-    // 404 comes before 413, and so do 401 and 403.
+    // 404, 401 and 403 come before 413.
     let basic = ana.invites("basic", "basicUser").await;
     let door = device.door("reading");
     basic.post_text(&door, text(1001)).await.forbidden();
@@ -262,7 +262,7 @@ async fn a_body_over_the_limit_is_refused_and_one_at_the_limit_is_not() {
 
 // Holds: rule.events.deviceId, c1.parameters, c1.lists
 #[tokio::test]
-async fn bad_parameters_are_all_named() {
+async fn invalid_parameters_are_all_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -292,14 +292,14 @@ async fn bad_parameters_are_all_named() {
     assert_eq!(ana.post("/v2/events/device", json!(1)).await.faults(), ["query.deviceId", "query.elementName"]);
     let nowhere = format!("/v2/events/device?deviceId={NOBODY}&elementName=");
     assert_eq!(ana.post_text(&nowhere, "{").await.faults(), ["body", "query.deviceId", "query.elementName"]);
-    // An unknown thing is told before what is wrong with the parameters.
+    // An unknown resource is reported before faults of parameters.
     ana.get(&device.at("data/unheard?limit=0")).await.not_found();
     ana.get(&format!("/v2/devices/{NOBODY}/events?limit=0")).await.not_found();
 }
 
 // Holds: error.message, c1.errors, c1.405
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
+async fn unknown_paths_and_methods_are_refused_with_a_problem_body() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     for path in ["/v2", "/v2/nothing", "/v2/devices/", "/v1/devices", "/v2/devices/%ff", "/v2//devices"] {
@@ -322,7 +322,7 @@ async fn unknown_paths_and_wrong_methods_answer_in_the_error_shape() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
+async fn client_that_disconnects_midway_leaves_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -338,7 +338,7 @@ async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
             drop(socket);
         }
     }
-    // One that says it is done before it is hears why it is refused.
+    // A client that ends early is told the reason.
     let mut socket = TcpStream::connect(app.address).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.write_all(format!("{head}{{\"temp\":").as_bytes()).unwrap();
@@ -352,7 +352,7 @@ async fn a_client_that_hangs_up_midway_leaves_nothing_and_harms_nobody() {
 
 // Holds: rule.events.deviceId, rule.events.null
 #[tokio::test]
-async fn the_event_channel_names_what_is_wrong_with_parameters_header_and_body_at_once() {
+async fn event_with_several_faults_has_all_of_them_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -369,7 +369,7 @@ async fn the_event_channel_names_what_is_wrong_with_parameters_header_and_body_a
         let faults = ana.get(&format!("{path}?peek=maybe&wait=61")).await.faults();
         assert_eq!(faults, ["query.deviceId", "query.peek", "query.wait"], "{path}");
     }
-    // The thing and the role come first.
+    // The resource and the role are checked first.
     app.send(badly(&format!("/v2/events/cloud?deviceId={NOBODY}"))).await.not_found();
     let basic = ana.invites("basic", "basicUser").await;
     app.send(basic.request(Method::POST, "/v2/events/device").body("1")).await.forbidden();

@@ -1,4 +1,4 @@
-//! Links that show one dashboard on a screen, without an account: who makes them, and how they end.
+//! Links that show one dashboard on a screen, without an account: their creation and their end.
 
 use isobar_hub::RateLimits;
 use reqwest::Method;
@@ -9,31 +9,31 @@ use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     links_are_made_listed_and_deleted,
-    a_link_of_a_board_is_made_by_those_who_may_change_it,
+    board_link_needs_the_right_to_change_the_board,
     a_board_has_twenty_links,
-    a_link_is_refused_from_its_end_on,
-    a_link_is_refused_once_its_maker_may_do_less,
-    a_link_ends_with_what_it_hangs_on,
-    a_link_opens_nothing_else,
-    what_is_no_link_is_refused,
+    board_link_is_refused_after_it_expires,
+    board_link_is_refused_after_its_maker_lost_rights,
+    board_link_ends_with_its_board_or_its_maker,
+    board_link_gives_access_to_its_board_alone,
+    invalid_board_link_is_refused,
 );
 
-/// The end of links that nobody waits for: 180 days from the beginning of a scene.
+/// An expiry beyond all scenes: 180 days after their beginning.
 pub const LATER: &str = "2027-07-14T08:00:00.000Z";
 
-/// A dashboard's links.
+/// Returns the path of a dashboard's links.
 pub fn links(organization: &str, board: &str) -> String {
     format!("/v2/organizations/{organization}/dashboards/{board}/links")
 }
 
-/// Makes a dashboard of these widgets.
+/// Creates a dashboard with these widgets.
 pub async fn makes_board(person: &Person<'_>, widgets: Value) -> String {
     let url = format!("/v2/organizations/{}/dashboards", person.organization);
     let body = json!({"name": "Hall", "configuration": {"widgets": widgets}});
     text(&person.post(&url, body).await.created(), "id").to_owned()
 }
 
-/// Makes a link; what stands behind the `#` of its address.
+/// Creates a link, and returns the part of its address after `#`.
 pub async fn makes_link(person: &Person<'_>, board: &str) -> String {
     let body = json!({"name": "hall", "expiresAt": LATER});
     let made = person.post(&links(&person.organization, board), body).await.created();
@@ -41,7 +41,7 @@ pub async fn makes_link(person: &Person<'_>, board: &str) -> String {
     secret.to_owned()
 }
 
-/// Asks with a link.
+/// Sends a request with a link.
 pub async fn shows(app: &TestApp, link: &str, path: &str) -> Answer {
     app.send(app.request(Method::GET, path).header("authorization", format!("Wall {link}"))).await
 }
@@ -70,7 +70,7 @@ async fn links_are_made_listed_and_deleted(app: &TestApp) {
     assert_eq!(listed["data"], expected);
     let shown = shows(app, link, "/v2/wall").await.ok();
     assert_eq!(shown, json!({"name": "Hall", "expiresAt": LATER, "widgets": []}));
-    // Another administrator ends it, at once.
+    // Another administrator deletes it, with immediate effect.
     let tom = ana.invites("tom", "administrator").await;
     for nothing in [NOBODY, "x"] {
         tom.delete(&format!("{url}/{nothing}")).await.not_found();
@@ -94,7 +94,7 @@ async fn links_are_made_listed_and_deleted(app: &TestApp) {
 }
 
 // Holds: POST /v2/organizations/{id}/dashboards/{dashboardId}/links
-async fn a_link_of_a_board_is_made_by_those_who_may_change_it(app: &TestApp) {
+async fn board_link_needs_the_right_to_change_the_board(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([])).await;
     let (url, body) = (links(&ana.organization, &board), json!({"name": "hall", "expiresAt": LATER}));
@@ -106,12 +106,12 @@ async fn a_link_of_a_board_is_made_by_those_who_may_change_it(app: &TestApp) {
     bob.post(&url, body.clone()).await.not_found();
     bob.get(&links(&bob.organization, &board)).await.not_found();
     ana.post(&links(&ana.organization, NOBODY), body.clone()).await.not_found();
-    // One that is lent is changed where it belongs, and so are its links.
+    // A shared dashboard is changed in its own organization, and so are its links.
     ana.changes(&ana.organization, json!({"childrenInheritDashboard": true})).await.ok();
     let low = ana.founds("Low", &ana.organization).await;
     ana.post(&links(&low, &board), body.clone()).await.not_found();
     ana.get(&links(&low, &board)).await.not_found();
-    // A key that is less than its user makes none, which would be more than the key.
+    // A key with fewer rights than its user creates no link, which would have more rights than the key.
     for key in [json!({"name": "k", "role": "administrator"}), json!({"name": "k", "expiresAt": LATER})] {
         let key = ana.post(&format!("/v2/users/{}/apiKeys", ana.id), key).await.created();
         let request = app.request(Method::POST, &url).header("api_auth_token", text(&key, "key"));
@@ -131,14 +131,14 @@ async fn a_board_has_twenty_links(app: &TestApp) {
     ana.post(&url, json!({"name": "brief", "expiresAt": "2027-01-15T08:01:00Z"})).await.created();
     assert_eq!(ana.post(&url, json!({"name": "more", "expiresAt": LATER})).await.faults(), ["body"]);
     makes_link(&ana, &other).await;
-    // One that has ended makes room.
+    // An expired link makes room.
     app.wait_seconds(60);
     assert_eq!(ana.get(&format!("{url}?limit=100")).await.names().len(), 20);
     makes_link(&ana, &board).await;
     assert!(!ana.get(&format!("{url}?limit=100")).await.names().contains(&"brief".to_owned()));
 }
 
-async fn a_link_is_refused_from_its_end_on(app: &TestApp) {
+async fn board_link_is_refused_after_it_expires(app: &TestApp) {
     let ana = app.developer("ana").await;
     let board = makes_board(&ana, json!([{"type": "text", "id": "a"}])).await;
     let body = json!({"name": "brief", "expiresAt": "2027-01-15T08:01:00Z"});
@@ -152,7 +152,7 @@ async fn a_link_is_refused_from_its_end_on(app: &TestApp) {
     shows(app, link, "/v2/wall/widgets/a").await.unauthenticated();
 }
 
-async fn a_link_is_refused_once_its_maker_may_do_less(app: &TestApp) {
+async fn board_link_is_refused_after_its_maker_lost_rights(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let tom = ana.invites("tom", "administrator").await;
@@ -179,7 +179,7 @@ async fn a_link_is_refused_once_its_maker_may_do_less(app: &TestApp) {
     shows(app, &link, "/v2/wall/widgets/a").await.ok();
 }
 
-async fn a_link_ends_with_what_it_hangs_on(app: &TestApp) {
+async fn board_link_ends_with_its_board_or_its_maker(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "administrator").await;
     let (first, second) = (makes_board(&tom, json!([])).await, makes_board(&tom, json!([])).await);
@@ -194,7 +194,7 @@ async fn a_link_ends_with_what_it_hangs_on(app: &TestApp) {
 }
 
 // Holds: GET /v2/wall
-async fn a_link_opens_nothing_else(app: &TestApp) {
+async fn board_link_gives_access_to_its_board_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let fridge = ana.creates_device("fridge").await;
     fridge.posts("reading", json!({"temp": 9})).await.created();
@@ -220,20 +220,20 @@ async fn a_link_opens_nothing_else(app: &TestApp) {
     post(&fridge.door("reading"), r#"{"temp": 1}"#).await.unauthenticated();
     post(&links(&ana.organization, &board), "{}").await.unauthenticated();
     assert_eq!(post("/v2/wall", "{}").await.status, 405);
-    // Neither the widgets of another board, nor any that the address makes up; and what is asked for beside is not heard.
+    // Widgets of other dashboards and unknown names are not found, and further parameters are ignored.
     for widget in ["theirs", "", "%00", "mine%2F", &"x".repeat(4_000)] {
         let status = shows(app, &link, &format!("/v2/wall/widgets/{widget}")).await.status;
         assert_eq!(status, 404, "{widget}");
     }
     let beside = format!("/v2/wall/widgets/mine?deviceIds={}&elementName=reading&organizationId={NOBODY}", fridge.id);
     assert_eq!(shows(app, &link, &beside).await.ok(), shows(app, &link, "/v2/wall/widgets/mine").await.ok());
-    // And nobody else is let in there.
+    // Other credentials are refused there.
     for answer in [ana.get("/v2/wall").await, fridge.get("/v2/wall").await, app.get("/v2/wall").await] {
         answer.unauthenticated();
     }
 }
 
-async fn what_is_no_link_is_refused(app: &TestApp) {
+async fn invalid_board_link_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (board, other) = (makes_board(&ana, json!([])).await, makes_board(&ana, json!([])).await);
     let (link, second) = (makes_link(&ana, &board).await, makes_link(&ana, &other).await);
@@ -259,18 +259,18 @@ async fn what_is_no_link_is_refused(app: &TestApp) {
         app.send(values.iter().fold(request, |request, value| request.header("authorization", *value)))
     };
     let (good, bad) = (format!("Wall {link}"), format!("Wall {NOBODY}.{secret}"));
-    // The first one decides, as everywhere.
+    // The first credential decides, as everywhere.
     sent([&good, &bad]).await.ok();
     sent([&bad, &good]).await.unauthenticated();
     sent([&format!("Bearer {link}"), &good]).await.unauthenticated();
     let beside = app.request(Method::GET, "/v2/wall").header("authorization", &good).header("cloud", "x");
     app.send(beside).await.unauthenticated();
-    // The scheme is written in any case.
+    // The scheme is accepted in any case.
     sent([&format!("wALL {link}"), &good]).await.ok();
 }
 
 #[tokio::test]
-async fn a_link_has_a_rate_of_its_own() {
+async fn board_link_has_its_own_rate_limit() {
     let limits = RateLimits { user: 20, device: 0, address: 0 };
     let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
     let ana = app.developer("ana").await;

@@ -12,8 +12,8 @@ on_both_registries!(
     boards_are_listed_in_pages_and_orders,
     first_board_is_the_one_of_the_specification,
     boards_are_inherited_together,
-    a_board_is_overwritten_by_those_who_know_it,
-    of_two_writers_of_a_board_one_wins,
+    stale_board_is_not_overwritten,
+    concurrent_writes_of_a_board_have_one_winner,
     boards_of_other_tenants_are_hidden,
     an_organization_has_a_hundred_boards,
 );
@@ -76,14 +76,14 @@ async fn boards_are_made_changed_and_deleted(app: &TestApp) {
     ] {
         assert_eq!(refused.faults(), ["configuration", "name", "options"]);
     }
-    // The list tells whose devices' pages show it, where that is an identifier.
+    // The list names the device whose page shows a dashboard, if that is an identifier.
     for (named, told) in [(json!(NOBODY), json!(NOBODY)), (json!("x"), json!(null)), (json!(5), json!(null))] {
         ana.put(&url, json!({"options": {"projectUuid": named}, "configuration": {}})).await.ok();
         assert_eq!(ana.get(&boards(&own)).await.list_of("/projectUuid"), [told]);
     }
     let large = json!({"configuration": {"x": "x".repeat(600_000)}});
     assert_eq!(ana.post(&boards(&own), large).await.faults(), ["configuration"]);
-    // Who may look may not change, whatever is sent.
+    // A viewer cannot change dashboards, whatever the body is.
     tom.post(&boards(&own), json!({})).await.forbidden();
     tom.put(&url, json!({})).await.forbidden();
     tom.delete(&url).await.forbidden();
@@ -152,7 +152,7 @@ async fn boards_are_inherited_together(app: &TestApp) {
     assert_eq!(tom.get(&boards(&low)).await.list_of("/isInherited"), [true, true]);
     let lent = tom.get(&board(&low, &two)).await.ok();
     assert_eq!((&lent["configuration"], &lent["isInherited"]), (&json!({"of": "two"}), &json!(true)));
-    // It is changed where it belongs, and its organization stays out of reach.
+    // It is changed in its own organization, which stays invisible.
     tom.put(&board(&low, &one), body("x")).await.not_found();
     tom.delete(&board(&low, &one)).await.not_found();
     tom.get(&board(&ana.organization, &one)).await.not_found();
@@ -164,7 +164,7 @@ async fn boards_are_inherited_together(app: &TestApp) {
 }
 
 // Holds: c18.boardsEtag
-async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
+async fn stale_board_is_not_overwritten(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
     let old = tag(&ana, &url).await;
@@ -190,7 +190,7 @@ async fn a_board_is_overwritten_by_those_who_know_it(app: &TestApp) {
 }
 
 // Holds: c18.boardsEtag
-async fn of_two_writers_of_a_board_one_wins(app: &TestApp) {
+async fn concurrent_writes_of_a_board_have_one_winner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let url = board(&ana.organization, &makes(&ana, &ana.organization, "a").await);
     for _ in 0..5 {
@@ -214,7 +214,7 @@ async fn boards_of_other_tenants_are_hidden(app: &TestApp) {
     }
     bob.get(&boards(&ana.organization)).await.not_found();
     bob.post(&boards(&ana.organization), body("x")).await.not_found();
-    // Nor is one reached through another organization of the same tenant.
+    // It is not found through another organization of the same tenant either.
     let low = ana.founds("Low", &ana.organization).await;
     ana.get(&board(&low, &id)).await.not_found();
     ana.delete(&board(&low, &id)).await.not_found();

@@ -1,4 +1,4 @@
-//! Bounds: how long each text may be, and how long each list.
+//! Bounds: the lengths of texts and of lists.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -13,15 +13,16 @@ use crate::support::{Answer, NOBODY, TestApp, on_both_registries};
 on_both_registries!(
     texts_of_devices_are_bounded,
     metadata_of_a_device_is_bounded,
-    what_a_design_leaves_with_a_device_is_bounded,
+    data_of_a_design_on_a_device_is_bounded,
     texts_of_organizations_are_bounded,
     texts_of_projects_are_bounded,
     texts_of_users_are_bounded,
     a_password_is_bounded,
-    every_list_has_pages_alike,
+    every_list_is_paged_alike,
 );
 
-/// Each of these members takes texts of so many characters, and shows them; one character less or more is refused.
+/// Checks that each of these members takes texts of this many characters, and shows them, and that one character less
+/// or more is refused.
 async fn is_bounded(sends: impl AsyncFn(Value) -> Answer, body: &Value, bounds: &[(&str, usize, usize)]) {
     let with = |member: &str, length: usize| {
         let mut body = body.clone();
@@ -35,7 +36,7 @@ async fn is_bounded(sends: impl AsyncFn(Value) -> Answer, body: &Value, bounds: 
             let answer = sends(body.clone()).await;
             assert!(answer.status.is_success(), "{member} of {length} characters: {answer:?}");
             let shown = answer.json();
-            // What is for the operator alone is not shown.
+            // Fields for the operator alone are not shown.
             assert!(member == "reason" || shown[member] == body[member], "{member} of {length} characters: {answer:?}");
         }
         for length in [min.checked_sub(1), Some(max + 1)].into_iter().flatten() {
@@ -44,7 +45,7 @@ async fn is_bounded(sends: impl AsyncFn(Value) -> Answer, body: &Value, bounds: 
     }
 }
 
-/// Nothing of another length than an identifier's is one.
+/// Checks that a text of another length than an identifier's is refused.
 async fn is_an_identifier(sends: impl AsyncFn(Value) -> Answer, body: &Value, member: &str) {
     for length in [0, 23, 24, 35, 36, 37] {
         let mut body = body.clone();
@@ -80,13 +81,13 @@ async fn texts_of_devices_are_bounded(app: &TestApp) {
         let fault = format!("streetAddress.{member}");
         assert_eq!(at_address(json!({member: "é".repeat(max + 1)})).await.faults(), [fault]);
     }
-    // A number, or a text as much of the world writes it.
+    // A number, or a text, as in many countries.
     for code in [json!(2600), json!("2600 AB")] {
         assert_eq!(at_address(json!({"postalCode": code})).await.ok()["streetAddress"]["postalCode"], code);
     }
 }
 
-/// An object with so many members.
+/// Returns an object with this many members.
 fn numbered(name: &str, numbers: Range<usize>) -> Value {
     numbers.map(|n| (format!("{name}{n}"), json!(n))).collect::<Map<_, _>>().into()
 }
@@ -112,7 +113,7 @@ async fn metadata_of_a_device_is_bounded(app: &TestApp) {
     }
 }
 
-/// A design that keeps whatever comes, and of it a label.
+/// Returns a design that stores all events, and a label from each.
 fn keeping() -> Value {
     let label = to_with("m", "setValue", json!({"tag": "payload.tag", "value": "payload.value"}));
     json!({
@@ -122,7 +123,7 @@ fn keeping() -> Value {
 }
 
 // Holds: c11.bounds
-async fn what_a_design_leaves_with_a_device_is_bounded(app: &TestApp) {
+async fn data_of_a_design_on_a_device_is_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(keeping()).await, "fridge").await;
     device.posts("reading", json!({"tag": "a", "value": "x".repeat(60_000)})).await.created();
@@ -173,7 +174,7 @@ async fn texts_of_projects_are_bounded(app: &TestApp) {
     is_bounded(async |body| ana.put(&format!("{url}/specification"), body).await, &body, &bounds).await;
 }
 
-/// Registers or creates users, each with names of its own where a body says nothing else.
+/// Returns a body that registers or creates a user, with unique names unless it has names already.
 fn anew(made: &Cell<u32>, mut body: Value) -> Value {
     made.set(made.get() + 1);
     for (member, usual, own) in [
@@ -262,7 +263,7 @@ async fn a_password_is_bounded(app: &TestApp) {
 }
 
 // Holds: page.data, query.page, query.limit, limit.pageSize, limit.page, c1.lists, c1.limit
-async fn every_list_has_pages_alike(app: &TestApp) {
+async fn every_list_is_paged_alike(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(thermostat()).await, "thermostat").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -302,7 +303,7 @@ async fn every_list_has_pages_alike(app: &TestApp) {
             assert_eq!(faults, ["query.limit", "query.page"], "{list} {limit}");
         }
     }
-    // The queue is read in pages too.
+    // The queue has pages too.
     let queue = device.queue();
     assert_eq!(ana.get(&format!("{queue}&limit=10001&page=0")).await.faults(), ["query.limit", "query.page"]);
     ana.get(&format!("{queue}&limit=10000&page=2")).await.ok();

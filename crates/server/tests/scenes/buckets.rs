@@ -7,10 +7,7 @@ use crate::support::designs::to;
 use crate::support::person::text;
 use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
-on_both_registries!(
-    many_devices_are_one_series_or_a_series_each,
-    what_is_asked_of_many_must_be_in_reach_and_not_too_much,
-);
+on_both_registries!(many_devices_are_one_series_or_a_series_each, buckets_of_many_devices_are_permitted_and_bounded,);
 
 async fn buckets(ana: &Person<'_>, device: &Device<'_>, query: &str) -> Value {
     ana.get(&device.at(&format!("data/reading/buckets?{query}"))).await.ok()
@@ -28,7 +25,7 @@ fn counts(answer: &Value) -> Vec<u64> {
 
 // Holds: GET /v2/devices/{id}/data/{elementName}/buckets, c13.fields
 #[tokio::test]
-async fn a_series_is_told_in_buckets() {
+async fn series_is_aggregated_in_buckets() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let temps = [json!(1), json!(2.5), json!("off"), json!(4), json!(-1), json!(10)];
@@ -51,10 +48,10 @@ async fn a_series_is_told_in_buckets() {
         ],
     });
     assert_eq!(answer, expected);
-    // The device may ask for its own.
+    // The device may query its own.
     let path = device.at("data/reading/buckets?fields=payload.temp,payload.deep.er&every=5m");
     assert_eq!(device.get(&path).await.ok(), expected);
-    // All is one bucket, of a range and of what a filter lets through.
+    // Without a width there is one bucket, of a range and of the filtered values.
     let asked = "fields=payload.temp&functions=sum,count&from=2027-01-15T08:01:00Z&to=2027-01-15T08:05:00Z";
     let one = buckets(&ana, &device, &format!("{asked}&filter[payload.temp][gt]=0")).await;
     assert_eq!(one["meta"]["every"], json!(null));
@@ -62,14 +59,14 @@ async fn a_series_is_told_in_buckets() {
     let bucket =
         json!({"from": "2027-01-15T08:01:00.000Z", "to": "2027-01-15T08:05:00.000Z", "count": 2, "fields": fields});
     assert_eq!(one["data"], json!([bucket]));
-    // What no value is in tells nothing.
+    // A range without values has no buckets.
     let none = buckets(&ana, &device, "fields=payload.temp&from=2028-01-01&every=1h").await;
     assert_eq!((&none["data"], &none["meta"]["to"]), (&json!([]), &json!(null)));
     let turned = buckets(&ana, &device, "fields=payload.temp&from=2028-01-01&to=2027-01-01&every=1h&fill=null").await;
     assert_eq!((&turned["data"], &turned["meta"]["values"]), (&json!([]), &json!(0)));
 }
 
-/// Charting tools send milliseconds, and do not know RFC 3339.
+/// Checks milliseconds, which charting tools send instead of RFC 3339.
 #[tokio::test]
 async fn range_takes_unix_milliseconds() {
     let app = TestApp::start().await;
@@ -83,7 +80,7 @@ async fn range_takes_unix_milliseconds() {
         async |range: &str| ana.get(&device.at(&format!("data/reading?{range}"))).await.list_of("/payload/temp");
     assert_eq!(values(millis).await, [3, 2, 1]);
     assert_eq!(values(times).await, [3, 2, 1]);
-    // Seconds and years would lie half a century back.
+    // Seconds and years would be half a century ago.
     for few in ["1800000060", "2027", "99999999999"] {
         let path = device.at(&format!("data/reading/buckets?fields=payload.temp&from={few}"));
         assert_eq!(ana.get(&path).await.faults(), ["query.from"], "{few}");
@@ -92,7 +89,7 @@ async fn range_takes_unix_milliseconds() {
 
 // Holds: c13.functions
 #[tokio::test]
-async fn every_function_tells_what_it_is_called() {
+async fn every_function_is_answered_under_its_name() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("meter").await;
@@ -113,10 +110,10 @@ async fn every_function_tells_what_it_is_called() {
     }
 }
 
-/// However long ago it began: what a series no longer shows has no part in how wide its buckets are.
+/// Checks that hidden values have no influence on the width of the buckets, however old the series is.
 // Holds: c13.points, c13.retention
 #[tokio::test]
-async fn points_are_of_what_is_shown() {
+async fn buckets_exclude_hidden_values() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await.with_key().await;
     let project = ana
@@ -136,7 +133,7 @@ async fn points_are_of_what_is_shown() {
         app.wait_seconds(1);
     }
     let ids = format!("deviceIds={},{}&elementName=log", one.id, other.id);
-    // The last value of the one came ten seconds before that of the other, whose first is shown no longer.
+    // The last value of one came ten seconds before that of the other, whose first is hidden now.
     for (path, values, from, to, every) in [
         (one.at("data/log/buckets?points=10"), 10, "00.000", "09.001", "1s"),
         (one.at("data/log/buckets?points=5"), 10, "00.000", "09.001", "2s"),
@@ -175,7 +172,7 @@ async fn days_follow_the_clock_of_their_zone() {
     assert_eq!(days["data"][1]["from"], "2027-03-27T23:00:00.000Z");
     assert_eq!(days["data"][1]["to"], "2027-03-28T22:00:00.000Z");
     assert_eq!(days["meta"]["zone"], "Europe/Paris");
-    // In Kolkata, half an hour beside everybody else.
+    // In Kolkata, whose offset has half an hour.
     let days = buckets(&ana, &device, "fields=payload&every=1d&zone=Asia/Kolkata").await;
     assert_eq!(days["data"][0]["to"], "2027-03-28T18:30:00.000Z");
     assert_eq!(counts(&days), [21, 24, 3]);
@@ -281,7 +278,7 @@ async fn buckets_at_the_ends_of_time_lie_in_their_range() {
 
 // Holds: c13.timeField
 #[tokio::test]
-async fn a_payload_may_tell_the_time() {
+async fn time_may_come_from_the_payload() {
     let app = TestApp::start().await;
     app.wait_seconds(40 * 86_400);
     let device = app.developer("ana").await.creates_device("logger").await;
@@ -292,7 +289,7 @@ async fn a_payload_may_tell_the_time() {
             )))
             .await
     };
-    // It is 2027-02-24T08:00Z; each says when it was measured.
+    // It is 2027-02-24T08:00Z; each value has its time of measurement.
     for (n, at) in [
         (1, json!("2027-02-24T06:10:00Z")),
         (2, json!(1_803_450_600)),
@@ -310,10 +307,10 @@ async fn a_payload_may_tell_the_time() {
     assert_eq!(told(&late, "sum"), [json!(32.0), json!(15.0), json!(64.0)]);
     let range = asks("&late=3d&from=2027-02-24T06:30:00Z&to=2027-02-24T08:00:00Z").await.ok();
     assert_eq!(told(&range, "sum"), [json!(14.0)]);
-    // A clock that is ahead counts where it says.
+    // A clock that is ahead counts by its own time.
     let ahead = asks("&from=2027-02-24T08:00:01Z").await.ok();
     assert_eq!(told(&ahead, "sum"), [json!(64.0)]);
-    // However it is written, up to 31 days.
+    // Any spelling of a lateness up to 31 days.
     for late in ["72h", "4320m", "259200s", "25h", "744h", "1441m", "86401s", "31d", "4w"] {
         asks(&format!("&late={late}")).await.ok();
     }
@@ -325,7 +322,7 @@ async fn a_payload_may_tell_the_time() {
 
 // Holds: GET /v2/devices/{id}/data/{elementName}/buckets
 #[tokio::test]
-async fn a_question_that_is_wrong_names_each_parameter() {
+async fn invalid_bucket_query_names_each_parameter() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = with_values(&ana, [json!({"temp": 1})]).await;
@@ -364,7 +361,7 @@ async fn a_question_that_is_wrong_names_each_parameter() {
     let mut named: Vec<_> = all.split('&').map(|pair| format!("query.{}", pair.split('=').next().unwrap())).collect();
     named.sort();
     assert_eq!(faults(all).await, named, "all at once");
-    // What is not there, or not for these eyes, comes first.
+    // A missing or hidden series is reported before faults of the query.
     ana.get(&device.at("data/unheard/buckets?fields=x")).await.not_found();
     ana.get(&device.at("data/unheard/buckets?fields=payload")).await.not_found();
     let bob = app.stranger("bob").await;
@@ -426,7 +423,7 @@ async fn many_devices_are_one_series_or_a_series_each(app: &TestApp) {
 }
 
 // Holds: GET /v2/data/buckets, c13.fleet
-async fn what_is_asked_of_many_must_be_in_reach_and_not_too_much(app: &TestApp) {
+async fn buckets_of_many_devices_are_permitted_and_bounded(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     device.posts("reading", json!(1)).await.created();

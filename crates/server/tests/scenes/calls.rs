@@ -9,17 +9,17 @@ use crate::support::person::text;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_design_calls_a_server_and_hears_its_answer,
-    a_call_that_fails_is_made_again,
-    what_is_no_success_is_told_to_the_design,
+    design_receives_the_answer_of_its_call,
+    failed_call_is_retried,
+    unsuccessful_answer_reaches_the_design,
     an_answer_is_decoded_by_code,
-    a_call_into_the_house_is_refused,
-    a_slow_host_holds_up_nobody_else,
-    people_are_told_what_a_design_has_to_say,
+    call_to_a_private_address_is_refused,
+    slow_host_delays_no_other_call,
+    notification_of_a_design_reaches_its_users,
     code_that_loops_is_an_error_of_its_event,
 );
 
-/// A design that calls `url` with every reading, and keeps what it hears.
+/// Returns a design that calls `url` with every reading, and stores the answer.
 fn caller(url: &str) -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("ask", "request")]}},
@@ -43,7 +43,7 @@ async fn device_of<'a>(ana: &Person<'a>, design: Value) -> Device<'a> {
     ana.creates_device_of(&project, "fridge").await
 }
 
-/// The payloads in a storage element, newest first, once there are that many.
+/// Waits until a storage element has this many values, and returns their payloads, newest first.
 pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count: usize) -> Vec<Value> {
     settled(&format!("{count} values in {element}"), async || {
         let values = ana.get(&device.at(&format!("data/{element}"))).await.list_of("/payload");
@@ -53,7 +53,7 @@ pub async fn stored(ana: &Person<'_>, device: &Device<'_>, element: &str, count:
 }
 
 // Holds: c11.http
-async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
+async fn design_receives_the_answer_of_its_call(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/in?a=b"))).await;
     outside.will_answer(201, r#"{"ok": 1.50}"#);
@@ -77,7 +77,7 @@ async fn a_design_calls_a_server_and_hears_its_answer(app: &TestApp) {
 }
 
 // Holds: c11.outside
-async fn a_call_that_fails_is_made_again(app: &TestApp) {
+async fn failed_call_is_retried(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
     outside.will_answer(503, "");
@@ -85,7 +85,7 @@ async fn a_call_that_fails_is_made_again(app: &TestApp) {
     device.posts("reading", json!({"temp": 9.1})).await.created();
     outside.called(1).await;
     for times in [2, 3] {
-        // However the time falls between the call and the note that it failed.
+        // The number of calls is the same wherever the clock moves between a call and the record of its failure.
         outside.is_called_again(app, times, 10).await;
     }
     assert_eq!(stored(&ana, &device, "answers", 1).await[0]["status"], 200);
@@ -93,7 +93,7 @@ async fn a_call_that_fails_is_made_again(app: &TestApp) {
 }
 
 // Holds: c11.http
-async fn what_is_no_success_is_told_to_the_design(app: &TestApp) {
+async fn unsuccessful_answer_reaches_the_design(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&outside.url("/"))).await;
     outside.will_answer(404, "not here");
@@ -132,7 +132,7 @@ async fn an_answer_is_decoded_by_code(app: &TestApp) {
 }
 
 // Holds: c11.missing
-async fn a_call_into_the_house_is_refused(app: &TestApp) {
+async fn call_to_a_private_address_is_refused(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let device = device_of(&ana, caller(&format!("http://127.0.0.2:{}/", outside.port))).await;
     device.posts("reading", json!({"temp": 9.1})).await.created();
@@ -142,7 +142,7 @@ async fn a_call_into_the_house_is_refused(app: &TestApp) {
     assert_eq!(outside.count(), 0);
 }
 
-async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
+async fn slow_host_delays_no_other_call(app: &TestApp) {
     let (ana, outside) = (app.developer("ana").await.with_key().await, Outside::start().await);
     let slow = device_of(&ana, caller(&format!("http://localhost:{}/slow", outside.port))).await;
     let quick = device_of(&ana, caller(&outside.url("/"))).await;
@@ -155,7 +155,7 @@ async fn a_slow_host_holds_up_nobody_else(app: &TestApp) {
 }
 
 // Holds: notification.type, c11.notification
-async fn people_are_told_what_a_design_has_to_say(app: &TestApp) {
+async fn notification_of_a_design_reaches_its_users(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let (tess, max) = (ana.invites("tess", "technician").await, ana.invites("max", "manager").await);
     let message = "{{ device.name }} is at {{ payload.temp }} °C";
@@ -210,7 +210,7 @@ async fn code_that_loops_is_an_error_of_its_event(app: &TestApp) {
 
 // Holds: c11.outside
 #[tokio::test]
-async fn a_call_outlives_the_server_that_was_to_make_it() {
+async fn pending_call_survives_a_restart() {
     let (app, outside) = (TestApp::start().await, Outside::start().await);
     outside.will_answer(500, "");
     let (path, key) = {
@@ -218,7 +218,7 @@ async fn a_call_outlives_the_server_that_was_to_make_it() {
         let device = device_of(&ana, caller(&outside.url("/"))).await;
         device.posts("reading", json!({"temp": 9.1})).await.created();
         outside.called(1).await;
-        // However long it takes: a key does not end.
+        // The wait may be long, so the reader needs a key without an expiry.
         (device.at("data/answers"), ana.makes_api_key("reads").await)
     };
     let app = app.restart().await;

@@ -32,12 +32,12 @@ fn case(path: &str, body: Option<Value>, success: u16) -> Case {
     Case { path: path.to_owned(), body, is_text: false, hidden, success }
 }
 
-/// A body that says nothing but a name.
+/// Returns a body that has only a name.
 fn named(name: &str) -> Option<Value> {
     Some(json!({"name": name}))
 }
 
-/// The cases of notifications, which are those of all time.
+/// Returns the cases of notifications, which cover all of them.
 fn of_notifications(row: &RouteRow) -> Option<Case> {
     let body = match (row.method.name(), row.path) {
         ("PUT", "/v2/notifications") => Some(json!({"read": true})),
@@ -47,13 +47,13 @@ fn of_notifications(row: &RouteRow) -> Option<Case> {
     Some(case(&format!("{}?to=2100-01-01T00:00:00Z", row.path), body, 200))
 }
 
-/// The case of posting an image of something.
+/// Returns the case of posting an image of a resource.
 fn case_of_image(row: &RouteRow, owner: &str) -> Case {
     let success = if row.path.starts_with("/v2/devices") { 204 } else { 200 };
     Case { is_text: true, ..case(&row.path.replace("{id}", owner), Some(json!(TINY_PNG)), success) }
 }
 
-/// The noun that a path begins with.
+/// Returns the first noun of a path.
 fn noun(row: &RouteRow) -> &'static str {
     row.path.trim_start_matches("/v2").split('/').nth(1).unwrap_or_default()
 }
@@ -65,7 +65,7 @@ pub struct Things<'a> {
     thermostat: Device<'a>,
     project: String,
     organization: String,
-    /// An organization that nothing hangs on, and a project that no device uses.
+    /// An empty organization, and a project without devices.
     empty: String,
     unused: String,
     /// A dashboard of the organization, and a link of it.
@@ -74,7 +74,7 @@ pub struct Things<'a> {
     /// A user of the lowest rank, and a key of its own.
     user: String,
     key: String,
-    /// A user whom nobody misses.
+    /// A user that no other case needs.
     leaver: String,
     event: String,
     cloud_event: String,
@@ -132,7 +132,7 @@ impl<'a> Things<'a> {
         [&fridge.id, &thermostat.id, project, organization, empty, unused, user, leaver, alarm]
     }
 
-    /// The case of a row: one of its own, or a derived one.
+    /// Returns the case of a row: its own, or a derived one.
     pub fn case(&self, row: &RouteRow) -> Case {
         let special = match noun(row) {
             "auth" => self.of_auth(row),
@@ -153,7 +153,7 @@ impl<'a> Things<'a> {
     }
 
     /// Derives the case of a row from the document: the body is its example, the answer its success, and a list is that
-    /// of the organization. Of what each user has of its own nobody has this one.
+    /// of the organization. A resource that belongs to a single user is not found.
     fn derived(&self, row: &RouteRow) -> Case {
         let operation = &DOCUMENT["paths"][row.path][row.method.name().to_lowercase()];
         let statuses =
@@ -204,7 +204,7 @@ impl<'a> Things<'a> {
             ("POST", "/v2/auth/register") => (Some(new_user(&format!("r{}", self.fridge.id), "basicUser")), 201),
             ("POST", "/v2/auth/login") => (Some(json!({"usernameOrEmail": "ana", "password": "secret of ana"})), 201),
             ("GET", "/v2/auth/verify") => return Some(case(&format!("{}?emailOrUsername=ana", row.path), None, 204)),
-            // Whoever has the link is let in: there are no credentials beside it.
+            // The link itself is the credential.
             ("GET", "/v2/auth/verify/{nonce}") => return Some(case("/v2/auth/verify/rubbish", None, 404)),
             ("POST", "/v2/auth/forgot") => (Some(json!({"emailOrUsername": "ana"})), 204),
             ("POST", "/v2/auth/reset") => {
@@ -307,15 +307,15 @@ impl<'a> Things<'a> {
         let device = &fridge.id;
         Some(match (row.method.name(), row.path) {
             ("POST", "/v2/events/device") => {
-                // The one operation that lists no 404: what is out of reach is a fault of the parameters.
+                // The one operation without 404: a hidden device is a fault of the parameters.
                 Case { hidden: Some(400), ..case(&fridge.door("reading"), Some(json!({"temp": 4})), 201) }
             }
             ("POST", path @ "/v2/events/device/batch") => {
-                // What is out of reach is an error of its item.
+                // A hidden device is an error of its item.
                 case(path, Some(json!([{"deviceId": device, "elementName": "reading", "payload": {"temp": 4}}])), 200)
             }
             ("POST", "/v2/events/integrations") => {
-                // What is out of reach is a fault of the parameters here too.
+                // A hidden device is a fault of the parameters here too.
                 let path = format!(
                     "{}?organizationId={organization}&deviceTag=eui&deviceTagValue=1&projectUuid={project}",
                     row.path
@@ -334,7 +334,7 @@ impl<'a> Things<'a> {
     }
 }
 
-/// The request of a case, without credentials.
+/// Returns the request of a case, without credentials.
 pub fn request(app: &TestApp, row: &RouteRow, case: &Case) -> RequestBuilder {
     let method: Method = row.method.name().parse().unwrap();
     let request = app.request(method, &case.path);

@@ -7,10 +7,7 @@ use serde_json::{Value, json};
 use crate::support::designs::to;
 use crate::support::{TestApp, on_both_registries};
 
-on_both_registries!(
-    devices_that_wake_together_share_what_runs_their_code,
-    code_that_does_something_huge_holds_up_no_other_project,
-);
+on_both_registries!(devices_that_wake_together_share_code_runners, huge_operation_in_code_delays_no_other_project,);
 
 /// A design whose code answers a number.
 fn answering(number: u32) -> Value {
@@ -27,7 +24,7 @@ pub fn decoding(body: &str) -> Value {
     })
 }
 
-async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
+async fn devices_that_wake_together_share_code_runners(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(answering(1)).await;
     let mut devices = Vec::new();
@@ -54,7 +51,7 @@ async fn devices_that_wake_together_share_what_runs_their_code(app: &TestApp) {
     }
 }
 
-async fn code_that_does_something_huge_holds_up_no_other_project(app: &TestApp) {
+async fn huge_operation_in_code_delays_no_other_project(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let bob = app.stranger("bob").await.with_key().await;
     // Each text takes the engine seconds, in which it looks at no clock.

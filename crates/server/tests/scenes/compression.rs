@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::app::with_json;
 use crate::support::{Person, TestApp};
 
-/// Sends a request whose client takes such codings: the answer's status, headers and body as they came.
+/// Sends a request whose client accepts these codings, and returns status, headers and body as received.
 async fn sent(request: RequestBuilder, codings: &str) -> (StatusCode, HeaderMap, Vec<u8>) {
     let response = request.header("accept-encoding", codings).send().await.unwrap();
     (response.status(), response.headers().clone(), response.bytes().await.unwrap().to_vec())
@@ -28,7 +28,7 @@ fn unpacked(coding: &str, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A person with a device that has told much.
+/// Returns a person with a device that has stored much data.
 async fn with_much(app: &TestApp) -> (Person<'_>, String) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

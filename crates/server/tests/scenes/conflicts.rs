@@ -1,4 +1,4 @@
-//! Commits that conflict with those of somebody else: what they cause is there once, by the state that the one before has left.
+//! Commits that conflict with others: their effects are stored once, based on the state that the previous one left.
 
 use futures::future::join_all;
 use reqwest::Method;
@@ -8,12 +8,12 @@ use crate::support::app::{Conflicts, with_json};
 use crate::support::designs::to;
 use crate::support::{Device, Person, TestApp};
 
-/// A server of which so many of a hundred commits conflict.
+/// Starts a server on which this many of a hundred commits conflict.
 async fn contended(share: u64) -> TestApp {
     TestApp::with(|settings| settings.conflicts = Some(Conflicts { seed: 7, share })).await
 }
 
-/// A device that stores its events, and how many there were by then.
+/// Returns a device that stores its events and their number.
 async fn counting<'a>(ana: &Person<'a>) -> Device<'a> {
     let project = ana
         .designs(json!({

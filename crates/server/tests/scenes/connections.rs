@@ -11,18 +11,18 @@ use crate::support::{Device, TestApp};
 
 /// Patience with a slow client in these scenes, short so that tests end soon.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks at something that becomes true by itself.
+/// Pause between two checks of a condition that becomes true by itself.
 const LOOK: Duration = Duration::from_millis(20);
 /// Number of checks that something happens at once.
 const ROUNDS: usize = 50;
-/// Most connections, where that matters.
+/// Number of connections, in scenes that limit it.
 const CONNECTIONS: usize = 12;
 
 async fn with(change: impl FnOnce(&mut HttpSettings)) -> TestApp {
     TestApp::with(|settings| change(&mut settings.http)).await
 }
 
-/// The head of a request by the device, with a body of so many bytes.
+/// Returns the head of a request by the device, with a body of this many bytes.
 fn head(device: &Device<'_>, line: &str, length: usize) -> String {
     format!(
         "{line} HTTP/1.1\r\nhost: isobar\r\ncloud: {}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n",
@@ -34,11 +34,11 @@ const POST: &str = "POST /v2/events/device?elementName=reading";
 
 // Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_rests_longest_makes_room_and_who_is_served_stays() {
+async fn longest_idle_connection_is_closed_for_a_new_one() {
     let app = with(|http| http.max_connections = CONNECTIONS).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
-    // Three that are served: a long poll, a stream, a body under way; and one that asks now and then.
+    // Three busy connections: a long poll, a stream, an incomplete body; and one with a call now and then.
     let mut poll = Socket::to(&app);
     poll.sends(head(&device, "GET /v2/events/cloud/next?wait=60", 0));
     let mut stream = Stream::open(&ana, &format!("?deviceId={}", device.id), None).await;
@@ -51,7 +51,7 @@ async fn who_rests_longest_makes_room_and_who_is_served_stays() {
         assert!(heard.starts_with("HTTP/1.1 201"), "{heard}");
     };
     asks(&mut regular);
-    // Those who have nothing to say come again and again, many more than there is room for.
+    // Silent connections come again and again, many more than there are slots.
     let mut silent = Vec::new();
     for _ in 0..4 * CONNECTIONS {
         silent.push(Socket::to(&app));
@@ -59,12 +59,12 @@ async fn who_rests_longest_makes_room_and_who_is_served_stays() {
         if silent.len() % 5 == 0 {
             asks(&mut regular);
         }
-        // Somebody new is served all the while.
+        // A new client is served at any time.
         asks(&mut Socket::to(&app));
     }
     let ended = silent.iter_mut().map(Socket::has_ended).filter(|ended| *ended).count();
     assert!(ended > 2 * CONNECTIONS, "{ended}");
-    // The newest of them are still there.
+    // The newest of them are still open.
     asks(silent.last_mut().unwrap());
     body.sends("{\"n\":2}");
     assert!(body.hears_one().starts_with("HTTP/1.1 201"));
@@ -76,16 +76,16 @@ async fn who_rests_longest_makes_room_and_who_is_served_stays() {
 
 // Holds: c14.connections
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_all_are_busy_new_ones_wait() {
+async fn new_connection_waits_while_all_are_busy() {
     let app = with(|http| http.max_connections = 4).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
-    // Nobody rests who asked a moment ago, and the clock stands still.
+    // No connection is idle right after a call, and the clock does not move.
     let mut busy: Vec<Socket> = (0..8).map(|_| Socket::to(&app)).collect();
     for socket in &mut busy {
         socket.sends(head(&device, POST, 7));
     }
-    // One of those who wait has said all that it has to say.
+    // One of the waiting connections has sent its whole request.
     let mut last = busy.pop().unwrap();
     last.sends("{\"n\":1}");
     assert!(last.hears_within(10 * LOOK).is_none(), "there is no slot for it");
@@ -100,8 +100,8 @@ async fn while_all_are_busy_new_ones_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_tenant_waits_in_all_places() {
-    // Two thirds of 24 places, whatever it waits for: 16 long polls and streams.
+async fn long_waits_of_one_tenant_leave_slots_to_others() {
+    // Two thirds of 24 slots, for any kind of wait: 16 long polls and streams.
     let app = with(|http| http.max_connections = 32).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -118,7 +118,7 @@ async fn no_tenant_waits_in_all_places() {
             !is_refused
         });
     }
-    // Who does not wait is served, and so is another tenant that does.
+    // A call that does not wait is served, and so is another tenant that does.
     fridge.takes().await.no_content();
     fridge.posts("reading", json!(1)).await.created();
     ana.get("/v2/events/stream").await.is(503);
@@ -126,14 +126,14 @@ async fn no_tenant_waits_in_all_places() {
     others.sends(waits(&oven));
     oven.queues("alarm", json!("hot")).await;
     assert!(others.hears_one().ends_with("\"hot\""));
-    // A place that was left is free, as soon as that was seen.
+    // A released slot is free as soon as the server has noticed.
     drop((stream, waiting));
     while fridge.get("/v2/events/cloud/next?wait=1").await.status == 503 {}
 }
 
 // Holds: c1.408, c14.bodies
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
+async fn slow_body_is_refused_without_effect() {
     let app = with(|http| http.transfer_time = PATIENCE).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -146,7 +146,7 @@ async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
         let is_chunked = asks.contains("chunked");
         let mut socket = Socket::to(&app);
         socket.sends(&asks);
-        // As long as it is heard, it says a little more.
+        // The connection sends a little more until it gets an answer.
         while socket.hears_within(LOOK).is_none() {
             socket.sends_if_heard(if is_chunked { "1\r\n1\r\n" } else { "1" });
         }
@@ -159,35 +159,35 @@ async fn a_body_that_drips_is_refused_and_nothing_of_it_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bodies_under_way_share_what_there_is() {
+async fn incomplete_bodies_share_the_body_memory() {
     let app = with(|http| http.body_memory_bytes_max = 90_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
     let text = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
-    // All of it but the end, by one that has no credentials and by one that has.
+    // All bytes but the last, once without credentials and once with.
     let mut stranger = Socket::to(&app);
     let login = format!("{{\"usernameOrEmail\": \"ana\", \"password\": \"{}\"}}", "x".repeat(900));
     let head_of_login = "POST /v2/auth/login HTTP/1.1\r\nhost: isobar\r\ncontent-type: application/json\r\n";
     stranger.sends(format!("{head_of_login}content-length: {}\r\n\r\n{}", login.len(), &login[..400]));
     let mut first = Socket::to(&app);
     first.sends(format!("{}{}", head(&fridge, POST, 50_000), &text(50_000)[..49_000]));
-    // The server has read that once others were served meanwhile.
+    // The server has read them once others were served meanwhile.
     for _ in 0..20 {
         fridge.get(&fridge.url()).await.ok();
     }
-    // There is no room for another one of the same tenant.
+    // There is no memory for another one of the same tenant.
     let large = text(40_000);
     let mut next = Socket::to(&app);
     next.sends(format!("{}{large}", head(&fridge, POST, large.len())));
     let refused = next.hears_one();
     assert!(refused.starts_with("HTTP/1.1 503") && refused.contains("retry-after: 1"), "{refused}");
-    // Small ones come whole, and there is room for another tenant.
+    // Small bodies are complete at once, and another tenant has memory.
     fridge.posts("reading", json!(1)).await.created();
     let mut others = Socket::to(&app);
     others.sends(format!("{}{}", head(&oven, POST, 12_000), &text(12_000)[..11_000]));
     others.sends(&text(12_000)[11_000..]);
     assert!(others.hears_one().starts_with("HTTP/1.1 201"));
-    // What is under way comes to its end.
+    // The incomplete bodies can be completed.
     first.sends(&text(50_000)[49_000..]);
     assert!(first.hears_one().starts_with("HTTP/1.1 201"));
     stranger.sends(&login[400..]);
@@ -196,7 +196,7 @@ async fn bodies_under_way_share_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn large_answers_share_what_there_is() {
+async fn large_answers_share_the_response_memory() {
     let app = with(|http| http.response_memory_bytes_max = 900_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -206,11 +206,11 @@ async fn large_answers_share_what_there_is() {
         }
     }
     for _ in 0..20 {
-        // Nobody may have all of it.
+        // No answer may use all of it.
         let path = fridge.at("data/log?limit=8");
         ana.get(&path).await.is(503);
         ana.get(&fridge.at("events?limit=8")).await.is(503);
-        // What was written is given back.
+        // The memory of a written answer is released.
         for (who, device) in [(&ana, &fridge), (&bob, &oven)] {
             assert_eq!(who.get(&device.at("data/log?limit=4")).await.ok()["data"].as_array().unwrap().len(), 4);
             assert_eq!(who.get(&device.at("events?limit=4")).await.ok()["data"].as_array().unwrap().len(), 4);
@@ -219,7 +219,7 @@ async fn large_answers_share_what_there_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_is_hardly_taken_ends() {
+async fn connection_that_barely_reads_is_closed() {
     const TAKEN_AT_ONCE: usize = 64 << 10;
     const TAKEN_EVERY: Duration = Duration::from_secs(8);
     let app = TestApp::start().await;
@@ -235,7 +235,7 @@ async fn an_answer_that_is_hardly_taken_ends() {
     );
     let mut slow = Socket::with_little_room(&app).await;
     slow.sends(&asks);
-    // As it takes less than 16 KiB a second, it does not hear the end.
+    // It reads less than 16 KiB a second, so it does not get the end.
     let mut heard = 0;
     while let count @ 1.. = slow.takes(TAKEN_AT_ONCE) {
         heard += count;
@@ -243,7 +243,7 @@ async fn an_answer_that_is_hardly_taken_ends() {
         app.get("/health/live").await;
     }
     assert!(heard < 10 * 900_000, "{heard}");
-    // Who takes it as it comes gets all.
+    // A client that reads at once gets everything.
     let mut quick = Socket::to(&app);
     quick.sends(&asks);
     let heard = quick.hears_all();

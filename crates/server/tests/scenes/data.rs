@@ -6,7 +6,7 @@ use crate::support::designs::{to, to_with};
 use crate::support::person::text;
 use crate::support::{Device, Person, TestApp};
 
-/// A device that has stored each of these payloads, a minute apart.
+/// Returns a device that has stored each of these payloads, a minute apart.
 pub async fn with_values<'a>(ana: &Person<'a>, payloads: impl IntoIterator<Item = Value>) -> Device<'a> {
     let device = ana.creates_device("fridge").await;
     for payload in payloads {
@@ -59,7 +59,7 @@ async fn a_range_begins_inclusive_and_ends_exclusive() {
 
 // Holds: rule.data.filter, rule.data.operators
 #[tokio::test]
-async fn filters_have_every_operator() {
+async fn filter_supports_every_operator() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = with_values(
@@ -108,7 +108,7 @@ async fn filters_have_every_operator() {
 
 // Holds: rule.data.sortBy, c6.sortBy
 #[tokio::test]
-async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_last() {
+async fn payload_path_sorts_by_type_and_missing_last() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = [json!("b"), json!(true), json!(10), json!([1]), json!(9.5), json!("a"), json!(null)];
@@ -134,7 +134,7 @@ async fn a_payload_path_sorts_numbers_texts_truths_the_rest_and_what_is_missing_
 
 // Holds: rule.data.sortBy
 #[tokio::test]
-async fn a_deep_path_sorts_and_further_keys_decide_among_the_like() {
+async fn further_sort_keys_order_equal_values() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let stored = [("b", 1, "x"), ("a", 2, "x"), ("b", 2, "y"), ("a", 1, "z")];
@@ -169,7 +169,7 @@ async fn last_values_merge_the_newest_of_every_key() {
         device.posts("reading", other.clone()).await.created();
         assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], other);
     }
-    // Every key that was received so far is still there.
+    // Every key that was received so far is still present.
     device.posts("reading", json!({"d": 4, "a": 5})).await.created();
     let all = json!({"a": 5, "b": {"x": 2}, "c": null, "d": 4});
     assert_eq!(ana.get(&device.at("last/reading")).await.ok()["values"], all);
@@ -235,7 +235,7 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
     }
     ana.delete(&device.at("storage/b")).await.not_found();
     assert_eq!(ana.get(&device.at("storage")).await.ok()["bytesStored"], 8);
-    // Raw history is another thing.
+    // Raw history is separate.
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 3);
     device.posts("b", json!("new")).await.created();
     assert_eq!(ana.get(&device.at("data/b")).await.list_of("/payload"), ["new"]);
@@ -247,7 +247,7 @@ async fn storage_elements_are_listed_with_their_bytes_and_deleted() {
 
 // Holds: storage.origin, c6.exists
 #[tokio::test]
-async fn what_a_design_declares_is_there_before_it_holds_anything() {
+async fn empty_storage_element_is_listed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana
@@ -273,7 +273,7 @@ async fn what_a_design_declares_is_there_before_it_holds_anything() {
     assert_eq!(ana.get(&device.at("data/values")).await.list_of("/payload"), [21]);
     assert_eq!(ana.get(&device.at("data/twice")).await.list_of("/payload"), [42]);
     assert_eq!(ana.get(&device.at("data/names")).await.list_of("/payload"), ["fridge", "fridge"]);
-    // Nothing else makes one.
+    // No other operation creates one.
     ana.post(&device.at("storage"), json!({"name": "other"})).await.is(405);
     ana.put(&device.at("storage/other"), json!({"name": "other"})).await.is(405);
     ana.delete(&device.at("storage/values")).await.no_content();

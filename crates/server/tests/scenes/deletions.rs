@@ -1,5 +1,5 @@
-//! Tests concurrent calls while their device is deleted: they are refused, or deleted with it. Nothing is left of the
-//! device.
+//! Tests concurrent calls while their device is deleted: they are refused, or deleted with it. No data of the device is
+//! left.
 
 use futures::future::join_all;
 use isobar_power::settled;
@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::support::designs::fridge;
 use crate::support::{TestApp, on_both_registries};
 
-on_both_registries!(what_meets_the_deletion_of_its_device_leaves_nothing);
+on_both_registries!(requests_during_a_device_deletion_leave_nothing);
 
-/// Times that a meeting is arranged: not every one comes about.
+/// Number of attempts to make calls coincide: not all do.
 const ROUNDS: usize = 20;
-/// Calls of each kind that meet a deletion.
+/// Calls of each kind during a deletion.
 const AT_ONCE: usize = 24;
 
 /// Returns the stored data once no work is pending for the registry.
@@ -25,7 +25,7 @@ async fn nothing_waits(app: &TestApp) -> Examined {
     .await
 }
 
-async fn what_meets_the_deletion_of_its_device_leaves_nothing(app: &TestApp) {
+async fn requests_during_a_device_deletion_leave_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     for round in 0..ROUNDS {
@@ -45,7 +45,7 @@ async fn what_meets_the_deletion_of_its_device_leaves_nothing(app: &TestApp) {
             assert!(matches!(answer.status.as_u16(), 200 | 404), "{answer:?}");
         };
         let deletes = async {
-            // Now sooner, now later among the others; and what they know of the device is found out anew meanwhile.
+            // The deletion comes earlier or later among the calls, and the device is loaded again meanwhile.
             for _ in 0..round % 4 {
                 ana.put(&device.url(), json!({"name": "renamed", "projectUuid": project})).await.ok();
             }

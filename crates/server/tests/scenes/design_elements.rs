@@ -1,4 +1,4 @@
-//! The design language over HTTP: each element with its abilities and triggers, its faults, and what fails in a run
+//! The design language over HTTP: each element with its abilities and triggers, its faults, and failures in a run
 //! (contract: The project design).
 
 use futures::future::join_all;
@@ -12,13 +12,13 @@ use crate::webhook::{Sender, messages};
 on_both_registries!(
     every_ability_and_trigger_is_seen_in_a_dry_run,
     every_aggregate_slides_over_the_events_of_a_device,
-    every_fault_of_a_design_is_told_and_the_old_one_stays,
-    what_fails_in_a_run_is_told_on_its_event,
+    faulty_design_is_refused_and_the_old_one_stays,
+    failure_in_a_run_is_recorded_on_its_event,
     events_of_a_device_at_once_are_each_seen_once,
     settings_deliveries_and_events_at_once_are_in_one_order,
 );
 
-/// A design in which an event goes these ways, beside a storage `s`.
+/// Returns a design with these links of an event, and a storage `s`.
 fn design(links: Value, mut others: Value) -> Value {
     others["in"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": links}});
     others["s"] = json!({"type": "storage"});
@@ -51,17 +51,17 @@ fn stored(value: Value) -> Value {
 /// Links, further elements, payload, the steps behind the event's own, the effects.
 type Case = (Value, Value, Value, &'static [&'static str], Value);
 
-/// A design's one element, `x`, besides its event and its storage.
+/// Returns one element, `x`, in addition to the event and the storage.
 fn is(kind: &str, properties: Value, triggers: Value) -> Value {
     json!({"x": {"type": kind, "properties": properties, "triggers": triggers}})
 }
 
-/// Links that keep what comes.
+/// Returns links that store a value.
 fn keep() -> Value {
     json!([to("s", "store")])
 }
 
-/// Keeps what comes of one trigger, and -1 for the other.
+/// Returns links that store the value of one trigger, and -1 for the other.
 fn both(one: &str, other: &str) -> Value {
     json!({one: keep(), other: [to_with("s", "store", json!({"value": -1}))]})
 }
@@ -94,7 +94,7 @@ fn of_device_meta() -> Case {
     )
 }
 
-/// Elements that do something beyond the run.
+/// Returns elements with effects outside of the run.
 fn doing() -> Vec<Case> {
     vec![
         (
@@ -144,7 +144,7 @@ fn doing() -> Vec<Case> {
     ]
 }
 
-/// Elements that look at a value and pass it on, or another.
+/// Returns elements that read a value and pass on a value.
 fn passing() -> Vec<Case> {
     let code = "function decodeUplink(input) { return input.bytes.length > 1 ? {data: input.bytes[1]} : {errors: ['short']}; }";
     vec![
@@ -221,7 +221,7 @@ async fn every_ability_and_trigger_is_seen_in_a_dry_run(app: &TestApp) {
         assert_eq!(steps[1..], *expected);
         assert_eq!(found, effects, "{expected:?}");
     }
-    // What begins a run besides events.
+    // Runs that begin without an event.
     let ticks =
         json!({"x": {"type": "interval", "properties": {"minutes": 5}, "triggers": {"elapsed": [to("s", "store")]}}});
     let (steps, _) = tried(&ana, &project, design(json!([]), ticks), "x", json!({})).await;
@@ -265,7 +265,7 @@ async fn every_aggregate_slides_over_the_events_of_a_device(app: &TestApp) {
     }
 }
 
-/// A design in which nothing is as it should be.
+/// Returns a design in which everything is wrong.
 fn full_of_faults() -> Value {
     json!({
         "odd": {"type": "fridge"},
@@ -325,7 +325,7 @@ const FAULTS: [&str; 27] = [
 ];
 
 // Holds: c11.faults
-async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
+async fn faulty_design_is_refused_and_the_old_one_stays(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(design(json!([to("s", "store")]), json!({}))).await;
     let device = ana.creates_device_of(&project, "d").await;
@@ -344,7 +344,7 @@ async fn every_fault_of_a_design_is_told_and_the_old_one_stays(app: &TestApp) {
 }
 
 // Holds: c11.bounds
-async fn what_fails_in_a_run_is_told_on_its_event(app: &TestApp) {
+async fn failure_in_a_run_is_recorded_on_its_event(app: &TestApp) {
     let ana = app.developer("ana").await;
     let is = |kind: &str, properties: Value| json!({"type": kind, "properties": properties});
     let links = json!([
@@ -388,7 +388,7 @@ async fn what_fails_in_a_run_is_told_on_its_event(app: &TestApp) {
     assert_eq!(failed, expected, "{event}");
     assert!(errors.iter().all(|error| !text(error, "message").is_empty()));
     assert_eq!(errors[9]["message"], "Error: bad");
-    // The rest ran all the same, and nothing else happened.
+    // The rest of the run was not affected, and nothing else happened.
     assert_eq!(ana.get(&device.at("data/s")).await.list_of("/payload"), [json!({"a": 1, "b": []})]);
     assert_eq!(ana.get(&device.at("data/kept")).await.list_of("/payload"), [] as [Value; 0]);
     device.takes().await.no_content();
@@ -421,7 +421,7 @@ async fn events_of_a_device_at_once_are_each_seen_once(app: &TestApp) {
         values.rev().collect::<Vec<_>>()
     };
     assert_eq!(series("counts", "/payload").await, (1..=EVENTS).collect::<Vec<_>>());
-    // In one order, which is that of history.
+    // The order is that of history.
     let mut order = ana.get(&device.at("events?limit=1000")).await.list_of("/payload/n");
     order.reverse();
     let order: Vec<u64> = order.iter().map(|n| n.as_u64().unwrap()).collect();
@@ -435,7 +435,7 @@ async fn events_of_a_device_at_once_are_each_seen_once(app: &TestApp) {
     assert_eq!(series("rest", "/payload/n").await, order[1..]);
 }
 
-/// Runs from settings, deliveries and events share one window, in one order.
+/// Checks that runs from settings, deliveries and events share one window, in one order.
 async fn settings_deliveries_and_events_at_once_are_in_one_order(app: &TestApp) {
     const EACH: u64 = 16;
     let sender = Sender::of(app.developer("ana").await).await;

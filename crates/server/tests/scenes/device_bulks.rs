@@ -1,4 +1,4 @@
-//! Many devices are made at once.
+//! Creating many devices in one call.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::support::person::text;
 use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    each_device_of_a_bulk_is_made_by_itself,
-    a_test_says_what_would_be_made_and_makes_nothing,
+    each_device_of_a_bulk_is_created_separately,
+    dry_run_of_a_bulk_creates_nothing,
     a_limit_holds_among_bulks_at_the_same_time,
-    a_bulk_that_is_no_list_of_devices_makes_nothing,
+    malformed_bulk_of_devices_creates_nothing,
 );
 
 const BULK: &str = "/v2/devices/bulk";
 
-/// The place and the words of each error.
+/// Returns the position and the message of each error.
 fn errors(outcome: &Value) -> Vec<(u64, String)> {
     let errors = outcome["errors"].as_array().unwrap().iter();
     errors.map(|error| (error["index"].as_u64().unwrap(), text(error, "message").to_owned())).collect()
@@ -30,7 +30,7 @@ fn places(outcome: &Value) -> Vec<u64> {
 }
 
 // Holds: POST /v2/devices/bulk, c13.bulk
-async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
+async fn each_device_of_a_bulk_is_created_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let project = ana.project().await;
@@ -63,7 +63,7 @@ async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
     ]) {
         assert!(words.iter().all(|words| message.contains(words)), "{message}");
     }
-    // A device made so is as good as any other.
+    // Such a device works like any other.
     let made: Vec<Device<'_>> = outcome["data"].as_array().unwrap().iter().map(|made| Device::of(app, made)).collect();
     made[0].posts("reading", json!(1)).await.created();
     let shown = ana.get(&made[1].url()).await.ok();
@@ -76,7 +76,7 @@ async fn each_device_of_a_bulk_is_made_by_itself(app: &TestApp) {
 }
 
 // Holds: c13.bulkTest
-async fn a_test_says_what_would_be_made_and_makes_nothing(app: &TestApp) {
+async fn dry_run_of_a_bulk_creates_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await;
     let branch = ana.founds("branch", &ana.organization).await;
@@ -129,7 +129,7 @@ async fn a_limit_holds_among_bulks_at_the_same_time(app: &TestApp) {
 }
 
 // Holds: c13.bulk
-async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
+async fn malformed_bulk_of_devices_creates_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let reader = ana.invites("reader", "basicUser").await;
     reader.post(BULK, json!([{"name": "d", "projectUuid": ana.project().await}])).await.forbidden();
@@ -144,7 +144,7 @@ async fn a_bulk_that_is_no_list_of_devices_makes_nothing(app: &TestApp) {
 
 // Holds: c13.bulk
 #[tokio::test]
-async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
+async fn bulk_of_a_client_that_disconnects_leaves_whole_devices() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.project().await;
@@ -154,7 +154,7 @@ async fn thousands_are_made_and_those_who_hang_up_leave_whole_devices() {
     assert_eq!((places(&outcome), errors(&outcome).len()), ((0..3_000).collect(), 0));
     let asked = with_json(ana.request(Method::POST, BULK), &json!(body)).timeout(Duration::from_millis(60));
     let _ = asked.send().await;
-    // Whatever came of it: every device that is there has its place in the count, in the list and in its labels.
+    // Every created device is in the count, in the list and in its labels, however the call ended.
     let count = async || ana.organization(&ana.organization).await["deviceCount"].as_u64().unwrap();
     let total = async |query: &str| {
         ana.get(&format!("/v2/devices?limit=1&{query}")).await.ok()["meta"]["totalDocs"].as_u64().unwrap()

@@ -6,14 +6,14 @@ use crate::support::designs::to_with;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_list_is_filtered_by_what_devices_show,
+    device_list_is_filtered_by_device_fields,
     metadata_is_filtered_by_its_own_types,
-    a_filter_is_true_of_what_designs_have_just_found_out,
+    filter_sees_the_newest_state_of_devices,
     a_list_is_written_as_csv,
-    what_no_device_can_be_filtered_by_is_refused,
+    unknown_device_filter_is_refused,
 );
 
-/// Three devices of two projects, a second apart, the first of which was heard.
+/// Creates three devices of two projects, a second apart, the first of which was active.
 async fn three<'a>(ana: &Person<'a>) -> [String; 2] {
     let [cold, warm] = [ana.creates_project("cold").await, ana.creates_project("warm").await];
     for (name, project, meta) in [
@@ -36,7 +36,7 @@ async fn filtered(ana: &Person<'_>, query: &str) -> Vec<String> {
 }
 
 // Holds: c13.deviceFilters
-async fn a_list_is_filtered_by_what_devices_show(app: &TestApp) {
+async fn device_list_is_filtered_by_device_fields(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [cold, warm] = three(&ana).await;
     for (query, names) in [
@@ -58,7 +58,7 @@ async fn a_list_is_filtered_by_what_devices_show(app: &TestApp) {
     }
     let page = ana.get("/v2/devices?filter[statusInt][eq]=0&limit=1&page=2&sortBy=name").await.ok();
     assert_eq!((&page["meta"]["totalDocs"], &page["data"][0]["name"]), (&json!(3), &json!("fridge")));
-    // Nobody finds what is out of reach, whatever it asks for.
+    // Hidden devices are not found with any filter.
     let bob = app.stranger("bob").await;
     assert_eq!(filtered(&bob, "filter[name][ne]=x&depth=all").await, [] as [&str; 0]);
     bob.get(&format!("/v2/devices?filter[name][ne]=x&organizationId={}", ana.organization)).await.not_found();
@@ -87,7 +87,7 @@ async fn metadata_is_filtered_by_its_own_types(app: &TestApp) {
 }
 
 // Holds: c13.deviceFilters
-async fn a_filter_is_true_of_what_designs_have_just_found_out(app: &TestApp) {
+async fn filter_sees_the_newest_state_of_devices(app: &TestApp) {
     let ana = app.developer("ana").await;
     let design = json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -122,7 +122,7 @@ async fn csv(ana: &Person<'_>, query: &str) -> String {
 async fn a_list_is_written_as_csv(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [cold, _] = three(&ana).await;
-    // It is the whole list, whatever it says of pages.
+    // The export is the whole list, and ignores parameters of pages.
     assert_eq!(csv(&ana, "columns=name&sortBy=-name&limit=1&page=7").await, "name\r\noven\r\nfridge\r\nfreezer\r\n");
     let columns = "columns=name,meta.site,meta.floor,meta.deep.er&columns=description,lastActive";
     assert_eq!(
@@ -145,7 +145,7 @@ async fn a_list_is_written_as_csv(app: &TestApp) {
 }
 
 // Holds: c13.deviceFilters
-async fn what_no_device_can_be_filtered_by_is_refused(app: &TestApp) {
+async fn unknown_device_filter_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     for (query, field) in [
         ("filter[payload.a][eq]=1", "query.filter[payload.a][eq]"),

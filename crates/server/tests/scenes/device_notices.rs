@@ -1,4 +1,4 @@
-//! Notifications of designs: who of which organization hears them, and how.
+//! Notifications of designs: their recipients and channels.
 
 use isobar_power::becomes;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::designs::to;
 use crate::support::{Person, TestApp, on_both_registries};
 
-on_both_registries!(those_of_the_devices_own_organization_hear_it_as_they_prefer);
+on_both_registries!(device_notice_follows_preferences_of_its_organization);
 
 async fn prefers(person: &Person<'_>, inapp: bool, email: bool) {
     let mut user = person.get("/v2/auth/user").await.ok();
@@ -23,7 +23,7 @@ async fn hears(person: &Person<'_>, count: usize) {
 }
 
 // Holds: c5.notices
-async fn those_of_the_devices_own_organization_hear_it_as_they_prefer(app: &TestApp) {
+async fn device_notice_follows_preferences_of_its_organization(app: &TestApp) {
     let ana = app.developer("ana").await;
     let middle = ana.founds("Middle", &ana.organization).await;
     let low = ana.founds("Low", &middle).await;

@@ -1,4 +1,4 @@
-//! Devices, counted.
+//! Counts of devices.
 
 use serde_json::{Value, json};
 
@@ -6,9 +6,9 @@ use crate::support::designs::to_with;
 use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_fleet_is_summed_up,
-    a_summary_knows_what_designs_have_just_found_out,
-    a_summary_shows_what_is_in_reach,
+    summary_counts_the_devices_of_a_fleet,
+    summary_sees_the_newest_state_of_devices,
+    summary_covers_visible_devices_alone,
 );
 
 async fn summary(person: &Person<'_>, query: &str) -> Value {
@@ -26,7 +26,7 @@ fn statuses(counts: &[(&str, u64)]) -> Value {
 }
 
 // Holds: GET /v2/devices/summary, c13.summary
-async fn a_fleet_is_summed_up(app: &TestApp) {
+async fn summary_counts_the_devices_of_a_fleet(app: &TestApp) {
     let ana = app.developer("ana").await;
     let branch = ana.founds("branch", &ana.organization).await;
     let [cold, warm] = [ana.creates_project("cold").await, ana.creates_project("warm").await];
@@ -71,7 +71,7 @@ async fn a_fleet_is_summed_up(app: &TestApp) {
 }
 
 // Holds: c13.summary
-async fn a_summary_knows_what_designs_have_just_found_out(app: &TestApp) {
+async fn summary_sees_the_newest_state_of_devices(app: &TestApp) {
     let ana = app.developer("ana").await;
     let design = json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -93,7 +93,7 @@ async fn a_summary_knows_what_designs_have_just_found_out(app: &TestApp) {
 }
 
 // Holds: GET /v2/devices/summary, c13.summary
-async fn a_summary_shows_what_is_in_reach(app: &TestApp) {
+async fn summary_covers_visible_devices_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     ana.creates_device("fridge").await;
     let bob = app.stranger("bob").await;
@@ -103,7 +103,7 @@ async fn a_summary_shows_what_is_in_reach(app: &TestApp) {
         ana.get("/v2/devices/summary?depth=0&organizationId=x").await.faults(),
         ["query.depth", "query.organizationId"]
     );
-    // A project above is known to those beneath it; the lowest role may count.
+    // A project of an organization above can be named from below; the lowest role may count.
     let branch = ana.founds("branch", &ana.organization).await;
     let body = json!({"name": "d", "projectUuid": ana.project().await, "organizationId": branch});
     ana.creates_device_as(body).await;

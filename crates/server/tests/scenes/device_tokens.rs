@@ -10,7 +10,7 @@ use crate::support::{Device, NOBODY, TestApp};
 
 // Holds: c3.deviceToken
 #[tokio::test]
-async fn a_device_sees_its_own_things() {
+async fn device_reads_its_own_resources() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -25,14 +25,14 @@ async fn a_device_sees_its_own_things() {
 
 // Holds: rule.events.token, c3.deviceToken
 #[tokio::test]
-async fn with_a_token_the_device_that_is_named_is_passed_over() {
+async fn device_token_overrides_a_named_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
     for named in [&*other.id, NOBODY, "nonsense", ""] {
         let at = |path: &str| format!("/v2/events/{path}?elementName=e&deviceId={named}");
         app.send(with_json(one.request(Method::POST, &at("device")), &json!(named))).await.created();
-        // Devices hear cloud events; they send none.
+        // Devices receive cloud events, but cannot send any.
         app.send(with_json(one.request(Method::POST, &at("cloud")), &json!(named))).await.unauthenticated();
         one.queues("e", json!(named)).await;
         assert_eq!(one.get(&at("cloud/next")).await.ok(), named);
@@ -46,7 +46,7 @@ async fn with_a_token_the_device_that_is_named_is_passed_over() {
 
 // Holds: auth.events
 #[tokio::test]
-async fn the_channel_takes_four_kinds_of_credentials() {
+async fn event_channel_accepts_four_kinds_of_credentials() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -69,14 +69,14 @@ async fn the_channel_takes_four_kinds_of_credentials() {
 
 // Holds: c3.deviceToken
 #[tokio::test]
-async fn another_device_is_hidden_from_it() {
+async fn device_token_cannot_see_another_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
     other.posts("reading", json!(1)).await.created();
     one.get(&other.url()).await.not_found();
     one.get(&other.at("last/reading")).await.not_found();
-    // On the channel the token says which device it is, whatever is named.
+    // In the event channel the token identifies the device, whatever is named.
     let request = one.request(Method::POST, &other.door("reading")).header("content-type", "application/json");
     app.send(request.body("2")).await.created();
     assert_eq!(ana.get(&one.at("data/reading")).await.list_of("/payload"), [2]);
@@ -88,7 +88,7 @@ async fn another_device_is_hidden_from_it() {
 
 // Holds: auth.deviceToken, c3.deviceToken
 #[tokio::test]
-async fn whatever_is_a_users_alone_refuses_it() {
+async fn device_token_is_refused_by_operations_of_users() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -99,7 +99,7 @@ async fn whatever_is_a_users_alone_refuses_it() {
         let method: Method = row.method.name().parse().unwrap();
         app.send(device.request(method, &path)).await.unauthenticated();
     }
-    // A token is a device's in its own header only.
+    // A device token is accepted in its own header only.
     let jwt = app.request(Method::GET, &device.url()).bearer_auth(&device.token);
     app.send(jwt).await.unauthenticated();
     let key = app.request(Method::GET, &device.url()).header("api_auth_token", &device.token);
@@ -108,7 +108,7 @@ async fn whatever_is_a_users_alone_refuses_it() {
 
 // Holds: device.token, POST /v2/devices/{id}/token, c7.token
 #[tokio::test]
-async fn a_new_token_ends_the_old_one_at_once_and_for_good() {
+async fn new_device_token_revokes_the_old_one_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let old = ana.creates_device("fridge").await;

@@ -8,12 +8,12 @@ use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     a_device_is_created_and_fetched,
-    what_a_change_leaves_out_keeps_its_value_and_null_clears,
-    a_label_stays_whoever_renames_the_device_meanwhile,
+    update_keeps_omitted_members_and_null_clears,
+    label_survives_a_concurrent_rename_of_its_device,
     a_list_is_searched_sorted_and_narrowed,
     a_list_comes_in_pages_that_never_overlap,
-    last_values_come_with_devices_when_they_are_asked_for,
-    a_deleted_device_is_gone_with_everything_it_said,
+    device_list_includes_last_values_on_request,
+    deleted_device_is_gone_with_its_data,
     a_device_moves_to_another_organization,
 );
 
@@ -67,7 +67,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
     assert!(!fetched.text.contains(&token), "the token is shown once");
     assert_eq!(fetched.ok(), expected);
     assert_eq!(ana.get("/v2/devices").await.ok()["data"], json!([expected]));
-    // What is left out has its default.
+    // Omitted members have their defaults.
     let bare = ana.post("/v2/devices", json!({"name": "bare", "projectUuid": project})).await.created();
     let defaults = json!({
         "versionUuid": null, "protocol": null, "protocols": [], "meta": {}, "description": null, "streetAddress": null,
@@ -81,7 +81,7 @@ async fn a_device_is_created_and_fetched(app: &TestApp) {
 }
 
 // Holds: device.versionUuid, device.protocol, PUT /v2/devices/{id}, c1.put
-async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp) {
+async fn update_keeps_omitted_members_and_null_clears(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.project().await.to_owned();
     let full = json!({
@@ -95,7 +95,7 @@ async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp)
     let bare = json!({"name": "icebox", "projectUuid": project});
     (expected["name"], expected["updatedAt"]) = (json!("icebox"), json!("2027-01-15T08:00:05.000Z"));
     assert_eq!(ana.put(&device.url(), bare).await.ok(), expected);
-    // What was read can be sent back.
+    // A body that was read can be sent back.
     assert_eq!(ana.put(&device.url(), expected.clone()).await.ok(), expected);
     let cleared = json!({
         "name": "icebox", "projectUuid": project, "versionUuid": null, "protocol": null, "description": null,
@@ -110,7 +110,7 @@ async fn what_a_change_leaves_out_keeps_its_value_and_null_clears(app: &TestApp)
     assert_eq!(ana.get(&device.url()).await.ok(), expected);
 }
 
-async fn a_label_stays_whoever_renames_the_device_meanwhile(app: &TestApp) {
+async fn label_survives_a_concurrent_rename_of_its_device(app: &TestApp) {
     const EVENTS: usize = 40;
     let ana = app.developer("ana").await;
     let setting = json!({"tag": "'n' + string(payload.n)", "value": "payload.n"});
@@ -205,7 +205,7 @@ async fn a_list_comes_in_pages_that_never_overlap(app: &TestApp) {
 }
 
 // Holds: device.lastValues, query.lastValues, c5.lastValues
-async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
+async fn device_list_includes_last_values_on_request(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("a").await, ana.creates_device("b").await);
     one.posts("climate", json!({"temp": 1, "hum": 2})).await.created();
@@ -234,7 +234,7 @@ async fn last_values_come_with_devices_when_they_are_asked_for(app: &TestApp) {
 }
 
 // Holds: DELETE /v2/devices/{id}
-async fn a_deleted_device_is_gone_with_everything_it_said(app: &TestApp) {
+async fn deleted_device_is_gone_with_its_data(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let event = device.posts("reading", json!(1)).await.created();
@@ -270,7 +270,7 @@ async fn a_device_moves_to_another_organization(app: &TestApp) {
     device.posts("reading", json!(1)).await.created();
     sven.get(&device.url()).await.not_found();
     let to = |organization: &str| json!({"name": "truck", "projectUuid": project, "organizationId": organization});
-    // Nobody moves a thing out of its own reach.
+    // A device cannot be moved to an organization that the caller cannot see.
     assert_eq!(nora.put(&device.url(), to(&south)).await.faults(), ["organizationId"]);
     assert_eq!(ana.put(&device.url(), to(&south)).await.ok()["organizationName"], "South");
     nora.get(&device.url()).await.not_found();
@@ -288,7 +288,7 @@ async fn a_device_moves_to_another_organization(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_device_that_is_deleted_while_it_speaks_is_gone() {
+async fn device_deleted_while_it_posts_is_gone() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.designs(crate::support::designs::fridge()).await;

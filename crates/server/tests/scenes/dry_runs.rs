@@ -9,7 +9,7 @@ use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_dry_run_tells_each_step_and_changes_nothing,
-    a_dry_run_on_a_device_leaves_what_its_elements_remember,
+    dry_run_on_a_device_changes_no_element_state,
     a_dry_run_on_a_device_calls_nobody_and_sets_nothing,
     a_design_is_tried_before_it_is_installed,
 );
@@ -29,7 +29,7 @@ async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
 
     let asked = json!({"elementName": "reading", "payload": {"temp": 9.1}});
     let found = ana.post(&path, asked.clone()).await.ok();
-    // A device that is made up has the default limit, and is too warm.
+    // A device that does not exist has the default limit, and is too warm.
     let expected = json!({"element": "reading", "received": {"temp": 9.1}, "notes": [],
         "produced": {"trigger": "eventReceived", "value": {"temp": 9.1}}});
     assert_eq!(found["trace"][0], expected);
@@ -46,18 +46,18 @@ async fn a_dry_run_tells_each_step_and_changes_nothing(app: &TestApp) {
     let failed = ana.post(&path, json!({"elementName": "reading", "payload": {}})).await.ok();
     assert_eq!(failed["errors"][0]["element"], "warm");
 
-    // Nothing came of it.
+    // Nothing was stored.
     assert_eq!(ana.get(&device.at("events")).await.ok(), events);
     assert_eq!(ana.get(&device.at("data/store")).await.list_of("/id"), [] as [Value; 0]);
     assert_eq!(ana.get(&device.url()).await.ok()["statusText"], "none");
     device.takes().await.no_content();
-    // A setting begins a run too.
+    // A run can begin at a setting too.
     let changed = ana.post(&path, json!({"elementName": "limit", "payload": 3})).await.ok();
     assert_eq!(steps(&changed)[0], "limit");
 }
 
 // Holds: c11.dryRun
-async fn a_dry_run_on_a_device_leaves_what_its_elements_remember(app: &TestApp) {
+async fn dry_run_on_a_device_changes_no_element_state(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let path = format!("/v2/projects/{project}/specification/test");
@@ -68,19 +68,19 @@ async fn a_dry_run_on_a_device_leaves_what_its_elements_remember(app: &TestApp) 
         let found = ana.post(&path, asked.clone()).await.ok();
         found["effects"].as_array().unwrap().contains(&change)
     };
-    // However often it is tried, the first temperature is a change.
+    // In every dry run the first temperature is a change.
     assert!(is_change().await);
     assert!(is_change().await);
     assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/id"), [] as [Value; 0]);
     device.posts("reading", json!({"temp": 9.1})).await.created();
     assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/payload"), [json!({"temp": 9.1})]);
-    // From here on it is none.
+    // From here on it is not a change.
     assert!(!is_change().await);
     device.posts("reading", json!({"temp": 9.1})).await.created();
     assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/payload"), [json!({"temp": 9.1})]);
 }
 
-/// A design that calls `url`, tells people and sets its setting with every reading.
+/// Returns a design that calls `url`, notifies users and sets its setting with every reading.
 fn reaching_out(url: &str) -> Value {
     json!({
         "hello": {"type": "deviceEvent"},
@@ -93,7 +93,7 @@ fn reaching_out(url: &str) -> Value {
     })
 }
 
-/// Returns a user's notifications, once there are any.
+/// Waits until a user has notifications, and returns them.
 async fn told(person: &Person<'_>) -> Vec<Value> {
     settled("a notification", async || {
         let found = person.get("/v2/notifications").await.list_of("/translations/en/message");
@@ -119,7 +119,7 @@ async fn a_dry_run_on_a_device_calls_nobody_and_sets_nothing(app: &TestApp) {
     assert_eq!(ana.get(&device.at("settings/history")).await.names(), [] as [&str; 0]);
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["value"], 8);
     assert_eq!(ana.get(&device.url()).await.ok()["lastActive"], "2027-01-15T08:00:00.000Z");
-    // What leaves the house does so beside the run: the first that comes is of an event, and nothing came before it.
+    // Calls are made after the run: the first that arrives belongs to an event, and none came before it.
     device.posts("reading", json!({"temp": 4})).await.created();
     let calls = outside.called(1).await;
     assert_eq!((calls.len(), calls[0].json()), (1, json!({"temp": 4})));
@@ -160,7 +160,7 @@ async fn a_design_is_tried_before_it_is_installed(app: &TestApp) {
     let body = json!({"elementName": "x", "payload": 1, "device": hidden.id});
     assert_eq!(ana.post(&path, body).await.faults(), ["device"]);
     bob.post(&path, asked("in")).await.not_found();
-    // What is installed is as it was: an empty design, which stores everything.
+    // The installed design is unchanged: it is empty, and stores everything.
     let found = ana.post(&path, json!({"elementName": "any", "payload": 7})).await.ok();
     assert_eq!(found["effects"], json!([{"type": "store", "element": "any", "value": 7}]));
     let quiet = ana.post(&path, json!({"specification": null, "elementName": "any", "payload": 7})).await.ok();

@@ -12,10 +12,10 @@ use crate::support::{Answer, Device, NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     events_of_a_device_run_in_their_order,
-    each_event_is_judged_by_itself,
-    a_device_posts_for_itself_alone,
-    a_key_counts_in_a_batch_as_it_does_alone,
-    a_key_is_raced_by_a_batch_and_a_single_post,
+    each_event_of_a_batch_is_checked_separately,
+    batch_of_a_device_is_for_itself_alone,
+    idempotency_key_works_alike_in_a_batch_and_alone,
+    concurrent_batch_and_post_with_one_key_make_one_event,
 );
 
 const BATCH: &str = "/v2/events/device/batch";
@@ -62,7 +62,7 @@ async fn events_of_a_device_run_in_their_order(app: &TestApp) {
 }
 
 // Holds: POST /v2/events/device/batch, c13.batchItems
-async fn each_event_is_judged_by_itself(app: &TestApp) {
+async fn each_event_of_a_batch_is_checked_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
     let hidden = app.stranger("bob").await.creates_device("hidden").await;
@@ -111,7 +111,7 @@ async fn each_event_is_judged_by_itself(app: &TestApp) {
 }
 
 // Holds: c13.batchItems
-async fn a_device_posts_for_itself_alone(app: &TestApp) {
+async fn batch_of_a_device_is_for_itself_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
     let batch = json!([event("log", 1), of(&other, "log", 2), of(&one, "log", 3)]);
@@ -123,7 +123,7 @@ async fn a_device_posts_for_itself_alone(app: &TestApp) {
 }
 
 // Holds: c13.batchKeys
-async fn a_key_counts_in_a_batch_as_it_does_alone(app: &TestApp) {
+async fn idempotency_key_works_alike_in_a_batch_and_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
     let single = text(&one.posts_once("k1", "log", json!(0)).await.created(), "id").to_owned();
@@ -137,7 +137,7 @@ async fn a_key_counts_in_a_batch_as_it_does_alone(app: &TestApp) {
     let ids = members(&first, "data", "id");
     assert_eq!((&ids[0], &ids[1]), (&json!(single), &ids[2]));
     assert!(ids[3] != ids[1]);
-    // A batch that is sent once more does nothing, and is answered alike.
+    // A repeated batch has no effect, and gets the same answer.
     assert_eq!(ana.post(BATCH, batch).await.ok(), first);
     assert_eq!(ana.get(&one.at("data/log")).await.list_of("/payload"), [2, 0]);
     assert_eq!(ana.get(&other.at("data/log")).await.list_of("/payload"), [4]);
@@ -146,7 +146,7 @@ async fn a_key_counts_in_a_batch_as_it_does_alone(app: &TestApp) {
 }
 
 // Holds: c13.batchKeys
-async fn a_key_is_raced_by_a_batch_and_a_single_post(app: &TestApp) {
+async fn concurrent_batch_and_post_with_one_key_make_one_event(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("raced").await;
     for round in 0..16 {
@@ -167,7 +167,7 @@ async fn a_key_is_raced_by_a_batch_and_a_single_post(app: &TestApp) {
 
 // Holds: c13.batchItems
 #[tokio::test]
-async fn a_batch_as_a_whole_is_refused_by_what_it_is() {
+async fn invalid_batch_is_refused_as_a_whole() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -182,7 +182,7 @@ async fn a_batch_as_a_whole_is_refused_by_what_it_is() {
     assert_eq!(ana.post_text(BATCH, long).await.faults(), ["body"]);
     ana.post_text(BATCH, format!("[\"{}\"]", "x".repeat(2 << 20))).await.is(413);
     assert_eq!(ana.post_plain(BATCH, "[]").await.faults(), ["body"]);
-    // Who may not post events at all hears that, whatever the body is.
+    // A user without the right to post events is refused before the body is read.
     let ben = ana.invites("ben", "basicUser").await;
     ben.post(BATCH, json!({})).await.forbidden();
     app.send(app.request(Method::POST, BATCH)).await.unauthenticated();
@@ -199,7 +199,7 @@ async fn a_batch_counts_as_a_call_for_every_started_hundred() {
     let remaining = |answer: &Answer| answer.header("x-ratelimit-remaining").to_owned();
     assert_eq!(remaining(&posts_all(&device, &batch(100)).await.is(200)), "5");
     assert_eq!(remaining(&posts_all(&device, &batch(201)).await.is(200)), "2");
-    // There is no room for all of it: nothing of it is done.
+    // The window has no room for all of it: it is refused as a whole.
     let refused = posts_all(&device, &batch(201)).await.is(429);
     assert_eq!((remaining(&refused), refused.header("retry-after")), ("1".to_owned(), "61"));
     assert_eq!(remaining(&posts_all(&device, &batch(1)).await.is(200)), "0");

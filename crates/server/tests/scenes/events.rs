@@ -1,4 +1,4 @@
-//! History: every event of a device, either way.
+//! History: every event of a device, in both directions.
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn one_event_is_found_on_its_own_device_alone() {
 
 // Holds: c11.bounds
 #[tokio::test]
-async fn an_element_that_fails_does_not_lose_the_event() {
+async fn failing_element_does_not_lose_the_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana
@@ -96,7 +96,7 @@ async fn history_older_than_six_months_is_gone_but_values_stay() {
     let device = ana.creates_device("fridge").await;
     let made = device.posts("reading", json!(1)).await.created();
     let queued = device.queues("alarm", json!("c1")).await;
-    // By whatever protocol it came.
+    // The protocol does not matter.
     let project = ana.project().await;
     let body = json!({"name": "lora", "projectUuid": project, "protocol": "lora", "meta": {"eui": "1"}});
     let far = ana.creates_device_as(body).await;
@@ -120,7 +120,7 @@ async fn history_older_than_six_months_is_gone_but_values_stay() {
 }
 
 #[tokio::test]
-async fn many_devices_at_once_each_keep_their_order() {
+async fn concurrent_devices_each_keep_their_order() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;

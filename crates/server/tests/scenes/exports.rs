@@ -68,11 +68,11 @@ async fn a_series_is_exported_as_lines_of_json(app: &TestApp) {
     let page = ana.get(&path).await.ok();
     assert_eq!(Value::Array(lines), page["data"]);
     assert!(answer.text.contains("\"payload\":{\"big\": 12345678901234567890,   \"dec\": 1.50}"), "{}", answer.text);
-    // Any other form that a client might like is JSON.
+    // Any other accepted type leads to JSON.
     for accept in ["*/*", "text/html", "application/json, text/csv;q=0.9", "text/csv;q=0", "rubbish"] {
         assert_eq!(ana.get_as(accept, &path).await.ok(), page);
     }
-    // A head has no body, and a declared element no values.
+    // HEAD has no body, and a declared element has no values.
     let head = ana.request(Method::HEAD, &path).header("accept", "text/csv");
     assert_eq!(app.send(head).await.is(200).text, "");
     let project = ana.designs(json!({"in": {"type": "deviceEvent"}, "odd/../name": {"type": "storage"}})).await;
@@ -110,7 +110,7 @@ async fn a_long_series_is_streamed_whole() {
 }
 
 #[tokio::test]
-async fn an_export_whose_series_goes_away_breaks_off() {
+async fn export_of_a_deleted_series_breaks_off() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("logger").await;

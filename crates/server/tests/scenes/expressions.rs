@@ -6,10 +6,10 @@ use crate::support::designs::to;
 use crate::support::person::text;
 use crate::support::{TestApp, on_both_registries};
 
-on_both_registries!(an_expression_sees_the_event_the_device_its_settings_and_its_last_values);
+on_both_registries!(expression_sees_event_device_settings_and_last_values);
 
 // Holds: c11.sees
-async fn an_expression_sees_the_event_the_device_its_settings_and_its_last_values(app: &TestApp) {
+async fn expression_sees_event_device_settings_and_last_values(app: &TestApp) {
     let ana = app.developer("ana").await;
     let all = "{
         'payload': payload,

@@ -39,7 +39,7 @@ async fn fields_are_shown_with_their_storage_element(app: &TestApp) {
     let specification = ana.get(&format!("/v2/projects/{project}/specification")).await.ok();
     assert_eq!(specification["planes"]["cloud"]["elements"]["climate"]["properties"]["fields"], meant());
     device.posts("reading", json!({"temp": 9.1})).await.created();
-    // A new design shows at once, with what the element holds already; one that drops the element says nothing of it.
+    // A new design takes effect at once, for existing values too; one without the element describes nothing.
     let changed = json!({"payload.temp": {"unit": "K", "decimals": null}});
     ana.redesigns(&project, design(changed)).await.ok();
     assert_eq!(ana.get(&device.at("storage/climate")).await.ok()["fields"], json!({"payload.temp": {"unit": "K"}}));

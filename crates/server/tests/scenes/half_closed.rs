@@ -1,4 +1,4 @@
-//! Clients that end their own side of a connection, and clients that are gone: by the line alone they look alike.
+//! Half-closed clients, and clients that are gone: the server cannot distinguish them without sending.
 
 use futures::FutureExt as _;
 use isobar_model::ids::OrganizationId;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::socket::Socket;
 use crate::support::{Device, NOBODY, TestApp};
 
-/// A request by the device, with a body or without.
+/// Returns a request by the device, with or without a body.
 fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
     format!(
         "{line} HTTP/1.1\r\nhost: isobar\r\ncloud: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
@@ -21,7 +21,7 @@ fn asks(device: &Device<'_>, line: &str, more: &str, body: &str) -> String {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_ends_its_side_after_a_request_gets_the_answer() {
+async fn half_closed_client_gets_its_answer() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -37,7 +37,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
             assert!(heard.starts_with("HTTP/1.1 201") && heard.ends_with("\"}"), "{round}: {heard}");
         }
     }
-    // Whatever is asked one after the other is answered, and then the connection ends.
+    // Pipelined requests are answered in order, and then the connection ends.
     let mut socket = Socket::to(&app);
     let get = asks(&device, &format!("GET {}", device.url()), "", "");
     socket.sends(format!("{}{get}{get}", asks(&device, post, "", "3")));
@@ -45,7 +45,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
     let heard = socket.hears_all();
     assert_eq!((heard.matches("HTTP/1.1 201").count(), heard.matches("HTTP/1.1 200").count()), (1, 2), "{heard}");
     assert_eq!(ana.get(&device.at("events")).await.ok()["meta"]["totalDocs"], 61);
-    // A body that ends too early is none.
+    // A truncated body makes no event.
     let mut socket = Socket::to(&app);
     let whole = asks(&device, post, "", "{\"n\":4}");
     socket.sends(&whole[..whole.len() - 2]);
@@ -56,7 +56,7 @@ async fn who_ends_its_side_after_a_request_gets_the_answer() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
+async fn long_poll_of_a_half_closed_client_takes_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -64,27 +64,28 @@ async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
         let is_one = round % 2 == 0;
         let path = if is_one { "/v2/events/cloud/next?wait=60" } else { "/v2/events/cloud?wait=60" };
         let waits = asks(&device, &format!("GET {path}"), "", "");
-        // Who only ended its side hears that there is nothing; at once, for it might be gone.
+        // A half-closed client gets an empty answer at once, because it might be gone.
         let mut half = Socket::to(&app);
         half.sends(&waits);
         half.ends_its_side();
         let heard = half.hears_all();
         let empty = if is_one { heard.starts_with("HTTP/1.1 204") } else { heard.ends_with("\r\n\r\n[]") };
         assert!(empty, "{heard}");
-        // Who is gone, with a word or without, takes nothing either.
+        // A client that is gone, by an end or by a reset, takes nothing either.
         let (mut leaver, mut broken) = (Socket::to(&app), Socket::to(&app));
         leaver.sends(&waits);
         broken.sends(&waits);
         drop(leaver);
         broken.resets();
-        // What comes after the server has seen that is for the next: it has once others were served meanwhile.
+        // An event queued after the server has noticed is for the next reader. It has noticed once others were served
+        // meanwhile.
         for _ in 0..20 {
             device.get(&device.url()).await.ok();
         }
         device.queues("alarm", json!(round)).await;
         assert_eq!(device.takes().await.ok(), round);
     }
-    // What is there already is given to who asks, whatever it does with its side.
+    // An event that is queued already is given to a half-closed client too.
     device.queues("alarm", json!("there")).await;
     let mut half = Socket::to(&app);
     half.sends(asks(&device, "GET /v2/events/cloud/next?wait=60", "", ""));
@@ -93,7 +94,7 @@ async fn nothing_is_taken_for_a_reader_that_may_be_gone() {
     device.takes().await.no_content();
 }
 
-/// Waits until so many questions wait for a turn of reads at length.
+/// Waits until this many queries wait for a slot of long reads.
 async fn until_there_wait(app: &TestApp, count: usize) {
     let is_so = async || app.telemetry().scans().taken_and_waiting().1 == count;
     becomes(&format!("{count} wait for a turn"), is_so).await;
@@ -101,7 +102,7 @@ async fn until_there_wait(app: &TestApp, count: usize) {
 
 // Holds: c13.bucketsEnd
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
+async fn query_ends_for_a_closed_client_but_not_a_half_closed_one() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -116,13 +117,13 @@ async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
             format!("GET {} HTTP/1.1\r\nhost: isobar\r\nauthorization: Bearer {}\r\n\r\n", device.at(path), ana.jwt);
         let claim = Claim::go_on(NOBODY.parse::<OrganizationId>().unwrap());
         let turns: Vec<_> = std::iter::from_fn(|| app.telemetry().scans().take(claim).now_or_never()).collect();
-        // Who closes the connection, as every client does that is given up, leaves the line.
+        // A client that closes its connection, like one that is killed, leaves the queue.
         let mut leaver = Socket::to(&app);
         leaver.sends(&asks);
         until_there_wait(&app, 1).await;
         drop(leaver);
         until_there_wait(&app, 0).await;
-        // Who has only ended its side is asked whether it is there, and answered.
+        // A half-closed client is probed, and answered.
         let mut half = Socket::to(&app);
         half.sends(&asks);
         half.ends_its_side();
@@ -136,20 +137,20 @@ async fn who_goes_ends_its_question_and_who_listens_gets_its_answer() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_comes_behind_a_request_hides_no_end() {
+async fn client_end_behind_unread_bytes_ends_its_long_poll() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let waits = asks(&device, "GET /v2/events/cloud/next?wait=60", "", "");
     let next = asks(&device, &format!("GET {}", device.url()), "", "");
     for behind in ["\r\n", "x", &next, &"x".repeat(100_000)] {
-        // Who only ended its side hears at once that there is nothing.
+        // A half-closed client gets an empty answer at once.
         let mut half = Socket::to(&app);
         half.sends(format!("{waits}{behind}"));
         half.ends_its_side();
         let heard = half.hears_one();
         assert!(heard.starts_with("HTTP/1.1 204"), "{heard}");
-        // Who is gone, whenever it said what, takes nothing.
+        // A client that is gone takes nothing, whenever it sent more bytes.
         let (mut leaver, mut late) = (Socket::to(&app), Socket::to(&app));
         leaver.sends(format!("{waits}{behind}"));
         late.sends(&waits);
@@ -162,7 +163,7 @@ async fn what_comes_behind_a_request_hides_no_end() {
         device.queues("alarm", json!(behind.len())).await;
         assert_eq!(device.takes().await.ok(), behind.len(), "{behind:.20}");
     }
-    // What comes behind a request is answered in its turn, when the one before it has been.
+    // A pipelined request is answered in its turn, after the one before it.
     let mut socket = Socket::to(&app);
     socket.sends(format!("{waits}{next}"));
     device.queues("alarm", json!("there")).await;
@@ -172,7 +173,7 @@ async fn what_comes_behind_a_request_hides_no_end() {
 
 // Holds: c1.halfClosed
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_goes_on_for_who_listens() {
+async fn stream_continues_for_a_half_closed_client() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -188,12 +189,12 @@ async fn a_stream_goes_on_for_who_listens() {
         device.posts("reading", json!({"number": number})).await.created();
         half.hears_until(&format!("{{\"number\":{number}}}"));
     }
-    // Between events comments find out whether it is still there.
+    // Comments between events detect if the client is still there.
     half.hears_until(":");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
+async fn request_behind_a_long_answer_leaves_it_whole() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -216,7 +217,7 @@ async fn what_begins_behind_a_long_answer_takes_nothing_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_long_answer_reaches_who_ended_its_side() {
+async fn half_closed_client_gets_a_long_answer() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

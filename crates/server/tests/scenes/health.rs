@@ -1,4 +1,4 @@
-//! Is the server there, can it work, what has it done.
+//! Health and metrics.
 
 use serde_json::json;
 
@@ -6,7 +6,7 @@ use crate::support::TestApp;
 
 // Holds: GET /health/live, GET /health/ready, GET /metrics, c1.paths
 #[tokio::test]
-async fn the_server_says_that_it_is_well() {
+async fn healthy_server_reports_health() {
     let app = TestApp::start().await;
     assert_eq!(app.get("/health/live").await.ok()["status"], "up");
     assert_eq!(app.get("/health/ready").await.ok()["status"], "up");
@@ -15,20 +15,20 @@ async fn the_server_says_that_it_is_well() {
 
 // Holds: GET /health/ready
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_named_and_not_waited_for() {
+async fn unresponsive_store_is_named_without_waiting() {
     let (app, road) = TestApp::on_far_postgres().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     device.posts("reading", json!(1)).await.created();
     app.get("/health/ready").await.ok();
     road.closes();
-    // Nothing comes from the registry before the road opens: every answer until then is one that did not wait for it.
+    // The registry sends nothing before the road opens: every answer until then did not wait for it.
     for _ in 0..2 {
         let unready = app.get("/health/ready").await.is(503).json();
         let errors = json!([{"field": "registry", "message": "did not answer within 2 s"}]);
         assert_eq!(unready, json!({"message": "the service is not ready", "errors": errors}));
     }
-    // It lives all the same, and does what it can.
+    // The server is alive all the same, and serves calls without the registry.
     app.get("/health/live").await.ok();
     device.posts("reading", json!(2)).await.created();
     road.opens();

@@ -1,4 +1,4 @@
-//! Code that means no good: its own event tells of it, and other projects notice nothing.
+//! Hostile code: its own event reports it, and other projects are not affected.
 
 use serde_json::{Value, json};
 
@@ -6,12 +6,12 @@ use crate::code::decoding;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    hostile_code_fails_its_own_event_and_nobody_elses,
-    games_with_prototypes_are_over_with_their_event,
-    what_a_top_level_changes_is_changed_for_its_project_alone,
+    hostile_code_fails_its_own_event_alone,
+    changed_prototypes_end_with_their_event,
+    top_level_code_changes_its_own_project_alone,
 );
 
-/// Somebody whose codec uses what hostile code would like to spoil.
+/// A user whose codec depends on the objects that hostile code changes.
 struct Neighbour<'a> {
     ana: Person<'a>,
     device: Device<'a>,
@@ -27,7 +27,7 @@ impl<'a> Neighbour<'a> {
         Self { ana, device }
     }
 
-    /// Its codec decodes as ever, whatever ran before.
+    /// Checks that its codec still decodes, whatever ran before.
     async fn decodes(&self, byte: u8, before: &str) {
         self.device.posts("up", json!([byte])).await.created();
         let newest = self.ana.get(&self.device.at("data/values?limit=1")).await.list_of("/payload");
@@ -38,7 +38,7 @@ impl<'a> Neighbour<'a> {
 }
 
 // Holds: c11.bounds
-async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
+async fn hostile_code_fails_its_own_event_alone(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     let bodies = [
@@ -66,7 +66,7 @@ async fn hostile_code_fails_its_own_event_and_nobody_elses(app: &TestApp) {
 }
 
 // Holds: c11.function
-async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
+async fn changed_prototypes_end_with_their_event(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     let games = [
@@ -82,11 +82,11 @@ async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
         "input.bytes.__proto__.evil = input.__proto__.evil = 1; globalThis.globalThis = {};",
     ];
     for (number, game) in (1..).zip(games) {
-        // The first byte says whether it plays.
+        // The first byte decides if the hostile code runs.
         let play = format!("if (input.bytes[0]) {{ try {{ {game} }} catch (e) {{}} }}");
         let project = bob.designs(decoding(&format!("{play} return {{data: {{n: input.bytes.length}}}};"))).await;
         let device = bob.creates_device_of(&project, &format!("gambler {number}")).await;
-        // What comes of a game is its project's own affair.
+        // An effect on its own project is allowed.
         device.posts("up", json!("AQ==")).await.created();
         device.posts("up", json!("AAA=")).await.created();
         let values = bob.get(&device.at("data/values?limit=1")).await.list_of("/payload");
@@ -98,7 +98,7 @@ async fn games_with_prototypes_are_over_with_their_event(app: &TestApp) {
     }
 }
 
-async fn what_a_top_level_changes_is_changed_for_its_project_alone(app: &TestApp) {
+async fn top_level_code_changes_its_own_project_alone(app: &TestApp) {
     let neighbour = Neighbour::of(app).await;
     let bob = app.stranger("bob").await;
     // Such code runs where built-in objects can be changed.

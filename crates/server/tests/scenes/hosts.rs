@@ -3,7 +3,7 @@
 use crate::support::TestApp;
 use crate::support::socket::Socket;
 
-/// A post of an event, by this version and target, with these lines for its host and more.
+/// Returns a post of an event with this version, target, host lines and further headers.
 fn post(token: &str, version: &str, target: &str, hosts: &[&str], more: &str) -> String {
     let hosts: String = hosts.iter().map(|host| format!("Host:{host}\r\n")).collect();
     format!(
@@ -14,7 +14,7 @@ fn post(token: &str, version: &str, target: &str, hosts: &[&str], more: &str) ->
 
 // Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn there_is_one_host_and_it_is_sound() {
+async fn request_must_have_one_valid_host() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -56,7 +56,7 @@ async fn there_is_one_host_and_it_is_sound() {
 
 // Holds: c1.host
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_host_ends_the_connection_so_that_nothing_hides_behind_it() {
+async fn invalid_host_closes_the_connection() {
     let app = TestApp::with(|settings| settings.http.cors_origins = vec!["*".to_owned()]).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

@@ -14,9 +14,9 @@ use crate::support::TestApp;
 use crate::support::https::{SecureDoor, asks, heard, reads};
 
 const POST: &str = "/v2/events/device?elementName=reading";
-/// Number of events in a batch that takes a while.
+/// Number of events in a batch, enough for it to take a while.
 const EVENTS: usize = 500;
-/// A look for new files, and some more.
+/// Interval of the checks for new files, and a little more.
 const A_LOOK: Duration = Duration::from_secs(11);
 
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn events_come_under_tls_by_both_versions_of_http() {
         let posted = heard(new.send_request(asks("POST", POST, &device.token, body.to_owned())).await.unwrap()).await;
         assert_eq!(posted.0, 201, "{posted:?}");
     }
-    // What is read is the same by both, small and large.
+    // Both versions read the same, of any size.
     let path = device.at("events?limit=10");
     let by_old = heard(old.send_request(reads(&path, &ana.jwt)).await.unwrap()).await;
     let by_new = heard(new.send_request(reads(&path, &ana.jwt)).await.unwrap()).await;
@@ -56,7 +56,7 @@ async fn many_requests_share_a_connection_of_http_2() {
         async move { heard(client.send_request(request).await.unwrap()).await.0 }
     });
     assert_eq!(join_all(posts).await, [201; 100]);
-    // A stream stays open beside them, and tells of what comes.
+    // A stream stays open next to them, and carries the events.
     let mut client = client;
     let mut stream = client.send_request(reads("/v2/events/stream", &ana.jwt)).await.unwrap().into_body();
     let posted = heard(client.send_request(asks("POST", POST, &device.token, "{\"n\":\"live\"}")).await.unwrap()).await;
@@ -72,7 +72,7 @@ async fn many_requests_share_a_connection_of_http_2() {
 }
 
 #[tokio::test]
-async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
+async fn request_cancelled_by_its_client_is_completed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -89,7 +89,7 @@ async fn a_request_that_its_client_gives_up_is_done_all_the_same() {
 }
 
 #[tokio::test]
-async fn requests_that_are_given_up_again_and_again_harm_nobody() {
+async fn repeatedly_cancelled_requests_do_no_harm() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let [given_up, other] = ["fridge", "oven"].map(|name| ana.creates_device(name));
@@ -100,7 +100,7 @@ async fn requests_that_are_given_up_again_and_again_harm_nobody() {
         let mut client = hostile.clone();
         let post = asks("POST", POST, &given_up.token, json!(number).to_string());
         let mut post = Box::pin(client.send_request(post));
-        // It goes out, unless the server has ended the connection by now, and nobody waits for what comes.
+        // The request is sent unless the server has closed the connection by now, and its answer is ignored.
         let _ = futures::poll!(&mut post);
         tokio::task::yield_now().await;
     }
@@ -114,11 +114,11 @@ async fn requests_that_are_given_up_again_and_again_harm_nobody() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
+async fn new_certificate_is_loaded_and_a_bad_one_is_ignored() {
     let app = TestApp::start().await;
     let mut door = SecureDoor::beside(&app);
     let address = door.address;
-    // Who was there before stays.
+    // An existing connection stays open.
     let mut open = door.http1().await;
     let mut is_served = async || {
         open.ready().await.unwrap();
@@ -126,7 +126,7 @@ async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
     };
     assert!(is_served().await);
     door.certificates.spoil_key();
-    // Looked at three times, and still the old one.
+    // The files were checked three times, and the old certificate is still used.
     for _ in 0..3 {
         app.clock.pass(A_LOOK);
         door.certificates.shake_hands(address, &[]).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_new_certificate_is_used_without_a_restart_and_a_bad_one_never() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
+async fn connection_without_tls_is_closed_and_others_are_served() {
     let app = TestApp::start().await;
     let door = SecureDoor::beside(&app);
     let silent = TcpStream::connect(door.address).await.unwrap();
@@ -151,11 +151,11 @@ async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
         socket.write_all(said.as_bytes()).await.unwrap();
         socket.shutdown().await.unwrap();
         let mut answer = Vec::new();
-        // It ends, well or with a reset.
+        // The connection ends, regularly or by a reset.
         let _ = within_patience("it ends", socket.read_to_end(&mut answer)).await;
         assert!(!answer.starts_with(b"HTTP/"));
     }
-    // No common protocol.
+    // There is no common protocol.
     assert!(door.certificates.shake_hands(door.address, &["spdy/3"]).await.is_err());
     let mut client = door.http2().await;
     assert_eq!(heard(client.send_request(asks("GET", "/v2/spec", "", "")).await.unwrap()).await.0, 200);
@@ -169,7 +169,7 @@ async fn whoever_does_not_speak_tls_is_let_go_and_others_are_served() {
 }
 
 #[tokio::test]
-async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
+async fn http_2_client_that_reads_nothing_is_closed() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -192,7 +192,7 @@ async fn a_reader_of_http_2_that_takes_nothing_is_let_go() {
 }
 
 #[tokio::test]
-async fn health_and_metrics_are_at_their_own_door_alone() {
+async fn health_and_metrics_have_their_own_port_alone() {
     let app = TestApp::start().await;
     let door = SecureDoor::beside(&app);
     let mut client = door.http2().await;
@@ -204,11 +204,11 @@ async fn health_and_metrics_are_at_their_own_door_alone() {
     for path in ["/v2/spec", "/", "/v2/auth/user"] {
         assert_eq!(plain(door.operations, path).await, "404", "{path}");
     }
-    // A server with one door has all behind it.
+    // A server with one port serves everything there.
     app.get("/health/live").await.ok();
 }
 
-/// The status of a response to a GET without TLS.
+/// Returns the status of a GET without TLS.
 async fn plain(address: std::net::SocketAddr, path: &str) -> String {
     let mut socket = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n\r\n");

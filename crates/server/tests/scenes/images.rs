@@ -17,13 +17,13 @@ const PNG_BEGINS: &[u8] = b"\x89PNG\r\n\x1a\n";
 
 on_both_registries!(
     an_image_is_shown_as_it_was_posted_and_as_a_picture,
-    a_picture_that_is_known_is_not_sent_again,
+    cached_picture_is_not_sent_again,
     a_device_loses_its_image,
     hostile_images_are_refused,
     users_change_their_own_image_and_those_of_lower_ranks,
 );
 
-/// A picture: its bytes and its headers.
+/// Fetches a picture, and returns its status and headers.
 async fn picture(person: &Person<'_>, path: &str, known: Option<&str>) -> (StatusCode, String, String, Vec<u8>) {
     let mut request = person.request(Method::GET, path);
     if let Some(known) = known {
@@ -69,7 +69,7 @@ async fn an_image_is_shown_as_it_was_posted_and_as_a_picture(app: &TestApp) {
             assert_eq!((status, kind.as_str()), (StatusCode::OK, "image/png"));
             assert!(bytes.starts_with(PNG_BEGINS));
         }
-        // The address that the thing itself shows.
+        // The address is in the resource itself.
         let shown = ana.get(&owner).await.ok();
         if let Some(url) = shown["imageUrl"].as_str() {
             assert_eq!(format!("/v2{}", url.trim_start_matches("/v2")), png);
@@ -81,7 +81,7 @@ async fn an_image_is_shown_as_it_was_posted_and_as_a_picture(app: &TestApp) {
     }
 }
 
-async fn a_picture_that_is_known_is_not_sent_again(app: &TestApp) {
+async fn cached_picture_is_not_sent_again(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (image, png) = (format!("/v2/users/{}/image", ana.id), format!("/v2/users/{}/image.png", ana.id));
     ana.post_plain(&image, TINY_PNG).await.ok();
@@ -103,7 +103,7 @@ async fn a_device_loses_its_image(app: &TestApp) {
     ana.delete(&device.at("image")).await.no_content();
     ana.get(&device.at("image")).await.not_found();
     ana.get(&device.at("image.png")).await.not_found();
-    // A device's own token is for its events.
+    // A device's token is for its events.
     device.get(&device.at("image")).await.unauthenticated();
 }
 
@@ -112,7 +112,7 @@ async fn hostile_images_are_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let (path, bare) = (device.at("image"), TINY_PNG.split_once(',').unwrap().1);
-    // One pixel that says it is 65535 by 65535, with the checksum of that lie.
+    // One pixel that claims to be 65535 by 65535, with a valid checksum.
     let bomb = "data:image/png;base64,\
         iVBORw0KGgoAAAANSUhEUgAA//8AAP//CAYAAAC2BdlQAAAADUlEQVR4nGP4z9DwHwAGAAJ/IQJzOwAAAABJRU5ErkJggg==";
     let svg = "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciPjxzY3JpcHQ+YWxlcnQoMSk8L3NjcmlwdD48L3N2Zz4=";

@@ -1,4 +1,4 @@
-//! Batches whose clients hang up: while they send them, and before they hear what came of them.
+//! Batches whose clients disconnect: while they send the body, or before they read the answer.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -10,14 +10,14 @@ use crate::support::socket::Socket;
 use crate::support::{Answer, Device, Person, TestApp};
 
 const BATCH: &str = "/v2/events/device/batch";
-/// Each client has a device of its own, and hangs up in every round.
+/// Each client has a device of its own, and disconnects in every round.
 const CLIENTS: usize = 8;
 const ROUNDS: usize = 16;
 const EVENTS: usize = 20;
-/// Bytes of a body, nearly all that it may have: were the memory of those that nobody waits for never given back, a tenant
-/// would have none left long before the last round.
+/// Bytes of a body, nearly all that are allowed. If the memory of abandoned batches were never released, a tenant would
+/// have none left long before the last round.
 const BODY_BYTES: usize = 1_040_000;
-/// Tries until something has to have come that comes in its own time.
+/// Attempts until a condition must have become true.
 const TRIES: usize = 10_000;
 
 /// The moment at which a client disconnects.
@@ -30,19 +30,19 @@ enum HangsUp {
 }
 
 impl HangsUp {
-    /// Everything at the same time, and of each client one after the other.
+    /// Returns the moment of a client in a round: in each round all occur, and each client has all in turn.
     fn of(round: usize, client: usize) -> Self {
         let ways = [Self::InTheMiddleOfTheBody, Self::AtOnceWithAReset, Self::AtOnce, Self::WhenTheFirstEventIsThere];
         ways[(round + client) % ways.len()]
     }
 }
 
-/// The events of a round, each with a number of its own, and as long as a body may be.
+/// Returns the events of a round, each with a number of its own, with the longest allowed body.
 fn body_of(round: usize) -> String {
     let event = |n: usize| json!({"elementName": "log", "payload": {"n": n}, "idempotencyKey": format!("key {n}")});
     let events: Vec<Value> = numbers_of(round).map(event).collect();
     let mut body = Value::from(events).to_string();
-    // White space before the end, so that a body that is cut holds every event and is no batch.
+    // White space before the end, so that a truncated body has every event but is not a batch.
     body.insert_str(body.len() - 1, &" ".repeat(BODY_BYTES - body.len()));
     body
 }
@@ -51,7 +51,7 @@ fn numbers_of(round: usize) -> std::ops::Range<usize> {
     round * EVENTS..(round + 1) * EVENTS
 }
 
-/// Sends the batch of a round and hangs up; who does so later is answered.
+/// Sends the batch of a round and disconnects; returns the socket of a client that disconnects later.
 fn sends(app: &TestApp, token: &str, round: usize, way: HangsUp) -> Option<Socket> {
     let body = body_of(round);
     let mut request = String::new();
@@ -75,7 +75,7 @@ fn sends(app: &TestApp, token: &str, round: usize, way: HangsUp) -> Option<Socke
     None
 }
 
-/// The numbers of a list of a device's, each there once; none where there is no such list yet.
+/// Returns the numbers in a list of a device, each of which must be there once; none if there is no such list yet.
 async fn numbers(ana: &Person<'_>, device: &Device<'_>, list: &str) -> HashSet<usize> {
     let answer = ana.get(&device.at(&format!("{list}?limit=10000"))).await;
     if answer.status == 404 {
@@ -87,7 +87,7 @@ async fn numbers(ana: &Person<'_>, device: &Device<'_>, list: &str) -> HashSet<u
     numbers
 }
 
-/// All clients send the batches of a round and hang up.
+/// Lets all clients send the batches of a round and disconnect.
 async fn hang_up(app: &TestApp, ana: &Person<'_>, devices: &[Device<'_>], round: usize) {
     let waiting: Vec<Option<Socket>> = tokio::task::block_in_place(|| {
         std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ async fn hang_up(app: &TestApp, ana: &Person<'_>, devices: &[Device<'_>], round:
     }
 }
 
-/// Sends a batch once more, until there is room for it.
+/// Sends a batch again, until there is memory for it.
 async fn sends_again(device: &Device<'_>, round: usize) -> Answer {
     for _ in 0..TRIES {
         let request = device.request(reqwest::Method::POST, BATCH).header("content-type", "application/json");
@@ -129,7 +129,7 @@ async fn sends_again(device: &Device<'_>, round: usize) -> Answer {
 
 // Holds: c13.batchDurable
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
+async fn interrupted_batch_leaves_each_event_at_most_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let mut devices = Vec::new();
@@ -140,7 +140,7 @@ async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
         hang_up(&app, &ana, &devices, round).await;
     }
     for (client, device) in devices.iter().enumerate() {
-        // Some are under way still. An event and what it stores come together, and neither goes.
+        // Some are still under way. An event and its values are stored together, and neither is removed.
         let stored = numbers(&ana, device, "data/log").await;
         let history = numbers(&ana, device, "events").await;
         let stored_later = numbers(&ana, device, "data/log").await;
@@ -152,7 +152,8 @@ async fn a_batch_whose_client_hangs_up_leaves_each_event_once_or_not_at_all() {
     join_all(devices.iter().map(|device| sent_again_it_is_whole(&ana, device))).await;
 }
 
-/// Every batch of a device is sent once more, and heard to its end: what was there stays as it is, and the rest comes.
+/// Sends every batch of a device again and reads the answers: existing events stay as they are, and missing ones are
+/// added.
 async fn sent_again_it_is_whole(ana: &Person<'_>, device: &Device<'_>) {
     let mut answered = HashSet::new();
     for round in 0..ROUNDS {

@@ -12,11 +12,11 @@ on_both_registries!(
     an_interval_elapses_for_every_device,
     a_changed_design_begins_and_ends_intervals,
     an_interval_runs_code,
-    an_interval_whose_code_throws_elapses_again,
-    a_silent_device_is_missing_until_it_talks,
-    an_interval_does_not_end_the_silence,
-    a_delivery_ends_the_silence,
-    a_device_that_its_design_makes_missing_gets_back_what_it_had_last,
+    interval_with_failing_code_elapses_again,
+    silent_device_is_missing_until_its_next_event,
+    interval_does_not_end_the_missing_status,
+    delivery_ends_the_missing_status,
+    device_made_missing_by_its_design_regains_its_status,
 );
 
 fn ticking(minutes: u32) -> Value {
@@ -27,8 +27,8 @@ fn ticking(minutes: u32) -> Value {
     })
 }
 
-/// Lets a minute go by, in which the server looks once more at what is due: a device that was made for that has its interval, so
-/// that what was due before is served, or never will be.
+/// Advances the clock by a minute, and waits until the scheduler has checked the timers: a device that was created for
+/// that has its interval, so earlier timers are served by then, or never.
 async fn looks(ana: &Person<'_>) {
     let witness = ana.creates_device_of(&ana.designs(ticking(1)).await, "witness").await;
     ana.app.wait_seconds(60);
@@ -43,18 +43,18 @@ async fn an_interval_elapses_for_every_device(app: &TestApp) {
     app.wait_seconds(120);
     let second = ana.creates_device_of(&project, "second").await;
     app.wait_seconds(180);
-    // The clock stands still meanwhile: at 08:05 the first device's five minutes are over, the second's are not.
+    // The clock does not move meanwhile: at 08:05 the first device's five minutes are over, the second's are not.
     let ticks = stored(&ana, &first, "ticks", 1).await;
     assert_eq!(ticks, [json!({"elapsedAt": "2027-01-15T08:05:00.000Z"})]);
     assert_eq!(stored(&ana, &second, "ticks", 0).await, [] as [Value; 0]);
     app.wait_seconds(120);
     stored(&ana, &second, "ticks", 1).await;
-    // Moments that were missed are one.
+    // Missed intervals count as one.
     app.wait_seconds(24 * 3600);
     assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
     looks(&ana).await;
     assert_eq!(stored(&ana, &first, "ticks", 2).await.len(), 2);
-    // The rhythm stays: 08:07 of the next day is past, 08:10 is next.
+    // The rhythm is kept: 08:07 of the next day is past, 08:10 is next.
     app.wait_seconds(120);
     assert_eq!(stored(&ana, &first, "ticks", 3).await[0]["elapsedAt"], "2027-01-16T08:10:00.000Z");
     // An interval is no event of the device.
@@ -82,7 +82,7 @@ async fn a_changed_design_begins_and_ends_intervals(app: &TestApp) {
     assert_eq!(stored(&ana, &device, "ticks", 2).await.len(), 2);
 }
 
-/// A design that hands the minute of each elapsed interval to code of that body.
+/// Returns a design that passes the minute of each elapsed interval to code with that body.
 fn minutes_to(body: &str) -> Value {
     let code = format!("function decodeUplink(input) {{ {body} }}");
     json!({
@@ -108,11 +108,11 @@ async fn an_interval_runs_code(app: &TestApp) {
     let project = ana.designs(minutes_to("return {data: {minute: input.bytes[0]}};")).await;
     let device = ana.creates_device_of(&project, "d").await;
     let (one, both) = (vec![json!({"minute": 5})], vec![json!({"minute": 10}), json!({"minute": 5})]);
-    // A look takes a minute of the five.
+    // A check takes a minute of the five.
     for (seconds, expected) in [(300, one), (240, both)] {
         app.wait_seconds(seconds);
         stored(&ana, &device, "ticks", expected.len()).await;
-        // Its run is not waited for, and yet it elapses once.
+        // Its run is not awaited, and yet it elapses once.
         looks(&ana).await;
         assert_eq!(stored(&ana, &device, "ticks", expected.len()).await, expected);
     }
@@ -121,7 +121,7 @@ async fn an_interval_runs_code(app: &TestApp) {
 }
 
 // Holds: c11.interval
-async fn an_interval_whose_code_throws_elapses_again(app: &TestApp) {
+async fn interval_with_failing_code_elapses_again(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let body = "if (input.bytes[0] === 5) { throw 'too early'; } return {data: {minute: input.bytes[0]}};";
     let device = ana.creates_device_of(&ana.designs(minutes_to(body)).await, "d").await;
@@ -151,14 +151,14 @@ async fn becomes(ana: &Person<'_>, device: &Device<'_>, status: &str) {
 }
 
 // Holds: c11.missing
-async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
+async fn silent_device_is_missing_until_its_next_event(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(watched()).await;
     let (talks, never) = (ana.creates_device_of(&project, "a").await, ana.creates_device_of(&project, "b").await);
     talks.posts("raise", json!({})).await.created();
     app.wait_seconds(400);
     talks.posts("reading", json!({})).await.created();
-    // One that never said anything is silent since it was made.
+    // A device that never sent anything is silent since its creation.
     app.wait_seconds(200);
     becomes(&ana, &never, "missing").await;
     looks(&ana).await;
@@ -179,12 +179,12 @@ async fn a_silent_device_is_missing_until_it_talks(app: &TestApp) {
     assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
     app.wait_seconds(1);
     becomes(&ana, &talks, "missing").await;
-    // An event may bring a status of its own.
+    // An event may set a status of its own.
     talks.posts("raise", json!({})).await.created();
     assert_eq!(ana.get(&talks.url()).await.ok()["statusText"], "warning");
 }
 
-async fn an_interval_does_not_end_the_silence(app: &TestApp) {
+async fn interval_does_not_end_the_missing_status(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let mut design = watched();
     design["tick"] = json!({"type": "interval", "properties": {"minutes": 15}, "triggers": {"elapsed": [
@@ -202,7 +202,7 @@ async fn an_interval_does_not_end_the_silence(app: &TestApp) {
 }
 
 // Holds: c11.missing
-async fn a_delivery_ends_the_silence(app: &TestApp) {
+async fn delivery_ends_the_missing_status(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await.with_key().await).await;
     let mut design = watched();
     design["uplink"] = json!({
@@ -223,7 +223,7 @@ async fn a_delivery_ends_the_silence(app: &TestApp) {
 }
 
 // Holds: c11.missing
-async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: &TestApp) {
+async fn device_made_missing_by_its_design_regains_its_status(app: &TestApp) {
     let ana = app.developer("ana").await;
     let sets = |status: &str| to_with("status", "setStatus", json!({"status": status}));
     let mut design = watched();
@@ -239,7 +239,7 @@ async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: 
         device.posts("vanish", json!({})).await.created();
         assert_eq!(status().await, "missing");
         if is_loaded_anew {
-            // With another design, what is known of the device is what the registry has.
+            // With another design, the state of the device comes from the registry.
             design["later"] = json!({"type": "storage"});
             ana.redesigns(&project, design.clone()).await.ok();
         }
@@ -249,7 +249,7 @@ async fn a_device_that_its_design_makes_missing_gets_back_what_it_had_last(app: 
 }
 
 #[tokio::test]
-async fn a_missing_device_and_an_interval_outlive_the_server() {
+async fn missing_status_and_intervals_survive_a_restart() {
     let app = TestApp::start().await;
     let (id, token, jwt) = {
         let ana = app.developer("ana").await.with_key().await;
@@ -265,7 +265,7 @@ async fn a_missing_device_and_an_interval_outlive_the_server() {
     };
     app.wait_seconds(86_400);
     let app = app.restart().await;
-    // The jwt has ended with the day: the device reads for itself.
+    // The JWT has expired after a day: the device reads for itself.
     assert!(!jwt.is_empty());
     let device = Device { app: &app, id, token };
     let ticks = async || device.get(&device.at("last/ticks")).await.ok()["values"].clone();

@@ -15,16 +15,16 @@ on_both_registries!(
     patch_that_is_no_object_is_refused,
     patch_of_labels_has_bounds,
     patch_of_labels_needs_reach_and_role,
-    labels_of_many_devices_are_changed_by_themselves,
+    bulk_changes_labels_of_each_device_separately,
     malformed_bulk_of_labels_changes_nothing,
-    labels_of_many_writers_are_all_there,
-    label_of_a_person_stays_over_an_older_one_of_a_design,
+    concurrent_writes_of_labels_are_all_kept,
+    label_of_a_user_wins_over_an_older_one_of_a_design,
 );
 
 const BULK: &str = "/v2/devices/meta";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
-/// Each event `label` sets a label.
+/// Returns a design that sets a label with each event `label`.
 fn labelling() -> Value {
     let set = to_with("labels", "setValue", json!({"tag": "payload.tag", "value": "payload.value"}));
     json!({
@@ -66,7 +66,7 @@ async fn labels_are_set_and_removed_one_by_one(app: &TestApp) {
     assert_eq!(after, ana.get(&device.url()).await.ok());
     assert!(text(&after, "updatedAt") > text(&before, "updatedAt"));
     assert_eq!((&after["name"], &after["projectUuid"]), (&before["name"], &before["projectUuid"]));
-    // What changes nothing is no change, and JSON by its plain name will do.
+    // A patch without effect is no change, and the plain media type of JSON is accepted.
     let same =
         sends(&ana, &device.at("meta"), "application/json; charset=utf-8", Method::PATCH, r#"{"no":null}"#).await;
     assert_eq!(same.ok(), after);
@@ -120,7 +120,7 @@ async fn patch_of_labels_has_bounds(app: &TestApp) {
     let many: serde_json::Map<_, _> = (0..1_001).map(|n| (format!("l{n}"), json!(n))).collect();
     assert_eq!(ana.patch(&device.at("meta"), json!(many)).await.faults(), ["meta"]);
     assert_eq!(meta_of(&ana, &device).await, large);
-    // What makes room takes it.
+    // A removed label makes room for another in the same patch.
     ana.patch(&device.at("meta"), json!({"a": null, "b": "x".repeat(6_000)})).await.ok();
     let items = json!([item(&device.id, large), item(&device.id, json!({"b": 1})), item(&device.id, json!(many))]);
     let outcome = ana.post(BULK, items).await.ok();
@@ -152,7 +152,7 @@ async fn patch_of_labels_needs_reach_and_role(app: &TestApp) {
 }
 
 // Holds: POST /v2/devices/meta
-async fn labels_of_many_devices_are_changed_by_themselves(app: &TestApp) {
+async fn bulk_changes_labels_of_each_device_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let (one, two) = (ana.creates_device("one").await, ana.creates_device("two").await);
@@ -180,7 +180,7 @@ async fn labels_of_many_devices_are_changed_by_themselves(app: &TestApp) {
     assert_eq!(second["meta"], json!({"room": "attic", "new": {"a": 1, "b": 2}}));
     assert!(second == third && third == fourth);
     assert_eq!(tom.post(BULK, json!([])).await.ok(), json!({"data": [], "errors": []}));
-    // More than one transaction takes.
+    // More devices than one transaction takes.
     let items: Vec<Value> = (0..120).map(|n| item(&one.id, json!({format!("l{n}"): n, "last": n}))).collect();
     let outcome = tom.post(BULK, json!(items)).await.ok();
     assert_eq!(outcome["data"].as_array().unwrap().len(), 120);
@@ -208,13 +208,13 @@ async fn malformed_bulk_of_labels_changes_nothing(app: &TestApp) {
 }
 
 // Holds: PATCH /v2/devices/{id}/meta
-async fn labels_of_many_writers_are_all_there(app: &TestApp) {
+async fn concurrent_writes_of_labels_are_all_kept(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(labelling()).await, "fridge").await;
     let (ana, device) = (&ana, &device);
     let label = |by: &str, n: usize| json!({format!("{by}{n}"): n});
     let by_patch = (0..20).map(|n| async move { drop(ana.patch(&device.at("meta"), label("patch", n)).await.ok()) });
-    // As many bulks at once as a tenant may have.
+    // As many concurrent bulks as a tenant may have.
     let by_bulk = (0..8).map(|n| async move {
         let outcome = ana.post(BULK, json!([item(&device.id, label("bulk", n))])).await.ok();
         assert_eq!(outcome["errors"], json!([]));
@@ -231,7 +231,7 @@ async fn labels_of_many_writers_are_all_there(app: &TestApp) {
     assert_eq!(meta, json!(expected));
 }
 
-async fn label_of_a_person_stays_over_an_older_one_of_a_design(app: &TestApp) {
+async fn label_of_a_user_wins_over_an_older_one_of_a_design(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(labelling()).await, "fridge").await;
     for round in 0..10 {

@@ -1,4 +1,4 @@
-//! E-mails to users: whose turn it is, how many there are in an hour, and that they go to verified addresses.
+//! E-mails to users: their order among tenants, their limits in an hour, and that they go to verified addresses.
 
 use isobar_power::becomes;
 use reqwest::Method;
@@ -16,7 +16,7 @@ use crate::support::{Person, TestApp, on_both_registries};
 on_both_registries!(unverified_address_is_sent_its_verification_alone);
 
 const NO_MORE: &str = "No more e-mails for now";
-/// The users of a tenant who want letters, and the events that its design tells all of them.
+/// The users of a tenant who prefer e-mails, and the events whose design notifies all of them.
 const READERS: usize = 50;
 const EVENTS: usize = 40;
 
@@ -31,7 +31,7 @@ async fn prefers_letters(person: &Person<'_>) {
     person.put(&format!("/v2/users/{}", person.id), user).await.ok();
 }
 
-/// A device whose design tells all users what it posts.
+/// Returns a device whose design notifies all users of its events.
 async fn teller<'a>(person: &Person<'a>) -> Device<'a> {
     let design = json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("tell", "notify")]}},
@@ -92,12 +92,12 @@ async fn link_of_one_tenant_comes_before_the_notices_of_another() {
     has_heard(&eve, 1).await;
     app.post("/v2/auth/forgot", json!({"emailOrUsername": "bob"})).await.no_content();
     drop(closed);
-    // Of 2,000 notices as many become letters as the tenant has left; each reader is told once that there are more.
+    // Of 2,000 notices as many become letters as the tenant may still get; each reader gets one letter that says so.
     let letters = 300 - READERS - 1;
     let sent = server.messages(verifications + letters + 2).await.split_off(verifications);
     let place =
         |to: &str| sent.iter().position(|message| message.contains(&format!("To: {to}@example.com\r\n"))).unwrap();
-    // Those come before that were on their way already.
+    // They come before the ones that were queued already.
     assert!(place("bob") < 16 && place("eve") < 32, "{} {}", place("bob"), place("eve"));
     let of_readers: Vec<_> = sent.iter().filter(|message| message.contains("To: r")).collect();
     assert_eq!(of_readers.len(), letters);
@@ -111,7 +111,7 @@ async fn link_of_one_tenant_comes_before_the_notices_of_another() {
 
 // Holds: c3.letters
 #[tokio::test]
-async fn account_is_sent_so_many_letters_in_an_hour() {
+async fn letters_to_an_account_are_bounded_an_hour() {
     let app = TestApp::with(|settings| {
         settings.hub.letters = LetterBounds { account_hour: 5, tenant_hour: 1_000 };
     })
@@ -138,7 +138,7 @@ async fn account_is_sent_so_many_letters_in_an_hour() {
     expected.sort_unstable();
     assert_eq!(sorted(subjects(app.emails_to("tom@example.com", 5).await)), expected);
     assert_eq!(tom.get(path).await.ok()["meta"]["totalDocs"], 8, "all stand in the application");
-    // A restart forgets nothing of the hour. Links go out all the same.
+    // A restart keeps the counts of the hour. Links are sent all the same.
     let (jwt, id) = (ana.jwt.clone(), tom.id.clone());
     let app = app.restart().await;
     let becomes = async |role: &str| {
@@ -150,7 +150,7 @@ async fn account_is_sent_so_many_letters_in_an_hour() {
     expected.push("Set a new password");
     expected.sort_unstable();
     assert_eq!(sorted(subjects(app.emails_to("tom@example.com", 6).await)), expected);
-    // The next hour begins anew; by then nothing else was on its way.
+    // The next hour starts at zero; nothing else was queued by then.
     app.wait_seconds(3_600);
     let ana = app.login("ana", "secret of ana").await.created();
     let put = app.request(Method::PUT, &format!("/v2/users/{id}")).bearer_auth(text(&ana, "jwtToken"));
@@ -180,7 +180,7 @@ async fn unverified_address_is_sent_its_verification_alone(app: &TestApp) {
     };
     for (number, role) in ["technician", "manager", "technician"].into_iter().enumerate() {
         tells("https://evil.example", role).await;
-        // Who may have letters has them: nothing is on its way any more.
+        // All allowed letters have been sent: no other is queued.
         app.emails_to("ana@example.com", 3 + 2 * number).await;
     }
     let only = app.emails_to("victim@example.com", 1).await;

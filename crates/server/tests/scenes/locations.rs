@@ -8,7 +8,7 @@ use crate::support::{Device, NOBODY, TestApp, on_both_registries};
 on_both_registries!(
     devices_with_coordinates_are_on_the_map,
     a_design_moves_its_device,
-    a_map_is_answered_by_cells,
+    map_is_answered_in_cells,
     cells_that_cannot_be_asked_are_named,
 );
 
@@ -42,7 +42,7 @@ async fn devices_with_coordinates_are_on_the_map(app: &TestApp) {
     ana.get(&format!("/v2/devices/locations?organizationId={NOBODY}")).await.not_found();
     let bad = ana.get("/v2/devices/locations?depth=0&limit=0&organizationId=x").await.faults();
     assert_eq!(bad, ["query.depth", "query.limit", "query.organizationId"]);
-    // A device that is taken off the map.
+    // A device is removed from the map.
     let body = json!({"name": "here", "projectUuid": project, "meta": {}});
     ana.put(&here.url(), body).await.ok();
     assert_eq!(list("").await, [""; 0]);
@@ -78,7 +78,7 @@ async fn a_design_moves_its_device(app: &TestApp) {
 }
 
 // Holds: GET /v2/devices/locations/clusters, c13.clusters
-async fn a_map_is_answered_by_cells(app: &TestApp) {
+async fn map_is_answered_in_cells(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let project = ana.project().await;
@@ -108,7 +108,7 @@ async fn a_map_is_answered_by_cells(app: &TestApp) {
     assert_eq!(listed.names(), ["c"]);
     assert_eq!(ana.get("/v2/devices/locations?box=1,2,3").await.faults(), ["query.box"]);
     assert_eq!(asked("cellSize=1&box=-10,0,0,1").await, json!({"data": []}));
-    // Nobody sees what is out of reach.
+    // Hidden devices are not shown.
     let bob = app.developer("bob").await;
     assert_eq!(bob.get("/v2/devices/locations/clusters?cellSize=30&depth=all").await.ok(), json!({"data": []}));
     bob.get(&format!("/v2/devices/locations/clusters?cellSize=30&organizationId={north}")).await.not_found();

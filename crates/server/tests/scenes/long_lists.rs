@@ -1,4 +1,4 @@
-//! Lists of as many items as there can be.
+//! Lists with the largest number of items.
 
 use serde_json::json;
 
@@ -15,7 +15,7 @@ async fn a_long_page_of_values_comes_whole() {
         device.posts("in", json!({"n": number})).await.created();
     }
     let answer = ana.get(&device.at("data/log?limit=10000&sortBy=createdAt")).await.is(200);
-    // A long list leaves as it is written, without a length.
+    // A long list is sent while it is written, without a length.
     assert_eq!(answer.header("content-length"), "");
     let numbers: Vec<_> = answer.list_of("/payload/n").iter().map(|n| n.as_u64().unwrap()).collect();
     assert_eq!(numbers, (0..20).flat_map(|number| [number; 90]).collect::<Vec<_>>());

@@ -10,10 +10,10 @@ use crate::support::{Answer, TestApp, on_both_registries};
 on_both_registries!(
     a_new_account_verifies_its_address,
     a_verification_is_sent_again_and_ends_the_older_link,
-    a_forgotten_password_is_set_anew,
+    forgotten_password_can_be_reset,
     a_reset_link_works_once_and_for_an_hour,
-    reset_ends_api_keys_where_that_is_asked_for,
-    who_asks_too_often_gets_no_more_emails,
+    password_reset_ends_api_keys_on_request,
+    emails_on_request_are_limited,
 );
 
 const ANA: &str = "ana@example.com";
@@ -31,7 +31,7 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     let email = app.email_to(ANA, 1).await;
     assert_eq!(email.subject, "Verify your e-mail address");
-    // Who looks where it leads, as those do who look through e-mails, does not use it up.
+    // HEAD, which mail scanners send, does not use up the link.
     for (path, status) in [(email.path().as_str(), 302), ("/v2/auth/verify/rubbish", 404)] {
         assert_eq!(app.request(Method::HEAD, path).send().await.unwrap().status(), status);
     }
@@ -39,16 +39,16 @@ async fn a_new_account_verifies_its_address(app: &TestApp) {
     assert_eq!(verified.header("location"), "http://127.0.0.1:8080/?verified=1");
     app.get(&email.path()).await.not_found();
     app.get("/v2/auth/verify/rubbish").await.not_found();
-    // In a browser the console says so.
+    // A browser is sent to the console.
     for path in [email.path().as_str(), "/v2/auth/verify/rubbish"] {
         let accept = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         let browser = app.request(Method::GET, path).header("accept", accept);
         assert_eq!(app.send(browser).await.is(302).header("location"), "http://127.0.0.1:8080/?verified=0");
     }
-    // Verified is verified: there is nothing to send again.
+    // A verified address needs no further e-mail.
     app.get("/v2/auth/verify?emailOrUsername=ana").await.no_content();
     assert_eq!(app.emails_to(ANA, 1).await.len(), 1);
-    // Who is created by others is asked too.
+    // A user who was created by another gets a verification e-mail too.
     let ana = crate::support::Person::known(app, me(app, "ana").await, "secret of ana".to_owned()).await;
     ana.invites("tom", "technician").await;
     ana.invites("tess", "technician").await;
@@ -84,7 +84,7 @@ async fn a_verification_is_sent_again_and_ends_the_older_link(app: &TestApp) {
 }
 
 // Holds: POST /v2/auth/forgot, POST /v2/auth/reset, status.404
-async fn a_forgotten_password_is_set_anew(app: &TestApp) {
+async fn forgotten_password_can_be_reset(app: &TestApp) {
     let ana = app.developer("ana").await;
     app.email_to(ANA, 1).await;
     assert_eq!(app.post("/v2/auth/forgot", json!({})).await.faults(), ["emailOrUsername"]);
@@ -119,7 +119,7 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     forgets(app, ANA).await.no_content();
     let second = app.email_to(ANA, 3).await.token();
     assert_eq!(app.post("/v2/auth/reset", reset(&first, "new secret")).await.faults(), ["token"]);
-    // What verifies an address resets no password, and the other way round.
+    // A verification link resets no password, and the other way round.
     app.get(&format!("/v2/auth/verify/{second}")).await.not_found();
     app.wait_seconds(3600);
     assert_eq!(app.post("/v2/auth/reset", reset(&second, "new secret")).await.faults(), ["token"]);
@@ -133,7 +133,7 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
 }
 
 // Holds: POST /v2/auth/reset
-async fn reset_ends_api_keys_where_that_is_asked_for(app: &TestApp) {
+async fn password_reset_ends_api_keys_on_request(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let [key, of_bob] = [ana.makes_api_key("script").await, bob.makes_api_key("script").await];
     let asks = async |key: &str| {
@@ -157,7 +157,7 @@ async fn reset_ends_api_keys_where_that_is_asked_for(app: &TestApp) {
     }
 }
 
-async fn who_asks_too_often_gets_no_more_emails(app: &TestApp) {
+async fn emails_on_request_are_limited(app: &TestApp) {
     app.developer("ana").await;
     for _ in 0..8 {
         forgets(app, "ana").await.no_content();
@@ -171,7 +171,7 @@ async fn who_asks_too_often_gets_no_more_emails(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn a_user_made_without_a_password_sets_one_through_a_reset() {
+async fn user_without_a_password_sets_one_through_a_reset() {
     let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
     let admin = app.admin().await;
     let mut body = new_user("tom", "technician");
@@ -181,13 +181,13 @@ async fn a_user_made_without_a_password_sets_one_through_a_reset() {
     let emails = app.emails_to("tom@example.com", 2).await;
     let token = emails.iter().find(|email| email.link().contains("resetToken")).unwrap().token();
     app.post("/v2/auth/reset", reset(&token, "own secret")).await.ok();
-    // The link came by e-mail, and so the address is verified too.
+    // The link came by e-mail, so the address is verified too.
     app.login("tom", "own secret").await.created();
 }
 
 // Holds: c3.verification
 #[tokio::test]
-async fn an_account_waits_for_its_verification_where_that_is_asked_for() {
+async fn login_waits_for_verification_when_required() {
     let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     app.login("ana", "secret of ana").await.unauthenticated();
@@ -197,12 +197,12 @@ async fn an_account_waits_for_its_verification_where_that_is_asked_for() {
 
 // Holds: c3.mail
 #[tokio::test]
-async fn an_smtp_server_that_refuses_is_asked_again() {
+async fn email_refused_by_its_server_is_retried() {
     let server = SmtpServer::start(1).await;
     let app = TestApp::with(|settings| settings.smtp_url = Some(server.url.clone())).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     server.has_refused(1).await;
-    // A server that is off does not lose it either.
+    // A stopped server does not lose it either.
     let app = app.restart().await;
     app.wait_seconds(10);
     let messages = server.messages(1).await;
@@ -211,7 +211,7 @@ async fn an_smtp_server_that_refuses_is_asked_again() {
 }
 
 #[tokio::test]
-async fn an_address_that_refuses_holds_up_no_other() {
+async fn refused_email_address_delays_no_other() {
     let server = SmtpServer::start(0).await;
     let app = TestApp::with(|settings| settings.smtp_url = Some(server.url.clone())).await;
     app.post("/v2/auth/register", new_user("bad", "developer")).await.created();

@@ -9,7 +9,7 @@ use crate::support::{TestApp, on_both_registries};
 on_both_registries!(
     a_device_event_arrives,
     a_design_runs_on_every_event,
-    what_a_design_finds_out_is_seen_at_once,
+    state_set_by_a_design_is_visible_at_once,
     an_organization_sees_its_own_tree,
     names_are_taken_without_regard_to_case,
     a_design_changes_between_two_events,
@@ -79,7 +79,7 @@ async fn a_design_runs_on_every_event(app: &TestApp) {
     let alarm = device.takes().await.ok();
     assert_eq!((alarm["temp"].as_f64(), alarm["limit"].as_f64()), (Some(9.0), Some(8.0)));
     device.takes().await.no_content();
-    // Only what the design calls a deviceEvent takes events.
+    // Only elements of the type deviceEvent accept events.
     assert_eq!(device.posts("store", json!({"temp": 1})).await.faults(), ["query.elementName"]);
     assert_eq!(device.posts("unheard", json!({"temp": 1})).await.faults(), ["query.elementName"]);
     let history = ana.get(&device.at("events")).await.list_of("/type");
@@ -87,7 +87,7 @@ async fn a_design_runs_on_every_event(app: &TestApp) {
 }
 
 // Holds: channel.cloud
-async fn what_a_design_finds_out_is_seen_at_once(app: &TestApp) {
+async fn state_set_by_a_design_is_visible_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
     let status = async || {
@@ -102,11 +102,11 @@ async fn what_a_design_finds_out_is_seen_at_once(app: &TestApp) {
         assert_eq!(status().await, ("good".to_owned(), Some(1), json!({"lastAlarm": 20 + round})));
         assert_eq!(ana.get("/v2/devices").await.list_of("/statusText"), ["good"]);
     }
-    // The next event sees what the one before has set.
+    // The next event uses the new setting.
     device.posts("newLimit", json!(30)).await.created();
     device.posts("reading", json!({"temp": 25})).await.created();
     assert_eq!(status().await.0, "good");
-    // A value that the setting may not have changes nothing, and is told on the event.
+    // An invalid value changes nothing, and is reported on the event.
     let refused = device.posts("newLimit", json!(41)).await.created();
     let event = ana.get(&device.at(&format!("events/{}", text(&refused, "id")))).await.ok();
     assert_eq!(event["errors"][0]["element"], "limit");
@@ -133,12 +133,12 @@ async fn an_organization_sees_its_own_tree(app: &TestApp) {
     let seen = nora.get(&format!("/v2/organizations/{pole}")).await.ok();
     assert_eq!(seen["path"], json!([{"id": north, "name": "North"}, {"id": pole, "name": "Pole"}]));
     nora.get(&format!("/v2/organizations/{}", ana.organization)).await.not_found();
-    // Nor does its own tell what lies above.
+    // Its own organization does not show what is above either.
     let own = nora.get(&format!("/v2/organizations/{north}")).await.ok();
     assert_eq!((&own["parentId"], &own["parentName"]), (&json!(null), &json!(null)));
     assert_eq!(own["path"], json!([{"id": north, "name": "North"}]));
     assert_eq!(nora.get("/v2/organizations?depth=all").await.list_of("/parentId"), [json!(null), json!(north)]);
-    // A project of an organization above can be read and used, not changed.
+    // A project of an organization above can be read and used, but not changed.
     assert_eq!(nora.get(&format!("/v2/projects/{project}")).await.ok()["name"], "everyday");
     nora.put(&format!("/v2/projects/{project}"), json!({"name": "mine"})).await.forbidden();
     let device = nora.creates_device_of(project, "of nora").await;
@@ -151,7 +151,7 @@ async fn names_are_taken_without_regard_to_case(app: &TestApp) {
     for (username, email, fault) in [
         ("ANA", "other@example.com", "username"),
         ("other", "Ana@EXAMPLE.com", "email"),
-        // Who logs in by an address is its owner.
+        // The owner of an address logs in with it.
         ("Ana@example.COM", "other@example.com", "username"),
         ("Ána", "a@b.c", ""),
     ] {
@@ -176,12 +176,12 @@ async fn a_design_changes_between_two_events(app: &TestApp) {
     ana.redesigns(&project, json!({})).await.ok();
     device.posts("anything", json!("is stored")).await.created();
     assert_eq!(ana.get(&device.at("data/anything")).await.list_of("/payload"), ["is stored"]);
-    // What the old design stored is still there.
+    // The values of the old design are still there.
     assert_eq!(ana.get(&device.at("data/store")).await.ok()["meta"]["totalDocs"], 1);
 }
 
 #[tokio::test]
-async fn everything_is_there_after_a_restart() {
+async fn all_data_survives_a_restart() {
     let app = TestApp::start().await;
     let (device_id, token, jwt) = {
         let ana = app.developer("ana").await;

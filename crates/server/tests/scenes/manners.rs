@@ -34,7 +34,7 @@ async fn other_origins_may_call_only_when_they_are_named() {
         (allowed.status().as_u16(), &allowed.headers()[ALLOWED]),
         (200, &"https://console.example".parse().unwrap())
     );
-    // What a console reads and overwrites on a condition.
+    // Headers that a console reads and sends for conditional writes.
     let conditional = open.request(Method::OPTIONS, "/v2/devices").header("origin", "https://console.example");
     let conditional = conditional.header("access-control-request-method", "PUT").send().await.unwrap();
     let headers = conditional.headers()["access-control-allow-headers"].to_str().unwrap().to_owned();
@@ -49,12 +49,12 @@ async fn other_origins_may_call_only_when_they_are_named() {
 
 // Holds: GET /v2/spec, version.prefix, version.meta, c1.paths
 #[tokio::test]
-async fn the_openapi_document_knows_every_operation() {
+async fn openapi_document_lists_every_operation() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     assert_eq!(document["info"]["version"], "2.0.0");
-    // Of a device's members one is deprecated, wherever it stands.
+    // One member of a device is deprecated, wherever it appears.
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let with_meta: Vec<_> = schemas.keys().filter(|name| name.contains("Device")).collect();
     let metas: Vec<_> = with_meta.iter().filter_map(|name| schemas[*name]["properties"].get("meta")).collect();
@@ -81,7 +81,7 @@ async fn a_head_is_a_get_without_its_body() {
 
 // Holds: GET /v2/docs
 #[tokio::test]
-async fn the_page_to_browse_needs_nothing_from_outside() {
+async fn reference_page_loads_no_external_resource() {
     let app = TestApp::start().await;
     let page = app.request(Method::GET, "/v2/docs").send().await.unwrap();
     assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");

@@ -1,4 +1,4 @@
-//! Organizations that change, move and end.
+//! Organizations that are changed, moved and deleted.
 
 use serde_json::{Value, json};
 
@@ -7,18 +7,18 @@ use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    an_organization_is_changed_and_keeps_what_is_left_out,
-    a_branch_moves_and_everybody_notices_at_once,
-    nobody_moves_anything_out_of_reach_or_in_a_circle,
+    updated_organization_keeps_omitted_members,
+    moved_branch_is_visible_to_all_at_once,
+    move_out_of_sight_or_in_a_circle_is_refused,
     limits_are_set_from_above,
-    devices_find_room_where_their_branch_moves,
-    an_organization_goes_when_nothing_hangs_on_it,
+    branch_moves_only_where_its_devices_fit,
+    empty_organization_can_be_deleted,
     a_status_moves_with_its_branch,
-    a_project_moves_and_goes,
+    project_is_moved_and_deleted,
 );
 
 // Holds: organization.times, organization.deviceTable, PUT /v2/organizations/{id}
-async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
+async fn updated_organization_keeps_omitted_members(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     app.wait_seconds(1);
@@ -28,7 +28,7 @@ async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
     assert_eq!((&changed["name"], &changed["description"]), (&json!("South"), &json!("warm")));
     assert_eq!((&changed["childrenInheritDashboard"], &changed["deviceTable"]), (&json!(true), &json!({"a": 1.50})));
     assert_eq!(changed["updatedAt"], "2027-01-15T08:00:01.000Z");
-    // What is left out stays, and what is sent back as it was seen changes nothing.
+    // Omitted members are kept, and a body that was read can be sent back.
     let mut again = ana.changes(&north, json!({"name": "South"})).await.ok();
     assert_eq!(again, changed);
     again["unknown"] = json!(5);
@@ -55,7 +55,7 @@ async fn an_organization_is_changed_and_keeps_what_is_left_out(app: &TestApp) {
 }
 
 // Holds: c2.reach
-async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
+async fn moved_branch_is_visible_to_all_at_once(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let branch = ana.founds("Branch", &left).await;
@@ -67,7 +67,7 @@ async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
     let body = json!({"name": "d", "projectUuid": project, "organizationId": leaf});
     let device = ana.creates_device_as(body).await;
     let key = lou.makes_api_key("key").await;
-    // Everything is cached.
+    // All entries are cached.
     device.posts("reading", json!(1)).await.created();
     lea.get(&device.url()).await.ok();
     rob.get(&device.url()).await.not_found();
@@ -86,17 +86,17 @@ async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
     assert_eq!(rob.get("/v2/organizations?depth=all").await.names(), ["Branch", "Leaf", "Right"]);
     device.posts("reading", json!(2)).await.created();
     assert_eq!(rob.get(&device.at("data/reading")).await.list_of("/payload"), [json!(2), json!(1)]);
-    // Whoever moved along keeps its own.
+    // Resources that moved along stay visible.
     lou.get(&device.url()).await.ok();
     app.send(app.request(reqwest::Method::GET, &device.url()).header("api_auth_token", key)).await.ok();
     lou.get(&format!("/v2/users/{}", rob.id)).await.not_found();
     rob.get(&format!("/v2/users/{}", lou.id)).await.ok();
     lea.get(&format!("/v2/users/{}", lou.id)).await.not_found();
 
-    // A project of the old branch is no longer seen from below, and its devices go on.
+    // A project of the old branch is hidden from below, and its devices still run it.
     let lower = lea.creates_project("left's own").await;
     rob.get(&format!("/v2/projects/{lower}")).await.not_found();
-    // To the top: the system's administrator alone.
+    // Only a system administrator moves an organization to the top.
     ana.changes(&branch, json!({"parentId": null})).await.forbidden();
     let top = app.admin().await.changes(&branch, json!({"parentId": null})).await.ok();
     assert_eq!((&top["parentId"], top["path"].as_array().unwrap().len()), (&json!(null), 1));
@@ -105,7 +105,7 @@ async fn a_branch_moves_and_everybody_notices_at_once(app: &TestApp) {
 }
 
 // Holds: organization.parentId, c2.moves
-async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
+async fn move_out_of_sight_or_in_a_circle_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let branch = ana.founds("Branch", &ana.organization).await;
@@ -119,7 +119,7 @@ async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
     for nowhere in [bob.organization.as_str(), NOBODY] {
         assert_eq!(moves(&leaf, nowhere).await.faults(), ["parentId"]);
     }
-    // One's own organization stays where it is, and what is above is out of reach.
+    // The own organization cannot be moved, and those above are hidden.
     assert_eq!(moves(&ana.organization, &branch).await.faults(), ["parentId"]);
     assert_eq!(lou.changes(&leaf, json!({"parentId": ana.organization})).await.faults(), ["parentId"]);
     assert_eq!(lou.changes(&branch, json!({"parentId": bob.organization})).await.faults(), ["parentId"]);
@@ -131,7 +131,7 @@ async fn nobody_moves_anything_out_of_reach_or_in_a_circle(app: &TestApp) {
     assert_eq!(moves(&branch, &lowest).await.faults(), ["parentId"]);
     assert_eq!(ana.organization(&leaf).await, before);
     moves(&leaf, &lowest).await.ok();
-    // Two that move beneath each other: one of them finds that it cannot.
+    // Of two organizations that move beneath each other, one is refused.
     let [a, b] = [ana.founds("a", &ana.organization).await, ana.founds("b", &ana.organization).await];
     let (first, second) = tokio::join!(moves(&a, &b), moves(&b, &a));
     let mut statuses = [first.status.as_u16(), second.status.as_u16()];
@@ -147,7 +147,7 @@ async fn limits_are_set_from_above(app: &TestApp) {
     let limits = json!({"name": "Low", "deviceCountLimit": 1, "dataUsageMbLimit": 0.5});
     let changed = ana.changes(&low, limits.clone()).await.ok();
     assert_eq!((&changed["deviceCountLimit"], &changed["dataUsageMbLimit"]), (&json!(1.0), &json!(0.5)));
-    // From within they can only be sent back.
+    // A user of the organization can only send them back unchanged.
     lou.changes(&low, limits.clone()).await.ok();
     lou.changes(&low, json!({"deviceCountLimit": 2})).await.forbidden();
     lou.changes(&low, json!({"dataUsageMbLimit": 0})).await.forbidden();
@@ -171,7 +171,7 @@ async fn limits_are_set_from_above(app: &TestApp) {
     );
 }
 
-async fn devices_find_room_where_their_branch_moves(app: &TestApp) {
+async fn branch_moves_only_where_its_devices_fit(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let branch = ana.founds("Branch", &left).await;
@@ -190,7 +190,7 @@ async fn devices_find_room_where_their_branch_moves(app: &TestApp) {
 }
 
 // Holds: DELETE /v2/organizations/{id}, c7.delete
-async fn an_organization_goes_when_nothing_hangs_on_it(app: &TestApp) {
+async fn empty_organization_can_be_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let url = format!("/v2/organizations/{low}");
@@ -210,7 +210,7 @@ async fn an_organization_goes_when_nothing_hangs_on_it(app: &TestApp) {
     ana.get(&url).await.not_found();
     ana.delete(&url).await.not_found();
     assert_eq!(ana.post("/v2/organizations", json!({"name": "x", "parentId": low})).await.faults(), ["parentId"]);
-    // One's own has at least one user.
+    // The own organization has at least one user.
     assert_eq!(ana.delete(&format!("/v2/organizations/{}", ana.organization)).await.faults(), ["body"]);
 }
 
@@ -240,7 +240,7 @@ async fn a_status_moves_with_its_branch(app: &TestApp) {
 }
 
 // Holds: DELETE /v2/projects/{id}, c2.projects, c2.moves, c7.delete
-async fn a_project_moves_and_goes(app: &TestApp) {
+async fn project_is_moved_and_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
@@ -249,7 +249,7 @@ async fn a_project_moves_and_goes(app: &TestApp) {
     let url = format!("/v2/projects/{project}");
     let body = json!({"name": "f", "projectUuid": project, "organizationId": left});
     let device = ana.creates_device_as(body).await;
-    // From below it is seen and not changed.
+    // From below it is visible, but cannot be changed.
     lea.put(&url, json!({"name": "mine"})).await.forbidden();
     lea.delete(&url).await.forbidden();
     assert_eq!(
@@ -258,7 +258,7 @@ async fn a_project_moves_and_goes(app: &TestApp) {
     );
     ana.put(&url, json!({"name": "p", "organizationId": right})).await.ok();
     lea.get(&url).await.not_found();
-    // Its devices stay where they are, run its design, and can be changed by those who no longer see it.
+    // Its devices stay, run its design, and can be changed by users who no longer see it.
     device.posts("reading", json!({"temp": 20})).await.created();
     assert_eq!(lea.get(&device.url()).await.ok()["statusText"], "critical");
     assert_eq!(lea.put(&device.url(), json!({"name": "g", "projectUuid": project})).await.ok()["name"], "g");

@@ -1,4 +1,4 @@
-//! Names of elements that are no text, or hold U+0000: they name nothing, and the answer says which field it is.
+//! Element names that are not valid text, or contain U+0000: they are refused, and the answer names the field.
 
 use reqwest::Method;
 use serde_json::json;
@@ -12,7 +12,7 @@ const ODD: [&str; 6] = ["%ff", "a%C3", "%ED%A0%80", "%00", "a%00b", "%C0%80"];
 
 // Holds: c1.names
 #[tokio::test]
-async fn what_is_no_text_is_the_name_of_no_element() {
+async fn element_name_that_is_not_utf8_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -30,7 +30,7 @@ async fn what_is_no_text_is_the_name_of_no_element() {
         let field = ["path.elementName"];
         for part in ["data", "last", "storage"] {
             assert_eq!(ana.get(&device.at(&format!("{part}/{odd}"))).await.faults(), field, "{part} {odd}");
-            // First comes the thing, and whether it may be seen at all.
+            // The resource and its visibility are checked first.
             ana.get(&format!("/v2/devices/{NOBODY}/{part}/{odd}")).await.not_found();
             app.get(&device.at(&format!("{part}/{odd}"))).await.unauthenticated();
         }
@@ -43,7 +43,7 @@ async fn what_is_no_text_is_the_name_of_no_element() {
 }
 
 #[tokio::test]
-async fn nor_is_it_a_parameter_of_the_webhook() {
+async fn webhook_parameter_that_is_not_utf8_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (project, key) = (ana.project().await.to_owned(), ana.makes_api_key("hook").await);
@@ -69,7 +69,7 @@ async fn nor_is_it_a_parameter_of_the_webhook() {
 
 // Holds: c1.names
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn raw_bytes_are_named_too() {
+async fn parameter_of_raw_bytes_is_named() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -87,7 +87,7 @@ async fn raw_bytes_are_named_too() {
         assert!(heard.starts_with("HTTP/1.1 400"), "{odd:?}: {heard}");
         assert!(heard.contains(r#""errors":[{"field":"query.elementName","message":"#), "{odd:?}: {heard}");
     }
-    // Bytes of a name in UTF-8 are odd in a request, but no less a name.
+    // Raw bytes of UTF-8 are unusual in a request, but a valid name.
     let mut socket = Socket::to(&app);
     socket.sends(post("\u{e9}".as_bytes()));
     assert!(socket.hears_one().starts_with("HTTP/1.1 201"));

@@ -1,4 +1,4 @@
-//! Notifications: what users are told, and what each does with it.
+//! Notifications: their recipients, and their state for each user.
 
 use isobar_power::settled;
 use serde_json::{Value, json};
@@ -13,21 +13,21 @@ on_both_registries!(
     notifications_are_marked_by_time,
     notifications_are_deleted_by_time,
     pages_of_notifications_are_exact,
-    hundreds_of_users_are_told_at_once,
-    those_who_want_one_get_a_letter,
-    what_happened_to_an_account_is_told_to_its_user_alone,
+    notification_reaches_hundreds_of_users_at_once,
+    notification_is_emailed_to_users_who_prefer_it,
+    account_notification_reaches_its_user_alone,
 );
 
 const FUTURE: &str = "/v2/notifications?to=2100-01-01T00:00:00Z";
 
-/// Tells everybody; a second goes by.
+/// Sends a notification to all users, and advances the clock by a second.
 async fn tells(admin: &Person<'_>, message: &str) {
     let answer = admin.post("/v2/notifications/system", json!({"message": message})).await.created();
     assert_eq!((&answer["errors"], answer["message"].is_string()), (&json!([]), true));
     admin.app.wait_seconds(1);
 }
 
-/// The messages that somebody has.
+/// Returns the messages that a user has.
 async fn told(person: &Person<'_>, query: &str) -> Vec<Value> {
     person.get(&format!("/v2/notifications?{query}")).await.list_of("/translations/en/message")
 }
@@ -59,11 +59,11 @@ async fn a_system_notification_reaches_every_user(app: &TestApp) {
         assert_eq!(person.get("/v2/notifications").await.ok()["data"], json!([expected]));
         assert_eq!(person.get(&url).await.ok(), expected);
     }
-    // Who comes later hears nothing of it.
+    // A user who is created later does not get it.
     assert_eq!(told(&late, "").await, [""; 0]);
     late.get(&url).await.not_found();
     late.put(&url, json!({"read": true})).await.not_found();
-    // An API key opens them too.
+    // An API key can read them too.
     let key = tom.makes_api_key("key").await;
     let asked = app.request(reqwest::Method::GET, &url).header("api_auth_token", key);
     assert_eq!(app.send(asked).await.ok(), expected);
@@ -83,7 +83,7 @@ async fn a_notification_is_read_and_unread_again(app: &TestApp) {
     assert_eq!(ana.get(&url).await.ok()["read"], true);
     assert_eq!(told(&ana, "unread=true").await, ["1"]);
     assert_eq!(told(&ana, "unread=false").await, ["2", "1"]);
-    // What one user reads is unread for another.
+    // Each user reads them separately.
     assert_eq!(told(&tom, "unread=true").await, ["2", "1"]);
     ana.put(&url, json!({"read": false})).await.ok();
     assert_eq!(told(&ana, "unread=true").await, ["2", "1"]);
@@ -115,10 +115,10 @@ async fn notifications_are_marked_by_time(app: &TestApp) {
     assert_eq!(read(&between("08:00:02", "08:00:01"), true).await, ["08:00:02", "08:00:01"]);
     assert_eq!(read(FUTURE, true).await, [""; 0]);
     assert_eq!(read(&format!("/v2/notifications?to={}", at("08:00:02")), false).await, ["08:00:01", "08:00:00"]);
-    // An offset, and one whose plus is not escaped.
+    // Times with an offset, and with an unescaped plus.
     assert_eq!(read("/v2/notifications?from=2027-01-15T09:00:01+01:00&to=2028-01-01", true).await, ["08:00:00"]);
     assert_eq!(told(&tom, "unread=true").await.len(), 3);
-    // What comes later is not touched, however far the range went.
+    // A later notification is not affected, however far the range went.
     tells(&admin, "later").await;
     assert_eq!(told(&ana, "unread=true").await, ["later", "08:00:00"]);
     for (path, body, faults) in [
@@ -172,7 +172,7 @@ async fn pages_of_notifications_are_exact(app: &TestApp) {
     assert_eq!(ana.get("/v2/notifications?page=0&unread=yes").await.faults(), ["query.page", "query.unread"]);
 }
 
-async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
+async fn notification_reaches_hundreds_of_users_at_once(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let mut body = new_user("somebody", "basicUser");
@@ -190,7 +190,7 @@ async fn hundreds_of_users_are_told_at_once(app: &TestApp) {
     }
 }
 
-/// The letters that say this, once there are so many.
+/// Waits for this many letters with these words, and returns them.
 async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
     settled(&format!("{count} letters that say {words}"), async || {
         let letters: Vec<_> = app.mails().into_iter().filter(|letter| letter.contains(words)).collect();
@@ -199,7 +199,7 @@ async fn letters(app: &TestApp, count: usize, words: &str) -> Vec<String> {
     .await
 }
 
-/// Sets what somebody wants to be told of.
+/// Sets the preferences of a user.
 async fn prefers(person: &Person<'_>, preferences: Value) {
     let mut user = person.get("/v2/auth/user").await.ok();
     user["preferences"] = preferences;
@@ -211,7 +211,7 @@ fn wants_letters(kind: &str, inapp: bool) -> Value {
 }
 
 // Holds: c5.notices
-async fn those_who_want_one_get_a_letter(app: &TestApp) {
+async fn notification_is_emailed_to_users_who_prefer_it(app: &TestApp) {
     let admin = app.admin().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
@@ -222,16 +222,16 @@ async fn those_who_want_one_get_a_letter(app: &TestApp) {
     tells(&admin, "the second word").await;
     assert!(letters(app, 1, "the second word").await[0].contains("tom@example.com"));
     assert!(letters(app, 1, "the first word").await[0].contains("tom@example.com"));
-    // By now everybody was walked through, and nobody else wanted one.
+    // All users were processed by now, and no other prefers a letter.
     assert_eq!(letters(app, 0, "word").await.len(), 2);
-    // The system's word appears in the application whatever one prefers.
+    // A system notification appears in the application for any preference.
     for person in [&tom, &ana] {
         assert_eq!(told(person, "").await, ["the second word", "the first word"]);
     }
 }
 
 // Holds: c5.notices
-async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
+async fn account_notification_reaches_its_user_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "basicUser").await;
     let mut user = tom.get("/v2/auth/user").await.ok();
@@ -246,12 +246,12 @@ async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
     let told_tom = newest(&tom).await;
     assert_eq!((&told_tom["type"], &told_tom["read"]), (&json!("accountNotification"), &json!(false)));
     assert!(letters(app, 1, "technician").await[0].contains("tom@example.com"));
-    // Who does not want it in the application does not find it there.
+    // A user who does not want it in the application does not find it there.
     prefers(&tom, wants_letters("accountNotifications", false)).await;
     promote(&mut user, "manager").await;
     letters(app, 1, "manager").await;
     assert_eq!(tom.get("/v2/notifications").await.ok()["meta"]["totalDocs"], 1);
-    // Not even those who may change the user see it.
+    // Users who may change this user do not see it either.
     let url = format!("/v2/notifications/{}", text(&told_tom, "id"));
     ana.get(&url).await.not_found();
     ana.put(&url, json!({"read": true})).await.not_found();
@@ -266,7 +266,7 @@ async fn what_happened_to_an_account_is_told_to_its_user_alone(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn letters_are_sent_even_if_the_server_stops_at_once() {
+async fn emails_are_sent_after_an_immediate_stop() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     app.verifies("ana").await;
@@ -280,7 +280,7 @@ async fn letters_are_sent_even_if_the_server_stops_at_once() {
 
 // Holds: POST /v2/notifications/system
 #[tokio::test]
-async fn what_the_system_says_has_a_text_of_a_bounded_length() {
+async fn text_of_a_system_notification_is_bounded() {
     let app = TestApp::start().await;
     let admin = app.admin().await;
     let says = async |message: Value| admin.post("/v2/notifications/system", json!({"message": message})).await;
@@ -304,7 +304,7 @@ async fn notifications_outlive_a_restart_but_not_six_months() {
     assert_eq!(told(&admin, "").await, ["after", "before"]);
     drop(admin);
     app.wait_seconds(184 * 24 * 3600);
-    // The sweep runs at the start too, beside the calls. A clock that has jumped so far ends nothing by itself.
+    // The sweep runs at the start too, next to the calls. A clock that has jumped so far removes nothing by itself.
     let app = app.restart().await;
     let admin = app.admin().await;
     tells(&admin, "later").await;

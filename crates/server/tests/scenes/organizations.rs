@@ -8,7 +8,7 @@ use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
     an_organization_is_founded_beneath_its_parent,
-    a_list_goes_as_deep_as_it_is_asked,
+    organization_list_has_the_requested_depth,
     an_organization_shows_the_highest_status_beneath_it,
 );
 
@@ -47,13 +47,14 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
     assert_eq!(ana.get(&format!("/v2/organizations/{id}")).await.ok(), expected);
     let own = ana.get(&format!("/v2/organizations/{}", ana.organization)).await.ok();
     assert_eq!((&own["hasChildren"], &own["parentId"], &own["parentName"]), (&json!(true), &json!(null), &json!(null)));
-    // Names are taken as often as they are given.
+    // Names need not be unique.
     let bare = ana.post("/v2/organizations", json!({"name": "North"})).await.created();
     assert_eq!(
         (&bare["description"], &bare["childrenInheritDashboard"], &bare["deviceTable"]),
         (&json!(null), &json!(false), &json!({}))
     );
-    // At the top of the tree only the system's administrator founds; anybody else's lie beneath their own.
+    // Only a system administrator creates organizations at the top of the tree; those of other users are beneath their
+    // own.
     for none in [json!(null), json!("")] {
         let beneath = ana.post("/v2/organizations", json!({"name": "x", "parentId": none})).await.created();
         assert_eq!(beneath["parentId"], ana.organization.as_str());
@@ -65,7 +66,7 @@ async fn an_organization_is_founded_beneath_its_parent(app: &TestApp) {
 }
 
 // Holds: query.depth, GET /v2/organizations, c1.depth
-async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
+async fn organization_list_has_the_requested_depth(app: &TestApp) {
     let ana = app.developer("ana").await;
     let b = ana.founds("b", &ana.organization).await;
     let a = ana.founds("a", &ana.organization).await;
@@ -83,7 +84,7 @@ async fn a_list_goes_as_deep_as_it_is_asked(app: &TestApp) {
     assert_eq!(list("depth=all&sortBy=-name&limit=2&page=2").await, ["b", "ana's company"]);
     assert_eq!(list(&format!("depth=all&entityList={a},{c},{NOBODY}")).await, ["a", "c"]);
     ana.get(&format!("/v2/organizations?parentId={NOBODY}")).await.not_found();
-    // From below, the tree begins at one's own organization.
+    // From below, the tree begins at the own organization.
     let cleo = ana.invites_into(&c, "cleo", "administrator").await;
     assert_eq!(cleo.get("/v2/organizations?depth=all").await.names(), ["c", "d 100%"]);
     cleo.get(&format!("/v2/organizations?parentId={b}")).await.not_found();
@@ -106,7 +107,7 @@ async fn an_organization_shows_the_highest_status_beneath_it(app: &TestApp) {
         assert_eq!(status(&ana.organization).await, expected);
         assert_eq!(text(&ana.get(&device.url()).await.ok(), "statusText"), expected);
     }
-    // Of several, the highest; beside it nobody sees it.
+    // The most urgent of several is shown, and only along their branch.
     let other = ana.creates_device_of(&project, "other").await;
     other.posts("reading", json!({"temp": 20})).await.created();
     assert_eq!(ana.get("/v2/organizations").await.list_of("/statusText"), ["good", "critical"]);

@@ -1,4 +1,4 @@
-//! Paths into payloads and labels: dotted, and quoted for names with other signs.
+//! Paths into payloads and labels: dotted, and quoted for names with other characters.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(labels_with_odd_names_are_filtered_and_listed);
 
-/// Names that a path of names and dots cannot hold.
+/// Names that a dotted path cannot have.
 const ODD_NAMES: [&str; 9] = ["position.latitude", "a,b", "c d", "", "]", "a][eq", "\"q\"\\", "ü&%=+#", "0"];
 
-/// A path with all names in quotes, as a query holds it.
+/// Returns a path with all names in quotes, as in a query.
 fn quoted(member: &str, names: &[&str]) -> String {
     let names = names.iter().map(|name| format!("[{}]", json!(name)));
     let path: String = std::iter::once(member.to_owned()).chain(names).collect();

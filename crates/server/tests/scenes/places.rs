@@ -1,5 +1,5 @@
-//! Places to wait: where all are taken, who has none takes one of who has most. Tenants that registered from one address count
-//! together.
+//! Slots for waiting calls: when all are taken, a tenant with none gets one of the tenant with most. Tenants that
+//! registered from one address count together.
 
 use std::time::Duration;
 
@@ -15,30 +15,30 @@ use crate::support::socket::Socket;
 use crate::support::stream::Stream;
 use crate::support::{Device, NOBODY, Person, TestApp};
 
-/// Reads at length that may wait, of all and of one tenant.
+/// Long reads that may wait, of all tenants and of one.
 const READS: usize = 64;
 const READS_OF_ONE: usize = 24;
 /// The address of harmless clients.
 const ELSEWHERE: &str = "203.0.113.7";
 
-/// A server behind a proxy, which says where people live, with so many places to wait for long.
+/// Starts a server behind a proxy, with this many slots for long waits.
 async fn with_places(places: usize) -> TestApp {
     TestApp::with(|settings| {
         settings.http.trusted_proxies = vec!["127.0.0.1".parse().unwrap()];
-        // A quarter of all connections is for calls that do not wait.
+        // A quarter of all connections is reserved for calls that do not wait.
         settings.http.max_connections = places / 3 * 4;
     })
     .await
 }
 
-/// Somebody who registers from an address.
+/// Registers a user from an address.
 async fn from<'a>(app: &'a TestApp, name: &str, address: &str) -> Person<'a> {
     let register = with_json(app.request(Method::POST, "/v2/auth/register"), &new_user(name, "developer"));
     let user = app.send(register.header("x-forwarded-for", address)).await.created();
     Person::known(app, user, password_of(name)).await
 }
 
-/// All turns of reads at length, until they are dropped.
+/// Takes all slots of long reads until the returned value is dropped.
 fn turns(app: &TestApp) -> Vec<QueueSlot> {
     let claim = Claim::go_on(NOBODY.parse::<OrganizationId>().unwrap());
     let turns = std::iter::from_fn(|| app.telemetry().scans().take(claim).now_or_never());
@@ -50,7 +50,7 @@ async fn until_there_wait(app: &TestApp, count: usize) {
     becomes(&format!("{count} wait for a turn"), is_so).await;
 }
 
-/// A read, on a connection of its own, as JSON or as a table.
+/// Sends a read on a connection of its own, for JSON or a table.
 fn asks(app: &TestApp, person: &Person<'_>, path: &str) -> Socket {
     let (path, accept) = path.strip_suffix(".csv").map_or((path, "*/*"), |path| (path, "text/csv"));
     let mut socket = Socket::to(app);
@@ -68,7 +68,7 @@ async fn device_with_a_value<'a>(person: &'a Person<'a>) -> Device<'a> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
+async fn three_tenants_with_all_slots_leave_others_their_reads() {
     let app = with_places(20_000).await;
     let turns = turns(&app);
     let (mut crowd, mut all) = (Vec::new(), 0);
@@ -92,7 +92,7 @@ async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
         "events?limit=5000",
     ] {
         reads.push((path, asks(&app, &ana, &device.at(path))));
-        // One of the crowd's is told so, and nothing else of theirs.
+        // One client of the crowd is refused, and no other.
         let heard = heard(&mut crowd).await;
         assert!(heard.starts_with("HTTP/1.1 503") && heard.contains("retry-after"), "{path}: {heard}");
         until_there_wait(&app, READS).await;
@@ -108,8 +108,8 @@ async fn three_tenants_with_all_places_leave_reads_of_others_theirs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
-    // 16, 5, 1 and 1 of four tenants.
+async fn tenant_with_most_long_waits_yields_to_one_with_none() {
+    // The four tenants have 16, 5, 1 and 1.
     let app = with_places(24).await;
     let mallory = from(&app, "mallory", "198.51.100.1").await;
     let fridge = mallory.creates_device("fridge").await;
@@ -135,7 +135,7 @@ async fn tenant_with_most_long_waits_makes_room_for_one_with_none() {
     let mut stream = Stream::open(&ana, "", None).await;
     let rest = async { while youngest.chunk().await.unwrap().is_some() {} };
     within_patience("the end of the youngest stream", rest).await;
-    // A poll that has no place any more is over: nothing has come.
+    // A long poll that loses its slot ends without an event.
     let mut own = asks(&app, &ana, &format!("/v2/events/cloud/next?deviceId={}&wait=60", oven.id));
     let over = heard(&mut polls).await;
     assert!(over.starts_with("HTTP/1.1 204"), "{over}");
@@ -154,7 +154,7 @@ async fn heard(sockets: &mut Vec<Socket>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accounts_of_one_address_leave_places_to_other_addresses() {
+async fn accounts_of_one_address_leave_slots_to_other_addresses() {
     let app = with_places(12).await;
     let (mut crowd, mut refused) = (Vec::new(), 0);
     for number in 0..12 {
@@ -168,7 +168,7 @@ async fn accounts_of_one_address_leave_places_to_other_addresses() {
     assert_eq!((crowd.len(), refused), (9, 3));
     let ana = from(&app, "ana", ELSEWHERE).await;
     let _stream = Stream::open(&ana, "", None).await;
-    // From another address of the same network it is the same.
+    // Another address of the same network counts as the same site.
     let mallory = from(&app, "mallory", "2001:db8:1:ffff::1").await;
     mallory.get("/v2/events/stream").await.is(503);
 }

@@ -1,4 +1,4 @@
-//! Changes of users: profile, rank, place, password, and their end.
+//! Changes of users: profile, role, organization, password, and deletion.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,17 +7,17 @@ use crate::support::app::with_json;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_profile_is_changed_and_what_is_left_out_stays,
-    all_faults_of_a_change_are_told_at_once,
-    nobody_rises_above_its_own_rank,
-    a_server_keeps_a_system_administrator,
+    updated_profile_keeps_omitted_members,
+    update_with_several_faults_has_all_of_them_named,
+    user_cannot_be_given_a_role_above_the_callers,
+    last_system_administrator_cannot_be_demoted,
     a_disabled_user_is_refused_at_once_with_everything,
     a_new_password_ends_the_other_sessions,
-    the_password_of_today_beside_a_new_one_must_be_right,
+    new_password_requires_the_current_one,
     wrong_current_passwords_count_as_failed_logins,
     a_user_moves_and_sees_its_new_place_at_once,
     a_deleted_user_is_gone,
-    a_user_is_told_what_happens_to_its_account,
+    user_is_notified_of_changes_of_its_account,
 );
 
 fn url(person: &Person<'_>) -> String {
@@ -28,7 +28,7 @@ async fn as_is(person: &Person<'_>) -> Value {
     person.get("/v2/auth/user").await.ok()
 }
 
-/// The smallest body that changes nothing but what is given.
+/// Returns the smallest body that changes only the given members.
 fn with(role: &str, change: Value) -> Value {
     let mut body = json!({"role": role, "company": "Acme"});
     body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
@@ -37,12 +37,12 @@ fn with(role: &str, change: Value) -> Value {
 
 // Holds: user.tosHash, user.names, user.jobTitle, user.times, user.preferences, user.reason, PUT /v2/users/{id},
 // c1.put
-async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
+async fn updated_profile_keeps_omitted_members(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let before = as_is(&tom).await;
     app.wait_seconds(5);
-    // What was read may be sent back.
+    // A body that was read can be sent back.
     let mut same = tom.put(&url(&tom), before.clone()).await.ok();
     assert_eq!(same["updatedAt"], "2027-01-15T08:00:05.000Z");
     (same["updatedAt"], same["lastActive"]) = (before["updatedAt"].clone(), before["lastActive"].clone());
@@ -72,7 +72,7 @@ async fn a_profile_is_changed_and_what_is_left_out_stays(app: &TestApp) {
 }
 
 // Holds: user.username, user.email, c1.400
-async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
+async fn update_with_several_faults_has_all_of_them_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let path = url(&tom);
@@ -116,12 +116,12 @@ async fn all_faults_of_a_change_are_told_at_once(app: &TestApp) {
 }
 
 // Holds: user.role, c1.roles, c2.roles
-async fn nobody_rises_above_its_own_rank(app: &TestApp) {
+async fn user_cannot_be_given_a_role_above_the_callers(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (max, tom) = (ana.invites("max", "manager").await, ana.invites("tom", "technician").await);
     tom.put(&url(&tom), with("manager", json!({}))).await.forbidden();
     max.put(&url(&tom), with("administrator", json!({}))).await.forbidden();
-    // That comes before whatever else is wrong.
+    // The role is checked before other faults.
     max.put(&url(&tom), json!({"role": "administrator", "company": 7})).await.forbidden();
     tom.put(&url(&max), with("manager", json!({}))).await.forbidden();
     max.put(&url(&ana), with("basicUser", json!({}))).await.forbidden();
@@ -130,14 +130,14 @@ async fn nobody_rises_above_its_own_rank(app: &TestApp) {
     let north = ana.founds("North", &ana.organization).await;
     tom.put(&url(&tom), with("technician", json!({"organizationId": north}))).await.forbidden();
     assert_eq!(ana.put(&url(&ana), with("developer", json!({"disabled": true}))).await.faults(), ["disabled"]);
-    // A new rank counts from the next call on.
+    // A new role counts from the next call on.
     tom.put(&url(&max), with("manager", json!({}))).await.forbidden();
     max.put(&url(&tom), with("manager", json!({}))).await.ok();
     tom.put(&url(&max), with("technician", json!({}))).await.ok();
     max.put(&url(&tom), with("manager", json!({}))).await.forbidden();
 }
 
-async fn a_server_keeps_a_system_administrator(app: &TestApp) {
+async fn last_system_administrator_cannot_be_demoted(app: &TestApp) {
     let admin = app.admin().await;
     let refused = admin.put(&url(&admin), with("developer", json!({}))).await;
     assert_eq!(refused.faults(), ["role"]);
@@ -165,7 +165,7 @@ async fn a_disabled_user_is_refused_at_once_with_everything(app: &TestApp) {
     app.send(by_cookie()).await.unauthenticated();
     app.login("tom", &tom.password).await.unauthenticated();
     app.send(tom.request(Method::POST, "/v2/auth/logout")).await.unauthenticated();
-    // Left out, it stays.
+    // An omitted `disabled` is kept.
     assert_eq!(ana.put(&url(&tom), with("technician", json!({}))).await.ok()["disabled"], true);
     ana.put(&url(&tom), with("technician", json!({"disabled": false}))).await.ok();
     tom.get("/v2/auth/user").await.ok();
@@ -188,20 +188,20 @@ async fn a_new_password_ends_the_other_sessions(app: &TestApp) {
     app.send(refresh(&here.cookie)).await.created();
     app.login("tom", &here.password).await.unauthenticated();
     app.login("tom", "new secret").await.created();
-    // By somebody else: all of them.
+    // A change by another user ends all sessions.
     ana.put(&url(&here), password("given to tom")).await.ok();
     here.get("/v2/auth/user").await.unauthenticated();
     app.login("tom", "given to tom").await.created();
 }
 
-/// The body beside the password of today.
+/// Adds the current password to a body.
 fn knowing(current: &str, mut body: Value) -> Value {
     body["currentPassword"] = json!(current);
     body
 }
 
 // Holds: c3.passwordChange
-async fn the_password_of_today_beside_a_new_one_must_be_right(app: &TestApp) {
+async fn new_password_requires_the_current_one(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let password = |role: &str| with(role, json!({"password": "new secret", "passwordConfirmation": "new secret"}));
@@ -223,10 +223,10 @@ async fn the_password_of_today_beside_a_new_one_must_be_right(app: &TestApp) {
         assert_eq!(thief.put(&path, knowing("wrong", renamed)).await.faults(), ["username"]);
     }
     app.login("tom", &tom.password).await.created();
-    // The rest of the profile needs none, and one that is not used is not looked at.
+    // Other fields need no current password, and an unnecessary one is not checked.
     tom.put(&url(&tom), with("technician", json!({"jobTitle": "Fitter"}))).await.ok();
     tom.put(&url(&tom), knowing("wrong", with("technician", json!({})))).await.ok();
-    // Whoever sets that of another knows it no more than before.
+    // A change of another user's password needs no current one.
     ana.put(&url(&tom), knowing("wrong", password("technician"))).await.ok();
     app.login("tom", "new secret").await.created();
     ana.put(&url(&ana), knowing(&ana.password, password("developer"))).await.ok();
@@ -287,12 +287,12 @@ async fn a_deleted_user_is_gone(app: &TestApp) {
     let refresh = app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &tom.cookie);
     app.send(refresh).await.unauthenticated();
     app.login("tom", &tom.password).await.unauthenticated();
-    // Its names are free again.
+    // Its names can be used again.
     ana.invites("tom", "basicUser").await;
 }
 
 // Holds: notification.type, c5.notices
-async fn a_user_is_told_what_happens_to_its_account(app: &TestApp) {
+async fn user_is_notified_of_changes_of_its_account(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let told = async || tom.get("/v2/notifications").await.list_of("/translations/en/message");
@@ -306,7 +306,7 @@ async fn a_user_is_told_what_happens_to_its_account(app: &TestApp) {
     assert!(told().await[0].as_str().unwrap().starts_with("The password of your account was changed."));
     let list = tom.get("/v2/notifications").await.ok();
     assert_eq!(list["data"][0]["type"], "accountNotification");
-    // Another machine of this one is another address.
+    // Another loopback address counts separately.
     let elsewhere = std::net::IpAddr::from([127, 0, 0, 2]);
     let client = reqwest::Client::builder().local_address(elsewhere).build().unwrap();
     let login = client.post(format!("http://{}/v2/auth/login", app.address));

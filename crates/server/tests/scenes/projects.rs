@@ -8,12 +8,12 @@ use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_project_is_created_renamed_and_listed,
-    of_a_project_from_above_only_what_is_in_reach_is_told,
+    inherited_project_hides_its_owner,
     usable_projects_are_listed_with_those_from_above,
-    a_specification_is_kept_as_it_is,
-    a_specification_keeps_numbers_and_order_to_the_digit,
+    specification_is_stored_unchanged,
+    specification_keeps_digits_and_order,
     storage_elements_follow_the_design,
-    a_design_with_faults_is_refused_and_the_old_one_stays_in_force,
+    design_with_faults_leaves_the_old_one_in_force,
 );
 
 fn place(project: &str) -> String {
@@ -63,7 +63,7 @@ async fn a_project_is_created_renamed_and_listed(app: &TestApp) {
 }
 
 // Holds: c2.projects
-async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
+async fn inherited_project_hides_its_owner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let nora = ana.invites_into(&north, "nora", "developer").await;
@@ -76,12 +76,12 @@ async fn of_a_project_from_above_only_what_is_in_reach_is_told(app: &TestApp) {
         let own = ana.get(&format!("/v2/projects/{project}")).await.ok();
         assert_eq!(owner(&own)[..2], [json!(ana.organization), json!("ana's company")]);
     }
-    // Its creator is told once that is somebody in reach.
+    // Its creator is shown once that user is visible.
     let moved = json!({"role": "developer", "company": "Acme", "organizationId": north});
     ana.put(&format!("/v2/users/{}", eve.id), moved).await.ok();
     let seen = nora.get(&format!("/v2/projects/{eves}")).await.ok();
     assert_eq!(owner(&seen), [json!(null), json!(null), json!(eve.id)]);
-    // Of its own all is told, whoever made it.
+    // The caller's own project is shown completely, whoever created it.
     let made = ana.post("/v2/projects", json!({"name": "cold", "organizationId": north})).await.created();
     let seen = nora.get(&format!("/v2/projects/{}", text(&made, "id"))).await.ok();
     assert_eq!(owner(&seen), [json!(north), json!("North"), json!(ana.id)]);
@@ -112,7 +112,7 @@ async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
         let listed = whole["data"].as_array().unwrap().iter().map(|project| text(project, "name"));
         assert_eq!(listed.collect::<Vec<_>>(), names);
     }
-    // Of one from above, what is told is what is told of it alone; and a device can use it.
+    // An inherited project in the list shows the same as by itself, and a device can use it.
     let top = nora.get("/v2/projects?usable=true&limit=1").await.ok()["data"][0].clone();
     assert_eq!(
         ["organizationId", "organizationName", "createdBy"].map(|name| top[name].clone()),
@@ -120,11 +120,11 @@ async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
     );
     assert_eq!(nora.get(&format!("/v2/projects/{}", text(&top, "id"))).await.ok(), top);
     nora.post("/v2/devices", json!({"name": "fridge", "projectUuid": top["id"]})).await.created();
-    // Whoever reaches the top is told all of it.
+    // A user who sees the top organization sees everything.
     let seen = ana.get(&format!("/v2/projects?usable=true&organizationId={far}")).await;
     let organizations = [json!(ana.organization), json!(north), json!(far)];
     assert_eq!(seen.list_of("/organizationId"), organizations);
-    // A part that is out of reach does not exist.
+    // A hidden part of the tree is not found.
     nora.get(&format!("/v2/projects?usable=true&organizationId={south}")).await.not_found();
     nora.get(&format!("/v2/projects?usable=true&organizationId={}", ana.organization)).await.not_found();
     assert_eq!(nora.get("/v2/projects?usable=yes&page=0").await.faults(), ["query.page", "query.usable"]);
@@ -133,7 +133,7 @@ async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
 // Holds: specification.createVersion, specification.description, specification.times, specification.meta,
 // specification.planes, GET /v2/projects/{id}/specification, PUT /v2/projects/{id}/specification,
 // version.createVersion, c1.put
-async fn a_specification_is_kept_as_it_is(app: &TestApp) {
+async fn specification_is_stored_unchanged(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
     let first = ana.get(&place(&project)).await.ok();
@@ -149,14 +149,14 @@ async fn a_specification_is_kept_as_it_is(app: &TestApp) {
     (expected["created"], expected["lastModified"]) = (first["created"].clone(), json!("2027-01-15T08:00:05.000Z"));
     assert_eq!(ana.put(&place(&project), body).await.ok(), expected);
     assert_eq!(ana.get(&place(&project)).await.ok(), expected);
-    // It is overwritten: what is left out takes its default.
+    // A specification is overwritten: omitted members get their defaults.
     let bare = ana.put(&place(&project), json!({"name": "bare"})).await.ok();
     assert_eq!((&bare["planes"], &bare["meta"], &bare["description"]), (&json!({}), &json!({}), &json!("")));
     assert_eq!(bare["createVersion"], "2");
 }
 
 // Holds: c11.planes
-async fn a_specification_keeps_numbers_and_order_to_the_digit(app: &TestApp) {
+async fn specification_keeps_digits_and_order(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("exact").await;
     let meta = r#"{"z":12345678901234567890123,"a":1.10,"m":{"y":1e300,"b":-0.0}}"#;
@@ -190,7 +190,7 @@ async fn storage_elements_follow_the_design(app: &TestApp) {
     };
     assert_eq!(elements().await, ["kept", "left"]);
     ana.redesigns(&project, storing(&["kept", "new"])).await.ok();
-    // What the design no longer declares is gone, unless it holds data.
+    // An element that the design no longer declares is listed only if it has data.
     assert_eq!(elements().await, ["kept", "new"]);
     ana.get(&device.at("data/left")).await.not_found();
     assert_eq!(ana.get(&device.at("data/new")).await.list_of("/id").len(), 0);
@@ -204,7 +204,7 @@ async fn storage_elements_follow_the_design(app: &TestApp) {
     assert_eq!(elements().await, ["left", "new"]);
 }
 
-/// The faults of a cloud plane.
+/// Returns the faults of a cloud plane.
 async fn faults(ana: &Person<'_>, project: &str, elements: Value) -> Vec<String> {
     let prefix = "planes.cloud.elements.";
     let found = ana.redesigns(project, elements).await.faults();
@@ -212,7 +212,7 @@ async fn faults(ana: &Person<'_>, project: &str, elements: Value) -> Vec<String>
 }
 
 // Holds: c11.faults
-async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &TestApp) {
+async fn design_with_faults_leaves_the_old_one_in_force(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -245,7 +245,7 @@ async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &Te
         assert!(found.contains(&expected.to_owned()), "{expected} is missing among {found:?}");
     }
     assert_eq!(found.len(), 10, "{found:?}");
-    // The body's own faults and the design's come together, in a dry run too.
+    // Faults of the body and of the design are reported together, in a dry run too.
     let body = json!({"name": "", "planes": {"cloud": {"elements": {"a": {"type": "teleport"}}}}});
     let element = "planes.cloud.elements.a.type";
     assert_eq!(ana.put(&place(&project), body.clone()).await.faults(), ["name", element]);
@@ -265,7 +265,7 @@ async fn a_design_with_faults_is_refused_and_the_old_one_stays_in_force(app: &Te
 }
 
 #[tokio::test]
-async fn a_new_design_runs_on_the_very_next_event_of_every_device() {
+async fn new_design_runs_on_the_next_event_of_every_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.creates_project("turns").await;

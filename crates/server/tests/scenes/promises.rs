@@ -12,12 +12,12 @@ fn told<'d>(document: &'d Value, row: &RouteRow) -> &'d Value {
     &document["paths"][row.path][row.method.name().to_lowercase()]
 }
 
-/// A schema that is referred to, or the one that stands there.
+/// Resolves a reference to a schema; returns any other schema itself.
 fn followed<'d>(document: &'d Value, schema: &'d Value) -> &'d Value {
     schema["$ref"].as_str().map_or(schema, |reference| document.pointer(&reference[1..]).unwrap())
 }
 
-/// The members of a row's JSON body, if that is an object.
+/// Returns the members of a row's JSON body, if it is an object.
 fn members<'d>(document: &'d Value, row: &RouteRow) -> Vec<(&'d str, &'d Value)> {
     let body = &told(document, row)["requestBody"]["content"]["application/json"]["schema"];
     let properties = followed(document, body)["properties"].as_object();
@@ -30,7 +30,7 @@ fn is_nullable(schema: &Value) -> bool {
         || schema["oneOf"].as_array().is_some_and(|choices| choices.iter().any(|choice| is_null(&choice["type"])))
 }
 
-/// The message about a field, if the answer names it.
+/// Returns the message about a field, if the answer names it.
 fn said(answer: &Answer, field: &str) -> Option<String> {
     if answer.status != 400 {
         return None;
@@ -54,7 +54,7 @@ impl<'a> Stage<'a> {
         Self { admin: app.admin().await, things, document: app.get("/v2/spec").await.ok() }
     }
 
-    /// The case of a row with another value for one member.
+    /// Sends the case of a row with another value for one member.
     async fn with(&self, row: &RouteRow, case: &Case, member: &str, value: Value) -> Answer {
         let mut case = case.clone();
         let body = case.body.get_or_insert_with(|| json!({}));
@@ -64,14 +64,14 @@ impl<'a> Stage<'a> {
 
     fn rows(&self) -> impl Iterator<Item = (RouteRow, Case, Vec<(&str, &Value)>)> {
         let rows = table().into_iter().map(|row| (row, self.things.case(&row), members(&self.document, &row)));
-        // Of what is not there nothing more is said.
+        // A missing resource is reported before its members.
         rows.filter(|(_, case, members)| !members.is_empty() && case.success != 404)
     }
 }
 
 // Holds: c1.document
 #[tokio::test]
-async fn what_may_be_null_is_told_and_nothing_else_may_be() {
+async fn nullable_members_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let mut looked = 0;
@@ -89,7 +89,7 @@ async fn what_may_be_null_is_told_and_nothing_else_may_be() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn lengths_are_those_that_are_told() {
+async fn length_limits_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let of_length = |message: &Option<String>| message.as_deref().is_some_and(|said| said.contains("characters long"));
@@ -115,7 +115,7 @@ async fn lengths_are_those_that_are_told() {
                 }
                 None => assert!(!of_length(&ask(5_000).await), "{told}"),
             }
-            // A confirmation that is too short fails for what it does not match.
+            // A confirmation that is too short fails because it does not match.
             if member != "passwordConfirmation" {
                 assert!(!of_length(&ask(least.max(1)).await), "{told}");
                 assert!(least == 0 || ask(least - 1).await.is_some(), "{told}: one less is taken");
@@ -127,7 +127,7 @@ async fn lengths_are_those_that_are_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn what_must_be_there_is_told() {
+async fn required_members_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     for (row, case, members) in stage.rows() {
@@ -153,7 +153,7 @@ async fn what_must_be_there_is_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn orders_are_those_that_are_told() {
+async fn sort_orders_match_the_document() {
     let app = TestApp::start().await;
     let stage = Stage::set(&app).await;
     let mut looked = 0;
@@ -183,7 +183,7 @@ async fn orders_are_those_that_are_told() {
 
 // Holds: c1.document
 #[tokio::test]
-async fn the_document_says_where_no_credentials_are_needed() {
+async fn public_operations_match_the_document() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     for row in table() {

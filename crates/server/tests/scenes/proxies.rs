@@ -1,4 +1,4 @@
-//! Behind a proxy: whose call it is is what the proxies say that the operator trusts, and nobody else.
+//! Behind a proxy: the client's address comes from trusted proxies alone.
 
 use isobar_hub::RateLimits;
 use reqwest::{Method, RequestBuilder};
@@ -11,7 +11,7 @@ use crate::support::{Answer, TestApp};
 /// Calls a minute for an address without credentials.
 const LIMIT: u32 = 30;
 
-/// A server that trusts these proxies.
+/// Starts a server that trusts these proxies.
 async fn behind(proxies: &[&str]) -> TestApp {
     let proxies = proxies.iter().map(|network| network.parse().unwrap()).collect();
     TestApp::with(|settings| {
@@ -35,23 +35,23 @@ fn login(app: &TestApp, client: &str, name: &str, password: &str) -> RequestBuil
 
 // Holds: c14.proxies, c14.sites
 #[tokio::test]
-async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
+async fn clients_behind_a_trusted_proxy_are_counted_separately() {
     let app = behind(&["127.0.0.0/8", "10.0.0.0/8"]).await;
     let most = LIMIT - 1;
     for (said, count) in [
         (&[("x-forwarded-for", "203.0.113.1")][..], most),
         (&[("x-forwarded-for", "203.0.113.2")], most),
-        // Whatever a client says of itself, it is where the proxy saw it.
+        // The proxy's entry counts, whatever the client sends.
         (&[("x-forwarded-for", "198.51.100.1, 203.0.113.1")], most - 1),
         (&[("x-forwarded-for", "198.51.100.2"), ("x-forwarded-for", "203.0.113.1, 10.0.0.9")], most - 2),
         (&[("forwarded", "for=\"203.0.113.1:4711\";proto=https")], most - 3),
         (&[("forwarded", "for=198.51.100.3, for=203.0.113.1;by=10.0.0.9, for=10.0.0.9")], most - 4),
         (&[("x-forwarded-for", "::ffff:203.0.113.1")], most - 5),
-        // A site of IPv6 is one.
+        // A network of IPv6 is one site.
         (&[("forwarded", "for=\"[2001:db8:1:2::1]\"")], most),
         (&[("x-forwarded-for", "[2001:db8:1:2:ffff::9]:80")], most - 1),
         (&[("x-forwarded-for", "2001:db8:1:3::1")], most),
-        // What names nobody is the proxy's own.
+        // A header without an address counts as the proxy itself.
         (&[], most),
         (&[("x-forwarded-for", "unknown")], most - 1),
         (&[("x-forwarded-for", "203.0.113.1, ")], most - 2),
@@ -62,7 +62,7 @@ async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
     ] {
         assert_eq!(left(&app, said).await, count, "{said:?}");
     }
-    // Events are refused on a road of their own.
+    // Events are refused on their own path.
     let stranger = |client: &str| {
         let request = app.request(Method::POST, "/v2/events/device?elementName=e").header("cloud", "a guess");
         with_json(request, &json!(1)).header("x-forwarded-for", client)
@@ -75,7 +75,7 @@ async fn every_client_behind_a_trusted_proxy_is_counted_by_itself() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn nobody_else_is_believed() {
+async fn forwarded_header_of_an_untrusted_peer_is_ignored() {
     for trusted in [&[][..], &["127.0.0.2", "10.0.0.0/8", "::1"]] {
         let app = behind(trusted).await;
         for number in 1..5 {
@@ -88,18 +88,18 @@ async fn nobody_else_is_believed() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn wrong_passwords_close_the_door_for_who_gave_them() {
+async fn wrong_passwords_lock_out_the_guesser_behind_the_proxy() {
     let app = behind(&["127.0.0.1"]).await;
     let (thief, admin) = ("203.0.113.66", "203.0.113.7");
     for turn in 0..10 {
-        // Whatever it says of itself before the proxy adds where it is.
+        // The client may send any header; the proxy appends its address.
         let client = format!("198.51.100.{turn}, {thief}");
         app.send(login(&app, &client, "admin", "a guess")).await.is(401);
     }
     app.send(login(&app, thief, "admin", "a guess")).await.is(429);
     app.send(login(&app, thief, "admin", "the-admin's-own")).await.is(429);
     app.send(login(&app, admin, "admin", "the-admin's-own")).await.created();
-    // Of one site, all addresses are its own.
+    // All addresses of one site count together.
     for turn in 0..10 {
         app.send(login(&app, &format!("2001:db8::{turn}"), "admin", "a guess")).await.is(401);
     }
@@ -109,7 +109,7 @@ async fn wrong_passwords_close_the_door_for_who_gave_them() {
 
 // Holds: c14.proxies
 #[tokio::test]
-async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
+async fn sign_in_notice_has_the_address_behind_the_proxy() {
     let app = behind(&["127.0.0.1"]).await;
     let ana = app.developer("ana").await;
     let told = async || ana.get("/v2/notifications").await.list_of("/translations/en/message");
@@ -124,7 +124,7 @@ async fn a_sign_in_is_told_with_the_address_behind_the_proxy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_header_of_any_length_harms_nobody() {
+async fn forwarded_header_of_any_length_does_no_harm() {
     let app = behind(&["127.0.0.1"]).await;
     let asks = |said: &str| format!("GET /v2/spec HTTP/1.1\r\nhost: isobar\r\nconnection: close\r\n{said}\r\n\r\n");
     let long = "198.51.100.1, ".repeat(1_000);
@@ -133,7 +133,7 @@ async fn a_header_of_any_length_harms_nobody() {
         socket.sends(asks(&format!("{name}{long}203.0.113.9")));
         let heard = socket.hears_all();
         assert!(heard.starts_with("HTTP/1.1 200"), "{name}: {heard:.300}");
-        // One that is longer than a head may be is no head; the refusal may be lost where not all of it was read.
+        // A header that is longer than a head may be is refused; the refusal may be lost if not all of it was read.
         let mut socket = Socket::to(&app);
         socket.sends_if_heard(asks(&format!("{name}{}203.0.113.9", long.repeat(24))));
         let heard = socket.counts_all();

@@ -30,13 +30,13 @@ async fn the_oldest_event_comes_first_and_each_one_once() {
     assert_eq!(payloads(&device, "limit=2").await, [json!({"n": 2}), json!({"n": 3})]);
     assert_eq!(payloads(&device, "").await, [json!({"n": 4}), json!({"n": 5})]);
     device.takes().await.no_content();
-    // History keeps what the queue has given away.
+    // History keeps the events that the queue has delivered.
     assert_eq!(ana.get(&device.at("events?deviceEvents=false")).await.ok()["meta"]["totalDocs"], 5);
 }
 
 // Holds: event.id, event.type, event.deviceId, event.elementName, event.receivedAt, state.queue.peek, c7.fifo
 #[tokio::test]
-async fn what_is_peeked_at_stays() {
+async fn peeked_events_remain_queued() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -54,7 +54,7 @@ async fn what_is_peeked_at_stays() {
         assert_eq!(events, expected);
         assert_eq!(device.get("/v2/events/cloud/next?peek=true").await.ok(), "wake up");
     }
-    // Who asks for the head alone gets no event, and so takes none.
+    // HEAD returns no event, and so takes none.
     for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
         assert_eq!(app.send(device.request(Method::HEAD, path)).await.is(200).text, "");
     }
@@ -64,7 +64,7 @@ async fn what_is_peeked_at_stays() {
 
 // Holds: c7.page
 #[tokio::test]
-async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
+async fn queue_is_read_by_element_and_page_before_taking() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -81,7 +81,7 @@ async fn an_element_is_read_for_itself_and_a_page_before_anything_is_taken() {
 
 // Holds: POST /v2/events/cloud, rule.events.deviceId, c7.send
 #[tokio::test]
-async fn a_user_reads_it_in_the_devices_name() {
+async fn user_reads_the_queue_of_a_device() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -119,7 +119,7 @@ async fn peek_and_delete_deliver_at_least_once() {
 
 // Holds: POST /v2/events/cloud, c7.send, c7.idempotency
 #[tokio::test]
-async fn the_same_key_twice_does_nothing_the_second_time() {
+async fn repeated_key_has_no_second_effect() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (device, other) = (ana.creates_device("fridge").await, ana.creates_device("other").await);
@@ -137,11 +137,11 @@ async fn the_same_key_twice_does_nothing_the_second_time() {
     assert_eq!(payloads(&device, "").await, [1]);
     assert_eq!(queue(3).await, queued, "it was taken, and is not sent again");
     device.takes().await.no_content();
-    // A key is one for both ways, and for whoever calls in the device's name.
+    // A key is the same in both directions, and for each caller in the device's name.
     let by_user = ana.request(Method::POST, &format!("{}&elementName=alarm", device.queue()));
     assert_eq!(app.send(with_json(by_user.header("idempotency-key", "k1"), &json!(4))).await.created(), first);
     device.takes().await.no_content();
-    // A refusal is not remembered.
+    // A refused request does not use up its key.
     assert_eq!(device.posts_once("k3", "reading", json!(null)).await.faults(), ["body"]);
     device.posts_once("k3", "reading", json!(5)).await.created();
     app.wait_seconds(24 * 3600);
@@ -183,7 +183,7 @@ async fn an_event_of_a_design_expires() {
 
 // Holds: c7.fifo
 #[tokio::test]
-async fn no_two_readers_get_the_same_event() {
+async fn concurrent_readers_get_different_events() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -205,7 +205,7 @@ async fn no_two_readers_get_the_same_event() {
 
 // Holds: c7.wait
 #[tokio::test]
-async fn who_waits_is_woken_by_an_event() {
+async fn long_poll_is_woken_by_an_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -215,7 +215,7 @@ async fn who_waits_is_woken_by_an_event() {
             within_patience("the end of the wait", device.get(path)).await
         };
         let calling = async {
-            // A round trip gives the poll time to be in its place; either order must do.
+            // A round trip lets the poll begin first; either order must work.
             device.get(&device.url()).await.ok();
             device.posts("reading", json!({"temp": 20 + round})).await.created();
         };
@@ -225,7 +225,7 @@ async fn who_waits_is_woken_by_an_event() {
         assert_eq!(payload["temp"], 20 + round);
     }
     device.takes().await.no_content();
-    // Sent through the API it wakes as well; what is peeked at stays.
+    // An event sent through the API wakes the poll too; a peeked event remains queued.
     let waiting = device.get("/v2/events/cloud/next?wait=60&peek=true&elementName=note");
     let calling = async {
         device.queues("other", json!(1)).await;
@@ -238,7 +238,7 @@ async fn who_waits_is_woken_by_an_event() {
 
 // Holds: c7.wait
 #[tokio::test]
-async fn who_waits_in_vain_hears_so() {
+async fn long_poll_without_an_event_times_out() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -249,7 +249,7 @@ async fn who_waits_in_vain_hears_so() {
 
 // Holds: c7.idempotency
 #[tokio::test]
-async fn the_same_key_many_times_at_once_is_one_event() {
+async fn concurrent_posts_with_one_key_make_one_event() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

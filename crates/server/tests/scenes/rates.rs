@@ -1,4 +1,4 @@
-//! Rate limits: a fixed window of a minute, told in the headers.
+//! Rate limits: a fixed window of a minute, stated in the headers.
 
 use isobar_http::{RouteAccess, table};
 use isobar_hub::RateLimits;
@@ -19,7 +19,7 @@ fn window(answer: &Answer) -> (&str, &str, &str) {
 
 // Holds: limit.rate, limit.rateHeaders, c1.429, c10.window
 #[tokio::test]
-async fn a_user_has_one_window_whatever_it_shows() {
+async fn user_has_one_rate_window_for_all_credentials() {
     let app = limited(4, 0, 0).await;
     let ana = app.developer("ana").await;
     let first = ana.get("/v2/auth/user").await;
@@ -28,7 +28,7 @@ async fn a_user_has_one_window_whatever_it_shows() {
     let key = ana.makes_api_key("script").await;
     let with_key = || app.request(Method::GET, "/v2/auth/user").header("api_auth_token", &key);
     assert_eq!(window(&app.send(with_key()).await), ("4", "1", "1800000060"));
-    // A refusal counts as well, and says so.
+    // A refused call counts too, and has the headers.
     let refused = ana.post("/v2/devices", json!({})).await.is(400);
     assert_eq!(window(&refused), ("4", "0", "1800000060"));
     for spent in [ana.get("/v2/auth/user").await, app.send(with_key()).await] {
@@ -44,7 +44,7 @@ async fn a_user_has_one_window_whatever_it_shows() {
 
 // Holds: limit.rate, c10.window
 #[tokio::test]
-async fn a_device_has_a_window_of_its_own() {
+async fn device_has_its_own_rate_window() {
     let app = limited(0, 2, 0).await;
     let ana = app.developer("ana").await;
     let (one, other) = (ana.creates_device("one").await, ana.creates_device("other").await);
@@ -60,7 +60,7 @@ async fn a_device_has_a_window_of_its_own() {
 
 // Holds: c10.window
 #[tokio::test]
-async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
+async fn request_without_valid_credentials_is_counted_by_address() {
     let app = limited(0, 0, 5).await;
     app.login("nobody", "a guess").await.unauthenticated();
     app.get("/v2/spec").await.is(200);
@@ -68,18 +68,18 @@ async fn an_address_is_counted_when_it_shows_nothing_or_nothing_good() {
     let guess = || app.request(Method::GET, "/v2/devices").bearer_auth("a guess");
     app.send(guess()).await.unauthenticated();
     assert_eq!(window(&app.send(guess()).await.is(401)), ("5", "0", "1800000060"));
-    // First the credentials, then the rate: who shows none that are good hears so.
+    // Credentials are checked before the rate: a call with bad ones is refused for that.
     let bad = app.send(guess()).await;
     assert_eq!((bad.status.as_u16(), window(&bad).1), (401, "0"));
     app.get("/v2/spec").await.is(429);
-    // Those who watch over the server are not counted.
+    // Calls of monitoring are not counted.
     let live = app.get("/health/live").await.is(200);
     assert_eq!(window(&live), ("", "", ""));
 }
 
 // Holds: c1.flood
 #[tokio::test]
-async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
+async fn flood_of_bad_credentials_is_refused_and_disconnected() {
     let app = limited(0, 0, 3).await;
     let ana = app.developer("ana").await;
     app.wait_seconds(60);
@@ -88,14 +88,14 @@ async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
     for round in 0..30 {
         assert!(!closes(bad("/v2/devices")).await, "{round}");
     }
-    // Never is it 429, wherever bad credentials are shown.
+    // Bad credentials never get a 429, in any operation.
     for path in ["/v2/devices", "/v2/events/cloud", "/v2/auth/user", "/v2/auth/refreshToken"] {
         assert!(closes(bad(path)).await, "{path}");
     }
     let post = with_json(app.request(Method::POST, "/v2/events/device?elementName=e"), &json!(1));
     assert!(closes(post.header("cloud", "a guess")).await);
     assert!(closes(app.request(Method::POST, "/v2/auth/logout").bearer_auth("a guess")).await);
-    // Who shows good ones from there is served.
+    // Valid credentials from that address are served.
     assert_eq!(ana.get("/v2/auth/user").await.is(200).header("connection"), "");
     app.get("/v2/spec").await.is(429);
     app.wait_seconds(60);
@@ -104,7 +104,7 @@ async fn a_flood_of_bad_credentials_is_refused_and_its_connections_end() {
 
 // Holds: limit.rate
 #[tokio::test]
-async fn what_is_no_operation_is_counted_too() {
+async fn unknown_operation_is_counted_too() {
     let app = limited(3, 2, 2).await;
     let ana = app.developer("ana").await;
     app.wait_seconds(60);
@@ -126,7 +126,7 @@ async fn what_is_no_operation_is_counted_too() {
 
 // Holds: limit.rate
 #[tokio::test]
-async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_at() {
+async fn credentials_are_counted_on_public_operations_too() {
     let app = limited(50, 0, 60).await;
     let ana = app.developer("ana").await;
     let body = || json!({"organizationId": ana.organization});
@@ -137,7 +137,7 @@ async fn whoever_shows_credentials_is_counted_by_them_wherever_they_are_looked_a
 
 // Holds: limit.rateHeaders, c10.headers
 #[tokio::test]
-async fn every_counted_answer_tells_its_window() {
+async fn every_counted_response_states_its_rate_window() {
     let app = limited(10_000, 10_000, 10_000).await;
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
@@ -147,7 +147,7 @@ async fn every_counted_answer_tells_its_window() {
         let case = things.case(&row);
         for (header, value) in [("x-none", ""), ("api_auth_token", &key), ("cloud", &things.fridge.token)] {
             let sent = request(&app, &row, &case).header(header, value);
-            // The head is enough: a stream has no end.
+            // The head is enough: a stream is endless.
             let answer = sent.send().await.unwrap();
             let tells = |name: &str| answer.headers().contains_key(name);
             let told = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"].map(tells);
@@ -158,7 +158,7 @@ async fn every_counted_answer_tells_its_window() {
 
 // Holds: c10.off
 #[tokio::test]
-async fn a_limit_that_is_off_tells_nothing() {
+async fn disabled_rate_limit_sends_no_headers() {
     let app = limited(0, 0, 0).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

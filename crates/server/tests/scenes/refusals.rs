@@ -12,12 +12,12 @@ use crate::support::app::with_json;
 use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    what_a_path_names_comes_before_the_role,
-    a_part_of_a_thing_comes_before_the_role_too,
-    a_device_that_is_unknown_is_a_fault_of_a_device_event_alone,
+    resource_of_a_path_is_checked_before_the_role,
+    part_of_a_resource_is_checked_before_the_role,
+    unknown_device_is_a_fault_of_device_events_alone,
 );
 
-/// The case with another name for every thing.
+/// Returns the case with another name for every resource.
 fn renamed(case: &Case, things: &Things<'_>, other: &str) -> Case {
     let mut case = case.clone();
     for id in things.ids() {
@@ -33,7 +33,7 @@ fn names_a_thing(row: &RouteRow, case: &Case) -> bool {
 }
 
 // Holds: c1.ids, c1.order
-async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
+async fn resource_of_a_path_is_checked_before_the_role(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
     let things = Things::made_by(&ana, &user).await;
@@ -42,7 +42,7 @@ async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
         if !names_a_thing(&row, &case) {
             continue;
         }
-        // What is malformed names nothing, and neither does another spelling of an identifier.
+        // A malformed identifier, or another spelling of one, names nothing.
         for other in [NOBODY, "not-an-id", &things.fridge.id.to_uppercase()] {
             let mut case = renamed(&case, &things, other);
             case.body = case.body.map(|_| json!("no object"));
@@ -53,7 +53,7 @@ async fn what_a_path_names_comes_before_the_role(app: &TestApp) {
 }
 
 // Holds: c1.order
-async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
+async fn part_of_a_resource_is_checked_before_the_role(app: &TestApp) {
     let ana = app.developer("ana").await;
     let user = ana.invites("user", "basicUser").await;
     let device = ana.creates_device("fridge").await;
@@ -70,7 +70,7 @@ async fn a_part_of_a_thing_comes_before_the_role_too(app: &TestApp) {
 }
 
 // Holds: c1.unknownDevice
-async fn a_device_that_is_unknown_is_a_fault_of_a_device_event_alone(app: &TestApp) {
+async fn unknown_device_is_a_fault_of_device_events_alone(app: &TestApp) {
     let ana = app.developer("ana").await;
     let hidden = app.stranger("bob").await.creates_device("hidden").await;
     for device in [NOBODY, "nonsense", &hidden.id] {
@@ -91,7 +91,7 @@ const A_MINUTE: u32 = 60;
 
 // Holds: c1.order
 #[tokio::test]
-async fn the_rate_comes_before_everything_but_the_credentials() {
+async fn rate_is_checked_right_after_the_credentials() {
     let limits = RateLimits { user: A_MINUTE, device: 0, address: 0 };
     let app = TestApp::with(|settings| settings.hub.rate_limit = limits).await;
     let ana = app.developer("ana").await;
@@ -124,7 +124,7 @@ async fn sends_too_much(person: &Person<'_>, path: &str) -> u16 {
 
 // Holds: c1.413
 #[tokio::test]
-async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
+async fn body_limit_is_a_mebibyte_unless_configured() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -135,14 +135,14 @@ async fn a_body_has_a_mebibyte_unless_the_operator_says_otherwise() {
     assert_eq!(sends_too_much(&ana, &format!("/v2/projects/{NOBODY}/specification/test")).await, 404);
 }
 
-/// A body of so many bytes that no operation can use.
+/// Returns a body of this many bytes that no operation can use.
 fn rubbish(bytes: usize) -> String {
     format!("{{\"x\":\"{}\"}}", "x".repeat(bytes - 8))
 }
 
 // Holds: c1.413
 #[tokio::test]
-async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
+async fn body_limit_of_public_operations_is_sixteen_kibibytes() {
     let app = TestApp::start().await;
     let document = app.get("/v2/spec").await.ok();
     let mut seen = 0;
@@ -166,7 +166,7 @@ async fn a_body_that_needs_no_credentials_has_sixteen_kibibytes() {
         }
     }
     assert_eq!(seen, 5);
-    // Whoever shows credentials may send more.
+    // A call with credentials may send more.
     let ana = app.developer("ana").await;
     let design =
         json!({"name": "p", "description": "", "planes": {"cloud": {"elements": {}}, "note": "x".repeat(100_000)}});

@@ -10,7 +10,7 @@ use crate::support::{NOBODY, TestApp};
 // newUser.password, newUser.passwordConfirmation, newUser.firstName, newUser.lastName, newUser.email, newUser.company,
 // newUser.role, newUser.tosHash, newUser.language, POST /v2/auth/register, c3.register, c3.verification
 #[tokio::test]
-async fn who_registers_founds_an_organization() {
+async fn registration_creates_an_organization() {
     let app = TestApp::start().await;
     let mut body = new_user("ana", "developer");
     (body["tosHash"], body["language"]) = (json!("signed"), json!("pt"));
@@ -51,7 +51,7 @@ async fn who_registers_founds_an_organization() {
 
 // Holds: c3.firstStart
 #[tokio::test]
-async fn a_house_begins_with_an_administrator_in_the_root() {
+async fn new_server_has_an_administrator_in_the_root() {
     let app = TestApp::start().await;
     let admin = app.admin().await.get("/v2/auth/user").await.ok();
     let shown = ["username", "role", "organizationName"].map(|member| admin[member].clone());
@@ -62,7 +62,7 @@ async fn a_house_begins_with_an_administrator_in_the_root() {
 
 // Holds: user.role, c3.register
 #[tokio::test]
-async fn every_role_but_system_admin_may_be_asked_for() {
+async fn registration_accepts_every_role_but_system_admin() {
     let app = TestApp::start().await;
     for role in ["basicUser", "technician", "manager", "administrator", "developer"] {
         assert_eq!(app.post("/v2/auth/register", new_user(role, role)).await.created()["role"], role);
@@ -74,7 +74,7 @@ async fn every_role_but_system_admin_may_be_asked_for() {
 
 // Holds: newUser.organizationId, c3.register
 #[tokio::test]
-async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
+async fn registration_into_an_organization_needs_its_rights() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
@@ -82,7 +82,7 @@ async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
     let mut body = new_user("new", "manager");
     body["organizationId"] = json!(ana.organization);
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
-    // Nor is anything told about the rest of the body.
+    // Other faults of the body are not reported either.
     let faulty = json!({"organizationId": ana.organization, "role": 7});
     app.post("/v2/auth/register", faulty.clone()).await.unauthenticated();
     tom.post("/v2/auth/register", faulty).await.forbidden();
@@ -101,7 +101,7 @@ async fn with_an_organization_it_takes_somebody_who_may_create_that_user() {
 // Holds: newUser.username, newUser.password, newUser.passwordConfirmation, newUser.firstName, newUser.lastName,
 // newUser.email, newUser.company, newUser.role, newUser.tosHash, newUser.language
 #[tokio::test]
-async fn all_faults_of_a_registration_are_told_at_once() {
+async fn registration_with_several_faults_has_all_of_them_named() {
     let app = TestApp::start().await;
     let all = ["company", "email", "firstName", "lastName", "password", "passwordConfirmation", "role", "username"];
     assert_eq!(app.post("/v2/auth/register", json!({})).await.faults(), all);
@@ -113,7 +113,7 @@ async fn all_faults_of_a_registration_are_told_at_once() {
     body["tosHash"] = json!(7);
     let faults = app.post("/v2/auth/register", body.clone()).await.faults();
     assert_eq!(faults, ["email", "firstName", "passwordConfirmation", "tosHash", "username"]);
-    // Whoever names an organization, even in vain, must be somebody.
+    // Naming an organization, even an invalid one, needs credentials.
     body["organizationId"] = json!("north");
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
     let faults = app.stranger("bob").await.post("/v2/auth/register", body).await.faults();
@@ -126,7 +126,7 @@ async fn all_faults_of_a_registration_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn an_address_has_one_fault_at_a_time() {
+async fn email_address_has_one_fault_at_a_time() {
     let app = TestApp::start().await;
     let long = format!("{}@example.com", "x".repeat(250));
     for bad in ["", "x", "no address", "a@b@c", &long, "a\0@example.com"] {
@@ -139,7 +139,7 @@ async fn an_address_has_one_fault_at_a_time() {
 
 // Holds: c1.roles
 #[tokio::test]
-async fn a_role_is_given_up_to_ones_own() {
+async fn role_of_a_new_user_is_at_most_the_callers() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
@@ -147,7 +147,7 @@ async fn a_role_is_given_up_to_ones_own() {
     body["organizationId"] = json!(ana.organization);
     max.post("/v2/auth/register", body.clone()).await.forbidden();
     app.post("/v2/auth/register", body.clone()).await.unauthenticated();
-    // That comes before whatever else is wrong, but after what is no user's at all.
+    // The role is checked before other faults, but after the credentials.
     max.post("/v2/auth/register", json!({"organizationId": ana.organization, "role": "developer"})).await.forbidden();
     body["role"] = json!("manager");
     max.post("/v2/auth/register", body).await.created();
@@ -155,17 +155,17 @@ async fn a_role_is_given_up_to_ones_own() {
 
 // Holds: c3.register
 #[tokio::test]
-async fn a_closed_house_registers_nobody() {
+async fn closed_registration_is_refused() {
     let app = TestApp::with(|settings| settings.hub.registration_open = false).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.unauthenticated();
     app.post("/v2/auth/register", json!({})).await.unauthenticated();
-    // Those who are in may still invite.
+    // Existing users can still invite others.
     let admin = app.admin().await;
     admin.invites("ana", "developer").await.get("/v2/auth/user").await.ok();
 }
 
 #[tokio::test]
-async fn before_its_address_is_verified_a_user_may_have_to_wait() {
+async fn unverified_user_cannot_log_in_when_required() {
     let app = TestApp::with(|settings| settings.hub.require_verified_email = true).await;
     app.post("/v2/auth/register", new_user("ana", "developer")).await.created();
     app.login("ana", "secret of ana").await.unauthenticated();
@@ -174,7 +174,7 @@ async fn before_its_address_is_verified_a_user_may_have_to_wait() {
 
 // Holds: user.username
 #[tokio::test]
-async fn two_who_want_the_same_name_at_once_get_one_account() {
+async fn concurrent_registrations_of_a_name_make_one_account() {
     let app = TestApp::start().await;
     let register = |number: u32| {
         let mut body = new_user("ana", "developer");

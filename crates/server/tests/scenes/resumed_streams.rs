@@ -1,5 +1,5 @@
-//! A client of an event stream that breaks off and comes back with the event that it had last, again and again: it has
-//! everything that was acknowledged, each event once, whatever the moment at which it broke off.
+//! A client of an event stream that reconnects again and again with the last event that it received: it gets everything
+//! that was acknowledged, each event once, whenever it disconnected.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,10 +17,10 @@ use crate::support::{Device, TestApp};
 const DEVICES: usize = 200;
 /// Number of times that the client reconnects, unless SCENES_STREAM_COMEBACKS sets another.
 const COMEBACKS: usize = 20;
-/// Most events that the client hears before it breaks off, each time after another number of them.
+/// Most events that the client receives before it disconnects, each time a different number.
 const STAYS_MAX: usize = 101;
 
-/// Code that takes now this long and now that, and sends a cloud event.
+/// Returns code that takes a varying time, and sends a cloud event.
 fn taking_its_time() -> Value {
     let code = "function decodeUplink(input) { for (var i = Math.random() * 20000; i > 0; i--) {} return {data: 1}; }";
     json!({
@@ -33,13 +33,13 @@ fn taking_its_time() -> Value {
 /// The client of a stream.
 #[derive(Default)]
 struct Listener {
-    /// Every event that it has heard.
+    /// Every event that it has received.
     heard: HashSet<String>,
     last: Option<String>,
 }
 
 impl Listener {
-    /// Listens on one connection for so many events.
+    /// Receives this many events on one connection.
     async fn listens(&mut self, stream: &mut Stream, events: usize) {
         for _ in 0..events {
             let sent = stream.next().await;
@@ -55,7 +55,7 @@ async fn stream(app: &TestApp, key: &str, after: Option<&str>) -> Stream {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
+async fn resumed_stream_has_each_event_once() {
     let comebacks = std::env::var("SCENES_STREAM_COMEBACKS").map_or(COMEBACKS, |count| count.parse().unwrap());
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
@@ -82,9 +82,9 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
         is_over.store(true, Ordering::Relaxed);
     };
     let (made, ()) = futures::join!(join_all(devices.iter().map(posting)), listening);
-    // All of it, both ways; what was acknowledged is a part of it.
+    // All events in both directions, which include all acknowledged ones.
     let mut all = HashSet::new();
-    // One after the other: only so many of a tenant read at length at once.
+    // The exports are sequential: a tenant has few slots for long reads.
     for device in &devices {
         let path = device.at("events?limit=10000");
         all.extend(ana.get(&path).await.list_of("/id").iter().map(|id| id.as_str().unwrap().to_owned()));
@@ -93,10 +93,10 @@ async fn who_comes_back_with_the_event_it_had_last_has_each_event_once() {
     let acknowledged: usize = made.iter().map(Vec::len).sum();
     let (id, token) = devices.first().map(|device| (device.id.clone(), device.token.clone())).unwrap();
     drop((ana, devices));
-    // What it has not heard by now is there for it after a restart too.
+    // The remaining events can be read after a restart too.
     let app = app.restart().await;
     let mut rest = stream(&app, &key, listener.last.as_deref()).await;
-    // Nothing comes behind the newest event.
+    // No event comes after the newest one.
     let newest = Device { app: &app, id, token }.posts("up", json!("00")).await.created();
     let newest = text(&newest, "id");
     while listener.last.as_deref() != Some(newest) {

@@ -6,10 +6,10 @@ use crate::support::designs::to;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    what_is_older_is_not_shown,
-    what_is_more_is_not_shown,
-    a_longer_retention_brings_nothing_back,
-    what_a_storage_keeps_is_checked,
+    values_beyond_the_retained_age_are_hidden,
+    values_beyond_the_retained_number_are_hidden,
+    longer_retention_restores_no_values,
+    retention_of_a_storage_is_checked,
 );
 
 const DAY: i64 = 86_400;
@@ -21,7 +21,7 @@ fn keeping(properties: Value) -> Value {
     })
 }
 
-/// Every way to look at the values of `log` shows these, newest first.
+/// Checks that every way to read the values of `log` shows these, newest first.
 async fn shows(ana: &Person<'_>, device: &Device<'_>, values: &[i64]) {
     let list = ana.get(&device.at("data/log")).await.ok();
     assert_eq!(list["meta"]["totalDocs"], values.len());
@@ -48,7 +48,7 @@ async fn shows(ana: &Person<'_>, device: &Device<'_>, values: &[i64]) {
 }
 
 // Holds: c13.retention
-async fn what_is_older_is_not_shown(app: &TestApp) {
+async fn values_beyond_the_retained_age_are_hidden(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(keeping(json!({"retentionDays": 3}))).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -56,11 +56,11 @@ async fn what_is_older_is_not_shown(app: &TestApp) {
         device.posts("reading", json!(day)).await.created();
         app.wait_seconds(DAY);
     }
-    // The oldest of these came three days ago, to the millisecond.
+    // The oldest of these was stored three days ago, to the millisecond.
     shows(&ana, &device, &[5, 4, 3]).await;
     app.wait_seconds(1);
     shows(&ana, &device, &[5, 4]).await;
-    // A shorter retention takes hold at once.
+    // A shorter retention takes effect at once.
     ana.redesigns(&project, keeping(json!({"retentionDays": 2}))).await.ok();
     shows(&ana, &device, &[5]).await;
     app.wait_seconds(10 * DAY);
@@ -73,7 +73,7 @@ async fn what_is_older_is_not_shown(app: &TestApp) {
 }
 
 // Holds: c13.retention
-async fn what_is_more_is_not_shown(app: &TestApp) {
+async fn values_beyond_the_retained_number_are_hidden(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(keeping(json!({"valuesMax": 3}))).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -88,7 +88,7 @@ async fn what_is_more_is_not_shown(app: &TestApp) {
 }
 
 // Holds: c13.retentionStays
-async fn a_longer_retention_brings_nothing_back(app: &TestApp) {
+async fn longer_retention_restores_no_values(app: &TestApp) {
     let ana = app.developer("ana").await.with_key().await;
     let project = ana.designs(keeping(json!({"retentionDays": 2}))).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -104,13 +104,13 @@ async fn a_longer_retention_brings_nothing_back(app: &TestApp) {
     app.wait_seconds(30 * DAY);
     device.posts("reading", json!(4)).await.created();
     shows(&ana, &device, &[4, 3, 2]).await;
-    // An element that the design no longer has keeps what it had.
+    // An element that the design no longer has keeps its values.
     ana.redesigns(&project, json!({"reading": {"type": "deviceEvent"}})).await.ok();
     shows(&ana, &device, &[4, 3, 2]).await;
 }
 
 // Holds: c13.retention
-async fn what_a_storage_keeps_is_checked(app: &TestApp) {
+async fn retention_of_a_storage_is_checked(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(keeping(json!({"retentionDays": 3_650, "valuesMax": 1_000_000_000}))).await;
     let at = |property: &str| format!("planes.cloud.elements.log.properties.{property}");

@@ -10,7 +10,7 @@ use crate::support::app::new_user;
 use crate::support::designs::fridge;
 use crate::support::{Device, Person, TestApp};
 
-/// Bodies: bytes, texts that look like JSON, and objects with members that the API knows.
+/// Makes bodies: bytes, texts that look like JSON, and objects with members that the API knows.
 fn body() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         Just("null".to_owned()),
@@ -82,14 +82,14 @@ async fn hears(ana: &Person<'_>, device: &Device<'_>, bodies: Vec<Vec<u8>>) {
     }
 }
 
-/// `count` values of a strategy.
+/// Draws `count` values of a strategy.
 fn some<T: Strategy>(count: usize, strategy: T) -> Vec<T::Value> {
     let mut runner = TestRunner::new(Config { failure_persistence: None, ..Config::default() });
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
 #[tokio::test]
-async fn no_body_is_a_failure_of_the_server() {
+async fn random_body_never_fails_the_server() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device_of(&ana.designs(fridge()).await, "fridge").await;
@@ -99,7 +99,7 @@ async fn no_body_is_a_failure_of_the_server() {
 }
 
 #[tokio::test]
-async fn no_address_is_a_failure_of_the_server() {
+async fn random_path_never_fails_the_server() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
@@ -178,13 +178,13 @@ async fn a_zero_character_in_a_text_is_refused_on_either_registry() {
         let mut nobody = new_user("nobody", "basicUser");
         nobody["username"] = json!("\u{0}");
         assert_eq!(ana.post("/v2/users", nobody).await.faults(), ["username"]);
-        // What is kept as JSON may hold it.
+        // Stored JSON may contain it.
         let free = json!({"name": "c", "projectUuid": project, "meta": {"\u{0}": "\u{0}"}});
         let made = ana.post("/v2/devices", free).await.created();
         assert_eq!(made["meta"], json!({"\u{0}": "\u{0}"}));
         is_no_failure(&app, ana.request(Method::GET, "/v2/devices?searchText=%00")).await;
         is_no_failure(&app, ana.request(Method::GET, "/v2/devices?entityList=%00")).await;
-        // Else every zero character more would be another name to guess a password for.
+        // Otherwise every zero character would make another name to guess a password for.
         for name in ["ana\u{0}", "\u{0}ana"] {
             assert_eq!(app.login(name, &ana.password).await.faults(), ["usernameOrEmail"]);
         }

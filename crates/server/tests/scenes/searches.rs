@@ -12,7 +12,8 @@ on_both_registries!(
     organizations_and_projects_are_found_by_their_fields,
 );
 
-/// A part of each of these texts finds the thing alone, in any case; none of the others does.
+/// Checks that a part of each of these texts finds only this resource, in any case of letters, and that none of the
+/// others does.
 async fn is_found_by(ana: &Person<'_>, list: &str, id: &str, found_by: &[&str], hidden: &[&str]) {
     let found = async |words: &str| {
         let part: String = words.chars().skip(1).flat_map(char::to_uppercase).collect();

@@ -1,4 +1,4 @@
-//! Secrets: made of 256 bits, shown once, and kept nowhere as they are.
+//! Secrets: 256 random bits, shown once, and never stored in plain text.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::support::person::text;
 /// Characters of 256 bits in Base64.
 const CHARACTERS: usize = 43;
 
-/// The bytes of all files beneath a folder but the e-mails, which are for their readers.
+/// Reads all files beneath a folder except the e-mails, which are for their recipients.
 fn kept(folder: &Path, into: &mut Vec<u8>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -24,7 +24,7 @@ fn kept(folder: &Path, into: &mut Vec<u8>) {
 
 // Holds: c3.passwords
 #[tokio::test]
-async fn no_secret_stands_in_what_is_kept() {
+async fn stored_files_contain_no_secret() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;

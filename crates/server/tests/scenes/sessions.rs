@@ -41,11 +41,11 @@ async fn an_unknown_account_looks_like_a_wrong_password() {
 
 // Holds: c3.throttle
 #[tokio::test]
-async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() {
+async fn password_guesses_count_by_account_and_reveal_nothing() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let guess = async |name: &str| app.login(name, "a guess").await.status.as_u16();
-    // Ten by the one name and ten by the other: what is heard is the same whether there is an account or not.
+    // Ten guesses with each name: the answers are the same whether the account exists or not.
     for account in ["ana", "nobody"] {
         for name in [account.to_owned(), format!("{account}@example.com")] {
             for turn in 0..10 {
@@ -55,7 +55,7 @@ async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() 
         }
     }
     app.wait_seconds(15 * 60);
-    // Five by each are ten: more guesses are in vain, right or wrong.
+    // Five guesses with each name are ten: further ones fail with any password.
     for _ in 0..5 {
         assert_eq!([guess("ana").await, guess("ana@example.com").await], [401, 401]);
     }
@@ -63,7 +63,7 @@ async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() 
         let right = app.login(name, &ana.password).await.is(401);
         assert_eq!(right.text, app.login("nobody", "a guess").await.is(401).text);
     }
-    // And so they are by the other name when all came by the one.
+    // The same holds for the other name after ten guesses with one.
     app.wait_seconds(15 * 60);
     for _ in 0..10 {
         assert_eq!(guess("ANA").await, 401);
@@ -75,7 +75,7 @@ async fn guesses_at_an_account_count_by_whichever_name_and_tell_nothing_of_it() 
 
 // Holds: c3.cookie
 #[tokio::test]
-async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
+async fn refresh_cookie_is_hidden_from_scripts_and_other_sites() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let attributes = |line: &str| {
@@ -96,7 +96,7 @@ async fn the_refresh_cookie_is_kept_from_scripts_and_other_sites() {
 // Holds: token.jwtToken, token.jwtTokenExpiry, state.jwt, state.refresh, GET /v2/auth/refreshToken, auth.jwt,
 // auth.refreshToken, limit.jwt, limit.refresh, c3.cookie
 #[tokio::test]
-async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days() {
+async fn access_token_expires_and_is_refreshed_for_fourteen_days() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let refresh = async || {
@@ -113,7 +113,7 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
     assert_eq!(tokens["jwtTokenExpiry"], "2027-01-15T08:30:00.000Z");
     let jwt = text(&tokens, "jwtToken");
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(jwt)).await.ok();
-    // A browser sends it among others.
+    // A browser sends it among other cookies.
     let among = format!("refreshTokens=x; theme=dark; {}; last=1", ana.cookie);
     app.send(app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", among)).await.created();
     app.wait_seconds(14 * 24 * 3600 - 15 * 60 - 1);
@@ -124,7 +124,7 @@ async fn a_token_ends_after_fifteen_minutes_and_is_refreshed_for_fourteen_days()
 
 // Holds: state.logout, POST /v2/auth/logout, c3.logout
 #[tokio::test]
-async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
+async fn logout_revokes_all_given_tokens_at_once() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let other = app.login("ana", &ana.password).await.created();
@@ -141,13 +141,13 @@ async fn a_logout_ends_each_token_that_it_is_given_at_once_and_for_good() {
     app.send(refresh).await.unauthenticated();
     let again = app.request(Method::POST, "/v2/auth/logout").bearer_auth(&jwt);
     app.send(again).await.unauthenticated();
-    // The other session goes on.
+    // The other session continues.
     app.send(ask(text(&other, "jwtToken"))).await.ok();
 }
 
 // Holds: state.logout, POST /v2/auth/logout, auth.refreshToken, auth.logout
 #[tokio::test]
-async fn a_logout_with_one_token_leaves_the_other() {
+async fn logout_with_one_token_leaves_the_other() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let refresh = || app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &ana.cookie);
@@ -214,7 +214,7 @@ async fn session_beyond_a_hundred_ends_the_oldest() {
 
 // Holds: c3.throttle
 #[tokio::test]
-async fn who_guesses_passwords_waits_even_with_the_right_one() {
+async fn locked_out_account_refuses_the_right_password_too() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     for name in ["ana", "nobody"] {
@@ -224,7 +224,7 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
         let waits = app.login(&name.to_uppercase(), &ana.password).await.is(429);
         assert_eq!(waits.header("retry-after"), "901");
     }
-    // A session that is open stays open.
+    // An open session stays open.
     assert_eq!(me(&ana).await, 200);
     app.wait_seconds(15 * 60);
     app.login("ana", &ana.password).await.created();
@@ -233,7 +233,7 @@ async fn who_guesses_passwords_waits_even_with_the_right_one() {
 // Holds: GET /v2/auth/user, GET /v2/users/{id}/apiKeys, POST /v2/users/{id}/apiKeys,
 // DELETE /v2/users/{id}/apiKeys/{keyId}, auth.apiKey, auth.apiKeyAlt, c3.apiKeys
 #[tokio::test]
-async fn an_api_key_is_as_good_as_its_user_in_either_header() {
+async fn api_key_acts_as_its_user_in_either_header() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -267,7 +267,7 @@ async fn an_api_key_is_as_good_as_its_user_in_either_header() {
 
 // Holds: c3.order
 #[tokio::test]
-async fn the_first_credential_that_is_present_decides() {
+async fn first_credential_present_decides() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let key = ana.makes_api_key("script").await;
@@ -281,7 +281,7 @@ async fn the_first_credential_that_is_present_decides() {
 
 // Holds: DELETE /v2/users/{id}/apiKeys/{keyId}, c3.apiKeys
 #[tokio::test]
-async fn the_keys_of_others_are_for_those_who_may_change_them() {
+async fn api_keys_of_others_need_the_right_to_change_their_user() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (tom, max) = (ana.invites("tom", "technician").await, ana.invites("max", "manager").await);
@@ -300,7 +300,7 @@ async fn the_keys_of_others_are_for_those_who_may_change_them() {
 
 // Holds: c3.apiKeys
 #[tokio::test]
-async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
+async fn api_key_without_a_name_or_above_the_limit_is_refused() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -311,12 +311,12 @@ async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
     assert_eq!(ana.post(&keys, json!([])).await.faults(), ["body"]);
     assert_eq!(ana.post_text(&keys, r#"{"name":"a","name":"b"}"#).await.faults(), ["body"]);
     assert_eq!(ana.get(&keys).await.ok()["meta"]["totalDocs"], 0);
-    // Two may have the same name, and what a client says of the key itself is not looked at.
+    // Two keys may have the same name, and other members of the body are ignored.
     for _ in 0..2 {
         let made = ana.post(&keys, json!({"name": "é".repeat(80), "key": "mine", "id": NOBODY})).await.created();
         assert!(made["key"] != "mine" && made["id"] != NOBODY, "{made}");
     }
-    // The last places are given out once, however many ask for them at a time.
+    // The last places are taken once by concurrent requests.
     let more = (0..1_001).map(|_| async { ana.post(&keys, json!({"name": "many"})).await.status.as_u16() });
     let statuses = futures::stream::iter(more).buffer_unordered(32).collect::<Vec<u16>>().await;
     let refused = statuses.iter().filter(|status| **status == 400).count();
@@ -329,7 +329,7 @@ async fn a_key_is_refused_that_has_no_name_or_is_one_too_many() {
 
 // Holds: c3.apiKeys
 #[tokio::test]
-async fn a_key_is_what_its_user_is_from_call_to_call() {
+async fn api_key_follows_the_current_rights_of_its_user() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let roles = ["basicUser", "technician", "manager", "administrator", "developer"];
@@ -348,7 +348,7 @@ async fn a_key_is_what_its_user_is_from_call_to_call() {
         assert_eq!(me(&user).await, 401);
         ana.put(&profile, disabled(false)).await.ok();
         assert_eq!(me(&user).await, 200);
-        // It can end itself.
+        // It can delete itself.
         let keys = format!("{profile}/apiKeys");
         let own = user.get(&keys).await.list_of("/id");
         user.delete(&format!("{keys}/{}", own[0].as_str().unwrap())).await.no_content();
@@ -357,7 +357,7 @@ async fn a_key_is_what_its_user_is_from_call_to_call() {
 }
 
 #[tokio::test]
-async fn a_token_that_was_tampered_with_is_no_token() {
+async fn tampered_token_is_refused() {
     let app = TestApp::start().await;
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let parts = |jwt: &str| jwt.split('.').map(str::to_owned).collect::<Vec<_>>();
@@ -375,7 +375,7 @@ async fn a_token_that_was_tampered_with_is_no_token() {
     ] {
         app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(forged)).await.unauthenticated();
     }
-    // A token of another server, with a key of its own, is none either.
+    // A token of another server, with another signing key, is refused too.
     let elsewhere = TestApp::start().await;
     let eve = elsewhere.developer("ana").await;
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(&eve.jwt)).await.unauthenticated();

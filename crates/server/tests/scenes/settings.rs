@@ -1,4 +1,4 @@
-//! Settings of a device: what the design declares, people change, and the device lives by.
+//! Settings of a device: declared by the design, changed by users, and read by the device.
 
 use futures::future::join_all;
 use isobar_model::access;
@@ -13,17 +13,17 @@ use crate::support::{Device, Person, TestApp, on_both_registries};
 on_both_registries!(
     a_device_has_the_settings_of_its_design,
     a_device_reads_its_own_settings,
-    a_setting_is_changed_and_keeps_its_past,
+    changed_setting_has_a_history,
     a_value_keeps_its_digits,
-    a_setting_goes_back_to_its_default,
-    a_value_that_does_not_fit_is_refused,
-    a_change_sets_the_design_off,
+    setting_can_be_reset_to_its_default,
+    invalid_setting_value_is_refused,
+    changed_setting_runs_the_design,
     a_change_is_decoded_by_code,
-    a_design_changes_a_setting_itself,
-    a_design_gives_a_setting_its_default_back,
+    design_can_change_a_setting,
+    design_can_reset_a_setting,
     a_geolocation_moves_the_device,
-    changes_at_the_same_time_make_one_chain,
-    a_design_that_forgets_a_setting,
+    concurrent_changes_of_a_setting_make_one_history,
+    removed_setting_is_hidden_and_keeps_its_record,
     the_settings_of_a_device_have_a_mebibyte_together,
 );
 
@@ -58,7 +58,7 @@ async fn a_device_has_the_settings_of_its_design(app: &TestApp) {
         "listOrder": 2,
     });
     assert_eq!(limit, expected);
-    // What was never set is called the same every time, and differently on another device.
+    // A setting that was never set has a constant identifier, which differs from that of another device.
     assert_eq!(text(&limit, "id").len(), 36);
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["id"], limit["id"]);
     let label = ana.get(&device.at("settings/label")).await.ok();
@@ -103,7 +103,7 @@ async fn a_device_reads_its_own_settings(app: &TestApp) {
 
 // Holds: setting.times, setting.changed, setting.history, GET /v2/devices/{id}/settings/history,
 // PUT /v2/devices/{id}/settings/{settingName}, rule.settings.history, c6.order, c8.records
-async fn a_setting_is_changed_and_keeps_its_past(app: &TestApp) {
+async fn changed_setting_has_a_history(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let device = a_thermostat(&ana).await;
@@ -151,7 +151,7 @@ async fn a_value_keeps_its_digits(app: &TestApp) {
 }
 
 // Holds: setting.value, DELETE /v2/devices/{id}/settings, DELETE /v2/devices/{id}/settings/{settingName}, c8.value
-async fn a_setting_goes_back_to_its_default(app: &TestApp) {
+async fn setting_can_be_reset_to_its_default(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     ana.delete(&device.at("settings/limit")).await.no_content();
@@ -177,7 +177,7 @@ async fn a_setting_goes_back_to_its_default(app: &TestApp) {
 }
 
 // Holds: setting.value, rule.settings.body, rule.settings.history, c8.types
-async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
+async fn invalid_setting_value_is_refused(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     for (name, value) in [
@@ -198,7 +198,7 @@ async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
     assert_eq!(app.send(plain).await.faults(), ["body"]);
     assert_eq!(ana.put_text(&device.at("settings/limit"), "").await.faults(), ["body"]);
     assert_eq!(ana.put_text(&device.at("settings/limit"), "{\"a\":1,\"a\":2}").await.faults(), ["body"]);
-    // The thing comes before the role, and both before the body.
+    // The resource is checked before the role, and both before the body.
     let reader = ana.invites("reader", "basicUser").await;
     reader.put(&device.at("settings/unheard"), json!(null)).await.not_found();
     reader.put(&device.at("settings/limit"), json!(null)).await.forbidden();
@@ -209,7 +209,7 @@ async fn a_value_that_does_not_fit_is_refused(app: &TestApp) {
 }
 
 // Holds: c11.deviceSetting
-async fn a_change_sets_the_design_off(app: &TestApp) {
+async fn changed_setting_runs_the_design(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     let taken = || async { device.takes().await.ok() };
@@ -222,7 +222,7 @@ async fn a_change_sets_the_design_off(app: &TestApp) {
     device.takes().await.no_content();
     assert_eq!(ana.get(&device.at("data/limits")).await.list_of("/payload"), [8, 12, 12]);
     assert_eq!(ana.get(&device.at("data/moves")).await.list_of("/payload"), [8, 12]);
-    // The next event lives by it, and history shows what was sent, but no event that nobody posted.
+    // The next event uses it. History has the sent event, and no event for the change itself.
     device.posts("reading", json!(1)).await.created();
     assert_eq!(taken().await, 8);
     ana.put(&device.at("settings/limit"), json!(3)).await.ok();
@@ -252,7 +252,7 @@ async fn a_change_is_decoded_by_code(app: &TestApp) {
 }
 
 // Holds: c8.records, c11.deviceSetting
-async fn a_design_changes_a_setting_itself(app: &TestApp) {
+async fn design_can_change_a_setting(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     ana.put(&device.at("settings/limit"), json!(12)).await.ok();
@@ -267,7 +267,7 @@ async fn a_design_changes_a_setting_itself(app: &TestApp) {
 }
 
 // Holds: c11.deviceSetting
-async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
+async fn design_can_reset_a_setting(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut design = thermostat();
     design["forget"] = json!({"type": "deviceEvent", "triggers": {"eventReceived": [to("limit", "reset")]}});
@@ -288,12 +288,12 @@ async fn a_design_gives_a_setting_its_default_back(app: &TestApp) {
         (&json!("limit"), &json!(12), &json!(device.id), &limit["id"])
     );
     assert_eq!(stored().await, [8, 12]);
-    // What has no value of its own has nothing to lose: that is no change.
+    // A setting without a value has nothing to reset: that is no change.
     device.posts("forget", json!({})).await.created();
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok(), limit);
     assert_eq!(history().await, past);
     assert_eq!(stored().await, [8, 12]);
-    // Nor is it with one that was never set.
+    // The same holds for a setting that was never set.
     let other = ana.creates_device_of(&project, "other").await;
     other.posts("forget", json!({})).await.created();
     assert_eq!(ana.get(&other.at("data/limits")).await.list_of("/payload"), [] as [Value; 0]);
@@ -305,7 +305,7 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
     let device = a_thermostat(&ana).await;
     let id: DeviceId = device.id.parse().unwrap();
     let place = || async {
-        // A read of the past waits until the registry knows what was found out.
+        // A read of history waits until the registry has all changes.
         ana.get(&device.at("settings/history")).await.ok();
         let (reference, _) = app.registry().device_placement(id).await.unwrap().unwrap();
         let pass = access::system(reference, "a scene looks where the device is").reading();
@@ -317,7 +317,7 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
     assert_eq!(place().await, Some((1.5, 2.5)));
     device.posts("arrival", json!({"latitude": 3.5, "longitude": 4.5})).await.created();
     assert_eq!(place().await, Some((3.5, 4.5)));
-    // A default that is a place moves it too; one that is none leaves it where it is.
+    // A default that is a location moves the device too; another one leaves it in place.
     ana.put(&device.at("settings/home"), json!({"latitude": 5.5, "longitude": 6.5})).await.ok();
     ana.delete(&device.at("settings/place")).await.no_content();
     assert_eq!(place().await, Some((5.5, 6.5)));
@@ -326,7 +326,7 @@ async fn a_geolocation_moves_the_device(app: &TestApp) {
 }
 
 // Holds: c8.records
-async fn changes_at_the_same_time_make_one_chain(app: &TestApp) {
+async fn concurrent_changes_of_a_setting_make_one_history(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = a_thermostat(&ana).await;
     let (url, url_of_wish) = (device.at("settings/limit"), json!(-1));
@@ -346,13 +346,13 @@ async fn changes_at_the_same_time_make_one_chain(app: &TestApp) {
     let chained = |id: &String| now["id"] == **id || records.iter().any(|record| record["id"] == **id);
     ids.retain(|id| !chained(id));
     assert_eq!(ids, [] as [&str; 0]);
-    // Every change was told once, in the order of the chain.
+    // Every change ran the design once, in the order of the history.
     let told = ana.get(&device.at("data/limits")).await.list_of("/payload");
     let newest_first: Vec<Value> = std::iter::once(&now).chain(records).map(|record| record["value"].clone()).collect();
     assert_eq!(told, newest_first);
 }
 
-async fn a_design_that_forgets_a_setting(app: &TestApp) {
+async fn removed_setting_is_hidden_and_keeps_its_record(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(thermostat()).await;
     let device = ana.creates_device_of(&project, "thermostat").await;
@@ -389,7 +389,7 @@ async fn the_settings_of_a_device_have_a_mebibyte_together(app: &TestApp) {
         {"deviceId": device.id, "name": "a", "value": half},
         {"deviceId": device.id, "name": "b", "value": "small"},
     ]);
-    // Each item finds what those before it have left.
+    // Each item uses the result of the earlier ones.
     let outcome = ana.post("/v2/devices/settings", items).await.ok();
     assert_eq!(outcome["errors"], json!([{"message": format!("[0].value: {NO_ROOM}")}]));
     assert_eq!(outcome["data"].as_array().unwrap().len(), 2);
@@ -409,7 +409,7 @@ async fn the_settings_of_a_device_have_a_mebibyte_together(app: &TestApp) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_is_there_after_a_restart() {
+async fn acknowledged_settings_survive_a_restart() {
     let app = TestApp::start().await;
     let (id, token) = {
         let ana = app.developer("ana").await;

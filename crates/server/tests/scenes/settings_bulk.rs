@@ -7,15 +7,15 @@ use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
 on_both_registries!(
-    each_item_is_changed_by_itself,
+    each_setting_of_a_bulk_is_changed_separately,
     a_malformed_list_changes_nothing,
     a_role_too_low_changes_nothing,
     items_of_one_device_are_changed_in_their_order,
     many_devices_are_changed_at_once,
-    code_follows_on_every_change,
-    many_values_are_held_against_the_bounds_of_a_large_definition,
-    what_a_design_says_at_length_is_written_as_it_is_read,
-    defaults_are_told_once_a_project,
+    code_runs_on_every_setting_change,
+    many_values_are_checked_against_a_large_definition,
+    long_setting_definition_is_streamed,
+    settings_bulk_lists_defaults_once_a_project,
 );
 
 const BULK: &str = "/v2/devices/settings";
@@ -30,7 +30,7 @@ fn messages(outcome: &Value) -> Vec<&str> {
 }
 
 // Holds: POST /v2/devices/settings, rule.settings.bulk, status.items, c8.types
-async fn each_item_is_changed_by_itself(app: &TestApp) {
+async fn each_setting_of_a_bulk_is_changed_separately(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tom = ana.invites("tom", "technician").await;
     let project = ana.designs(thermostat()).await;
@@ -61,7 +61,7 @@ async fn each_item_is_changed_by_itself(app: &TestApp) {
     assert_eq!(first, &ana.get(&two.at("settings/limit")).await.ok());
     assert_eq!(second, &ana.get(&one.at("settings/label")).await.ok());
     assert_eq!((&third["value"], &third["deviceId"]), (&json!(5), &json!(one.id)));
-    // Each sets off what the design has linked to it.
+    // Each change runs the elements that are linked to it.
     assert_eq!(two.takes().await.ok(), json!({"limit": 12, "now": 12}));
     assert_eq!(one.takes().await.ok(), json!({"limit": 5, "now": 5}));
     one.takes().await.no_content();
@@ -112,7 +112,7 @@ async fn items_of_one_device_are_changed_in_their_order(app: &TestApp) {
     assert_eq!((ids.len(), messages(&outcome).len()), (150, 0));
     let stored = ana.get(&device.at("data/limits?limit=1000&sortBy=createdAt")).await.list_of("/payload");
     assert_eq!(stored, values);
-    // Each run saw what the one before it had left, those of the same commit too: no limit is that of its neighbour.
+    // Each run saw the state of the previous one, also within one commit: all limits differ.
     assert_eq!(ana.get(&device.at("data/moves?limit=1000")).await.list_of("/payload").len(), 150);
     assert_eq!(ana.get(&device.at("settings/limit")).await.ok()["id"], ids[149]);
     let history = ana.get(&device.at("settings/history?limit=1000")).await.list_of("/changedToId");
@@ -142,11 +142,11 @@ async fn many_devices_are_changed_at_once(app: &TestApp) {
     }));
     let device = &devices[17];
     assert_eq!(ana.get(&device.at("settings/factor")).await.ok()["value"], 1_977 % 37);
-    // 25 of each name, and one wish, but for those in force.
+    // 25 of each name, and one set by the design, except the current ones.
     assert_eq!(ana.get(&device.at("settings/history")).await.names().len(), 49);
 }
 
-async fn code_follows_on_every_change(app: &TestApp) {
+async fn code_runs_on_every_setting_change(app: &TestApp) {
     let ana = app.developer("ana").await;
     let code = "function decodeUplink(input) { return {data: {temp: input.bytes[1]}}; }";
     let design = json!({
@@ -156,7 +156,7 @@ async fn code_follows_on_every_change(app: &TestApp) {
         "values": {"type": "storage"},
     });
     let project = ana.designs(design).await;
-    // More than find a thread for their code at the same time, and wait for one.
+    // More devices than threads for their code, so that some wait for one.
     let mut devices = Vec::new();
     for number in 0..100 {
         devices.push(ana.creates_device_of(&project, &format!("d{number}")).await);
@@ -170,8 +170,9 @@ async fn code_follows_on_every_change(app: &TestApp) {
     }
 }
 
-/// A mebibyte of definition, and as many items as one call may have: reading the one for each of the others took minutes.
-async fn many_values_are_held_against_the_bounds_of_a_large_definition(app: &TestApp) {
+/// Checks a mebibyte of definition with as many items as one call may have: reading the definition for each item took
+/// minutes.
+async fn many_values_are_checked_against_a_large_definition(app: &TestApp) {
     let ana = app.developer("ana").await;
     let properties = json!({"min": 3, "hints": vec![7; 400_000]});
     let properties = json!({"inputType": "number", "inputTypeProperties": properties, "defaultValue": 5});
@@ -184,7 +185,7 @@ async fn many_values_are_held_against_the_bounds_of_a_large_definition(app: &Tes
     assert_eq!(ana.put(&device.at("settings/limit"), json!(3)).await.ok()["value"], 3);
 }
 
-async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
+async fn long_setting_definition_is_streamed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let title = "x".repeat(300_000);
     let project = ana
@@ -195,7 +196,7 @@ async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
         let body = json!({"name": "d", "projectUuid": project, "versionUuid": format!("v{number}")});
         devices.push(ana.creates_device_as(body).await.id);
     }
-    // A whole answer would have its length: it says the title once for each item.
+    // A whole answer would have a length, and repeats the title for each item.
     let items: Vec<Value> = devices.iter().map(|device| item(device, "label", "new")).collect();
     let answer = ana.post(BULK, json!(items)).await;
     assert_eq!(answer.header("transfer-encoding"), "chunked");
@@ -210,7 +211,7 @@ async fn what_a_design_says_at_length_is_written_as_it_is_read(app: &TestApp) {
 }
 
 // Holds: setting.title, POST /v2/devices/settings/defaults, rule.settings.defaults
-async fn defaults_are_told_once_a_project(app: &TestApp) {
+async fn settings_bulk_lists_defaults_once_a_project(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(thermostat()).await;
     let one = ana.creates_device_of(&project, "one").await;

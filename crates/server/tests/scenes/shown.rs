@@ -1,4 +1,4 @@
-//! Tests that a device is never shown older than a caller was told, however often it was read before.
+//! Tests that a device is never shown in an older state than was acknowledged, however often it was read before.
 
 use isobar_model::access;
 use isobar_model::time::Timestamp;
@@ -9,12 +9,12 @@ use crate::support::designs::to_with;
 use crate::support::{TestApp, on_both_registries};
 
 on_both_registries!(
-    a_device_that_was_looked_at_shows_every_later_change,
+    cached_device_shows_every_later_change,
     a_device_shows_its_organization_by_the_new_name,
-    a_device_shows_what_the_registry_cannot_be_told_yet,
+    device_shows_state_not_yet_in_the_registry,
 );
 
-/// A reading's number becomes metadata, and its status.
+/// Returns a design that stores a reading's number as metadata and as status.
 fn state() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -25,7 +25,7 @@ fn state() -> Value {
     })
 }
 
-async fn a_device_that_was_looked_at_shows_every_later_change(app: &TestApp) {
+async fn cached_device_shows_every_later_change(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(state()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -52,7 +52,7 @@ async fn a_device_shows_its_organization_by_the_new_name(app: &TestApp) {
     assert_eq!(ana.get(&device.url()).await.ok()["organizationName"], "Cold and Sons");
 }
 
-async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
+async fn device_shows_state_not_yet_in_the_registry(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(state()).await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -65,14 +65,14 @@ async fn a_device_shows_what_the_registry_cannot_be_told_yet(app: &TestApp) {
     assert_eq!(shown(&device.get(&device.url()).await.ok()), (json!(3), json!(6)));
     assert_eq!(shown(&ana.get("/v2/devices").await.ok()["data"][0]), (json!(3), json!(6)));
     drop(held);
-    // A change waits for it, and leaves it as it is.
+    // A change waits for the report, and keeps it.
     let renamed = ana.put(&device.url(), json!({"name": "freezer", "projectUuid": project})).await.ok();
     assert_eq!(shown(&renamed), (json!(3), json!(6)));
     assert_eq!(shown(&ana.get(&device.url()).await.ok()), (json!(3), json!(6)));
 }
 
 #[tokio::test]
-async fn whoever_asks_first_after_a_crash_sees_what_the_registry_had_not_been_told() {
+async fn first_read_after_a_crash_shows_unreported_state() {
     /// Runs whose work an earlier process left.
     const LEFT: u8 = 200;
     let app = TestApp::start().await;

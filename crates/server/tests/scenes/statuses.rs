@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 use crate::support::designs::to_with;
 use crate::support::{Person, TestApp, on_both_registries};
 
-on_both_registries!(
-    an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are,
-    organizations_are_listed_by_urgency,
-);
+on_both_registries!(organization_shows_the_most_urgent_status_beneath_it, organizations_are_listed_by_urgency,);
 
 const RISING: [&str; 6] = ["none", "good", "info", "warning", "critical", "missing"];
 
@@ -31,7 +28,7 @@ async fn project_of_statuses(person: &Person<'_>) -> String {
 async fn organizations_are_listed_by_urgency(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = project_of_statuses(&ana).await;
-    // What is silent and what burns together is where it burns.
+    // The most urgent of several statuses is shown.
     let sites: [(&str, &[&str], &str); 5] = [
         ("a", &["missing"], "missing"),
         ("b", &["missing", "critical"], "critical"),
@@ -59,7 +56,7 @@ async fn organizations_are_listed_by_urgency(app: &TestApp) {
 }
 
 // Holds: c5.status
-async fn an_organization_shows_the_highest_of_all_beneath_it_whatever_they_are(app: &TestApp) {
+async fn organization_shows_the_most_urgent_status_beneath_it(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let project = project_of_statuses(&ana).await;

@@ -1,4 +1,4 @@
-//! An event stream ends with what it was opened by: its token, key, session or user, and the reach of its user.
+//! An event stream ends with its credentials: the token, key, session or user, and the user's rights.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -7,16 +7,16 @@ use crate::support::stream::Stream;
 use crate::support::{Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_stream_ends_with_its_token_and_another_goes_on_where_it_ended,
+    stream_ends_with_its_token_and_can_be_resumed,
     a_stream_ends_with_the_logout_of_its_token,
     a_new_password_ends_the_streams_of_other_sessions,
     a_stream_ends_with_its_api_key,
     a_stream_ends_for_a_user_who_is_disabled_or_deleted,
     a_stream_ends_for_a_user_who_may_no_longer_see_its_scope,
-    a_stream_ends_with_the_device_or_the_organization_that_it_listens_to,
+    stream_ends_when_its_device_or_organization_is_deleted,
 );
 
-/// A stream of a person, by its token or its API key.
+/// Opens a stream of a person, by its token or its API key.
 async fn stream(person: &Person<'_>, query: &str) -> Stream {
     Stream::open(person, query, None).await
 }
@@ -29,7 +29,7 @@ async fn changes_user(ana: &Person<'_>, user: &Person<'_>, change: &[(&str, Valu
 }
 
 // Holds: c7.stream
-async fn a_stream_ends_with_its_token_and_another_goes_on_where_it_ended(app: &TestApp) {
+async fn stream_ends_with_its_token_and_can_be_resumed(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let tom = ana.invites("tom", "technician").await;
@@ -44,7 +44,7 @@ async fn a_stream_ends_with_its_token_and_another_goes_on_where_it_ended(app: &T
     device.posts("reading", json!(2)).await.created();
     by_token.ends().await;
     assert_eq!(by_key.next().await.data["payload"], 2);
-    // What a client does: it refreshes its token, and asks for what came after the event that it had last.
+    // A client refreshes its token, and resumes after the last event that it received.
     let again = tom.request(Method::GET, "/v2/events/stream");
     app.send(again).await.unauthenticated();
     let tom = tom.refreshed().await;
@@ -62,7 +62,7 @@ async fn a_stream_ends_with_the_logout_of_its_token(app: &TestApp) {
     let ana = ana.refreshed().await;
     let mut goes_on = stream(&ana, "").await;
     app.send(logout).await.no_content();
-    // Nothing needs to happen for that.
+    // No event is needed for that.
     ended.ends().await;
     device.posts("reading", json!(1)).await.created();
     assert_eq!(goes_on.next().await.data["payload"], 1);
@@ -123,7 +123,7 @@ async fn a_stream_ends_for_a_user_who_may_no_longer_see_its_scope(app: &TestApp)
     let tom = ana.invites_into(&north, "tom", "technician").await;
     let device = tom.creates_device_of(ana.project().await, "fridge").await;
     let (mut of_all, mut of_one) = (stream(&tom, "").await, stream(&tom, &format!("?deviceId={}", device.id)).await);
-    // Every role may listen.
+    // Every role may read streams.
     changes_user(&ana, &tom, &[("role", json!("basicUser"))]).await;
     device.posts("reading", json!(1)).await.created();
     assert_eq!((&of_all.next().await.data["payload"], &of_one.next().await.data["payload"]), (&json!(1), &json!(1)));
@@ -131,7 +131,7 @@ async fn a_stream_ends_for_a_user_who_may_no_longer_see_its_scope(app: &TestApp)
     device.posts("reading", json!(2)).await.created();
     of_all.ends().await;
     of_one.ends().await;
-    // Whoever is a systemAdmin no more reaches its own organization alone.
+    // A former system administrator sees its own organization alone.
     let root = app.admin().await;
     let sue = root.invites("sue", "systemAdmin").await;
     let mut foreign = stream(&sue, &format!("?organizationId={north}")).await;
@@ -141,7 +141,7 @@ async fn a_stream_ends_for_a_user_who_may_no_longer_see_its_scope(app: &TestApp)
     foreign.ends().await;
 }
 
-async fn a_stream_ends_with_the_device_or_the_organization_that_it_listens_to(app: &TestApp) {
+async fn stream_ends_when_its_device_or_organization_is_deleted(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);
     let nora = ana.invites_into(&north, "nora", "manager").await;

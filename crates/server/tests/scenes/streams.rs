@@ -1,4 +1,4 @@
-//! Events as they are committed: Server-Sent Events.
+//! Events in the order of their commits: Server-Sent Events.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{NOBODY, TestApp};
 
 // Holds: GET /v2/events/stream, c7.stream
 #[tokio::test]
-async fn events_of_a_device_come_live_both_ways() {
+async fn stream_carries_events_in_both_directions() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let project = ana.designs(fridge()).await;
@@ -33,7 +33,7 @@ async fn events_of_a_device_come_live_both_ways() {
 
 // Holds: GET /v2/events/stream
 #[tokio::test]
-async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
+async fn stream_events_match_the_document() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let fails = json!({
@@ -42,7 +42,7 @@ async fn every_event_of_a_stream_is_one_that_the_document_tells_of() {
     });
     let device = ana.creates_device_of(&ana.designs(fails).await, "failing").await;
     let mut stream = Stream::open(&ana, "", None).await;
-    // Each is held against the document as it is read: any JSON, with errors or without.
+    // Each is checked against the document as it is read: any JSON, with and without errors.
     for payload in [json!({"a": [1, {"b": null}]}), json!("text"), json!(-1.5), json!(true), json!([])] {
         device.posts("in", payload.clone()).await.created();
         let sent = stream.next().await;
@@ -77,14 +77,14 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_resume_is_refused_in_words() {
+async fn stream_that_cannot_resume_is_refused_with_a_reason() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await.with_key().await;
     let device = ana.creates_device("fridge").await;
     let old = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
     let resumes = async |id: &str| {
         let asked = app.send(ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id));
-        // What is no refusal does not end.
+        // An answer that is not a refusal would not end.
         within_patience(&format!("the refusal of {id}"), asked).await
     };
     let recent = text(&device.posts("reading", json!(1)).await.created(), "id").to_owned();
@@ -96,7 +96,7 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
     assert_eq!(answer.faults(), ["header.Last-Event-ID"]);
     app.wait_seconds(15_778_476);
     let new = text(&device.posts("reading", json!(2)).await.created(), "id").to_owned();
-    // History has lost what came after it, and this server, or this state of it, has never sent it.
+    // Later events are missing from history, or the identifier is unknown to this server or to its restored state.
     for (id, why) in [(old.as_str(), "older"), ("7fffffff-ffff-7fff-bfff-ffffffffffff", "newer")] {
         let answer = resumes(id).await;
         assert!(answer.text.contains(why), "{answer:?}");
@@ -109,7 +109,7 @@ async fn a_stream_that_cannot_resume_is_refused_in_words() {
 
 // Holds: c7.stream
 #[tokio::test]
-async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
+async fn stream_of_an_organization_covers_its_subtree_alone() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
@@ -136,7 +136,7 @@ async fn an_organization_hears_everything_beneath_it_and_nothing_beside_it() {
 }
 
 #[tokio::test]
-async fn a_device_that_moves_out_of_reach_is_heard_no_more() {
+async fn stream_drops_a_device_that_moves_out_of_sight() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let (north, south) = (ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await);

@@ -1,4 +1,4 @@
-//! A call that waits for a cloud event loses its right the moment its credentials end: it is refused, and takes nothing.
+//! A call that waits for a cloud event loses its rights when its credentials end: it is refused, and takes nothing.
 
 use isobar_power::within_patience;
 use reqwest::{Method, RequestBuilder};
@@ -8,28 +8,28 @@ use crate::support::person::text;
 use crate::support::{Answer, Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    a_wait_ends_with_the_token_of_its_device,
-    a_wait_ends_with_the_credentials_of_its_user,
-    a_wait_ends_with_its_device,
-    a_wait_goes_on_when_nothing_of_its_credentials_ends,
-    what_is_queued_after_credentials_ended_stays,
+    long_poll_ends_with_the_token_of_its_device,
+    long_poll_ends_with_the_credentials_of_its_user,
+    long_poll_ends_with_its_device,
+    long_poll_continues_while_its_credentials_are_valid,
+    event_queued_after_credentials_ended_remains,
 );
 
-/// Times that a meeting is arranged: not every one comes about.
+/// Number of attempts to make calls coincide: not all do.
 const ROUNDS: usize = 16;
 
-/// Waits for an answer while something is done, which may be before the call has come or after.
+/// Waits for an answer while something happens, before or after the call has arrived.
 async fn meanwhile(app: &TestApp, waits: RequestBuilder, happens: impl Future<Output = ()>) -> Answer {
     let waiting = within_patience("the end of the wait", app.send(waits));
     let happening = async {
-        // A round trip gives the call time to be in its place.
+        // A round trip lets the call begin first.
         app.get("/health/live").await;
         happens.await;
     };
     tokio::join!(waiting, happening).0
 }
 
-/// Both ways to wait for a cloud event of a device.
+/// Returns both requests that wait for a cloud event of a device.
 fn waits(device: &Device<'_>) -> [String; 2] {
     ["/next", ""].map(|way| format!("/v2/events/cloud{way}?wait=60&deviceId={}", device.id))
 }
@@ -43,7 +43,7 @@ async fn rotates<'a>(person: &Person<'_>, device: &Device<'a>) -> Device<'a> {
     Device { app: device.app, id: device.id.clone(), token: text(&rotated, "token").to_owned() }
 }
 
-async fn a_wait_ends_with_the_token_of_its_device(app: &TestApp) {
+async fn long_poll_ends_with_the_token_of_its_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut device = ana.creates_device("fridge").await;
     for path in waits(&device) {
@@ -59,7 +59,7 @@ async fn a_wait_ends_with_the_token_of_its_device(app: &TestApp) {
     assert_eq!(device.takes().await.ok(), 1);
 }
 
-async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
+async fn long_poll_ends_with_the_credentials_of_its_user(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [next, list] = waits(&device);
@@ -68,7 +68,7 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
         body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
         body
     };
-    // Disabled, deleted, moved elsewhere, and of too low a role.
+    // The user is disabled, deleted, moved elsewhere, and given a role that is too low.
     let north = ana.founds("North", &ana.organization).await;
     let changes =
         [json!({"disabled": true}), json!({"organizationId": north}), json!({"role": "basicUser"}), json!(null)];
@@ -84,7 +84,7 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
         });
         answer.await.is([401, 404, 403, 401][number]);
     }
-    // A logout, a new password, and the end of an access token.
+    // A logout, a new password, and the expiry of an access token.
     let tom = ana.invites("tom", "technician").await;
     let logout = tom.request(Method::POST, "/v2/auth/logout");
     let answer = meanwhile(app, tom.request(Method::GET, &list), async {
@@ -99,7 +99,7 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
         tom.put(&format!("/v2/users/{}", tom.id), profile(password)).await.ok();
     });
     answer.await.unauthenticated();
-    // A key that is deleted.
+    // A deleted key.
     let keys = format!("/v2/users/{}/apiKeys", tom.id);
     let key = tom.makes_api_key("waits").await;
     let waits = app.request(Method::GET, &list).header("api_auth_token", key);
@@ -113,7 +113,7 @@ async fn a_wait_ends_with_the_credentials_of_its_user(app: &TestApp) {
     answer.await.unauthenticated();
 }
 
-async fn a_wait_ends_with_its_device(app: &TestApp) {
+async fn long_poll_ends_with_its_device(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (own, named) = (ana.creates_device("own").await, ana.creates_device("named").await);
     let [next, list] = waits(&named);
@@ -123,7 +123,7 @@ async fn a_wait_ends_with_its_device(app: &TestApp) {
     meanwhile(app, ana.request(Method::GET, &list), deletes(&named)).await.not_found();
 }
 
-async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
+async fn long_poll_continues_while_its_credentials_are_valid(app: &TestApp) {
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     let [next, _] = waits(&device);
@@ -131,7 +131,7 @@ async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
     for by_user in [false, true] {
         let waits = if by_user { ana.request(Method::GET, &next) } else { device.request(Method::GET, &next) };
         let answer = meanwhile(app, waits, async {
-            // Whatever else changes is nothing to it.
+            // Other changes do not affect it.
             ana.put(&device.url(), json!({"name": "renamed", "projectUuid": project})).await.ok();
             ana.redesigns(&project, json!({"alarm": {"type": "cloudEvent"}})).await.ok();
             let company = json!({"role": "developer", "company": "Another"});
@@ -142,7 +142,7 @@ async fn a_wait_goes_on_when_nothing_of_its_credentials_ends(app: &TestApp) {
     }
 }
 
-async fn what_is_queued_after_credentials_ended_stays(app: &TestApp) {
+async fn event_queued_after_credentials_ended_remains(app: &TestApp) {
     let ana = app.developer("ana").await;
     let mut device = ana.creates_device("fridge").await;
     for round in 0..ROUNDS {
@@ -151,7 +151,7 @@ async fn what_is_queued_after_credentials_ended_stays(app: &TestApp) {
         let mut newer = None;
         let (by_token, by_user) = (device.request(Method::GET, &next), kim.request(Method::GET, &next));
         let user = format!("/v2/users/{}", kim.id);
-        // Both wait at once; the moment that their credentials have ended, something comes.
+        // Both calls wait at once; an event is queued as soon as their credentials have ended.
         let both = async {
             let happening = async {
                 app.get("/health/live").await;

@@ -1,4 +1,4 @@
-//! Answers that nobody takes: they are charged to whoever asked for them, whatever they are, and others are served.
+//! Answers that clients do not read: their memory is charged to the caller, whatever they are, and others are served.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use crate::support::socket::Socket;
 use crate::support::{Device, Person, TestApp};
 use crate::webhook::{Sender, messages};
 
-/// Bytes of an event, of which a tenant has room for one in these scenes, and not for two.
+/// Bytes of an event: a tenant has memory for one of these in these scenes, but not for two.
 const LARGE: usize = 950_000;
 
 async fn with_room(bytes: usize) -> TestApp {
     TestApp::with(|settings| settings.http.response_memory_bytes_max = bytes).await
 }
 
-/// A client that asks for something, hears how its answer begins, and takes no more of it.
+/// Sends a request, reads the beginning of its answer, and nothing more.
 async fn asks_and_takes_nothing(app: &TestApp, who: &str, path: &str) -> Socket {
     let mut socket = Socket::with_little_room(app).await;
     socket.sends(format!("GET {path} HTTP/1.1\r\nhost: isobar\r\n{who}\r\n\r\n"));
@@ -32,7 +32,7 @@ fn of(person: &Person<'_>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
+async fn unread_answer_of_any_kind_is_charged() {
     let app = with_room(3 * LARGE - 10_000).await;
     let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
     let (fridge, oven) = (ana.creates_device("fridge").await, bob.creates_device("oven").await);
@@ -48,16 +48,16 @@ async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
         );
         assert_eq!(refused.header("retry-after"), "1");
     }
-    // With the device's own token too; and what there is no room for stays in the queue.
+    // The same holds with the device's own token; and events without memory for them stay in the queue.
     for path in ["/v2/events/cloud", "/v2/events/cloud/next"] {
         let refused = fridge.get(path).await.is(503);
         assert!(refused.text.contains("have not taken yet"), "{refused:?}");
     }
-    // What is small has room, and so have others.
+    // Small answers have memory, and so do other tenants.
     fridge.posts("log", json!(1)).await.created();
     ana.get(&fridge.url()).await.ok();
     assert_eq!(bob.get(&theirs).await.ok()["payload"].as_str().unwrap().len(), LARGE);
-    // What nobody will take any more is given back.
+    // The memory of an abandoned answer is released.
     drop(slow);
     while ana.get(&event).await.status == 503 {}
     let taken = fridge.get("/v2/events/cloud").await.ok();
@@ -66,7 +66,7 @@ async fn an_answer_that_nobody_takes_is_charged_whatever_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_is_told_where_its_answer_finds_no_room() {
+async fn completed_call_without_response_memory_says_it_is_done() {
     let app = with_room(3 * LARGE - 10_000).await;
     let ana = app.developer("ana").await;
     let fridge = ana.creates_device("fridge").await;
@@ -82,7 +82,7 @@ async fn what_is_done_is_told_where_its_answer_finds_no_room() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_last_values_of_a_device_need_no_room_of_their_size() {
+async fn last_values_are_streamed_without_memory_of_their_size() {
     const ELEMENTS: usize = 16;
     let app = with_room(900_000).await;
     let ana = app.developer("ana").await;
@@ -109,7 +109,7 @@ async fn all_last_values_of_a_device_need_no_room_of_their_size() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_webhooks_long_answer_needs_no_room_of_its_size() {
+async fn long_webhook_answer_needs_no_memory_of_its_size() {
     const ELEMENTS: usize = 60;
     let app = with_room(30 << 20).await;
     let ana = Sender::of(app.developer("ana").await).await;

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    usage_counts_what_the_whole_subtree_has_stored,
-    beyond_the_data_limit_events_are_kept_and_not_stored,
+    usage_covers_the_data_of_the_whole_subtree,
+    events_beyond_the_data_limit_have_history_but_no_values,
     a_limit_above_holds_for_all_beneath,
-    administrators_are_told_once_for_each_crossing,
+    administrators_are_notified_once_for_each_crossing,
 );
 
 async fn used(person: &Person<'_>, organization: &str) -> Value {
@@ -17,7 +17,7 @@ async fn used(person: &Person<'_>, organization: &str) -> Value {
     json!([usage["deviceCount"], usage["dataUsageMb"]])
 }
 
-/// Posts a text that makes a payload of so many bytes.
+/// Posts a text that makes a payload of this many bytes.
 async fn posts(device: &Device<'_>, bytes: usize) {
     device.posts("reading", json!("x".repeat(bytes - 2))).await.created();
 }
@@ -27,7 +27,7 @@ async fn stored(person: &Person<'_>, device: &Device<'_>) -> usize {
 }
 
 // Holds: organization.figures, GET /v2/organizations/{id}/usage
-async fn usage_counts_what_the_whole_subtree_has_stored(app: &TestApp) {
+async fn usage_covers_the_data_of_the_whole_subtree(app: &TestApp) {
     let ana = app.developer("ana").await;
     let [left, right] = [ana.founds("Left", &ana.organization).await, ana.founds("Right", &ana.organization).await];
     let project = ana.project().await;
@@ -43,17 +43,17 @@ async fn usage_counts_what_the_whole_subtree_has_stored(app: &TestApp) {
     assert_eq!(ana.organization(&right).await["dataUsageMb"], 0.0002);
     let list = ana.get("/v2/organizations").await.list_of("/dataUsageMb");
     assert_eq!(list, [json!(0.0015), json!(0.0002), json!(0.0017)]);
-    // It is what the storage lists say.
+    // The usage equals that of the storage lists.
     assert_eq!(ana.get(&device.at("storage")).await.ok()["bytesStored"], 1500);
 
-    // A branch takes it along, and so does a device.
+    // A moved branch takes its usage along, and so does a device.
     ana.changes(&left, json!({"parentId": right})).await.ok();
     assert_eq!(used(&ana, &right).await, json!([2, 0.0017]));
     ana.put(&device.url(), new(&right)).await.ok();
     assert_eq!(used(&ana, &left).await, json!([0, 0.0]));
     posts(&device, 100).await;
     assert_eq!(used(&ana, &right).await, json!([2, 0.0018]));
-    // What is deleted counts no more.
+    // Deleted data no longer counts.
     ana.delete(&device.at("storage/reading")).await.no_content();
     assert_eq!(used(&ana, &right).await, json!([2, 0.0002]));
     ana.delete(&other.url()).await.no_content();
@@ -80,7 +80,7 @@ async fn usage_is_the_same_after_a_restart() {
 }
 
 // Holds: c5.beyond
-async fn beyond_the_data_limit_events_are_kept_and_not_stored(app: &TestApp) {
+async fn events_beyond_the_data_limit_have_history_but_no_values(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let body = json!({"name": "d", "projectUuid": ana.project().await, "organizationId": low});
@@ -96,11 +96,11 @@ async fn beyond_the_data_limit_events_are_kept_and_not_stored(app: &TestApp) {
     assert_eq!(newest["errors"][0]["element"], "reading");
     assert!(newest["errors"][0]["message"].as_str().unwrap().contains("limit"), "{newest}");
     assert_eq!(ana.get(&device.at("events?limit=2")).await.ok()["data"][1]["errors"], Value::Null);
-    // A device elsewhere is not held to it.
+    // A device elsewhere is not limited.
     let free = ana.creates_device("free").await;
     posts(&free, 5_000).await;
     assert_eq!(stored(&ana, &free).await, 1);
-    // It ends when the limit is raised, when it is lifted, and when data goes.
+    // The limit ends when it is raised, when it is removed, and when data is deleted.
     ana.changes(&low, json!({"dataUsageMbLimit": 0.0021})).await.ok();
     posts(&device, 10).await;
     assert_eq!(stored(&ana, &device).await, 4);
@@ -132,7 +132,7 @@ async fn a_limit_above_holds_for_all_beneath(app: &TestApp) {
     posts(&device, 10).await;
     posts(&other, 10).await;
     assert_eq!((stored(&ana, &device).await, stored(&ana, &other).await), (1, 1));
-    // A branch that leaves is free, and leaves room behind.
+    // A branch that moves away is not limited any more, and frees its usage.
     ana.changes(&left, json!({"parentId": ana.organization})).await.ok();
     posts(&device, 10).await;
     posts(&other, 10).await;
@@ -142,7 +142,7 @@ async fn a_limit_above_holds_for_all_beneath(app: &TestApp) {
     assert_eq!(stored(&ana, &device).await, 2);
 }
 
-/// Waits until somebody has so many notifications; their messages, oldest first.
+/// Waits until a user has this many notifications, and returns their messages, oldest first.
 async fn hears(person: &Person<'_>, count: usize) -> Vec<String> {
     let told = settled("word to administrators", async || {
         let told = person.get("/v2/notifications").await.list_of("/translations/en/message");
@@ -152,7 +152,7 @@ async fn hears(person: &Person<'_>, count: usize) -> Vec<String> {
 }
 
 // Holds: c5.marks
-async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {
+async fn administrators_are_notified_once_for_each_crossing(app: &TestApp) {
     let ana = app.developer("ana").await;
     let low = ana.founds("Low", &ana.organization).await;
     let lou = ana.invites_into(&low, "lou", "administrator").await;
@@ -169,17 +169,17 @@ async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {
     app.wait_seconds(1);
     devices.push(ana.creates_device_as(new.clone()).await);
     assert!(hears(&lou, 2).await[1].contains("100%"));
-    // Around the mark nothing more is told.
+    // Changes near the mark cause no further notification.
     ana.delete(&devices.pop().unwrap().url()).await.no_content();
     app.wait_seconds(1);
     devices.push(ana.creates_device_as(new.clone()).await);
-    // Data is told of by itself.
+    // Data has a notification of its own.
     app.wait_seconds(1);
     posts(&devices[0], 1_000).await;
     used(&ana, &low).await;
     let told = hears(&lou, 3).await;
     assert!(told[2].contains("100%") && told[2].contains("megabytes"), "{told:?}");
-    // Well below, and up again: another crossing.
+    // Falling well below the mark and rising again is another crossing.
     ana.delete(&devices[0].at("storage")).await.no_content();
     app.wait_seconds(1);
     posts(&devices[0], 950).await;
@@ -188,7 +188,7 @@ async fn administrators_are_told_once_for_each_crossing(app: &TestApp) {
     assert!(told[3].contains("90%") && told[3].contains("megabytes"), "{told:?}");
     let newest = lou.get("/v2/notifications?limit=1").await.ok()["data"][0].clone();
     assert_eq!(newest["type"], "systemNotification");
-    // Only administrators of that very organization are told.
+    // Only administrators of that organization itself are notified.
     assert_eq!(tom.get("/v2/notifications").await.list_of("/id").len(), 0);
     assert_eq!(ana.get("/v2/notifications").await.list_of("/id").len(), 0);
     assert_eq!(hears(&lou, 4).await.len(), told.len());

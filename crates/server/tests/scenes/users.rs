@@ -6,7 +6,7 @@ use crate::support::app::new_user;
 use crate::support::person::text;
 use crate::support::{NOBODY, TestApp, on_both_registries};
 
-on_both_registries!(a_user_is_created_and_listed, nobody_is_made_above_its_makers_own_rank);
+on_both_registries!(a_user_is_created_and_listed, new_user_cannot_outrank_its_creator);
 
 // Holds: user.id, user.organizationId, user.password, query.organizationId, GET /v2/users, POST /v2/users,
 // GET /v2/users/{id}, c1.depth
@@ -41,7 +41,7 @@ async fn a_user_is_created_and_listed(app: &TestApp) {
 }
 
 // Holds: user.role, c1.roles
-async fn nobody_is_made_above_its_makers_own_rank(app: &TestApp) {
+async fn new_user_cannot_outrank_its_creator(app: &TestApp) {
     let ana = app.developer("ana").await;
     let max = ana.invites("max", "manager").await;
     let bob = app.stranger("bob").await;
@@ -52,7 +52,7 @@ async fn nobody_is_made_above_its_makers_own_rank(app: &TestApp) {
     outside["organizationId"] = json!(bob.organization);
     assert_eq!(max.post("/v2/users", outside.clone()).await.faults(), ["organizationId"]);
     outside["role"] = json!("systemAdmin");
-    // The role comes before everything else that is wrong.
+    // The role is checked before other faults.
     max.post("/v2/users", outside).await.forbidden();
     max.post("/v2/users", json!({"role": "systemAdmin", "email": 7})).await.forbidden();
     let mut both = new_user("MAX", "basicUser");

@@ -1,5 +1,5 @@
-//! Versions of designs: kept with every one that is written, put in force again, and overwritten only by those who know
-//! which one it is (contract: Versions of a design).
+//! Versions of designs: kept with each written design, restored, and overwritten only with the current tag (contract:
+//! Versions of a design).
 
 use isobar_model::access;
 use isobar_model::ids::ProjectId;
@@ -14,16 +14,16 @@ use crate::support::designs::to;
 use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
-    every_design_that_is_written_is_kept_as_it_was,
+    every_written_design_is_kept_as_a_version,
     versions_are_listed_in_pages_and_orders,
-    a_version_that_is_put_in_force_again_becomes_the_newest,
-    a_version_is_judged_by_the_rules_of_today,
+    restored_version_becomes_the_newest,
+    restored_version_is_checked_by_current_rules,
     a_project_keeps_its_newest_hundred_versions,
-    who_wrote_a_version_is_told_where_that_is_in_reach,
+    author_of_a_version_is_shown_if_visible,
     a_design_has_an_entity_tag_and_is_not_sent_again,
-    a_design_is_overwritten_by_those_who_know_it,
-    of_those_who_know_the_same_design_one_overwrites_it,
-    what_is_wrong_is_told_before_what_is_outdated,
+    stale_design_is_not_overwritten,
+    concurrent_writes_of_a_design_have_one_winner,
+    invalid_design_is_refused_before_a_stale_one,
 );
 
 fn place(project: &str) -> String {
@@ -38,7 +38,7 @@ fn restore(project: &str, number: u64) -> String {
     format!("{}/{number}/restore", versions(project))
 }
 
-/// A design that stores what comes under this name.
+/// Returns a design that stores events under this name.
 fn storing(store: &str) -> Value {
     let reading = json!({"type": "deviceEvent", "triggers": {"eventReceived": [to(store, "store")]}});
     json!({"reading": reading, store: {"type": "storage"}})
@@ -63,7 +63,7 @@ async fn numbers(person: &Person<'_>, project: &str) -> Vec<Value> {
 }
 
 // Holds: GET /v2/projects/{id}/specification/versions/{number}, c13.versions
-async fn every_design_that_is_written_is_kept_as_it_was(app: &TestApp) {
+async fn every_written_design_is_kept_as_a_version(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("cold").await;
     app.wait_seconds(5);
@@ -91,12 +91,12 @@ async fn every_design_that_is_written_is_kept_as_it_was(app: &TestApp) {
     for (member, value) in head(2, 5, "exact", 0).as_object().unwrap() {
         assert_eq!(&exact[member], value);
     }
-    // A design that is refused is none, and neither is what only looks.
+    // A refused design makes no version, and neither does a dry run.
     ana.put(&place(&project), body("bad", json!({"x": {"type": "unheard"}}))).await.is(400);
     let try_out = json!({"elementName": "reading", "payload": 1});
     ana.post(&format!("{}/test", place(&project)), try_out).await.ok();
     assert_eq!(numbers(&ana, &project).await, [3, 2, 1]);
-    // They go with their project.
+    // They are deleted with their project.
     ana.delete(&format!("/v2/projects/{project}")).await.no_content();
     ana.get(&versions(&project)).await.not_found();
     ana.get(&format!("{}/1", versions(&project))).await.not_found();
@@ -132,7 +132,7 @@ async fn versions_are_listed_in_pages_and_orders(app: &TestApp) {
 }
 
 // Holds: POST /v2/projects/{id}/specification/versions/{number}/restore, c13.restore
-async fn a_version_that_is_put_in_force_again_becomes_the_newest(app: &TestApp) {
+async fn restored_version_becomes_the_newest(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let device = ana.creates_device_of(&project, "fridge").await;
@@ -157,10 +157,10 @@ async fn a_version_that_is_put_in_force_again_becomes_the_newest(app: &TestApp) 
         (&json!("2027-01-15T08:00:00.000Z"), &body("", storing("old"))["planes"])
     );
     assert_eq!(numbers(&ana, &project).await, [4, 3, 2, 1]);
-    // The one in force may be too, and it needs no body.
+    // The current version can be restored too, and the call needs no body.
     let again = ana.request(Method::POST, &restore(&project, 4));
     assert_eq!(app.send(again).await.created()["number"], 5);
-    // Whoever may only look may not, and a version that is not there is said to be so first.
+    // A viewer cannot restore, and an unknown version is reported first.
     let basic = ana.invites("basic", "basicUser").await;
     basic.get(&versions(&project)).await.ok();
     basic.get(&format!("{}/2", versions(&project))).await.ok();
@@ -170,7 +170,7 @@ async fn a_version_that_is_put_in_force_again_becomes_the_newest(app: &TestApp) 
     assert_eq!(numbers(&ana, &project).await, [5, 4, 3, 2, 1]);
 }
 
-/// A design that an earlier release took and this one does not.
+/// Stores a design that an earlier release accepted and this one refuses.
 async fn of_an_earlier_release(app: &TestApp, project: &str) {
     let planes = r#"{"cloud":{"elements":{"x":{"type":"unheard"},"y":{"type":"storage"}}}}"#;
     let input = SpecificationInput {
@@ -197,18 +197,18 @@ async fn of_an_earlier_release(app: &TestApp, project: &str) {
 }
 
 // Holds: c13.restore
-async fn a_version_is_judged_by_the_rules_of_today(app: &TestApp) {
+async fn restored_version_is_checked_by_current_rules(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     of_an_earlier_release(app, &project).await;
     ana.put(&place(&project), body("new", storing("new"))).await.ok();
-    // It is kept, shown and listed; nothing compiles it until somebody asks for that.
+    // It is stored, shown and listed; it is compiled only when somebody restores it.
     let earlier = ana.get(&format!("{}/2", versions(&project))).await.ok();
     assert_eq!((&earlier["elementCount"], &earlier["createdById"]), (&json!(2), &json!(null)));
     let as_a_put = ana.put(&place(&project), json!({"name": "n", "planes": earlier["planes"]})).await.faults();
     assert_eq!(ana.post(&restore(&project, 2), json!({})).await.faults(), as_a_put);
     assert!(as_a_put.iter().any(|field| field.starts_with("planes.cloud.elements.x")), "{as_a_put:?}");
-    // The one in force stays.
+    // The current version stays.
     assert_eq!(ana.get(&place(&project)).await.ok()["name"], "new");
     assert_eq!(numbers(&ana, &project).await, [3, 2, 1]);
 }
@@ -224,14 +224,14 @@ async fn a_project_keeps_its_newest_hundred_versions(app: &TestApp) {
     assert_eq!(kept, (3..=102).rev().map(|number| json!(number)).collect::<Vec<_>>());
     ana.get(&format!("{}/2", versions(&project))).await.not_found();
     ana.post(&restore(&project, 2), json!({})).await.not_found();
-    // A number is not used again, and the oldest can be put in force.
+    // A number is not used again, and the oldest version can be restored.
     assert_eq!(ana.post(&restore(&project, 3), json!({})).await.created()["number"], 103);
     assert_eq!(ana.get(&place(&project)).await.ok()["name"], "of 3");
     assert_eq!(ana.get(&versions(&project)).await.ok()["meta"]["totalDocs"], 100);
 }
 
 // Holds: c13.versions
-async fn who_wrote_a_version_is_told_where_that_is_in_reach(app: &TestApp) {
+async fn author_of_a_version_is_shown_if_visible(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;
     let nora = ana.invites_into(&north, "nora", "developer").await;
@@ -267,23 +267,23 @@ async fn a_design_has_an_entity_tag_and_is_not_sent_again(app: &TestApp) {
     }
     let head = app.send(ana.request(Method::HEAD, &place(&project))).await.is(200);
     assert_eq!(head.header("etag"), first);
-    // A design may hold what lets it call other servers: no browser keeps it.
+    // A design may have credentials for other servers, so browsers must not cache it.
     assert_eq!(asks(&first).await.header("cache-control"), "no-store");
     assert_eq!(head.header("cache-control"), "no-store");
-    // Each that is written has another one, whatever it says.
+    // Each written design has another tag, whatever its content.
     let same = ana.get(&place(&project)).await.ok();
     ana.put(&place(&project), same).await.ok();
     let second = tag(&ana, &project).await;
     assert_ne!(second, first);
     asks(&first).await.is(200);
     asks(&second).await.is(304);
-    // Who may not see it is not told by its tag either.
+    // A caller without access is not answered by tag either.
     let bob = app.stranger("bob").await;
     app.send(bob.request(Method::GET, &place(&project)).header("if-none-match", "*")).await.not_found();
 }
 
 // Holds: c13.etag
-async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
+async fn stale_design_is_not_overwritten(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let first = tag(&ana, &project).await;
@@ -291,7 +291,7 @@ async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
     let outdated = puts_if(&ana, &project, &first, "third").await.is(412).json();
     assert!(outdated["message"].as_str().unwrap().contains("has been changed"), "{outdated}");
     let second = tag(&ana, &project).await;
-    // A weak tag says that two are alike, not that they are one.
+    // A weak tag means equivalent content, not the same version.
     for other in [&*format!("W/{second}"), "\"\"", &format!("{first}, \"x\"")] {
         puts_if(&ana, &project, other, "third").await.is(412);
     }
@@ -302,7 +302,7 @@ async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
     let fourth = tag(&ana, &project).await;
     let lines = ana.request(Method::PUT, &place(&project)).header("if-match", "\"x\"").header("if-match", &fourth);
     app.send(with_json(lines, &body("fifth", json!({})))).await.ok();
-    // A way back is a change too.
+    // A restore is a change too.
     let restores =
         async |tag: &str| app.send(ana.request(Method::POST, &restore(&project, 1)).header("if-match", tag)).await;
     restores(&fourth).await.is(412);
@@ -315,7 +315,7 @@ async fn a_design_is_overwritten_by_those_who_know_it(app: &TestApp) {
 }
 
 // Holds: c13.etag
-async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
+async fn concurrent_writes_of_a_design_have_one_winner(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     for round in 0..3_u64 {
@@ -337,7 +337,7 @@ async fn of_those_who_know_the_same_design_one_overwrites_it(app: &TestApp) {
 }
 
 // Holds: c13.etag
-async fn what_is_wrong_is_told_before_what_is_outdated(app: &TestApp) {
+async fn invalid_design_is_refused_before_a_stale_one(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.creates_project("p").await;
     let basic = ana.invites("basic", "basicUser").await;
@@ -347,7 +347,7 @@ async fn what_is_wrong_is_told_before_what_is_outdated(app: &TestApp) {
     app.send(with_json(outdated(&basic), &bad)).await.forbidden();
     app.send(with_json(outdated(&ana), &bad)).await.is(400);
     app.send(with_json(outdated(&ana), &body("good", json!({})))).await.is(412);
-    // A header and a body that are wrong are told together.
+    // Faults of a header and a body are reported together.
     let odd = ana.request(Method::PUT, &place(&project)).header("if-match", "x");
     assert_eq!(app.send(with_json(odd, &json!({}))).await.faults(), ["header.If-Match", "name"]);
     assert_eq!(numbers(&ana, &project).await, [1]);

@@ -1,4 +1,4 @@
-//! Views of the device list: each user has its own, wherever it signs in (contract: Beyond the specification).
+//! Views of the device list: each user has its own, in any session (contract: Beyond the specification).
 
 use serde_json::{Value, json};
 
@@ -8,11 +8,11 @@ use crate::support::{NOBODY, Person, TestApp, on_both_registries};
 on_both_registries!(
     views_are_made_changed_and_deleted,
     views_are_listed_by_name_in_pages,
-    bad_views_are_refused_by_each_field,
+    invalid_view_has_each_field_named,
     views_of_others_are_hidden,
     views_go_with_their_user,
     a_user_has_fifty_views,
-    of_two_tabs_the_last_write_stays,
+    last_concurrent_write_of_a_view_wins,
 );
 
 const VIEWS: &str = "/v2/views";
@@ -48,7 +48,7 @@ async fn views_are_made_changed_and_deleted(app: &TestApp) {
     assert_eq!(made["createdAt"], made["updatedAt"]);
     let url = view(text(&made, "id"));
     app.wait_seconds(3);
-    // What is left out stays, and null takes it away.
+    // Omitted members are kept, and null removes a member.
     let changed = tom.put(&url, json!({"name": "cold", "query": ""})).await.ok();
     let expected = json!({
         "id": made["id"], "name": "cold", "organizationId": low, "query": "", "createdAt": made["createdAt"],
@@ -80,7 +80,7 @@ async fn views_are_listed_by_name_in_pages(app: &TestApp) {
 }
 
 // Holds: c13.views
-async fn bad_views_are_refused_by_each_field(app: &TestApp) {
+async fn invalid_view_has_each_field_named(app: &TestApp) {
     let ana = app.developer("ana").await;
     let bob = app.stranger("bob").await;
     let id = makes(&ana, "a").await;
@@ -110,7 +110,7 @@ async fn bad_views_are_refused_by_each_field(app: &TestApp) {
         assert_eq!(ana.put_text(&view(&id), text).await.faults(), ["body"], "{text}");
     }
     assert_eq!(names(&ana).await, ["a", "taken"]);
-    // As long as they may be.
+    // With the longest allowed members.
     let longest = json!({"name": "é".repeat(80), "query": "x".repeat(8_000), "organizationId": ana.organization});
     assert_eq!(ana.put(&view(&id), longest.clone()).await.ok()["query"], longest["query"]);
 }
@@ -121,17 +121,17 @@ async fn views_of_others_are_hidden(app: &TestApp) {
     let tom = ana.invites("tom", "basicUser").await;
     let (bob, admin) = (app.stranger("bob").await, app.admin().await);
     let id = makes(&tom, "own").await;
-    // Nobody sees them, whatever its rank.
+    // No other user sees them, with any role.
     for person in [&ana, &bob, &admin] {
         assert_eq!(names(person).await, [json!(null); 0]);
         person.put(&view(&id), body("x")).await.not_found();
         person.put(&view(&id), json!({"name": 1})).await.not_found();
         person.delete(&view(&id)).await.not_found();
     }
-    // A name of another's view is free.
+    // A name of another user's view is free.
     makes(&ana, "own").await;
     assert_eq!(names(&tom).await, ["own"]);
-    // Whatever it signs in with, it is the same user.
+    // The user is the same with any credentials.
     let keyed = tom.logged_in_again().await.with_key().await;
     assert_eq!(names(&keyed).await, ["own"]);
 }
@@ -147,7 +147,7 @@ async fn views_go_with_their_user(app: &TestApp) {
     assert_eq!(names(&tom).await, ["any"]);
     ana.delete(&format!("/v2/users/{}", tom.id)).await.no_content();
     tom.get(VIEWS).await.unauthenticated();
-    // Who comes under that name is somebody else.
+    // A new user with that name is another user.
     let other = ana.invites("tom", "basicUser").await;
     assert_eq!(names(&other).await, [json!(null); 0]);
 }
@@ -167,9 +167,10 @@ async fn a_user_has_fifty_views(app: &TestApp) {
     makes(&tom, "his").await;
 }
 
-/// Each tab writes one view whole: the last write of a view stays, and writes of different views do not meet.
+/// Checks that each tab writes a whole view: the last write of a view wins, and writes of different views are
+/// independent.
 // Holds: c13.viewsTabs
-async fn of_two_tabs_the_last_write_stays(app: &TestApp) {
+async fn last_concurrent_write_of_a_view_wins(app: &TestApp) {
     let ana = app.developer("ana").await;
     let tab = ana.logged_in_again().await;
     let (left, right) = (makes(&ana, "left").await, makes(&tab, "right").await);
@@ -183,7 +184,7 @@ async fn of_two_tabs_the_last_write_stays(app: &TestApp) {
         let shown = ana.get(VIEWS).await.list_of("/name");
         assert!(written.contains(&shown[1]), "{shown:?}");
     }
-    // Of two that want one name at once one gets it.
+    // Of two concurrent views with one name, one is created.
     let (a, b) = tokio::join!(ana.post(VIEWS, body("new")), tab.post(VIEWS, body("new")));
     let (made, refused) = if a.status == 201 { (a, b) } else { (b, a) };
     made.created();

@@ -10,14 +10,14 @@ use crate::support::{Device, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_board_is_shown_as_it_is_stored,
-    numbers_are_shown_with_what_is_said_of_them,
+    wall_shows_numbers_with_their_descriptions,
     devices_are_shown_with_their_last_values,
     figures_are_made_of_the_devices_of_a_selection,
     maps_pictures_and_statuses_are_shown,
     events_are_shown_briefly,
-    what_the_maker_does_not_reach_is_left_out,
-    a_screen_reaches_no_further_than_the_boards_organization,
-    widgets_that_are_nonsense_show_nothing,
+    wall_omits_resources_its_maker_cannot_see,
+    wall_shows_the_organization_of_its_board_alone,
+    invalid_widgets_show_nothing,
 );
 
 const REPORTED: &str = "2027-01-15T08:00:00.000Z";
@@ -26,7 +26,7 @@ fn key(device: &Device<'_>, element: &str, path: &str) -> Value {
     json!({"deviceId": device.id, "deviceName": "d", "elementName": element, "path": path})
 }
 
-/// A link of a board with these widgets, which are named by their types.
+/// Creates a link of a board with these widgets, which are named by their types.
 async fn link_of(ana: &Person<'_>, widgets: &[(&str, Value)]) -> String {
     let widget = |(kind, settings): &(&str, Value)| json!({"id": kind, "type": kind, "settings": settings});
     makes_link(ana, &makes_board(ana, widgets.iter().map(widget).collect()).await).await
@@ -36,7 +36,7 @@ async fn data(app: &TestApp, link: &str, widget: &str) -> Value {
     shows(app, link, &format!("/v2/wall/widgets/{widget}")).await.ok()
 }
 
-/// Climate with a meaning, of which other keys are none of a screen's business.
+/// Returns a climate payload with a meaning, whose other keys must not be shown.
 fn climate() -> Value {
     let fields = json!({
         "payload.temp": {"title": "Temperature", "unit": "°C", "high": 8},
@@ -81,7 +81,7 @@ async fn a_board_is_shown_as_it_is_stored(app: &TestApp) {
 }
 
 // Holds: GET /v2/wall/widgets/{widgetId}
-async fn numbers_are_shown_with_what_is_said_of_them(app: &TestApp) {
+async fn wall_shows_numbers_with_their_descriptions(app: &TestApp) {
     let ana = app.developer("ana").await;
     let project = ana.designs(climate()).await;
     let (one, two) = (ana.creates_device_of(&project, "one").await, ana.creates_device_of(&project, "two").await);
@@ -124,7 +124,7 @@ async fn numbers_are_shown_with_what_is_said_of_them(app: &TestApp) {
     let line = data(app, &link, "line").await;
     let means: Vec<_> = line["readings"].as_array().unwrap().iter().map(|it| &it["points"][0]["mean"]).collect();
     assert_eq!(means, [&json!(4.5), &json!(6.0), &json!(7.0)]);
-    // What is stored next is shown next.
+    // The next stored value is shown next.
     one.posts("reading", json!({"temp": 5})).await.created();
     assert_eq!(data(app, &link, "value").await["readings"][0]["value"], 5);
 }
@@ -219,8 +219,8 @@ async fn events_are_shown_briefly(app: &TestApp) {
     assert_eq!(data(app, &gone, "events").await["events"], json!(null));
 }
 
-/// A user low in the tree can put devices on a board that only a maker from above reaches.
-async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp) {
+/// Checks devices that a user low in the tree put on a board, and that only a maker from above can see.
+async fn wall_shows_the_organization_of_its_board_alone(app: &TestApp) {
     for maker in [app.developer("ana").await, app.admin().await] {
         let above = maker.creates_device("above").await;
         above.posts("reading", json!({"temp": 9})).await.created();
@@ -251,7 +251,7 @@ async fn a_screen_reaches_no_further_than_the_boards_organization(app: &TestApp)
 }
 
 // Holds: GET /v2/wall/widgets/{widgetId}
-async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
+async fn wall_omits_resources_its_maker_cannot_see(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let hidden = bob.creates_device("hidden").await;
     hidden.posts("reading", json!({"temp": 9})).await.created();
@@ -274,12 +274,12 @@ async fn what_the_maker_does_not_reach_is_left_out(app: &TestApp) {
     assert_eq!(data(app, &link, "picture").await["devices"], json!([]));
     assert_eq!(data(app, &link, "events").await["events"], json!(null));
     assert_eq!(data(app, &link, "selection").await["figure"]["total"], 0);
-    // What goes away is gone from the screen too.
+    // A deleted device disappears from the screen too.
     ana.delete(&own.url()).await.no_content();
     assert_eq!(bar().await, [json!(null), json!(null)]);
 }
 
-async fn widgets_that_are_nonsense_show_nothing(app: &TestApp) {
+async fn invalid_widgets_show_nothing(app: &TestApp) {
     let ana = app.developer("ana").await;
     for settings in [
         json!(null),
@@ -299,7 +299,7 @@ async fn widgets_that_are_nonsense_show_nothing(app: &TestApp) {
             data(app, &link, kind).await;
         }
     }
-    // Of very many widgets and keys so many are shown.
+    // Of very many widgets and keys, a bounded number is shown.
     let keys: Vec<_> =
         (0..100).map(|n| json!({"deviceId": NOBODY, "elementName": "e", "path": n.to_string()})).collect();
     let mut widgets: Vec<_> = (0..300).map(|n| json!({"id": n.to_string(), "type": "text"})).collect();
@@ -311,7 +311,7 @@ async fn widgets_that_are_nonsense_show_nothing(app: &TestApp) {
 }
 
 trait Listed {
-    /// This member of each item.
+    /// Returns this member of each item.
     fn list(&self, member: &str) -> Vec<Value>;
 }
 

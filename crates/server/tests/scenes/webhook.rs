@@ -10,19 +10,19 @@ use crate::support::{Answer, NOBODY, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     a_delivery_provisions_a_device_and_processes_its_event,
-    payloads_keep_their_digits_on_this_road_too,
-    parameters_come_in_headers_too,
+    delivered_payloads_keep_their_digits,
+    webhook_parameters_may_be_headers,
     many_deliveries_at_once_provision_a_device_once,
     a_thousand_devices_come_in_one_delivery,
-    the_design_decides_what_runs,
+    delivered_event_runs_the_design,
     a_map_chooses_the_project,
     labels_are_added_but_never_erased,
-    a_label_that_the_body_has_wins_over_its_default,
-    devices_are_sought_in_the_subtree,
-    what_goes_wrong_with_a_block_is_told,
+    label_of_the_body_wins_over_its_default,
+    delivery_finds_devices_in_the_subtree,
+    fault_of_a_block_is_reported,
 );
 
-/// Somebody with an API key, who delivers.
+/// A user with an API key who delivers.
 pub struct Sender<'a> {
     pub person: Person<'a>,
     pub key: String,
@@ -49,13 +49,13 @@ impl<'a> Sender<'a> {
         self.person.app.send(request.header("content-type", "application/json").body(body)).await
     }
 
-    /// The devices that it sees, by name.
+    /// Returns the devices that the user sees, by name.
     pub async fn devices(&self) -> Vec<Value> {
         let body = self.person.get("/v2/devices?depth=all&limit=10000&sortBy=name").await.ok();
         body["data"].as_array().unwrap().clone()
     }
 
-    /// The payloads of a device's history, oldest first.
+    /// Returns the payloads of a device's history, oldest first.
     pub async fn history(&self, device: &str) -> Vec<Value> {
         let mut found = self.person.get(&format!("/v2/devices/{device}/events?limit=10000")).await.list_of("/payload");
         found.reverse();
@@ -63,7 +63,7 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The webhook's path with parameters.
+/// Returns the webhook's path with parameters.
 pub fn path(parameters: &[(&str, &str)]) -> String {
     let mut url = reqwest::Url::parse("http://host/v2/events/integrations").unwrap();
     url.query_pairs_mut().extend_pairs(parameters);
@@ -150,7 +150,7 @@ async fn a_delivery_provisions_a_device_and_processes_its_event(app: &TestApp) {
     assert_eq!(stored, [body.clone(), body]);
 }
 
-async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
+async fn delivered_payloads_keep_their_digits(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let exact = r#"[{"eui":1,"n":18446744073709551617},{"eui":1,"n":0.10000000000000000001}]"#;
@@ -163,7 +163,7 @@ async fn payloads_keep_their_digits_on_this_road_too(app: &TestApp) {
 }
 
 // Holds: webhook.headers, c9.query
-async fn parameters_come_in_headers_too(app: &TestApp) {
+async fn webhook_parameters_may_be_headers(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let headers = [
@@ -222,7 +222,7 @@ async fn a_thousand_devices_come_in_one_delivery(app: &TestApp) {
     let history = ana.history(text(seventh, "id")).await;
     let numbers: Vec<_> = history.iter().map(|payload| payload["n"].as_u64().unwrap()).collect();
     assert_eq!(numbers, [7, 507, 7, 507]);
-    // One device's events keep the order of the body, however many they are.
+    // One device's events keep the order of the body, whatever their number.
     let blocks: Vec<Value> = (0..300).map(|n| json!({"id": "one", "n": n})).collect();
     ana.delivers(&parameters, json!({"data": blocks})).await.ok();
     let devices = ana.devices().await;
@@ -232,7 +232,7 @@ async fn a_thousand_devices_come_in_one_delivery(app: &TestApp) {
 }
 
 // Holds: webhook.integration, c9.elements
-async fn the_design_decides_what_runs(app: &TestApp) {
+async fn delivered_event_runs_the_design(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let receives = |integration: &str, links: Value| json!({"type": "deviceEvent", "properties": {"integration": integration}, "triggers": {"eventReceived": links}});
     let project = ana
@@ -284,11 +284,11 @@ async fn a_map_chooses_the_project(app: &TestApp) {
     let projects: Vec<String> =
         ana.devices().await.iter().map(|device| text(device, "projectUuid").to_owned()).collect();
     assert_eq!(projects, [cold.clone(), warm.clone()]);
-    // What the map does not know falls back to projectUuid.
+    // A block whose project is not in the map uses projectUuid.
     let with_default: Vec<_> = parameters.into_iter().chain([("projectUuid", &*warm)]).collect();
     let answer = ana.delivers(&with_default, json!([{"id": "x", "kind": "car"}, {"id": "y"}])).await.ok();
     assert!(text(&answer, "message").ends_with("2 device(s) provisioned"), "{answer}");
-    // A project of somebody else, or of nobody, is a fault.
+    // A project of another tenant, or an unknown one, is a fault.
     for project in [foreign.as_str(), NOBODY] {
         let parameters = [("deviceTag", "eui"), ("deviceTagValue", "z"), ("projectUuid", project)];
         assert_eq!(ana.delivers(&parameters, json!({})).await.faults(), ["query.projectUuid"]);
@@ -318,19 +318,19 @@ async fn labels_are_added_but_never_erased(app: &TestApp) {
     };
     assert_eq!(meta("known").await, json!({"eui": 17, "site": "own", "floor": 3, "gateway": "gw1"}));
     assert_eq!(meta("new").await, json!({"eui": "new", "site": "default", "floor": 3, "gateway": "gw1"}));
-    // A path that finds something sets its label, one that finds nothing leaves it.
+    // A path that finds something sets its label, and one that finds nothing keeps it.
     ana.delivers(&parameters, json!({"battery": 3.6, "readings": [{"id": "17"}]})).await.ok();
     let expected = json!({"eui": 17, "site": "own", "floor": 3, "gateway": "gw1", "battery": 3.6});
     assert_eq!(meta("known").await, expected);
     assert_eq!(ana.history(&known.id).await, [json!({"id": 17}), json!({"id": "17"})]);
-    // The label follows the metadata: a device that gets another name is another device.
+    // Labels follow the metadata: a device with another tag is another device.
     ana.person.put(&known.url(), json!({"name": "known", "projectUuid": project, "meta": {"eui": "18"}})).await.ok();
     ana.delivers(&parameters, json!({"readings": [{"id": 18}, {"id": 17}]})).await.ok();
     assert_eq!((ana.history(&known.id).await.len(), ana.devices().await.len()), (3, 3));
 }
 
 // Holds: webhook.extraMetaMapRefs
-async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
+async fn label_of_the_body_wins_over_its_default(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let parameters = [
@@ -345,7 +345,7 @@ async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
         (json!({"id": "b"}), "default"),
         // A path that leads to null has found nothing.
         (json!({"id": "c", "gateway": {"id": null}}), "default"),
-        // A device that has the label keeps it until the body says something else.
+        // A device keeps its label until the body has another value.
         (json!({"id": "a"}), "gw1"),
         (json!({"id": "a", "gateway": {"id": null}}), "gw1"),
         (json!({"id": "b", "gateway": {"id": "gw2"}}), "gw2"),
@@ -360,7 +360,7 @@ async fn a_label_that_the_body_has_wins_over_its_default(app: &TestApp) {
 }
 
 // Holds: webhook.organizationId, webhook.deviceTagValue, c9.sought
-async fn devices_are_sought_in_the_subtree(app: &TestApp) {
+async fn delivery_finds_devices_in_the_subtree(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let north = ana.person.founds("North", &ana.person.organization).await;
     let project = ana.person.creates_project("p").await;
@@ -371,11 +371,11 @@ async fn devices_are_sought_in_the_subtree(app: &TestApp) {
     ana.delivers(&at(&north), json!(1)).await.ok();
     let devices = ana.devices().await;
     assert_eq!((devices.len(), text(&devices[0], "organizationId")), (1, &*north));
-    // From above it is found; from its own organization too, with a project of the one above.
+    // The device is found from above, and from its own organization too, with a project of the one above.
     ana.delivers(&at(&ana.person.organization)[..], json!(2)).await.ok();
     mia.delivers(&at(&north)[..3], json!(3)).await.ok();
     assert_eq!(ana.history(text(&devices[0], "id")).await, [1, 2, 3]);
-    // Somebody else's does not count, nor does one of the organization above.
+    // Devices of other tenants and of the organization above do not count.
     let bob = Sender::of(app.stranger("bob").await).await;
     let theirs = bob.person.creates_project("p").await;
     let parameters = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*theirs)];
@@ -396,7 +396,7 @@ async fn devices_are_sought_in_the_subtree(app: &TestApp) {
 }
 
 // Holds: webhook.body, status.items, c1.413, c9.answer, c9.eventsRef
-async fn what_goes_wrong_with_a_block_is_told(app: &TestApp) {
+async fn fault_of_a_block_is_reported(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let parameters = [
@@ -415,7 +415,7 @@ async fn what_goes_wrong_with_a_block_is_told(app: &TestApp) {
     assert_eq!(debug["taskExecutions"]["processed"].as_array().unwrap().len(), 1);
     let answer = ana.delivers(&parameters[..4], json!([])).await.ok();
     assert_eq!(messages(&answer), ["eventsRef finds nothing in the body"]);
-    // Without a project for it a device is not provisioned, and the other is processed.
+    // Without a project for it a device is not created, and the other is processed.
     let answer = ana.delivers(&parameters[..3], json!({"items": [{"id": "a"}, {"id": "b"}]})).await.ok();
     assert!(messages(&answer)[0].starts_with("event block 1: no device carries the tag"), "{answer}");
     assert_eq!(ana.devices().await.len(), 1);

@@ -1,4 +1,4 @@
-//! Devices that the webhook finds whatever the case of what a third party calls them.
+//! Devices that the webhook finds in any case of letters.
 
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn device_is_found_whatever_the_case(app: &TestApp) {
     let devices = ana.devices().await;
     assert_eq!(devices.len(), 1);
     assert_eq!(devices[0]["meta"], json!({"devEui": EUI, "site": "Bern"}), "the label stays as it was written");
-    // By default, and where it is said, the case counts.
+    // By default, and if requested, the case counts.
     for case in ["", "sensitive"] {
         let parameters = [("deviceTag", "devEui"), ("deviceTagValue", &*lower), ("deviceTagCase", case)];
         let answer = ana.delivers(&parameters, json!(5)).await.ok();
@@ -45,7 +45,7 @@ async fn device_is_found_whatever_the_case(app: &TestApp) {
     }
     let bad = [("deviceTag", "devEui"), ("deviceTagValue", EUI), ("deviceTagCase", "lower")];
     assert_eq!(ana.delivers(&bad, json!(6)).await.faults(), ["query.deviceTagCase"]);
-    // It comes in a header too.
+    // The parameter may be a header too.
     let headers = [("deviceTag", "devEui"), ("deviceTagValue", &*lower), ("deviceTagCase", "Insensitive")];
     ana.delivers_text(&[], &headers, "7").await.ok();
     assert_eq!(ana.history(&device.id).await.len(), 5);

@@ -1,4 +1,4 @@
-//! The integration webhook where the design decodes: what a LoRaWAN server delivers goes through the project's own code.
+//! The integration webhook with code: the payload of a LoRaWAN server is decoded by the project's design.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn uplink() -> Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// A design whose code decodes what comes from LoRaWAN servers.
+/// Returns a design whose code decodes payloads of LoRaWAN servers.
 fn decoding(code: &str) -> Value {
     json!({
         "up": {
@@ -46,7 +46,7 @@ fn decoding(code: &str) -> Value {
     })
 }
 
-/// Delivers the uplink as the guide says; how many devices that made is as expected, and nothing went wrong.
+/// Delivers the uplink as in the guide, and checks the number of created devices and that there is no error.
 async fn delivers(ana: &Sender<'_>, project: &str, provisioned: usize) {
     let parameters = [
         ("integration", "lora"),
@@ -67,11 +67,11 @@ async fn a_codec_decodes_what_a_lorawan_server_delivers(app: &TestApp) {
     delivers(&ana, &project, 1).await;
     let device = text(&ana.devices().await[0], "id").to_owned();
     let stored = ana.person.get(&format!("/v2/devices/{device}/data/values")).await.list_of("/payload");
-    // `data` and `fPort` are found by themselves, and what comes out is what ChirpStack's own codec made of them.
+    // `data` and `fPort` are found without references, and the result equals that of ChirpStack's own codec.
     let mut expected = uplink()["object"].clone();
     expected["port"] = json!(2);
     assert_eq!(stored, [expected]);
-    // History has all that was delivered.
+    // History has the whole delivered block.
     let events = ana.person.get(&format!("/v2/devices/{device}/events")).await.ok();
     assert_eq!((&events["data"][0]["payload"], events["data"][0].get("errors")), (&uplink(), None));
 }

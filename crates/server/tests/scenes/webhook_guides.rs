@@ -1,7 +1,7 @@
-//! docs/integrations, held to what it says: the requests of every page are sent to a server, and what a page says comes out does.
+//! Tests docs/integrations: the requests of every page are sent to a server, and must have the documented outcome.
 //!
-//! A page's fenced blocks are read in order: `http` is a request line and its headers, `json body` its body, and
-//! `json outcome` the devices that are there afterwards, each with its metadata and its newest stored payload.
+//! A page's fenced blocks are read in order: `http` is a request line and its headers, `json body` its body, and `json
+//! outcome` the resulting devices, each with its metadata and its newest stored payload.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::TestApp;
 use crate::support::person::text;
 
-/// One request of a page and what comes of it.
+/// One request of a page and its outcome.
 struct Example {
     path: String,
     headers: Vec<(String, String)>,
@@ -20,7 +20,7 @@ struct Example {
     outcome: Vec<Value>,
 }
 
-/// The fenced blocks of a page: what stands behind the fence, and the text. Those about a design are not for here.
+/// Returns the fenced blocks of a page: the info string and the text. Blocks about a design are left out.
 fn blocks(page: &str) -> Vec<(&str, &str)> {
     let fenced = page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap());
     fenced.filter(|(kind, _)| !matches!(*kind, "json properties" | "json decoded")).collect()
@@ -45,7 +45,7 @@ fn examples(page: &str, project: &str, key: &str) -> Vec<Example> {
     examples.iter().map(example).collect()
 }
 
-/// The pages, by name.
+/// Returns the pages, by name.
 fn pages() -> BTreeMap<String, String> {
     let folder = Path::new("../../docs/integrations");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -58,7 +58,7 @@ fn pages() -> BTreeMap<String, String> {
 
 // Holds: webhook.debugShape
 #[tokio::test]
-async fn every_example_of_the_guides_does_what_it_says() {
+async fn every_example_of_the_guides_works_as_described() {
     let mut pages = pages();
     let contents = pages.remove("README.md").unwrap();
     assert!(pages.len() >= 6);

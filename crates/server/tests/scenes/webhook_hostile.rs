@@ -1,4 +1,4 @@
-//! The integration webhook, parameter by parameter and against bodies that mean no good: what is refused has done nothing.
+//! The integration webhook against invalid parameters and hostile bodies: a refused delivery has no effect.
 
 use serde_json::{Value, json};
 
@@ -7,19 +7,19 @@ use crate::support::{NOBODY, TestApp, on_both_registries};
 use crate::webhook::{Sender, messages};
 
 on_both_registries!(
-    every_parameter_comes_in_the_query_or_a_header_and_the_query_wins,
-    a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done,
-    hostile_bodies_are_refused_or_told_block_by_block,
+    query_parameter_wins_over_its_header,
+    invalid_webhook_parameter_is_named_without_effect,
+    hostile_bodies_are_refused_or_reported_by_block,
     numbers_are_tags_as_they_were_written,
-    a_long_value_is_kept_whole_and_names_its_device_with_its_beginning,
+    long_tag_value_is_kept_whole_and_shortened_in_the_name,
     references_may_find_nothing_one_or_many,
-    a_delivery_that_is_too_much_work_does_nothing,
+    delivery_above_the_work_limit_has_no_effect,
     blocks_and_the_elements_that_take_them_are_bounded_together,
-    what_the_elements_take_is_bounded_in_bytes_too,
+    payloads_taken_by_elements_are_bounded_in_bytes,
 );
 
 // Holds: webhook.headers, c9.query
-async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: &TestApp) {
+async fn query_parameter_wins_over_its_header(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let north = ana.person.founds("North", &ana.person.organization).await;
     let (cold, warm) = (ana.person.creates_project("cold").await, ana.person.creates_project("warm").await);
@@ -57,7 +57,7 @@ async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: 
     assert_eq!(tasks(&all, &[]).await, expected);
     assert_eq!(tasks(&[], &all).await, expected);
     for (index, (name, _)) in all.iter().enumerate() {
-        // One in the query beside a header that says something bad, all others in headers.
+        // One parameter is in the query next to an invalid header, all others are in headers.
         let mut headers = all;
         headers[index].1 = "$[";
         assert_eq!(tasks(&all[index..=index], &headers).await, expected, "{name}");
@@ -69,7 +69,7 @@ async fn every_parameter_comes_in_the_query_or_a_header_and_the_query_wins(app: 
 }
 
 // Holds: c9.answer
-async fn a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done(app: &TestApp) {
+async fn invalid_webhook_parameter_is_named_without_effect(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let bob = app.stranger("bob").await;
     let theirs = bob.creates_project("theirs").await;
@@ -120,7 +120,7 @@ async fn a_bad_parameter_is_told_wherever_it_stands_and_nothing_is_done(app: &Te
 }
 
 // Holds: webhook.body
-async fn hostile_bodies_are_refused_or_told_block_by_block(app: &TestApp) {
+async fn hostile_bodies_are_refused_or_reported_by_block(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let least = [("deviceTag", "eui"), ("deviceTagValueRef", "$.id"), ("projectUuid", &*project)];
@@ -145,7 +145,7 @@ async fn hostile_bodies_are_refused_or_told_block_by_block(app: &TestApp) {
             assert_eq!(told, ["body"], "{}", String::from_utf8_lossy(body));
         }
     }
-    // What is JSON but no event of a device is told, and the whole is no failure.
+    // JSON that is no event of a device is reported, and the delivery succeeds.
     for (body, blocks) in [
         ("0", 1),
         ("-1.5e3", 1),
@@ -189,7 +189,7 @@ async fn numbers_are_tags_as_they_were_written(app: &TestApp) {
     assert_eq!(ana.history(text(seven, "id")).await, [json!({"id": 7}), json!({"id": "7"})]);
 }
 
-async fn a_long_value_is_kept_whole_and_names_its_device_with_its_beginning(app: &TestApp) {
+async fn long_tag_value_is_kept_whole_and_shortened_in_the_name(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let parameters = [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("projectUuid", &*project)];
@@ -237,7 +237,7 @@ async fn references_may_find_nothing_one_or_many(app: &TestApp) {
     assert_eq!(ana.devices().await.len(), 2);
 }
 
-async fn a_delivery_that_is_too_much_work_does_nothing(app: &TestApp) {
+async fn delivery_above_the_work_limit_has_no_effect(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let nested = "[".repeat(60) + "1" + &"]".repeat(60);
@@ -266,7 +266,7 @@ async fn blocks_and_the_elements_that_take_them_are_bounded_together(app: &TestA
     let parameters =
         [("deviceTag", "eui"), ("deviceTagValueRef", "id"), ("eventsRef", "$"), ("projectUuid", &*project)];
     let blocks = |count: usize| json!(vec![json!({"id": "a"}); count]);
-    // Of a device that is not there yet as of one that is: each of the blocks would be an event thirty times.
+    // For a new device as for a known one: each of the blocks would make thirty events.
     for devices in [0, 1] {
         let refused = ana.delivers(&parameters, blocks(1_000)).await;
         assert!(refused.text.contains("makes 30000 events"), "{refused:?}");
@@ -277,7 +277,7 @@ async fn blocks_and_the_elements_that_take_them_are_bounded_together(app: &TestA
     }
 }
 
-async fn what_the_elements_take_is_bounded_in_bytes_too(app: &TestApp) {
+async fn payloads_taken_by_elements_are_bounded_in_bytes(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let takes = json!({"type": "deviceEvent", "properties": {"integration": "custom"}});
     let elements = (0..30).map(|number| (format!("in{number}"), takes.clone()));

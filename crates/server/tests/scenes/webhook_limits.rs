@@ -1,4 +1,4 @@
-//! The limit of an organization's devices, and the deliveries that make them; and deliveries whose clients hang up.
+//! The device limit of an organization and the deliveries that create devices; and deliveries whose clients disconnect.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ on_both_registries!(
     a_delivery_makes_the_devices_that_the_limit_allows,
     a_device_that_comes_twice_is_refused_twice_or_taken_twice,
     a_limit_above_holds_for_deliveries_beneath_it,
-    deliveries_at_once_share_what_the_limit_leaves,
+    concurrent_deliveries_share_the_free_device_limit,
 );
 
-/// Somebody who delivers into an organization of so many devices at most.
+/// A user who delivers into an organization with a device limit.
 struct Limited<'a> {
     ana: Sender<'a>,
     organization: String,
@@ -63,7 +63,7 @@ impl<'a> Limited<'a> {
     }
 }
 
-/// Returns the errors for the blocks whose devices exceed the limit.
+/// Returns the errors of the blocks whose devices exceed the limit.
 fn no_room(blocks: impl IntoIterator<Item = usize>) -> Vec<String> {
     let why = "the device limit of the organization is reached: no device was provisioned";
     blocks.into_iter().map(|block| format!("event block {block}: {why}")).collect()
@@ -76,13 +76,13 @@ async fn a_delivery_makes_the_devices_that_the_limit_allows(app: &TestApp) {
     let message = "5 event block(s) taken: 3 event(s) processed, 3 device(s) provisioned";
     assert_eq!((text(&first, "message"), messages(&first)), (message, no_room([3, 4])));
     assert_eq!((limited.names().await, limited.counted().await), (vec!["a".into(), "b".into(), "c".into()], json!(3)));
-    // Those that are known go on, whatever the limit.
+    // Known devices are processed whatever the limit.
     let again = limited.delivers(&names).await;
     let message = "5 event block(s) taken: 3 event(s) processed, 0 device(s) provisioned";
     assert_eq!((text(&again, "message"), messages(&again)), (message, no_room([3, 4])));
     limited.may_have(1).await;
     assert_eq!(messages(&limited.delivers(&["d", "a"]).await), no_room([0]));
-    // Room for one more, and then for all.
+    // The limit allows one more, and then all.
     limited.may_have(4).await;
     assert_eq!(messages(&limited.delivers(&["e", "d"]).await), no_room([1]));
     limited.may_have(0).await;
@@ -110,21 +110,21 @@ async fn a_limit_above_holds_for_deliveries_beneath_it(app: &TestApp) {
     let answer = limited.delivers_into(&below, &["b", "c"]).await.ok();
     assert_eq!(messages(&answer), no_room([1]));
     assert_eq!((limited.names().await, limited.counted().await), (vec!["a".into(), "b".into()], json!(2)));
-    // Beside it nothing is held to it.
+    // Other organizations are not limited.
     let own = limited.delivers_into(&limited.ana.person.organization, &["d", "e"]).await.ok();
     assert_eq!(messages(&own), no_room([]));
 }
 
-async fn deliveries_at_once_share_what_the_limit_leaves(app: &TestApp) {
+async fn concurrent_deliveries_share_the_free_device_limit(app: &TestApp) {
     let limited = Limited::to(app, 5).await;
     let (left, right) =
         tokio::join!(limited.delivers(&["l0", "l1", "l2", "l3"]), limited.delivers(&["r0", "r1", "r2", "r3"]));
-    // One of them came first, and had all that it wanted.
+    // One of them came first, and created all its devices.
     let mut failed = [messages(&left), messages(&right)];
     failed.sort();
     assert_eq!(failed, [no_room([]), no_room([1, 2, 3])]);
     assert_eq!((limited.names().await.len(), limited.counted().await), (5, json!(5)));
-    // Of the same devices both hear the same.
+    // Deliveries of the same devices get the same answer.
     limited.may_have(7).await;
     let same = ["s0", "s1", "s2"];
     let (left, right) = tokio::join!(limited.delivers(&same), limited.delivers(&same));
@@ -135,15 +135,15 @@ async fn deliveries_at_once_share_what_the_limit_leaves(app: &TestApp) {
     assert_eq!((limited.names().await.len(), limited.counted().await), (7, json!(7)));
 }
 
-/// Deliveries whose clients hang up, and bytes of each: were their memory never given back, a tenant would have none left
-/// long before the last of them.
+/// Deliveries whose clients disconnect, and bytes of each. If their memory were never released, a tenant would have
+/// none left long before the last of them.
 const HANGING_UP: usize = 45;
 const BODY_BYTES: usize = 5_000_000;
-/// Tries until something has to have come that comes in its own time.
+/// Attempts until a condition must have become true.
 const TRIES: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deliveries_whose_clients_hang_up_are_done_and_give_their_memory_back() {
+async fn abandoned_delivery_is_completed_and_frees_its_memory() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

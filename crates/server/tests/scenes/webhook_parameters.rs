@@ -1,4 +1,4 @@
-//! The integration webhook's parameters, each in either place, and whose credentials it takes.
+//! The integration webhook's parameters, each in query or header, and its credentials.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -9,14 +9,14 @@ use crate::support::{TestApp, on_both_registries};
 use crate::webhook::{Sender, path};
 
 on_both_registries!(
-    every_parameter_comes_in_either_place,
+    webhook_parameter_may_be_in_query_or_header,
     an_api_key_delivers_in_either_header_and_nothing_else_does,
     five_integrations_are_known_in_any_case,
-    a_reference_is_no_script,
-    without_a_tag_or_its_value_nothing_is_taken,
+    script_is_refused_as_a_reference,
+    delivery_without_a_tag_or_its_value_is_refused,
 );
 
-/// The devices of an organization, with their metadata and projects.
+/// Returns the devices of an organization, with their metadata and projects.
 async fn devices(ana: &Sender<'_>, organization: &str) -> Vec<Value> {
     let list = ana.person.get(&format!("/v2/devices?organizationId={organization}&sortBy=name")).await.ok();
     let shown = |device: &Value| json!([device["name"], device["projectUuid"], device["meta"]]);
@@ -24,7 +24,7 @@ async fn devices(ana: &Sender<'_>, organization: &str) -> Vec<Value> {
 }
 
 // Holds: webhook.headers, webhook.deviceTagValue, webhook.eventPayloadMapRefs
-async fn every_parameter_comes_in_either_place(app: &TestApp) {
+async fn webhook_parameter_may_be_in_query_or_header(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let (cold, warm) = (ana.person.creates_project("cold").await, ana.person.creates_project("warm").await);
     let map = json!({"c": cold}).to_string();
@@ -60,7 +60,7 @@ async fn every_parameter_comes_in_either_place(app: &TestApp) {
             let stored = format!("/v2/devices/{}/data/sigfox", text(event, "deviceId"));
             assert_eq!(ana.person.get(&stored).await.list_of("/payload"), [payload], "{place}");
         }
-        // The one that is left: a value for all blocks.
+        // The remaining way: a value for all blocks.
         let fixed = [
             ("deviceTag", "eui"),
             ("deviceTagValue", "c"),
@@ -119,7 +119,7 @@ async fn five_integrations_are_known_in_any_case(app: &TestApp) {
 }
 
 // Holds: webhook.eventsRef, c9.jsonpath
-async fn a_reference_is_no_script(app: &TestApp) {
+async fn script_is_refused_as_a_reference(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     let fixed = [("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &*project)];
@@ -141,7 +141,7 @@ async fn a_reference_is_no_script(app: &TestApp) {
 }
 
 // Holds: c9.tag
-async fn without_a_tag_or_its_value_nothing_is_taken(app: &TestApp) {
+async fn delivery_without_a_tag_or_its_value_is_refused(app: &TestApp) {
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;
     for (given, faults) in [

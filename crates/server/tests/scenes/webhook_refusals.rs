@@ -1,4 +1,4 @@
-//! Events of the webhook that are refused: whose device is known finds them in its history, with the reason.
+//! Refused events of the webhook: they are in the history of a known device, with the reason.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ on_both_registries!(
     refused_event_of_an_unknown_device_makes_none,
 );
 
-/// A device's history, oldest first: element, payload and messages of each.
+/// Returns a device's history, oldest first: element, payload and messages of each.
 async fn history(ana: &Sender<'_>, device: &str) -> Vec<(String, Value, Vec<String>)> {
     let events = ana.person.get(&format!("/v2/devices/{device}/events")).await.ok();
     let mut shown: Vec<_> = events["data"]
@@ -75,7 +75,7 @@ async fn refused_event_of_a_known_device_is_kept_with_its_error(app: &TestApp) {
     assert_eq!(history(&ana, &device.id).await, expected);
     let stored = ana.person.get(&device.at("data/all?sortBy=id")).await.list_of("/payload/n");
     assert_eq!(stored, [1, 4], "what is refused runs nothing");
-    // What is too deep for a payload that is built of it is kept as it came.
+    // A block that is too deep for a composed payload is stored as it was received.
     let deep = (0..63).fold(json!(1), |inner, _| json!([inner]));
     let maps = [
         ("deviceTag", "eui"),
@@ -105,7 +105,7 @@ async fn refused_event_of_an_unknown_device_makes_none(app: &TestApp) {
     let answer = ana.delivers(&parameters, json!([{"id": "a", "key": {}}])).await.ok();
     assert_eq!(messages(&answer), ["event block 0: idempotencyKeyRef finds a object, not a string or a number"]);
     assert_eq!(ana.devices().await, [] as [Value; 0]);
-    // One that is made for another of its events has it too.
+    // A device that is created for another event has it too.
     ana.delivers(&parameters, json!([{"id": "a", "key": {}}, {"id": "a"}])).await.ok();
     let device = text(&ana.devices().await[0], "id").to_owned();
     assert_eq!(history(&ana, &device).await.len(), 2);

@@ -1,4 +1,4 @@
-//! Deliveries that come again, as networks send them when an answer was late.
+//! Repeated deliveries, as networks send them after a late answer.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::webhook::{Sender, messages};
 
 // Holds: webhook.idempotencyKeyRef, c9.key
 #[tokio::test]
-async fn delivery_that_comes_again_makes_no_event() {
+async fn repeated_delivery_makes_no_event() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let receives = |element: &str| json!({"type": "deviceEvent", "properties": {"integration": "lora"}, "triggers": {"eventReceived": [to(element, "store")]}});
@@ -36,9 +36,9 @@ async fn delivery_that_comes_again_makes_no_event() {
     let first = delivers(&[block("a", json!("k1"), 1)]).await;
     assert_eq!(first.len(), 2, "each element makes its event");
     assert_eq!(delivers(&[block("a", json!("k1"), 1)]).await, first, "the first ids are answered again");
-    // Twice in one delivery it is the same one too; another device's is its own, and a number is taken as its text.
+    // A key is the same twice in one delivery; another device's is separate, and a number equals its text.
     delivers(&[block("a", json!(7), 2), block("a", json!("7"), 3), block("b", json!(7), 4)]).await;
-    // What says nothing is no key.
+    // An empty value is no key.
     for nothing in [json!(null), json!(""), json!(null)] {
         delivers(&[block("a", nothing, 5)]).await;
     }
@@ -58,7 +58,7 @@ async fn delivery_that_comes_again_makes_no_event() {
 
 // Holds: c9.key
 #[tokio::test]
-async fn delivery_that_comes_twice_at_once_makes_one_event() {
+async fn concurrent_repeated_deliveries_make_one_event() {
     let app = TestApp::start().await;
     let ana = Sender::of(app.developer("ana").await).await;
     let project = ana.person.creates_project("p").await;

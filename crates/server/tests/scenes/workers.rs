@@ -15,16 +15,16 @@ use tokio::net::TcpStream;
 
 use crate::support::TestApp;
 
-/// Told when a connection is accepted.
+/// Metric that is set when a connection is accepted.
 const OPEN: &str = "isobar_http_connections";
-/// Told when idle connections were closed for others.
+/// Metric that is set when idle connections were closed for others.
 const ENDED: &str = "isobar_http_connections_ended_total";
 const RESTARTS: &str = "isobar_worker_restarts_total";
-/// Most connections, and how many of these places are kept free of idle ones.
+/// Most connections, and how many of their slots are kept free of idle ones.
 const CONNECTIONS: usize = 16;
 const KEPT_FREE: usize = CONNECTIONS / 8;
 
-/// A recorder of which one metric panics so many times.
+/// A recorder in which one metric panics this many times.
 struct Failing<R> {
     inner: R,
     metric: &'static str,
@@ -120,7 +120,7 @@ impl Scene {
     }
 }
 
-/// Plays a scene in which telling `metric` panics. All of the server runs on this thread, as its recorder does.
+/// Plays a scene in which recording `metric` panics. The whole server runs on this thread, like its recorder.
 fn with_failing(metric: &'static str, play: impl AsyncFnOnce(Scene)) {
     let inner = isobar_http::prometheus().unwrap().build_recorder();
     let handle = inner.handle();
@@ -138,10 +138,10 @@ fn with_failing(metric: &'static str, play: impl AsyncFnOnce(Scene)) {
     });
 }
 
-/// Waits for the end of a connection on which nothing is answered.
+/// Waits for the end of a connection without an answer.
 async fn ends(mut stream: TcpStream) {
     let ended = within_patience("the end of the connection", stream.read(&mut [0; 1])).await;
-    // With what the client has sent unread, it ends by a reset.
+    // Unread bytes of the client make it end by a reset.
     assert!(!matches!(ended, Ok(1..)), "it was served");
 }
 
@@ -154,13 +154,13 @@ async fn is_served(scene: &Scene) -> bool {
 }
 
 #[test]
-fn accepting_panics_twice_and_the_next_connection_is_served() {
+fn connection_is_served_after_two_panics_while_accepting() {
     with_failing(OPEN, async |scene| {
         let ana = scene.app.developer("ana").await;
         let device = ana.creates_device("fridge").await;
         for panics in 1..=2 {
             scene.panics.store(1, Ordering::SeqCst);
-            // It is the end of that connection alone: those that are there are served on.
+            // Only that connection ends: existing ones are served.
             ends(scene.connects().await).await;
             assert_eq!(scene.restarts("accept"), panics);
             device.posts("reading", json!(panics)).await.created();
@@ -186,7 +186,7 @@ async fn closes_an_idle_one(scene: &Scene) {
 }
 
 #[test]
-fn looking_after_connections_panics_and_idle_ones_are_closed_again() {
+fn idle_connections_are_closed_after_a_panic() {
     with_failing(ENDED, async |scene| {
         scene.panics.store(1, Ordering::SeqCst);
         closes_an_idle_one(&scene).await;

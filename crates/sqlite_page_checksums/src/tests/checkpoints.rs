@@ -52,7 +52,7 @@ fn needed_damaged_frame_met_by_a_checkpoint_ends_all_writing() {
         assert!(raw.run("UPDATE t SET name = 'late' WHERE k = 3").is_err());
     }
     drop(raw);
-    // What was there is there still: with the right byte again, everything is.
+    // All transactions still exist: once the right byte is back, they are found.
     assert!(place.lost().contains("-wal is damaged"), "{}", place.lost());
     place.flip("-wal", within(frame));
     assert_eq!(all(&place.open()).unwrap(), truth);
@@ -185,7 +185,7 @@ fn unknown_checkpoint_is_resolved_by_the_sound_candidate() {
     let (place, raw) = with_a_long_log();
     let killed = place.as_killed();
     raw.run("PRAGMA wal_checkpoint(PASSIVE)").unwrap();
-    // All was carried over; the note is of a version that did not tell.
+    // All frames were copied; the note is of a version without that information.
     fs::copy(&place.file, &killed.file).unwrap();
     let note = Note::open(&killed.beside("-note")).unwrap();
     let NoteContent::Claim(claim) = note.read().unwrap() else { panic!("nothing is noted") };

@@ -12,7 +12,7 @@ fn database_behind_links_has_its_companions_beside_it() {
     fs::create_dir(folder.join("else")).unwrap();
     symlink("else/where.db", &link).unwrap();
     symlink(&link, &first).unwrap();
-    // Nothing is there yet.
+    // The folder is empty.
     assert_eq!(prepare(&first, Open::ToUse).unwrap(), Some(VFS));
     let raw = opened(&first);
     fill(&raw);
@@ -23,7 +23,7 @@ fn database_behind_links_has_its_companions_beside_it() {
         assert!(end.is_empty() || !strays.iter().any(|stray| stray.exists()), "{end}");
     }
     assert!(companions(&first).eq(companions(&real)));
-    // What a killed process leaves, reached by a link.
+    // The files that a killed process leaves, reached by a link.
     let killed = TestDatabase::new();
     for end in ["", "-wal", "-note"] {
         fs::copy(format!("{}{end}", real.display()), killed.beside(end)).unwrap();

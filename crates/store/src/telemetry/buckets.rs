@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_buckets_take_is_bounded_and_no_more_than_was_lent() {
+    fn memory_of_buckets_is_bounded() {
         let mut buckets = Buckets::new(query(&[Function::P50]), Box::new(Some));
         let (seconds, error) = seconds_until_refused(&mut buckets);
         assert!(matches!(error, StoreError::TooMuch) && buckets.bytes <= 2 * BUCKETS_BYTES_MAX, "{seconds}");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_in_three_ways() {
+    fn moments_are_parsed_in_three_forms() {
         let at = |text: &str| moment(text).map(Timestamp::millis);
         assert_eq!(at(r#""2026-01-02T03:04:05.678Z""#), Some(1_767_323_045_678));
         assert_eq!(at(r#""2026-01-02T04:04:05.678+01:00""#), Some(1_767_323_045_678));

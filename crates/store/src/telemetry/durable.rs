@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_when_its_ticket_is_durable_and_not_before() {
+    fn waiter_is_woken_once_its_ticket_is_durable() {
         let tickets = Tickets::default();
         // Tickets are out of order, some have no waiter, and one has two.
         let mut waits = [9, 2, 5, 5].map(|ticket| tickets.wait(ticket));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_who_wait_for_a_ticket_are_woken() {
+    async fn all_waiters_of_a_ticket_are_woken() {
         for ends in [false, true] {
             let tickets = Tickets::default();
             let waiting = [1, 1, 1].map(|ticket| {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_is_given_up_is_taken_up_again() {
+    async fn dropped_wait_can_be_repeated() {
         let tickets = Tickets::default();
         let mut durable = tickets.wait(1);
         {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn at_the_end_nothing_is_acknowledged_that_was_not_durable() {
+    async fn end_acknowledges_no_commit_that_is_not_durable() {
         let tickets = Tickets::default();
         let (mut first, mut second) = (tickets.wait(1), tickets.wait(2));
         tickets.reached(1);

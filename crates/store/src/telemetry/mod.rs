@@ -50,19 +50,20 @@ use isobar_quota::Claim;
 
 /// State that earlier runs left for a device, as a run sees it.
 pub trait Memory {
-    /// The last values of a storage element, as far as they are stored.
+    /// Returns the last values of a storage element, as far as they are stored.
     fn last(&self, element: &str) -> Option<LastKept>;
     /// Returns the bytes of the last value; 0 before anything was stored.
     fn last_bytes(&self, element: &str) -> usize;
     /// Returns the bytes of the last values of all storage elements, and the number of elements that have stored anything.
     fn all_last_bytes(&self) -> (usize, usize);
-    /// The state of an element.
+    /// Returns the state of an element.
     fn state(&self, element: &str) -> Option<Bytes>;
     /// Returns the elements that have a state, with its bytes.
     fn states(&self) -> Vec<(Arc<str>, usize)>;
     /// Returns the bytes of all states, each with its name and [`isobar_model::event::STATE_BYTES_BESIDE`].
     fn states_bytes(&self) -> usize;
-    /// The newest identifier in the device's history and series, or what stands for it: those that the run makes are greater.
+    /// Returns the newest identifier in the device's history and series, or one of the same position in time: those that the
+    /// run makes are greater.
     fn newest(&self) -> EventId;
 }
 
@@ -74,11 +75,11 @@ pub enum Ran {
         /// Queued cloud events that were dropped because the queue was full.
         dropped: u32,
     },
-    /// The idempotency key is known: nothing was done; this is the first answer.
+    /// The idempotency key is known: nothing was done, and this is the first answer.
     Repeated(EventId),
 }
 
-/// A storage element as the store knows it.
+/// A storage element and its totals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The element's name.
@@ -87,22 +88,22 @@ pub struct Series {
     pub created_at: Timestamp,
     /// Time of its newest value.
     pub updated_at: Timestamp,
-    /// Values that have come to it.
+    /// Values that were ever stored in it.
     pub count: u64,
-    /// Bytes of the payloads in it. Of one of which values were dropped, about: see [`Telemetry::series_retain`].
+    /// Bytes of the payloads in it; an estimate once values were dropped, see [`Telemetry::series_retain`].
     pub bytes: u64,
 }
 
 /// A query for events of a history.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HistoryQuery {
-    /// With device events.
+    /// True to include device events.
     pub device_events: bool,
-    /// With cloud events.
+    /// True to include cloud events.
     pub cloud_events: bool,
-    /// Range of the time of receipt.
+    /// Range of the times of receipt.
     pub range: TimeRange,
-    /// Nothing received before this moment is shown: retention.
+    /// Events received before this time are hidden (retention).
     pub not_before: Timestamp,
     /// The page.
     pub page: PageRequest,
@@ -111,9 +112,9 @@ pub struct HistoryQuery {
 /// A query for events of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueQuery {
-    /// Only those of this element.
+    /// Only events of this element, if it is given.
     pub element: Option<String>,
-    /// The page, before anything is taken.
+    /// The page, counted before any event is taken.
     pub page: PageRequest,
     /// Events that have expired by this time are left out.
     pub now: Timestamp,
@@ -133,7 +134,7 @@ impl Looked {
         if of == generation { until } else { 0 }
     }
 
-    /// There is nothing for the reader before this sequence.
+    /// Records that the reader has nothing to find before this sequence.
     pub(crate) fn reach(&self, generation: u64, until: u64) {
         *self.0.lock() = (generation, until);
     }
@@ -141,19 +142,18 @@ impl Looked {
 
 /// The port to the telemetry store.
 ///
-/// A method that touches a device's data takes a permit for that device: [`CanRead`] to look, [`CanWrite`] to change. Those
-/// without one (the outbox, `retain`, `sync` and the state of the store itself) serve the system, and hand out no payload
-/// but what a run left in its outbox.
+/// A method that touches a device's data takes a permit for that device: [`CanRead`] to read, [`CanWrite`] to change.
+/// Methods without one (the outbox, `retain`, `sync` and the state of the store itself) serve the system, and return no
+/// payload except the work that a run left in its outbox.
 ///
-/// No method blocks the thread that calls it: what may touch the disk is done on threads that may wait, and a future
-/// that is dropped ends a long read soon. A change is durable when its future returns `Ok`, unless its method says
-/// otherwise.
+/// No method blocks the calling thread: disk access is done on threads that may block, and a long read ends soon after
+/// its future is dropped. A change is durable when its future returns `Ok`, unless its method says otherwise.
 ///
 /// # Errors
-/// Any method may answer [`StoreError::Unavailable`] where the store has failed or is closed, and
-/// [`StoreError::Damaged`] where what it reads makes no sense; changes answer [`StoreError::Busy`] where too many
-/// commits wait, and reads that take a [`Claim`] where too many of their tenant, or of all, wait for a slot. Then
-/// nothing was done. Further errors stand at the methods.
+/// Any method may return [`StoreError::Unavailable`] if the store has failed or is closed, and [`StoreError::Damaged`]
+/// if the data that it reads is damaged. Changes return [`StoreError::Busy`] if too many commits are queued, and reads
+/// that take a [`Claim`] return it if too many reads of their tenant, or of all, wait for a slot. Then nothing was
+/// done. Further errors are described at the methods.
 #[async_trait]
 pub trait Telemetry: Send + Sync + 'static {
     /// Locks the device. Waits while another run of the device is under way, and where the device is not in memory.
@@ -184,13 +184,13 @@ pub trait Telemetry: Send + Sync + 'static {
         turn::run(self, device, idempotency_key, now, work).await
     }
 
-    /// A page of stored values; none when the device has no such series. A filter, an order by payload and a page of
-    /// more than a thousand values read at length: they wait for a slot (see [`isobar_quota`]), and let others go first
-    /// when it has lasted.
+    /// Returns a page of stored values, or `None` if the device has no such series. A filter, an order by payload and a
+    /// page of more than a thousand values are long reads: they wait for a slot (see [`isobar_quota`]), and yield it to
+    /// others after a slice.
     ///
     /// # Errors
-    /// [`StoreError::TooFar`] where an order by payload does not reach the page: see [`SORTED_MAX`].
-    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
+    /// [`StoreError::TooFar`] if an order by payload does not reach the page: see [`SORTED_MAX`].
+    /// [`StoreError::TooMuch`] if its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn values(
         &self,
         device: &CanRead<DeviceRef>,
@@ -198,13 +198,14 @@ pub trait Telemetry: Send + Sync + 'static {
         query: ValueQuery,
         claim: Claim,
     ) -> Result<Option<Page<StoredValue>>>;
-    /// A whole series piece by piece, in the order of time that the query asks for; its page is ignored. Without a cursor
-    /// it begins; each piece has the cursor of the next. None when the device has no such series. What is stored meanwhile
-    /// does not come up, and nothing is held in between. Each piece waits for a slot.
+    /// Returns a whole series in pieces, in the order of time that the query requests; the query's page is ignored. A
+    /// read without a cursor begins at the first piece, and each piece has the cursor of the next. Returns `None` if
+    /// the device has no such series. Values stored meanwhile are not included, and nothing is locked or held between
+    /// two pieces. Each piece waits for a slot.
     ///
     /// # Errors
-    /// [`StoreError::Gone`] where the series was deleted since the piece before, [`StoreError::Unavailable`] where the
-    /// query asks for an order by payload.
+    /// [`StoreError::Gone`] if the series was deleted since the previous piece, [`StoreError::Unavailable`] if the
+    /// query requests an order by payload.
     async fn values_chunk(
         &self,
         device: &CanRead<DeviceRef>,
@@ -213,13 +214,13 @@ pub trait Telemetry: Send + Sync + 'static {
         cursor: Option<ValueCursor>,
         claim: Claim,
     ) -> Result<Option<ValueChunk>>;
-    /// Takes what a series says into buckets, in which that of others may be already; false: the device has no such series.
-    /// Every value of the range that is shown, as `kept` says, is looked at: this waits for a slot, and lets others go first
-    /// when it has lasted.
+    /// Adds the values of a series to buckets, which may contain those of other series already; returns false if the
+    /// device has no such series. Reads every visible value of the range (`kept`): waits for a slot, and yields it to
+    /// others after a slice.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] where there are too many buckets, or they take too much: see [`BUCKETS_BYTES_MAX`];
-    /// [`StoreError::Busy`] where no more memory is lent to them, or too much waits for a slot.
+    /// [`StoreError::TooMuch`] if there are too many buckets, or they need too much memory: see [`BUCKETS_BYTES_MAX`];
+    /// [`StoreError::Busy`] if no more memory is granted to them, or too many reads wait for a slot.
     async fn buckets(
         &self,
         device: &CanRead<DeviceRef>,
@@ -238,18 +239,19 @@ pub trait Telemetry: Send + Sync + 'static {
         range: TimeRange,
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>>;
-    /// The last values of a series; none when the device has no such series. They may be ahead of what is durable by
-    /// the runs that are under way.
+    /// Returns the last values of a series, or `None` if the device has no such series. They may include runs that are
+    /// not durable yet.
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
-    /// The series of a device, by name.
+    /// Returns the series of a device, by name.
     async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>>;
-    /// Removes a series (none: all of them) with its values, durably; the space comes back in the background. False:
-    /// there was none.
+    /// Removes a series with its values, durably, or all series if no element is given; the space is reclaimed in the
+    /// background. Returns false if there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;
 
-    /// Drops, for good and durably, what is not kept of series of a device; the space comes back in the background. Last
-    /// values stay. Not `exactly`: only stretches that are worth it, of 256 values or more, or all that there is. Nothing is
-    /// read value by value: a series' bytes are less by the share of the values that went. False: nothing was dropped.
+    /// Drops values past retention from series of a device, permanently and durably; the space is reclaimed in the
+    /// background. Last values stay. Unless `exactly`, only ranges of at least 256 values are dropped, or the whole
+    /// series. No value is read: the bytes of a series are reduced by the share of its dropped values. Returns false if
+    /// nothing was dropped.
     async fn series_retain(
         &self,
         device: &CanWrite<DeviceRef>,
@@ -257,18 +259,19 @@ pub trait Telemetry: Send + Sync + 'static {
         exactly: bool,
     ) -> Result<bool>;
 
-    /// A page of the device's history, newest first. A page of more than a thousand events waits for a slot.
+    /// Returns a page of the device's history, newest first. A page of more than a thousand events waits for a slot.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] where its rows are too large together: see [`PAGE_BYTES_MAX`].
+    /// [`StoreError::TooMuch`] if its rows are too large together: see [`PAGE_BYTES_MAX`].
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>>;
-    /// One event of the device's history; none: the device has none of this identifier.
+    /// Returns one event of the device's history, or `None` if there is no event with this identifier.
     async fn history_event(&self, device: &CanRead<DeviceRef>, id: EventId) -> Result<Option<Event>>;
-    /// The position that an event has in the order of streams, or would have if it were there: see [`StreamPosition`].
+    /// Returns the position of an event in the order of streams, or the position that it would have if it existed: see
+    /// [`StreamPosition`].
     async fn history_position(&self, id: EventId) -> Result<StreamPosition>;
     /// Finds the first events, at most `limit`, of any of these devices that became durable after one position and up
-    /// to another, in the order of their positions; the cursor ends where the next one begins. It takes slots, however
-    /// many devices there are.
+    /// to another, in the order of their positions; the cursor ends where the next one begins. Takes slots, for any
+    /// number of devices.
     async fn history_between(
         &self,
         devices: &Followed,
@@ -277,9 +280,9 @@ pub trait Telemetry: Send + Sync + 'static {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor>;
-    /// Reads the next events of a cursor, of about so many bytes as they are written, at least one if it has one left; what
-    /// was forgotten since it was found is left out. It takes a slot, and they are written there: thousands at a time would
-    /// hold up the thread that serves calls.
+    /// Reads the next events of a cursor, of about this many bytes when encoded, and at least one if one is left;
+    /// events that were deleted since they were found are omitted. Takes a slot and encodes the events there, because
+    /// thousands at a time would block the thread that serves calls.
     async fn history_next(
         &self,
         cursor: &mut StreamCursor,
@@ -288,17 +291,18 @@ pub trait Telemetry: Send + Sync + 'static {
     ) -> Result<StreamPiece>;
     /// Returns true if events are followed as they become durable. Reads one flag.
     fn is_followed(&self) -> bool;
-    /// Follows what becomes durable from now on. Each event is sent once it is, in the order of positions, whoever
-    /// waits for it or does not; what came before is in history.
+    /// Follows the events that become durable from now on. Each event is sent once it is durable, in the order of
+    /// positions; earlier events are in history.
     fn follow(&self) -> Following;
 
-    /// Queued cloud events, oldest first; they stay. A look at many waits for a slot.
+    /// Returns queued cloud events, oldest first, and leaves them in the queue. A search of many waits for a slot.
     ///
     /// # Errors
-    /// [`StoreError::TooMuch`] where they are too large together: see [`QUEUE_PAGE_BYTES_MAX`].
+    /// [`StoreError::TooMuch`] if they are too large together: see [`QUEUE_PAGE_BYTES_MAX`].
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>>;
-    /// Takes queued cloud events, oldest first: they are gone, durably, before the answer. No two callers get the same one.
-    /// What would take more than [`QUEUE_PAGE_BYTES_MAX`] together is left in the queue. A look at many waits for a slot.
+    /// Takes queued cloud events, oldest first: they are removed, durably, before the answer. No two callers get the
+    /// same event. Events beyond [`QUEUE_PAGE_BYTES_MAX`] bytes together are left in the queue. A search of many waits
+    /// for a slot.
     async fn queue_take(&self, device: &CanWrite<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         Ok(self.queue_take_while(device, query, Box::new(|_| true)).await?.unwrap_or_default())
     }
@@ -311,46 +315,46 @@ pub trait Telemetry: Send + Sync + 'static {
         query: QueueQuery,
         may: Box<dyn Fn(usize) -> bool + Send>,
     ) -> Result<Option<Vec<Event>>>;
-    /// Removes one queued event, durably. False: it is not there. A look at many waits for a slot.
+    /// Removes one queued event, durably. Returns false if it is not queued. A search of many waits for a slot.
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool>;
 
-    /// Forgets everything of a device, durably; the space comes back in the background.
+    /// Deletes all data of a device, durably; the space is reclaimed in the background.
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()>;
-    /// Forgets history that is older than `history_seconds` (whole files, never rows one by one), and idempotency keys
-    /// that have expired. The clock is believed unless it is more than a day ahead of what it said at the last call and
-    /// of the time since then, `running`: a clock that jumps takes nothing away. Answers what the time is as far as
-    /// that is believed.
+    /// Deletes history that is older than `history_seconds` (whole files, never single rows), and expired idempotency
+    /// keys. The clock is trusted unless it is more than a day ahead of its value at the last call plus the time since
+    /// then, `running`: a clock that jumps deletes nothing. Returns the time as far as it is trusted.
     async fn retain(&self, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp>;
 
-    /// A number for a new outbox entry: above that of every entry there is. Drawn within a run they grow from run to run
-    /// of a device.
+    /// Returns a number for a new outbox entry, above the numbers of all existing entries. Numbers drawn within runs of
+    /// a device increase from run to run.
     fn outbox_number(&self) -> u64;
-    /// At most `limit` outbox entries with a number above `after`, by number, with their device. They may not be
-    /// durable yet: [`Telemetry::sync`] waits for that.
+    /// Returns at most `limit` outbox entries with a number above `after`, by number, with their device. They may not
+    /// be durable yet: [`Telemetry::sync`] waits until they are.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
-    /// Removes entries whose work is done. Not durable when it returns: after a crash some may come again.
+    /// Removes entries whose work is done. Not durable when it returns: after a crash some may be returned again.
     async fn outbox_done(&self, numbers: &[u64]) -> Result<()>;
-    /// Notes, durably, why the work of an entry cannot be done, for as long as the entry is there.
+    /// Records, durably, the reason for which the work of an entry cannot be done, until the entry is removed.
     async fn outbox_park(&self, number: u64, why: &str) -> Result<()>;
-    /// Returns when everything is durable that was committed before the call.
+    /// Waits until everything is durable that was committed before the call.
     async fn sync(&self) -> Result<()>;
 
     /// Checks that the store accepts writes.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] with the cause, where it has failed or is closed.
+    /// [`StoreError::Unavailable`] with the cause, if it has failed or is closed.
     async fn healthy(&self) -> Result<()>;
-    /// Returns when the store has failed and takes no more writes, with the cause: only opening it anew helps. Whoever
-    /// waits for a commit has its error by then. A store that is closed has not failed.
+    /// Waits until the store has failed and accepts no more writes, and returns the cause: only opening it again helps.
+    /// All waiters of a commit have received its error by then. A closed store has not failed.
     async fn failed(&self) -> StoreError;
-    /// Writes what waits, makes everything durable and closes; later calls fail. A second call does nothing.
+    /// Writes all queued commits, makes everything durable and closes the store; later calls fail. A second call does
+    /// nothing.
     async fn close(&self) -> Result<()>;
 }
 
-/// Work that a commit left for afterwards.
+/// Work that a commit left to be done later.
 #[derive(Clone, Debug)]
 pub struct OutboxEntry {
-    /// Its number; they only grow.
+    /// Its number; numbers only increase.
     pub number: u64,
     /// The device whose run left it.
     pub device: DeviceKey,

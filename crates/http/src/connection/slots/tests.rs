@@ -68,7 +68,7 @@ async fn no_connection_is_closed_while_closed_ones_still_end() {
     }
     assert!(leaving.lock().len() <= slots.closed_for_one(), "{} were closed in vain", leaving.lock().len());
     assert_eq!(slots.count(), 1_000);
-    // Nothing that was counted is left.
+    // No counted connection is left.
     let left = std::mem::take(&mut *leaving.lock());
     drop(left);
     assert_eq!(slots.ending.load(Ordering::Relaxed), 0);
@@ -166,7 +166,7 @@ async fn one_scan_serves_many_new_connections() {
     let one = slots.closed_for_one();
     assert_eq!(slots.close_idle(at(5_000)).await, one);
     assert!(all.iter().rev().take(one).all(|slot| slot.is_closed()));
-    // Of the next connections some are used meanwhile: they stay, and no others are closed in their place.
+    // Some of the next connections are used meanwhile: they stay, and no others are closed in their place.
     let used: Vec<_> = all.iter().rev().skip(one).step_by(2).take(one).collect();
     used.iter().for_each(|slot| slot.becomes_idle(at(5_001)));
     let mut next = 0;

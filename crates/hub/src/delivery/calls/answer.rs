@@ -29,7 +29,7 @@ pub(super) fn retry_at(now: Timestamp, attempts: u32, chance: u8) -> Timestamp {
     Timestamp::from_millis(now.millis() + pause * (192 + i64::from(chance) / 2) / 256)
 }
 
-/// The payload of a response: its body as JSON if it is JSON, else as text.
+/// Returns the payload of a response: its body as JSON if it is JSON, else as text.
 fn response_of(answer: &CallAnswer) -> RawJson {
     let mut headers: Vec<(&str, String)> = Vec::new();
     for (name, value) in &answer.headers {
@@ -60,7 +60,7 @@ fn response_json(status: u16, headers: &[(&str, String)], body: &[u8]) -> Option
     out.extend_from_slice(b"},\"body\":");
     out.extend_from_slice(body);
     out.push(b'}');
-    // A body of many levels may be one too deep by now.
+    // The nesting of the body may exceed the limit by one level now.
     RawJson::check(out.into()).ok()
 }
 
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_told_with_its_body_as_json_or_as_text() {
+    fn response_reaches_the_design_as_json_or_text() {
         let told = |body: &str| response_of(&answer(201, body)).text().to_owned();
         let head = r#"{"status":201,"headers":{"a":"1, 3","b":"\"2\""},"body":"#;
         assert_eq!(told(r#"{"x": 1.50}"#), format!(r#"{head}{{"x": 1.50}}}}"#));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_tried_again_and_the_rest_is_told() {
+    fn transient_failure_is_retried_and_others_are_reported() {
         let failed = || Err(CallError::Failed("no connection".to_owned()));
         for status in [429, 500, 503] {
             assert!(answer_of(Ok(answer(status, "")), 0).is_none());

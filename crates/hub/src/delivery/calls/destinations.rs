@@ -1,13 +1,14 @@
-//! Destinations of calls: a tenant and a host. Calls to one wait for each other, not for those to others.
+//! Destinations of calls: a tenant and a host. Calls to one destination wait for each other, but not for calls to
+//! others.
 
 use isobar_model::ids::OrganizationId;
 use isobar_outlets::calls::host_of;
 
-/// Stands between tenant and host; what comes behind all destinations of a tenant has the character after it.
+/// Separates tenant and host. The character after it sorts behind all destinations of a tenant.
 const DESTINATION_SPACE: char = ' ';
 pub(super) const BEHIND_DESTINATIONS: char = '!';
 
-/// The destination of a tenant's call.
+/// Returns the destination of a tenant's call.
 pub(super) fn destination_of(tenant: Option<OrganizationId>, url: &str) -> String {
     let (tenant, host) = (tenant.map(|id| id.to_string()).unwrap_or_default(), host_of(url).unwrap_or_default());
     format!("{tenant}{DESTINATION_SPACE}{host}")

@@ -1,9 +1,10 @@
-//! Calls that designs make to servers outside. A call waits in the registry until it was made and its answer was
-//! handed to the design: it happens at least once. What may succeed another time is tried again; a slow host holds
-//! up its own calls alone. Calls keep no order.
+//! Calls that designs make to external servers. A call waits in the registry until it was made and the design has
+//! received its answer, so it happens at least once. A call that failed for a transient reason is retried; a slow host
+//! delays only its own calls. Calls keep no order.
 //!
-//! An answer that the design cannot take now takes the call's place in the registry, and is handed over later: nobody
-//! outside is called again because of what happens here. While the registry takes nothing, no further call is made.
+//! An answer that the design cannot take now replaces the call in the registry and is delivered later, so that a
+//! failure in here repeats no call to an external server. While the registry accepts no writes, no further call is
+//! made.
 
 mod answer;
 mod destinations;
@@ -35,18 +36,18 @@ use crate::supervisor::{Shift, guarded};
 
 /// Interval between queries for calls that are due.
 const CALL_LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Destinations that are looked at together, and those after which others have the thread.
+/// Destinations that are examined together before the worker yields to others.
 const DESTINATIONS_AT_ONCE: usize = 256;
 const DESTINATIONS_OF_A_LOOK: usize = 2_048;
-/// The pause before the destinations behind these are looked at.
+/// The pause before the next destinations are examined.
 const NEXT_LOOK: Duration = Duration::from_millis(50);
-/// Calls of one device that wait; beyond, the newest are dropped, and counted in /metrics.
+/// Pending calls of one device. Above this the newest are dropped, and counted in /metrics.
 const CALLS_OF_A_DEVICE_MAX: usize = 100;
 /// Largest call, in bytes of its JSON.
 const CALL_BYTES_MAX: usize = 512 << 10;
 /// Tries to deliver a stored answer to its design: with pauses of up to an hour, for about half a day.
 const HAND_OVERS_MAX: u32 = 20;
-/// First and longest pause of a call that is over and waits until the registry has noted it.
+/// First and longest pause of a finished call that waits until the registry has recorded it.
 const NOTE_PAUSE_FIRST: Duration = Duration::from_millis(100);
 const NOTE_PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Calls of an earlier version that get their destinations at a time.
@@ -77,14 +78,15 @@ pub(crate) struct CallEnded {
     pub element: String,
     /// True for a response, false for a failure.
     pub response: bool,
-    /// JSON, as text: it stays as it is.
+    /// JSON as text, unchanged.
     pub payload: String,
 }
 
-/// Runs a device's design on what came of a call. Designs run in a room above this one: the wiring hands this in.
+/// Runs a device's design on the outcome of a call. Designs are in a module above this one, so the wiring passes this
+/// function in.
 pub(crate) type RunOnAnswer = Arc<dyn Fn(DeviceRef, CallEnded) -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// The delivery that a call becomes, by its place among those of its run; none: it is too large.
+/// Returns the delivery of a call, named by its index among the calls of its run; `None` if the call is too large.
 pub(super) fn delivery_of(
     call: &CallWork,
     device: DeviceRef,
@@ -100,7 +102,7 @@ pub(super) fn delivery_of(
     Some(LimitedDelivery { delivery, source, most: CALLS_OF_A_DEVICE_MAX })
 }
 
-/// The destination of a queued call whose tenant nobody has noted.
+/// Returns the destination of a queued call whose tenant was not recorded.
 fn destination_of_body(body: &str) -> String {
     match serde_json::from_str(body) {
         Ok(QueuedCall { stage: CallStage::Call(call), .. }) => destination_of(None, &call.url),
@@ -118,12 +120,12 @@ enum Becomes {
     Done,
     /// The delivery is retried at this time.
     TriedAgain(Timestamp),
-    /// Its call was made: this is what is left to do, and when.
+    /// The call was made: the delivery gets this body, which is due at this time.
     Replaced(String, Timestamp),
 }
 
 impl Delivery {
-    /// Calls were put into the registry, but for those that were dropped.
+    /// Counts calls that were dropped, and wakes the worker for those that were stored.
     pub(super) fn calls_were_put(&self, dropped: usize) {
         if dropped > 0 {
             metrics::counter!(CALLS_DROPPED).increment(dropped as u64);
@@ -162,7 +164,7 @@ impl CallWorker {
             });
             shift.well();
             tokio::select! {
-                // What is under way is made again after the next start.
+                // Calls that are under way are made again after the next start.
                 () = shift.end() => return,
                 () = under_way.end_one() => {}
                 () = self.delivery.calls_wake.notified() => {}
@@ -171,7 +173,7 @@ impl CallWorker {
         }
     }
 
-    /// Gives calls of an earlier version their destinations. True: all have one.
+    /// Gives calls of an earlier version their destinations. Returns true when all calls have one.
     async fn set_destinations(&self) -> Result<bool> {
         let registry = self.env.registry();
         loop {
@@ -184,7 +186,7 @@ impl CallWorker {
         }
     }
 
-    /// Begins what is due, going round the destinations; when to look again.
+    /// Begins calls that are due, in rotation over their destinations. Returns the pause until the next search.
     async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
         let (registry, now) = (self.env.registry(), self.env.now());
         let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_destination), false);
@@ -205,7 +207,7 @@ impl CallWorker {
                 if destination.due_at <= now {
                     self.begin_calls_of(&destination.name, now, under_way).await?;
                 }
-                // Behind this one, and before any other.
+                // The next search begins behind this destination and before any other.
                 next = Some(destination.name + "\u{1}");
             }
             match next {
@@ -218,7 +220,7 @@ impl CallWorker {
         Ok(if under_way.is_full() { CALL_LOOK_EVERY } else { NEXT_LOOK })
     }
 
-    /// Begins what is due of a destination, as far as it may.
+    /// Begins the calls of a destination that are due, as far as its limits allow.
     async fn begin_calls_of(&self, destination: &str, now: Timestamp, under_way: &mut UnderWay) -> Result<()> {
         let waiting = under_way.of_destination(destination);
         if waiting >= CALLS_OF_A_DESTINATION_MAX {
@@ -253,7 +255,7 @@ impl CallWorker {
         Ok(())
     }
 
-    /// Makes a call, and hands what came of it to the design; or hands over an answer that is kept.
+    /// Makes a call and delivers its outcome to the design, or delivers a stored answer.
     async fn serve_call(&self, delivery: &QueuedDelivery, queued: QueuedCall) -> Becomes {
         self.env.reaches("call");
         let QueuedCall { device, key, stage } = queued;
@@ -300,7 +302,7 @@ impl CallWorker {
         }
     }
 
-    /// Hands an answer to the design that has asked. A run that panics on it may do better another time.
+    /// Delivers an answer to the design that made the call. A run that panics on it is retried.
     async fn hand_over_answer(&self, device: DeviceRef, answer: &CallEnded) -> Result<()> {
         let run = async {
             self.env.reaches("call_answer");
@@ -309,7 +311,7 @@ impl CallWorker {
         guarded("call", run).await.unwrap_or_else(|| Err(Error::internal("the run on an answer panicked")))
     }
 
-    /// A call that panicked is made again, later each time, and given up when it has become too old.
+    /// Reschedules a call that panicked, later each time, and drops it when it has become too old.
     fn panicked(&self, delivery: &QueuedDelivery) -> Becomes {
         let now = self.env.now();
         if is_too_old(delivery, now) {
@@ -319,7 +321,8 @@ impl CallWorker {
         Becomes::TriedAgain(self.env.due_again(delivery.attempts.saturating_add(1), now))
     }
 
-    /// Notes what becomes of a call, however long the registry takes: until then it is under way, and not made again.
+    /// Records the outcome of a call, and waits as long as the registry needs: until then the call is under way and is
+    /// not made again.
     async fn note_call(&self, delivery: &QueuedDelivery, becomes: Becomes) {
         let mut pause = NOTE_PAUSE_FIRST;
         loop {

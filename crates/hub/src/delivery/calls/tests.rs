@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::stage::{Stage, counting_server, until};
 
-/// A design that calls a server with every reading, and keeps what it answers.
+/// Returns a design that calls a server with every reading, and stores the answer.
 fn asking(port: u16) -> String {
     let to = |element: &str, ability: &str| format!(r#"[{{"element":"{element}","ability":"{ability}"}}]"#);
     format!(
@@ -19,9 +19,9 @@ fn asking(port: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_host_that_never_answers_holds_up_nobody_elses_calls() {
+async fn unresponsive_host_delays_no_other_calls() {
     let (stage, (port, _)) = (Stage::set().await, counting_server().await);
-    // Who connects there waits.
+    // Connections to this server get no answer.
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hostile = stage.device(&asking(silent.local_addr().unwrap().port())).await;
     let mut hostiles = vec![hostile.clone()];
@@ -56,7 +56,7 @@ async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
     until("it is handed over", async || stage.stored(&device, "answers").await.is_some()).await;
     until("nothing waits", async || stage.waiting(DeliveryKind::Call).await == 0).await;
     assert_eq!(calls.load(Ordering::SeqCst), 1);
-    // What never finds its way is given up, and the server was called once for it.
+    // An answer that can never be delivered is dropped, and the server was called only once for it.
     stage.hub.0.env.faults.panic_at("call_answer", u32::MAX);
     stage.posts(&device, "2").await;
     until("it is given up", async || {
@@ -68,7 +68,7 @@ async fn an_answer_that_finds_no_way_is_kept_and_handed_over_later() {
 }
 
 #[tokio::test]
-async fn nobody_is_called_again_because_the_registry_takes_nothing() {
+async fn failing_registry_repeats_no_call() {
     let (stage, (port, calls)) = (Stage::set().await, counting_server().await);
     let device = stage.device(&asking(port)).await;
     stage.refuses("DELETE", "deliveries").await;

@@ -1,14 +1,14 @@
-//! The span of a call of a design: beneath what has caused the call, and named to whom it goes to.
+//! The span of a call of a design: a child of the span that caused the call, with the host in its name.
 
 use isobar_outlets::calls::{CallAnswer, CallError, host_of};
 use isobar_store::registry::DeliveryKind;
 use isobar_traces::Span;
 
 const TRACEPARENT: &str = "traceparent";
-/// Longest name of a host that is noted: no longer one can be looked up.
+/// Longest host name that is recorded: a longer one cannot be resolved.
 const HOST_CHARACTERS_MAX: usize = 253;
 
-/// A call that is made, and its span where traces are on.
+/// A call that is under way, and its span if traces are on.
 pub(super) struct TracedCall(Option<Span>);
 
 impl TracedCall {
@@ -16,7 +16,7 @@ impl TracedCall {
         let span = Span::of_delivery(method, DeliveryKind::Call.name(), caused_by.as_deref());
         if let Some(span) = &span {
             span.note("http.request.method", method.to_owned());
-            // The rest of the address may hold what is nobody else's business.
+            // The rest of the address may contain secrets.
             if let Some(host) = host_of(url).filter(|host| host.len() <= HOST_CHARACTERS_MAX) {
                 span.note("server.address", host);
             }
@@ -35,12 +35,12 @@ impl TracedCall {
         headers
     }
 
-    /// Does work that belongs to the call.
+    /// Does work within the span of the call.
     pub async fn work<F: Future>(&self, work: F) -> F::Output {
         isobar_traces::work(self.0.as_ref(), work).await
     }
 
-    /// Notes what came of the call.
+    /// Records the outcome of the call in its span.
     pub fn end(&self, made: &Result<CallAnswer, CallError>) {
         let Some(span) = &self.0 else { return };
         match made {

@@ -1,4 +1,4 @@
-//! The calls that are being made, and how many of them are of each destination and of each tenant.
+//! The calls that are under way, and their numbers by destination and by tenant.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ const CALLS_MAX: usize = 128;
 /// Concurrent calls of one tenant to one host, which is one destination.
 pub(super) const CALLS_OF_A_DESTINATION_MAX: usize = 4;
 
-/// The calls that are being made.
+/// The calls that are under way.
 #[derive(Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
@@ -58,7 +58,7 @@ impl UnderWay {
         self.destinations.get(destination).copied().unwrap_or_default()
     }
 
-    /// Waits until one has ended, for ever if there is none.
+    /// Waits until one of the calls has ended; waits forever if there is none.
     pub async fn end_one(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let task = ended.map_or_else(|failed| failed.id(), |(id, ())| id);
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nobody_has_all_places_and_who_ends_gives_a_place_back() {
+    async fn call_slots_are_shared_and_freed() {
         let destination = |tenant: u128, host: u32| {
             destination_of(Some(OrganizationId(uuid::Uuid::from_u128(tenant))), &format!("http://host{host}/"))
         };

@@ -37,7 +37,7 @@ async fn timer_without_a_place_is_put_off_and_keeps_its_rhythm() {
     assert_eq!(hub.0.jobs.scheduler.writes.load(Ordering::Relaxed), 1, "one write for all of them");
     while runs.join_next().await.is_some() {}
     hub.0.jobs.serve_timers(&mut runs).await.unwrap();
-    // All of it waits for a while: there is nothing to go round for.
+    // All timers are postponed: none is due.
     assert_eq!(hub.0.env.registry().timers_due(now, 1_000).await.unwrap(), []);
     assert_eq!(hub.0.env.registry().timers_due(now.plus_seconds(60), 1_000).await.unwrap().len(), devices.len());
     // When there is room again all have their turn, and go on in the rhythm that they had.
@@ -92,11 +92,11 @@ fn moments_that_were_missed_are_one() {
     for (due, now, next) in [(0, 0, 300_000), (0, 299_999, 300_000), (0, 300_000, 600_000), (7, 1_000_000, 1_200_007)] {
         assert_eq!(following(at(due), 5, at(now)), at(next), "{due} {now}");
     }
-    // Where the clock was set back meanwhile.
+    // The clock was set back meanwhile.
     assert_eq!(following(at(3_600_007), 5, at(1_000)), at(300_007));
 }
 
-/// A design whose interval counts, and that misses a device which says nothing.
+/// A design whose interval counts, and that marks a silent device as missing.
 const WATCHED: &str = r#"{
     "tick": {"type": "interval", "properties": {"minutes": 5},
              "triggers": {"elapsed": [{"element": "ticks", "ability": "store"}]}},
@@ -112,7 +112,7 @@ async fn ticks(stage: &Stage, device: &Device) -> u64 {
     series.iter().find(|series| &*series.element == "ticks").map_or(0, |series| series.count)
 }
 
-/// Minutes go by; the scheduler looks in each.
+/// Lets minutes pass; the scheduler runs in each.
 async fn minutes_pass(stage: &Stage, minutes: u32) {
     let mut runs = JoinSet::new();
     for _ in 0..minutes {
@@ -129,7 +129,8 @@ async fn timers_go_on_once_a_clock_that_was_ahead_is_right() {
         let (quiet, device) = (stage.device(WATCHED).await, stage.device(WATCHED).await);
         minutes_pass(&stage, 5).await;
         assert_eq!((ticks(&stage, &quiet).await, ticks(&stage, &device).await), (1, 1));
-        // For a minute the clock is a day ahead; both are heard meanwhile, and all that is due elapses.
+        // For a minute the clock is a day ahead. Both devices send events in that time, and all timers that are due
+        // elapse.
         stage.clock.advance_seconds(86_400);
         for device in [&quiet, &device] {
             stage.posts(device, "1").await;

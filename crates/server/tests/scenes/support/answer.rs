@@ -16,7 +16,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads an answer to its end. What holds for every answer is checked here.
+    /// Reads an answer to its end, and checks what must hold for every answer.
     pub async fn of(question: String, response: reqwest::Response) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
         let text = String::from_utf8(response.bytes().await.unwrap().to_vec()).unwrap();
@@ -44,61 +44,61 @@ impl Answer {
         }
     }
 
-    /// A header; empty when it is not there.
+    /// Returns a header, or an empty text without it.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The status is this one.
+    /// Checks that the status is this one.
     #[track_caller]
     pub fn is(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{} answered {}", self.question, self.text);
         self
     }
 
-    /// 200, with the body.
+    /// Checks for 200, and returns the body.
     #[track_caller]
     pub fn ok(self) -> Value {
         self.is(200).json()
     }
 
-    /// 201, with the body.
+    /// Checks for 201, and returns the body.
     #[track_caller]
     pub fn created(self) -> Value {
         self.is(201).json()
     }
 
-    /// 204, with no body.
+    /// Checks for 204 without a body.
     #[track_caller]
     pub fn no_content(self) {
         let answer = self.is(204);
         assert_eq!(answer.text, "");
     }
 
-    /// 401.
+    /// Checks for 401.
     #[track_caller]
     pub fn unauthenticated(self) {
         self.is(401);
     }
 
-    /// 403.
+    /// Checks for 403.
     #[track_caller]
     pub fn forbidden(self) {
         self.is(403);
     }
 
-    /// 404.
+    /// Checks for 404.
     #[track_caller]
     pub fn not_found(self) {
         self.is(404);
     }
 
-    /// 400, with the fields that are at fault, in alphabetical order.
+    /// Checks for 400, and returns the fields that are at fault, in alphabetical order.
     #[track_caller]
     pub fn faults(self) -> Vec<String> {
         let body = self.is(400).json();
@@ -108,7 +108,7 @@ impl Answer {
         fields
     }
 
-    /// 200 with the envelope: the values of one member of its items, in order.
+    /// Checks for 200 with the envelope, and returns the values of one member of its items, in order.
     #[track_caller]
     pub fn list_of(self, pointer: &str) -> Vec<Value> {
         let body = self.ok();

@@ -65,7 +65,7 @@ impl Default for TestSettings {
         let hub = Config {
             rate_limit: unlimited,
             admin_password: Some(ADMIN_PASSWORD.to_owned()),
-            // Where scenes have their server outside. The rest of the machine is in the house.
+            // The address of external servers of scenes; all other addresses of the machine stay forbidden.
             outgoing_allow: vec!["127.0.0.1".to_owned()],
             ..Config::default()
         };
@@ -112,12 +112,13 @@ struct Running {
 }
 
 impl TestApp {
-    /// A server on SQLite.
+    /// Starts a server on SQLite.
     pub async fn start() -> Self {
         Self::with(|_| {}).await
     }
 
-    /// A server with other settings: on SQLite, or on PostgreSQL when the environment's SCENES_REGISTRY is `postgres`.
+    /// Starts a server with other settings: on SQLite, or on PostgreSQL if the environment's SCENES_REGISTRY is
+    /// `postgres`.
     pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
         let mut settings = TestSettings::default();
         change(&mut settings);
@@ -126,13 +127,13 @@ impl TestApp {
         Self::open(settings, database).await
     }
 
-    /// A server on a PostgreSQL database of its own.
+    /// Starts a server on a PostgreSQL database of its own.
     pub async fn on_postgres() -> Self {
         let database = own_database().await;
         Self::open(TestSettings::default(), Some(database)).await
     }
 
-    /// A server on a PostgreSQL database of its own, and the road to it.
+    /// Starts a server on a PostgreSQL database of its own, and returns the road to it.
     pub async fn on_far_postgres() -> (Self, Road) {
         let mut database = own_database().await;
         let (road, address) = Road::to(&database.address).await;
@@ -188,19 +189,19 @@ impl TestApp {
         self.folder.path().join("mail")
     }
 
-    /// Time goes by.
+    /// Advances the clock.
     pub fn wait_seconds(&self, seconds: i64) {
         self.clock.advance_seconds(seconds);
     }
 
-    /// The e-mails that were sent so far, each as its file holds it.
+    /// Returns the e-mails that were sent so far, each as its file.
     pub fn mails(&self) -> Vec<String> {
         let Ok(files) = std::fs::read_dir(self.folder.path().join("mail")) else { return Vec::new() };
         let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "eml"));
         paths.map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
-    /// Nothing is written into the registry until what this gives is dropped. It can be read all the while.
+    /// Locks the registry for writing until the returned value is dropped. Reads are still possible.
     pub async fn holds_the_registry(&self) -> impl Sized {
         let file = format!("sqlite:{}", self.folder.path().join("registry.db").display());
         let (address, hold) = match &self.database {
@@ -212,7 +213,7 @@ impl TestApp {
         holder
     }
 
-    /// Every row of the registry, where that is no file of the data folder.
+    /// Returns every row of the registry, if that is not a file of the data folder.
     pub async fn rows_elsewhere(&self) -> String {
         let Some(database) = &self.database else { return String::new() };
         let mut reader = PgConnection::connect(&database.address).await.unwrap();
@@ -240,12 +241,12 @@ impl TestApp {
         self.running.contended.as_ref().map_or(0, |contended| contended.conflicts())
     }
 
-    /// The store whose commits conflict, where a scene asks for that.
+    /// Returns the store whose commits conflict, if the scene has one.
     pub fn contended(&self) -> &Contended {
         self.running.contended.as_ref().unwrap()
     }
 
-    /// A request that nothing is known of yet.
+    /// Returns a request without credentials.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))
     }
@@ -257,33 +258,33 @@ impl TestApp {
         Answer::of(question, self.client.execute(request).await.unwrap()).await
     }
 
-    /// GET without credentials.
+    /// Sends a GET without credentials.
     pub async fn get(&self, path: &str) -> Answer {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// POST without credentials.
+    /// Sends a POST without credentials.
     pub async fn post(&self, path: &str, body: Value) -> Answer {
         self.send(with_json(self.request(Method::POST, path), &body)).await
     }
 
-    /// Somebody who registers, in the role of a developer, and founds an organization of its own.
+    /// Registers a developer, who creates an organization.
     pub async fn developer(&self, name: &str) -> Person<'_> {
         self.founder(name, "developer").await
     }
 
-    /// A developer of another organization, who should not see anything.
+    /// Registers a developer of another organization, who must not see anything.
     pub async fn stranger(&self, name: &str) -> Person<'_> {
         self.founder(name, "developer").await
     }
 
-    /// Somebody who registers in a role and founds an organization of its own.
+    /// Registers a user with a role, who creates an organization.
     pub async fn founder(&self, name: &str, role: &str) -> Person<'_> {
         let user = self.post("/v2/auth/register", new_user(name, role)).await.created();
         Person::known(self, user, password_of(name)).await
     }
 
-    /// The first administrator.
+    /// Returns the first administrator.
     pub async fn admin(&self) -> Person<'_> {
         let tokens = self.login("admin", ADMIN_PASSWORD).await.created();
         let jwt = tokens["jwtToken"].as_str().unwrap();
@@ -292,7 +293,7 @@ impl TestApp {
         Person::known(self, user, ADMIN_PASSWORD.to_owned()).await
     }
 
-    /// A request to queue a cloud event for a device, by somebody who may.
+    /// Returns a request to queue a cloud event for a device, by a user with that right.
     pub async fn queueing(&self, device: &str, element: &str) -> reqwest::RequestBuilder {
         let key = self.operator.get_or_init(|| async { self.admin().await.makes_api_key("operator").await }).await;
         let path = format!("/v2/events/cloud?deviceId={device}&elementName={element}");
@@ -305,7 +306,7 @@ impl TestApp {
     }
 }
 
-/// The body that registers or creates a user.
+/// Returns the body that registers or creates a user.
 pub fn new_user(name: &str, role: &str) -> Value {
     json!({
         "username": name,
@@ -319,12 +320,12 @@ pub fn new_user(name: &str, role: &str) -> Value {
     })
 }
 
-/// The password that a person of that name has.
+/// Returns the password of the person with that name.
 pub fn password_of(name: &str) -> String {
     format!("secret of {name}")
 }
 
-/// A request with a JSON body.
+/// Adds a JSON body to a request.
 pub fn with_json(request: reqwest::RequestBuilder, body: &Value) -> reqwest::RequestBuilder {
     request.header("content-type", "application/json").body(body.to_string())
 }

@@ -2,17 +2,17 @@
 
 use serde_json::{Value, json};
 
-/// A link to an ability that takes the incoming value.
+/// Returns a link to an ability that takes the incoming value.
 pub fn to(element: &str, ability: &str) -> Value {
     json!({"element": element, "ability": ability})
 }
 
-/// A link to an ability with arguments.
+/// Returns a link to an ability with arguments.
 pub fn to_with(element: &str, ability: &str, arguments: Value) -> Value {
     json!({"element": element, "ability": ability, "arguments": arguments})
 }
 
-/// Each event `in` is stored so many times over in `log`: a long series of few requests.
+/// Returns a design that stores each event `in` this many times in `log`: a long series by few requests.
 pub fn copied(times: usize) -> Value {
     json!({
         "in": {"type": "deviceEvent", "triggers": {"eventReceived": vec![to("log", "store"); times]}},
@@ -20,8 +20,8 @@ pub fn copied(times: usize) -> Value {
     })
 }
 
-/// A refrigerated truck: readings are stored; one that is too warm warns the device and its people; a new alarm limit
-/// arrives as an event; and what is stored last counts only when the temperature has changed.
+/// Returns the design of a refrigerated truck: readings are stored; one that is too warm sets a warning and notifies
+/// users; an event can set a new alarm limit; and the last storage element counts only changes of the temperature.
 pub fn fridge() -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [
@@ -64,8 +64,8 @@ pub fn fridge() -> Value {
     })
 }
 
-/// A thermostat with a setting of every kind. Whatever happens to its limit is told and stored; every reading is
-/// answered with the limit that held for it; and it may ask for another limit itself.
+/// Returns the design of a thermostat with a setting of every kind. Each change of its limit is sent to the device and
+/// stored; every reading is answered with the limit at that time; and the device can set the limit itself.
 pub fn thermostat() -> Value {
     let setting = |properties: Value| json!({"type": "deviceSetting", "properties": properties});
     json!({

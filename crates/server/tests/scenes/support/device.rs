@@ -15,7 +15,7 @@ pub struct Device<'a> {
 }
 
 impl<'a> Device<'a> {
-    /// The device of the answer that created it.
+    /// Returns the device in the answer that created it.
     pub fn of(app: &'a TestApp, made: &Value) -> Self {
         Self { app, id: text(made, "id").to_owned(), token: text(made, "token").to_owned() }
     }
@@ -25,7 +25,7 @@ impl<'a> Device<'a> {
         format!("/v2/devices/{}", self.id)
     }
 
-    /// A place beneath.
+    /// Returns a path beneath the device.
     pub fn at(&self, rest: &str) -> String {
         format!("/v2/devices/{}/{rest}", self.id)
     }
@@ -40,7 +40,7 @@ impl<'a> Device<'a> {
         format!("/v2/events/cloud?deviceId={}", self.id)
     }
 
-    /// A request with its token.
+    /// Returns a request with its token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.app.request(method, path).header("cloud", &self.token)
     }
@@ -66,7 +66,7 @@ impl<'a> Device<'a> {
         self.app.send(with_json(request.header("idempotency-key", key), &payload)).await
     }
 
-    /// A cloud event is queued for it, by somebody who may.
+    /// Queues a cloud event for it, by a user with that right.
     pub async fn queues(&self, element: &str, payload: Value) -> String {
         let request = self.app.queueing(&self.id, element).await;
         text(&self.app.send(with_json(request, &payload)).await.created(), "id").to_owned()

@@ -1,5 +1,5 @@
-//! Every answer of every scene is held against the OpenAPI document: its status is listed, and its body has the shape
-//! that is told, without a member that is not.
+//! Every answer of every scene is checked against the OpenAPI document: its status is listed, and its body has the
+//! described shape without further members.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::Answer;
 
 pub static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::to_value(isobar_http::openapi()).unwrap());
 
-/// Checks that the document tells of this answer.
+/// Checks that the document describes this answer.
 pub fn tells_of(answer: &Answer) {
     let (status, kind) = (answer.status.as_u16(), answer.header("content-type"));
     let Some(operation) = operation(&answer.question) else {
@@ -33,7 +33,7 @@ pub fn tells_of(answer: &Answer) {
     }
 }
 
-/// Checks that the document tells of an answer of this status and kind, whose body goes on and on.
+/// Checks that the document describes an endless answer of this status and media type.
 pub fn tells_of_stream(question: &str, status: u16, kind: &str) {
     let operation = operation(question).unwrap_or_else(|| panic!("the document has no such operation: {question}"));
     let told = followed(&operation["responses"][status.to_string()]);
@@ -49,7 +49,8 @@ pub fn tells_of_value(value: &Value, schema: &str) {
     }
 }
 
-/// The operation that a question like `GET http://host/v2/devices?page=1` is for: of two paths, the more literal one.
+/// Returns the operation of a request line like `GET http://host/v2/devices?page=1`: of two matching paths, the more
+/// literal one.
 fn operation(question: &str) -> Option<&'static Value> {
     let (method, url) = question.split_once(' ')?;
     let path = url.split_once("://").map_or(url, |(_, rest)| &rest[rest.find('/').unwrap_or(rest.len())..]);
@@ -120,7 +121,7 @@ fn member_fault(name: &str, member: &Value, parts: &[&'static Value], at: &str) 
     }
 }
 
-/// A schema and all that it is made of.
+/// Returns a schema and all its parts.
 fn parts(schema: &'static Value) -> Vec<&'static Value> {
     let schema = followed(schema);
     let inner = schema["allOf"].as_array().into_iter().flatten().flat_map(parts);

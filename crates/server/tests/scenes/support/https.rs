@@ -77,7 +77,7 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// With a first one.
+    /// Makes the folder with a first certificate.
     pub fn new() -> Self {
         let mut made = Self { folder: tempfile::tempdir().unwrap(), trusted: RootCertStore::empty() };
         made.renew();
@@ -116,7 +116,7 @@ impl Certificates {
         TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(NAME).unwrap(), socket).await
     }
 
-    /// A client of HTTP/1.1.
+    /// Connects a client of HTTP/1.1.
     pub async fn http1(&self, address: SocketAddr) -> http1::SendRequest<Full<Bytes>> {
         let stream = self.shake_hands(address, &["http/1.1"]).await.unwrap();
         let (client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -124,12 +124,12 @@ impl Certificates {
         client
     }
 
-    /// A client of HTTP/2.
+    /// Connects a client of HTTP/2.
     pub async fn http2(&self, address: SocketAddr) -> http2::SendRequest<Full<Bytes>> {
         self.http2_with(address, |_| {}).await
     }
 
-    /// A client of HTTP/2 with ways of its own.
+    /// Connects a client of HTTP/2 with its own settings.
     pub async fn http2_with(
         &self,
         address: SocketAddr,
@@ -145,7 +145,7 @@ impl Certificates {
     }
 }
 
-/// A request to a path, with a device's token or none.
+/// Returns a request for a path, with a device's token unless it is empty.
 pub fn asks(method: &str, path: &str, token: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
     let request = Request::builder().method(method).uri(format!("https://{NAME}{path}"));
     let request = if token.is_empty() { request } else { request.header("cloud", token) };
@@ -153,14 +153,14 @@ pub fn asks(method: &str, path: &str, token: &str, body: impl Into<Bytes>) -> Re
     request.body(Full::new(body.into())).unwrap()
 }
 
-/// A user's request for what is at a path.
+/// Returns a user's GET of a path.
 pub fn reads(path: &str, jwt: &str) -> Request<Full<Bytes>> {
     let mut request = asks("GET", path, "", "");
     request.headers_mut().insert("authorization", format!("Bearer {jwt}").parse().unwrap());
     request
 }
 
-/// The status and the body of a response.
+/// Returns the status and the body of a response.
 pub async fn heard(response: Response<Incoming>) -> (u16, String) {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();

@@ -37,7 +37,7 @@ impl Email {
         Self { subject, text }
     }
 
-    /// The link in it.
+    /// Returns the link in it.
     pub fn link(&self) -> &str {
         self.text.split_whitespace().find(|word| word.starts_with("http")).expect("there is a link")
     }
@@ -55,7 +55,7 @@ impl Email {
 }
 
 impl TestApp {
-    /// The e-mails to an address, oldest first, once there are at least so many.
+    /// Waits for this many e-mails to an address, and returns them, oldest first.
     pub async fn emails_to(&self, address: &str, count: usize) -> Vec<Email> {
         settled(&format!("{count} e-mails to {address}"), async || {
             let found = self.emails_so_far(address);
@@ -64,7 +64,7 @@ impl TestApp {
         .await
     }
 
-    /// The last of so many e-mails to an address.
+    /// Waits for this many e-mails to an address, and returns the last.
     pub async fn email_to(&self, address: &str, count: usize) -> Email {
         self.emails_to(address, count).await.pop().unwrap()
     }
@@ -122,7 +122,7 @@ impl SmtpServer {
         server
     }
 
-    /// The messages that were taken, once there are so many.
+    /// Waits until this many messages were accepted, and returns them.
     pub async fn messages(&self, count: usize) -> Vec<String> {
         self.wait(|server| server.messages.lock().len() >= count).await;
         self.messages.lock().clone()

@@ -1,4 +1,4 @@
-//! The stage: a server of its own for each scene, and the people and devices who call it.
+//! The setting of each scene: a server of its own, and the users and devices that call it.
 
 pub mod answer;
 pub mod app;

@@ -34,7 +34,8 @@ struct State {
     calls: Vec<Called>,
 }
 
-/// The server. It answers what it was told to, in order, and then 200 with `{}`; at `/slow` after a long time.
+/// The external server. It sends the prepared answers, in order, and then 200 with `{}`; at `/slow` it answers after a
+/// long time.
 pub struct Outside {
     pub port: u16,
     state: Arc<Mutex<State>>,
@@ -51,7 +52,7 @@ impl Outside {
         Self { port, state }
     }
 
-    /// An address of it.
+    /// Returns an address of it.
     pub fn url(&self, path: &str) -> String {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
@@ -61,7 +62,7 @@ impl Outside {
         self.state.lock().unwrap().answers.push_back((status, body.to_owned()));
     }
 
-    /// The calls so far, once there are that many.
+    /// Waits for this many calls, and returns them.
     pub async fn called(&self, times: usize) -> Vec<Called> {
         settled("a call of the server outside", async || {
             let calls = self.state.lock().unwrap().calls.clone();

@@ -44,7 +44,7 @@ impl<'a> Person<'a> {
         self
     }
 
-    /// The same session with a new jwt.
+    /// Refreshes the session's JWT.
     pub async fn refreshed(mut self) -> Self {
         let asked = self.app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &self.cookie);
         self.jwt = text(&self.app.send(asked).await.created(), "jwtToken").to_owned();
@@ -57,7 +57,7 @@ impl<'a> Person<'a> {
         Self::known(self.app, user, self.password.clone()).await
     }
 
-    /// A request with this person's token.
+    /// Returns a request with this person's token.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.app.request(method, path);
         match &self.key {
@@ -129,7 +129,7 @@ impl<'a> Person<'a> {
         text(&made, "id").to_owned()
     }
 
-    /// An organization as it looks now.
+    /// Reads an organization again.
     pub async fn organization(&self, id: &str) -> Value {
         self.get(&format!("/v2/organizations/{id}")).await.ok()
     }
@@ -161,7 +161,7 @@ impl<'a> Person<'a> {
         self.put(&format!("/v2/projects/{project}/specification"), body).await
     }
 
-    /// The project that this person's devices are of, unless a scene says otherwise: an empty design.
+    /// Returns the project of this person's devices unless a scene uses another one: an empty design.
     pub async fn project(&self) -> &str {
         self.project.get_or_init(|| self.creates_project("everyday")).await
     }
@@ -188,7 +188,7 @@ impl<'a> Person<'a> {
     }
 }
 
-/// A member that is a text.
+/// Returns a member that is a text.
 #[track_caller]
 pub fn text<'v>(value: &'v Value, member: &str) -> &'v str {
     value[member].as_str().unwrap_or_else(|| panic!("no text {member} in {value}"))

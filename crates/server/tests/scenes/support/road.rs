@@ -10,7 +10,7 @@ pub struct Road {
 }
 
 impl Road {
-    /// A road to the PostgreSQL of this address, and the address by which it is taken.
+    /// Opens a road to the PostgreSQL at this address, and returns it with the address of its beginning.
     pub async fn to(address: &str) -> (Self, String) {
         let far: PgConnectOptions = address.parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -25,7 +25,7 @@ impl Road {
         (Self { closed }, own)
     }
 
-    /// From now on nothing gets through.
+    /// Blocks all traffic from now on.
     pub fn closes(&self) {
         self.closed.send_replace(true);
     }

@@ -19,7 +19,7 @@ impl Socket {
         Self(stream)
     }
 
-    /// One whose client has hardly any room for what comes.
+    /// Connects a client with a very small receive buffer.
     pub async fn with_little_room(app: &TestApp) -> Self {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4_096).unwrap();
@@ -33,12 +33,12 @@ impl Socket {
         self.0.write_all(text.as_ref()).unwrap();
     }
 
-    /// Sends what may not be heard any more.
+    /// Sends a text that the server may not read any more.
     pub fn sends_if_heard(&mut self, text: impl AsRef<[u8]>) {
         let _ = self.0.write_all(text.as_ref());
     }
 
-    /// Says that nothing more comes, and goes on listening: to what has come already, where the server was faster with its end.
+    /// Ends the client's side of the connection; it can still read.
     pub fn ends_its_side(&self) {
         if let Err(error) = self.0.shutdown(Shutdown::Write) {
             assert_eq!(error.kind(), std::io::ErrorKind::NotConnected, "{error}");
@@ -93,14 +93,14 @@ impl Socket {
         heard
     }
 
-    /// Everything until the server ends the connection.
+    /// Reads everything until the server ends the connection.
     pub fn hears_all(&mut self) -> String {
         let mut heard = Vec::new();
         self.0.read_to_end(&mut heard).unwrap();
         String::from_utf8_lossy(&heard).into_owned()
     }
 
-    /// One answer with a body of known length.
+    /// Reads one answer with a body of known length.
     pub fn hears_one(&mut self) -> String {
         let mut heard = Vec::new();
         loop {
@@ -115,7 +115,7 @@ impl Socket {
         }
     }
 
-    /// Everything until a text comes.
+    /// Reads everything until a text comes.
     pub fn hears_until(&mut self, end: &str) -> String {
         let mut heard = Vec::new();
         while !String::from_utf8_lossy(&heard).contains(end) {

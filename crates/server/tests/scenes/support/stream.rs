@@ -37,7 +37,7 @@ impl Stream {
         Self { response, unread: String::new() }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub async fn next(&mut self) -> Sent {
         within_patience("another event on the stream", self.read()).await.unwrap()
     }
@@ -62,7 +62,7 @@ impl Stream {
     }
 }
 
-/// The event of a block; none: it holds comments. Whatever a stream carries is held against the document here.
+/// Returns the event of a block, or `None` if it only has comments. Checks everything in a stream against the document.
 fn sent(block: &str) -> Option<Sent> {
     let fields: Vec<(&str, &str)> = block
         .lines()
@@ -77,7 +77,7 @@ fn sent(block: &str) -> Option<Sent> {
     let field = |wanted: &str| fields.iter().find(|(name, _)| *name == wanted).unwrap().1;
     let data: Value = serde_json::from_str(field("data")).unwrap();
     if field("event") == "alarm" {
-        // A stream goes on after an event: an alarm has no id there.
+        // A stream can be resumed after an event, so an alarm has no id.
         assert_eq!(names, ["data", "event"], "{block:?}");
         document::tells_of_value(&data, "Alarm");
         let id = data["id"].as_str().unwrap().to_owned();
@@ -85,7 +85,7 @@ fn sent(block: &str) -> Option<Sent> {
     }
     assert_eq!(names, ["data", "event", "id"], "{block:?}");
     document::tells_of_value(&data, "Event");
-    // What stands beside the event is what the event says (contract: Events and the cloud-event queue).
+    // The fields of a message equal those in its event (contract: Events and the cloud-event queue).
     assert_eq!((&data["type"], &data["id"]), (&Value::from(field("event")), &Value::from(field("id"))), "{block:?}");
     Some(Sent { event: field("event").to_owned(), id: field("id").to_owned(), data })
 }

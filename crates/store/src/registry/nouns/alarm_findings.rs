@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_of_one_episode_are_merged_however_many_come() {
+    fn many_findings_of_one_episode_are_merged() {
         for count in [3, 100] {
             let first: AlarmFindings = (0..count).map(|key| finding(key, 1, false)).collect();
             let both = first.then((0..count).map(|key| finding(key, 5, key == 0)).collect());
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_of_ten_thousand_keys_are_bounded_and_keep_the_active() {
+    fn findings_of_many_keys_are_bounded_and_keep_active_alarms() {
         let active: AlarmFindings = (0..10).map(|key| finding(key, 1, false)).collect();
         let flooded = active.then((10..10_000).map(|key| finding(key, 1, true)).collect());
         assert_eq!((flooded.0.len(), flooded.iter().filter(|it| !it.is_whole()).count()), (FINDINGS_MAX, 10));

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn account_hears_once_that_there_is_no_room() {
+    fn account_is_notified_once_of_its_letter_limit() {
         use Verdict::{LeftOut, Replaced, Sent};
         let (mut account, mut tenant) = (Count::default(), Count::default());
         assert_eq!(judge(&mut account, &mut tenant, 6), [Sent, Sent, Sent, Replaced, LeftOut, LeftOut]);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn tenant_bound_leaves_each_account_its_word() {
+    fn tenant_limit_leaves_each_account_one_notice() {
         for accounts in 1..30 {
             let (mut tenant, mut counts) = (Count::default(), vec![Count::default(); accounts]);
             let mut all = 0;

@@ -1,7 +1,7 @@
-//! Stores notices: each once, then distributed to its recipients in steps, in the order of their ids.
+//! Stores notices: each once, then distributed to its recipients in steps, in the order of their identifiers.
 //!
-//! A notice for everybody gets no row for each user: `notifications` decides by the moment at which a user was created
-//! if the notice is for that user. It is distributed all the same, to users who also want an e-mail.
+//! A notice for everybody gets no row for each user: `notifications` compares its time with the time at which a user
+//! was created. It is distributed like others to users who also want an e-mail.
 
 use isobar_model::access::CanWrite;
 use isobar_model::ids::{AlarmId, DeviceId, NotificationId, UserId};

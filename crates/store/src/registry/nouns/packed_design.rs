@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rubbish_is_damage_and_never_takes_more_than_it_says(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn random_design_unpacks_to_its_stated_size_or_fails(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let packed = PackedDesign::stored(bytes);
             if let Ok((meta, planes)) = packed.unpack() {
                 prop_assert_eq!(packed.unpacked_bytes().unwrap(), meta.bytes().len() + planes.bytes().len());

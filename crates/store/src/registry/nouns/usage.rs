@@ -164,7 +164,7 @@ impl Registry {
         .bind(alert.since)
         .bind(alert.told);
         match self.db.write.run(upsert).await {
-            // The organization was deleted in the meantime: nobody is to be notified.
+            // The organization was deleted in the meantime: there is no user to notify.
             Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
             Err(error) => Err(error),
         }

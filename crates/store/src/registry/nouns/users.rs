@@ -272,9 +272,9 @@ pub(super) async fn hold_user(tx: &impl Connection, id: UserId) -> Result<Row> {
     one(tx, query.text(Dialect::of(tx).hold_for_change())).await?.ok_or(StoreError::Gone("user"))
 }
 
-/// Refuses if no other user is an enabled system administrator: then nobody could make another one. Transactions that
-/// each end an administrator, whose row they have locked, wait here for each other; the second then sees the first one
-/// gone.
+/// Refuses if no other user is an enabled system administrator: then no user could make another one. Transactions that
+/// each remove an administrator, whose row they have locked, wait here for each other; the second then finds the first
+/// one removed.
 async fn another_administers(tx: &impl Connection, user: UserId) -> Result<()> {
     AdvisoryLock::Administrators.hold(tx).await?;
     let other = Sql::new("SELECT id FROM users WHERE role = ? AND disabled = 0 AND id <> ? LIMIT 1");

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_registry_whose_connections_are_all_in_use_is_slow_and_not_away() {
+    async fn registry_with_all_connections_in_use_is_slow() {
         let folder = tempfile::tempdir().unwrap();
         let file = format!("sqlite:{}", folder.path().join("registry.db").display());
         let database = OwnDatabase::new().await;
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_registry_that_is_away_says_why_and_keeps_its_password() {
+    async fn unreachable_registry_names_the_cause_but_no_password() {
         let database = OwnDatabase::new().await;
         let mut connections = Connections::open(&database.address).await.unwrap();
         let held = all_readers(&connections, POSTGRES_READERS_MAX).await;

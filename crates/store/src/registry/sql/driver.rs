@@ -52,7 +52,7 @@ pub(crate) enum AnswerKind {
     Count,
     FirstRow,
     AllRows,
-    /// Nothing but success. The text may have several statements, unprepared and without values.
+    /// Only success. The text may have several statements, unprepared and without values.
     Success,
 }
 

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_first_row_who_may_block_looks_again_by_himself() {
+    fn blocking_thread_polls_again_after_the_first_row() {
         assert!(!is_done_after(1));
         assert!(is_done_after(2));
         let who_serves = || {

@@ -22,7 +22,7 @@ async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_with_much_that_waits_is_held_up_before_its_run_and_others_are_not() {
+async fn tenant_with_many_waiting_commits_is_refused_alone() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     let (greedy, other) = (device_of(&store, 1).await, device_of(&store, 2).await);
@@ -77,7 +77,7 @@ async fn the_series_of_a_device_and_their_last_values_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
+async fn refused_open_unlocks_the_folder() {
     let (folder, options) = (tempfile::tempdir().unwrap(), Options::default());
     Embedded::open(folder.path(), options.clone()).unwrap().close().await.unwrap();
     let change = |change: &dyn Fn(&rocksdb::DB, &rocksdb::ColumnFamily)| {
@@ -93,7 +93,7 @@ async fn a_store_whose_open_is_refused_lets_go_of_its_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
+async fn long_queue_scan_waits_for_a_slot_and_delays_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
     store.scans = FairQueue::new(QueueLimits {
@@ -135,7 +135,7 @@ async fn a_long_look_at_a_queue_waits_for_a_turn_and_holds_up_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_long_look_finds_is_taken_once() {
+async fn events_found_by_a_long_queue_scan_are_taken_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     let device = device_of(&store, 1).await;
@@ -153,7 +153,7 @@ async fn what_a_long_look_finds_is_taken_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tenant_with_heavy_devices_in_use_pushes_out_nobody_else() {
+async fn active_heavy_devices_evict_no_other_tenants() {
     const HEAVY: usize = 8;
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options { device_bytes: 4 << 20, ..Options::default() }).unwrap();

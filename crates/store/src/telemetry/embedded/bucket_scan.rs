@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_answer_as_rows_do_and_as_everybody_would_by_hand() {
+    fn columns_rows_and_a_manual_count_agree() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
         let (_folder, store, device) = runtime.block_on(stored());
         let end = moment(COUNT) + MILLIS;
@@ -345,7 +345,7 @@ mod tests {
     /// most as many buckets, of several hundred, as there are rows between two checks.
     // Holds: c13.bucketsEnd
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_hangs_up_ends_its_question_in_buckets() {
+    async fn bucket_query_ends_when_its_caller_is_gone() {
         let (_folder, store, device) = stored().await;
         let query = BucketQuery { grid: Some(Grid::new("1s".parse().unwrap(), Zone::default())), ..sum_of_all() };
         let all = ask(&store, &device, &query).await.0.len();
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_remembered_of_buckets_goes_with_the_series() {
+    async fn cached_columns_are_dropped_with_their_series() {
         let (_folder, store, device) = stored().await;
         let query = sum_of_all();
         let all = ask(&store, &device, &query).await;

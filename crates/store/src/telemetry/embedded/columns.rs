@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn full_blocks_are_remembered_by_series_and_path() {
+    fn full_blocks_are_cached_by_series_and_path() {
         let (cache, paths) = (ColumnCache::default(), paths());
         let keeps = |block, count| cache.keep(OWN, 1, block, &paths, made(|n| n as i64, |n| Some(n as f64), count));
         keeps(0, BLOCK_VALUES);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_tenant_asks_for_pushes_out_its_own() {
+    fn tenant_evicts_its_own_columns() {
         // A column takes four bytes a value: seven blocks fit, and nearly an eighth.
         let (cache, paths) = (ColumnCache::of(15 * 4 * BLOCK_VALUES as usize), vec![Arc::from(["a".to_owned()])]);
         let other = OrganizationId(uuid::Uuid::from_u128(2));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_in_no_row_takes_next_to_nothing() {
+    fn column_of_an_absent_path_takes_little_memory() {
         let (cache, paths) = (ColumnCache::default(), vec![Arc::from(["nowhere".to_owned()])]);
         let bytes = |count: u64| {
             for block in 0..count {
@@ -381,7 +381,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_remembered_is_what_was_read(
+        fn cached_columns_equal_the_rows(
             numbers in prop::collection::vec(prop_oneof![
                 Just(None),
                 (-1_000_000..1_000_000_i64, 0..7_usize).prop_map(|(whole, scale)| Some(whole as f64 / SCALES[scale])),

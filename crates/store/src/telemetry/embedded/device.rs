@@ -1,4 +1,5 @@
-//! State of a device for its next run, in memory: always current, ahead of the database by the rows that wait to be written.
+//! The state of a device for its next run, in memory: always current, and ahead of the database by the rows that are
+//! not written yet.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::rows::{Parts, Rows};
 use crate::error::Result;
 use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERIES_MAX, Series, last_room};
 
-/// A series record is written again after so many values; a cold start replays fewer than that.
+/// Values after which a series record is written again; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
 /// Bytes that a device takes in addition to its texts, including its places in the cache, for the cache's budget.
 const DEVICE_BYTES: usize = 400;
@@ -35,7 +36,7 @@ pub struct SeriesState {
     pub count: u64,
     /// Bytes of the payloads.
     pub bytes: u64,
-    /// The newest value's place in time.
+    /// The newest value's position in time.
     pub order: TimeOrder,
     /// The last values, as far as they are stored.
     pub last: Box<[u8]>,
@@ -72,26 +73,27 @@ impl SeriesState {
         );
     }
 
-    /// Takes in the next value, but for the last values.
+    /// Counts the next value, without the last values.
     fn count(&mut self, order: TimeOrder, payload: &RawJson) {
         self.count += 1;
         self.bytes += payload.bytes().len() as u64;
         self.order = order;
     }
 
-    /// Takes in the next value. `others`: what the last values of the device's other series take.
+    /// Counts the next value and merges it into the last values. `others` are the bytes of the last values of the
+    /// device's other series.
     pub fn take(&mut self, order: TimeOrder, payload: &RawJson, others: usize) {
         self.count(order, payload);
         self.merge([payload], others);
     }
 
-    /// Takes payloads in among the last values, oldest first.
+    /// Merges payloads into the last values, oldest first.
     fn merge<'p>(&mut self, payloads: impl IntoIterator<Item = &'p RawJson>, others: usize) {
         let room = last_room(self.last.len(), others);
         let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
         let payloads = payloads.into_iter().map(|payload| -> &RawJson { payload });
         let (kept, _) = LastKept::after_all_within(room, older, payloads);
-        // A copy of its own: the payload's bytes may be a small part of a large buffer.
+        // The payload is copied, because its bytes may be a small part of a large buffer.
         if self.last.len() == kept.bytes().len() {
             self.last.copy_from_slice(kept.bytes());
         } else {
@@ -99,7 +101,8 @@ impl SeriesState {
         }
     }
 
-    /// Stores values behind those that it has. The first of an event has its id, the others have ids of their own.
+    /// Stores values after the existing ones. The first of an event has its identifier, the others get identifiers of
+    /// their own.
     fn append<'v>(&mut self, values: impl Iterator<Item = &'v NewValue> + Clone, others: usize, rows: &mut Rows) {
         let mut newest: Option<(EventId, u128)> = None;
         for value in values.clone() {
@@ -113,12 +116,12 @@ impl SeriesState {
         self.merge(values.map(|value| &value.payload), others);
     }
 
-    /// The last values.
+    /// Returns the last values.
     pub fn last_values(&self) -> LastValues {
         LastValues { updated_at: keys::moment(self.order), values: LastKept::from_bytes(&self.last).values() }
     }
 
-    /// The series as callers see it.
+    /// Returns the series as callers see it.
     pub fn series(&self) -> Series {
         Series {
             element: self.element.clone(),
@@ -135,16 +138,17 @@ impl SeriesState {
 pub struct Timeline {
     /// The next sequence.
     pub next: u64,
-    /// The newest event's place in time.
+    /// The newest event's position in time.
     pub order: TimeOrder,
 }
 
-/// The order of the next row: the id's own, or just after the row before it when ids do not grow.
+/// Returns the order of the next row: that of its identifier, or just after the previous row if identifiers do not
+/// increase.
 fn next_order(before: TimeOrder, id: EventId) -> TimeOrder {
     keys::order_of(id).max(before.saturating_add(1))
 }
 
-/// An idempotency key that waits to become durable.
+/// An idempotency key that is not durable yet.
 #[derive(Clone, Debug)]
 pub struct WaitingKey {
     /// The ticket of its commit.
@@ -165,7 +169,7 @@ fn state_bytes(element: &str, state: &Bytes) -> usize {
     element.len() + state.len() + STATE_BYTES_BESIDE
 }
 
-/// All of it.
+/// The whole state of a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceState {
     /// Its series, by name.
@@ -176,11 +180,11 @@ pub struct DeviceState {
     pub texts: Texts,
     /// The ends of its timelines: device events, cloud events.
     pub timelines: [Timeline; 2],
-    /// The last place in time that its timelines and series have reached.
+    /// The last position in time that its timelines and series have reached.
     pub newest: TimeOrder,
     /// Sequences of its queue that are in use.
     pub queue: Live,
-    /// Idempotency keys that wait to become durable.
+    /// Idempotency keys that are not durable yet.
     pub keys: Vec<WaitingKey>,
     /// The ticket of its newest commit.
     pub ticket: u64,
@@ -218,7 +222,7 @@ impl Memory for DeviceState {
 }
 
 impl DeviceState {
-    /// The series of an element.
+    /// Returns the series of an element.
     pub fn find(&self, element: &str) -> Option<&SeriesState> {
         self.series_at(element).ok().and_then(|at| self.series.get(at))
     }
@@ -233,7 +237,7 @@ impl DeviceState {
         self.states.binary_search_by(|(name, _)| (**name).cmp(element))
     }
 
-    /// Counts what its texts take, after series or states were taken out or put in at once.
+    /// Counts the bytes of its texts again, after many series or states were added or removed.
     pub fn count_texts(&mut self) {
         self.texts = Texts {
             last: self.series.iter().map(|series| series.last.len()).sum(),
@@ -241,20 +245,20 @@ impl DeviceState {
         };
     }
 
-    /// Finds how far in time its timelines and series reach.
+    /// Finds the last position in time of its timelines and series.
     pub fn find_newest(&mut self) {
         let series = self.series.iter().map(|series| series.order);
         let reached = series.chain(self.timelines.iter().map(|timeline| timeline.order));
         self.newest = reached.fold(self.newest, TimeOrder::max);
     }
 
-    /// About how many bytes it takes.
+    /// Returns the approximate number of its bytes.
     pub fn weight(&self) -> usize {
         let Texts { last, states } = self.texts;
         DEVICE_BYTES + SERIES_BYTES * self.series.len() + last + states + self.queue.weight() + self.keys.len() * 128
     }
 
-    /// Takes in what a run returned and writes its rows. Answers how many queued events were dropped.
+    /// Applies the commit of a run and writes its rows. Returns the number of queued events that were dropped.
     pub fn apply(&mut self, device: u64, commit: &Commit, limits: &Limits<'_>, rows: &mut Rows) -> u32 {
         rows.has_events = !commit.history.is_empty();
         rows.streamed.clone_from(&commit.streamed);
@@ -286,7 +290,7 @@ impl DeviceState {
         dropped
     }
 
-    /// An element's state; an empty one is none.
+    /// Sets an element's state; an empty state is removed.
     fn remember(&mut self, device: u64, element: &Arc<str>, state: &Bytes, rows: &mut Rows) {
         let (key, found) = (keys::state(device, keys::STATE_ELEMENT, element), self.state_at(element));
         let old = found.ok().and_then(|at| self.states.get(at));
@@ -325,7 +329,8 @@ impl DeviceState {
         }
     }
 
-    /// Makes the series that values need and the device has not, while it may have more; whether it had to make any.
+    /// Creates the series that the values need and the device does not have, up to the limit. Returns true if it
+    /// created any.
     fn make_series(&mut self, values: &[NewValue], limits: &Limits<'_>, rows: &mut Rows) -> bool {
         let before = self.series.len();
         for value in values {
@@ -365,8 +370,8 @@ impl DeviceState {
 
 /// Limits for a device's runs.
 pub struct Limits<'a> {
-    /// Events that its queue holds.
+    /// Events that its queue may contain.
     pub queue_max: u64,
-    /// A number for a new series.
+    /// Returns a number for a new series.
     pub new_series: &'a dyn Fn() -> u64,
 }

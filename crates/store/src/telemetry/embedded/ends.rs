@@ -55,17 +55,17 @@ async fn fails_the_store(thread: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_that_panics_fails_the_store_and_nobody_waits_for_ever() {
+async fn writer_panic_fails_the_store_and_all_waiters() {
     fails_the_store(WRITER).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_syncer_that_panics_fails_the_store_and_nobody_waits_for_ever() {
+async fn syncer_panic_fails_the_store_and_all_waiters() {
     fails_the_store(SYNCER).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reclaiming_that_panics_is_tried_again() {
+async fn reclaiming_is_retried_after_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let store = Embedded::open(folder.path(), Options::default()).unwrap();
     let device = given::device();

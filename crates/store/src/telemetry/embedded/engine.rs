@@ -254,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memtables_remember_where_rows_of_devices_and_series_grow() {
+    fn memtables_hint_inserts_by_device_and_series() {
         let folder = tempfile::tempdir().unwrap();
         drop(open(folder.path(), &Options::default(), &Arc::default()).unwrap());
         let kept = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());

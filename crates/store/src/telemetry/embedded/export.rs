@@ -94,7 +94,7 @@ mod tests {
     use crate::telemetry::ValueQuery;
 
     #[test]
-    fn rows_that_went_away_after_the_series_was_looked_up_are_no_end() {
+    fn missing_rows_of_an_export_are_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let (query, cursor) = (ReadyQuery::of(ValueQuery::default()), ValueCursor { series: 7, from: 0, to: 10 });

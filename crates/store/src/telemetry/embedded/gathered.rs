@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tenant_with_much_waiting_is_held_up_and_others_are_not() {
+    fn tenant_with_many_waiting_rows_is_refused_alone() {
         const COMMIT: usize = 256 << 10;
         let tenant = |number| Some(OrganizationId(Uuid::from_u128(number)));
         let mut large = Rows::default();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn tenants_of_one_site_have_one_part_of_what_waits() {
+    fn tenants_of_one_site_share_one_part_of_waiting_rows() {
         let tenant = |number: u128| Some(Site::of_tag(7).founds(Uuid::from_u128(number << 32)));
         let mut large = Rows::default();
         large.put(Family::Values, b"key", &[&vec![0; 1 << 20]]);
@@ -180,7 +180,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_commit_comes_out_as_it_went_in(
+        fn gathered_commits_keep_their_rows(
             turns in prop::collection::vec(prop::collection::vec((0..3_usize, 0..2_u32), 0..40), 1..4)
         ) {
             let mut gathered = Gathered::default();

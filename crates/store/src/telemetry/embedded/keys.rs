@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_lies_before_a_key_is_before_the_end_of_that(
+        fn end_before_a_key_orders_like_the_key(
             key in prop::collection::vec(0..3_u8, 1..6),
             other in prop::collection::vec(prop_oneof![0..3_u8, Just(u8::MAX)], 1..6),
         ) {

@@ -1,4 +1,4 @@
-//! The sequences of a device's queue that are in use, as ranges, because a queue is mostly dense.
+//! The sequences of a device's queue that are in use, as ranges, because most queues are dense.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Ranges of live sequences, oldest first: `from` inclusive, `to` exclusive; none empty, none touching.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// No other queue had it since the process began: sequences begin anew where a queue that was empty is loaded again.
+    /// A number that no other queue has had since the process began: sequences start again when an empty queue is
+    /// loaded again.
     generation: u64,
     ranges: VecDeque<(u64, u64)>,
     count: u64,
@@ -23,7 +24,7 @@ impl Default for Live {
 }
 
 impl Live {
-    /// Tells it from every other queue, and from what it was before it was loaded again.
+    /// Returns a number that distinguishes the queue from all others, and from itself before it was loaded again.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -34,7 +35,7 @@ impl Live {
         self.ranges.get(at).is_some_and(|(from, _)| *from <= sequence)
     }
 
-    /// A queue of these sequences, in growing order.
+    /// Makes a queue of these sequences, in increasing order.
     pub fn of(sequences: impl IntoIterator<Item = u64>) -> Self {
         let mut live = Self::default();
         for sequence in sequences {
@@ -54,12 +55,12 @@ impl Live {
         self.count == 0
     }
 
-    /// From the oldest live sequence to just after the newest.
+    /// Returns the range from the oldest live sequence to just after the newest.
     pub fn span(&self) -> Option<(u64, u64)> {
         Some((self.ranges.front()?.0, self.ranges.back()?.1))
     }
 
-    /// A new one at the end.
+    /// Adds a sequence at the end, and returns it.
     pub fn push(&mut self) -> u64 {
         let sequence = self.next;
         self.next += 1;
@@ -78,7 +79,7 @@ impl Live {
         Some(oldest)
     }
 
-    /// Removes one. False: it was not there.
+    /// Removes a sequence. Returns false if it was not in use.
     pub fn remove(&mut self, sequence: u64) -> bool {
         let at = self.ranges.partition_point(|(_, to)| *to <= sequence);
         let Some((from, to)) = self.ranges.get(at).copied().filter(|(from, _)| *from <= sequence) else {
@@ -99,7 +100,7 @@ impl Live {
         true
     }
 
-    /// Bytes beyond its own.
+    /// Returns the bytes that it uses in addition to its own.
     pub fn weight(&self) -> usize {
         self.ranges.capacity() * 16
     }
@@ -115,7 +116,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_set_of_sequences(steps in prop::collection::vec((0_u8..4, 0_u64..40), 0..200)) {
+        fn live_equals_a_set_of_sequences(steps in prop::collection::vec((0_u8..4, 0_u64..40), 0..200)) {
             let (mut live, mut model, mut next) = (Live::default(), BTreeSet::new(), 0);
             for (step, sequence) in steps {
                 match step {

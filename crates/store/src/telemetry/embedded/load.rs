@@ -1,4 +1,4 @@
-//! Reading a device's state from the database: on its first run since the start, or since it left the cache.
+//! Reads a device's state from the database: on its first run since the start, or since it was evicted from the cache.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use crate::error::Result;
 /// An iterator over rows.
 pub type RowIterator<'a> = DBRawIteratorWithThreadMode<'a, DB>;
 
-/// The rows of a family from a key up to another (exclusive).
+/// Returns the rows of a family from a key up to another (exclusive).
 pub fn rows<'a>(db: &'a DB, family: Family, from: &[u8], to: &[u8]) -> Result<RowIterator<'a>> {
     rows_with(db, family, from, to, ReadOptions::default())
 }
 
-/// An iterator over the rows of a family between two keys, with options of the caller's.
+/// Returns an iterator over the rows of a family between two keys, with options of the caller.
 pub fn rows_with<'a>(
     db: &'a DB,
     family: Family,
@@ -33,7 +33,7 @@ pub fn rows_with<'a>(
     Ok(db.raw_iterator_cf_opt(engine::family(db, family)?, options))
 }
 
-/// The row an iterator stands on; none at its end, an error if it broke off.
+/// Returns the current row of an iterator, or `None` at its end; fails if the iterator broke off.
 pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u8])>> {
     match rows.item() {
         Some(item) => Ok(Some(item)),
@@ -41,7 +41,7 @@ pub fn current<'a>(rows: &'a RowIterator<'_>) -> Result<Option<(&'a [u8], &'a [u
     }
 }
 
-/// Looks at each row of a family from a key up to another (exclusive).
+/// Calls a function with each row of a family from a key up to another (exclusive).
 pub fn each(
     db: &DB,
     family: Family,
@@ -58,7 +58,7 @@ pub fn each(
     Ok(())
 }
 
-/// All of a device. `floors`: its timelines go on from there at least.
+/// Loads the whole state of a device. `floors` are the lowest sequences with which its timelines continue.
 pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
     let mut state = DeviceState { series: series(db, device)?, ..DeviceState::default() };
     let tag = |tag: u8| keys::state(device, tag, "");
@@ -68,7 +68,7 @@ pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
     })?;
     for (kind, timeline) in (0..).zip(&mut state.timelines) {
         let floor = floors[usize::from(kind)];
-        // What lies below the floor is forgotten, and its place in time with it.
+        // Rows below the floor are deleted, and with them their position in time.
         *timeline = Some(self::timeline(db, device, kind)?)
             .filter(|found| found.next > floor)
             .unwrap_or(Timeline { next: floor, order: 0 });
@@ -84,7 +84,7 @@ pub fn device(db: &DB, device: u64, floors: [u64; 2]) -> Result<DeviceState> {
     Ok(state)
 }
 
-/// The end of a timeline.
+/// Loads the end of a timeline.
 pub fn timeline(db: &DB, device: u64, kind: u8) -> Result<Timeline> {
     let (from, to) = (keys::timeline(device, kind, 0), keys::timeline(device, kind + 1, 0));
     let mut rows = rows(db, Family::Timeline, &from, &to)?;
@@ -93,7 +93,7 @@ pub fn timeline(db: &DB, device: u64, kind: u8) -> Result<Timeline> {
     Ok(Timeline { next: trailing(key)? + 1, order: read_timeline(value)?.1 })
 }
 
-/// All series of a device, by name.
+/// Loads all series of a device, by name.
 pub fn series(db: &DB, device: u64) -> Result<Vec<SeriesState>> {
     let tag = |tag: u8| keys::state(device, tag, "");
     let (mut found, mut last_bytes) = (Vec::<SeriesState>::new(), 0);
@@ -111,7 +111,7 @@ pub fn series(db: &DB, device: u64) -> Result<Vec<SeriesState>> {
     Ok(found)
 }
 
-/// One series of a device.
+/// Loads one series of a device.
 pub fn one_series(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>> {
     let mut series = record(db, device, element)?;
     if let Some(series) = &mut series {
@@ -120,14 +120,14 @@ pub fn one_series(db: &DB, device: u64, element: &str) -> Result<Option<SeriesSt
     Ok(series)
 }
 
-/// A series as its record has it: not further than its checkpoint.
+/// Loads the record of a series, which has its state at the last checkpoint.
 pub fn record(db: &DB, device: u64, element: &str) -> Result<Option<SeriesState>> {
     let key = keys::state(device, keys::STATE_SERIES, element);
     let record = db.get_pinned_cf(engine::family(db, Family::State)?, key).map_err(failed)?;
     record.map(|record| SeriesState::read(Arc::from(element), &record)).transpose()
 }
 
-/// The floor of a device's series: what lies below it is not shown, and may be gone.
+/// Loads the floor of a device's series: values below it are hidden, and may be deleted.
 pub fn floor(db: &DB, device: u64, element: &str, series: u64) -> Result<u64> {
     let key = keys::state(device, keys::STATE_FLOOR, element);
     let Some(row) = db.get_pinned_cf(engine::family(db, Family::State)?, key).map_err(failed)? else { return Ok(0) };
@@ -135,13 +135,14 @@ pub fn floor(db: &DB, device: u64, element: &str, series: u64) -> Result<u64> {
     Ok(if of == series { floor } else { 0 })
 }
 
-/// The series and the floor of a row that holds one.
+/// Reads the series and the floor from a row.
 pub fn read_floor(row: &[u8]) -> Result<(u64, u64)> {
     let mut parts = Parts(row);
     Ok((parts.u64()?, parts.u64()?))
 }
 
-/// Takes in the values after the checkpoint. `others`: what the last values of the device's other series take.
+/// Adds the values after the checkpoint to a series. `others` are the bytes of the last values of the device's other
+/// series.
 fn replay(db: &DB, series: &mut SeriesState, others: usize) -> Result<()> {
     let from = keys::pair(series.number, series.count);
     each(db, Family::Values, &from, &keys::after(series.number), |_, value| {
@@ -160,7 +161,7 @@ mod tests {
     use crate::given;
 
     #[tokio::test]
-    async fn a_device_that_a_neighbour_pushed_out_reads_a_few_rows_of_its_own() {
+    async fn evicted_device_is_loaded_with_a_few_rows() {
         const SERIES: [&str; 3] = ["temp", "door", "battery"];
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options { device_bytes: 256 << 10, ..Options::default() }).unwrap();
@@ -172,7 +173,7 @@ mod tests {
         }
         let key = device.target().key.0;
         assert!(core.devices.lock_if_present(key).await.is_some());
-        // Others are large, and each of them talks.
+        // The other devices are large, and each of them sends an event.
         let large = format!("\"{}\"", "x".repeat(16 << 10));
         for _ in 0..100 {
             given::store(&store, &given::device(), 0, "log", &large).await;

@@ -74,8 +74,8 @@ use super::Examined;
 use crate::error::{Result, StoreError};
 use isobar_quota::{FairQueue, QueueLimits};
 
-/// Files that the store has open at a time, at most: tables that are kept open; beside them those that are made or looked
-/// through at the moment, logs, the manifest, folders.
+/// Files that the store has open at a time, at most: the tables that are kept open, and in addition those that are
+/// being written or scanned, logs, the manifest and folders.
 pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
 /// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their slots at the
 /// latest after a slice.
@@ -85,7 +85,7 @@ const SCANS: QueueLimits =
 /// Settings of the operator.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Cloud events that a device's queue holds; beyond, the oldest is dropped.
+    /// Cloud events that a device's queue may contain; above this the oldest is dropped.
     pub queue_max_events: u64,
     /// Bytes of the block cache.
     pub cache_bytes: usize,
@@ -119,7 +119,7 @@ struct Core {
     cutoffs: Arc<Cutoffs>,
     reclaim: Arc<Reclaim>,
     outbox: OutboxIndex,
-    /// Memory shared by all that sort values.
+    /// Memory shared by all sorts of values.
     sorted: Arc<SortedBytes>,
     /// Cache of columns that queries in buckets have read.
     columns: ColumnCache,
@@ -135,12 +135,12 @@ pub struct Embedded {
     scan_threads: GivingThreads,
 }
 
-/// Set when the caller has gone: long reads look at it and stop.
+/// Set when the caller has gone: long reads check it and stop.
 #[derive(Clone, Default)]
 pub(crate) struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// An error if the caller has gone. Nobody hears it.
+    /// Returns an error if the caller has gone; the error only ends the read.
     fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) { Err(StoreError::Gone("the caller")) } else { Ok(()) }
     }
@@ -159,7 +159,7 @@ impl Embedded {
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         let cutoffs = Arc::new(Cutoffs::default());
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
-        // What was replayed is in tables now.
+        // The replayed commits are in tables now.
         let sequence = db.latest_sequence_number();
         let note = Arc::new(Note::begin(path, Watermark::up_to(sequence, sequence))?);
         let series = engine::meta(&db, keys::META_SERIES)?.unwrap_or(1);
@@ -177,16 +177,16 @@ impl Embedded {
         Ok(Self { core, threads, scans: FairQueue::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
     }
 
-    /// The slots of reads at length: who holds one keeps others waiting.
+    /// Returns the slots of long reads; a caller that keeps one makes others wait.
     pub const fn scans(&self) -> &FairQueue {
         &self.scans
     }
 
-    /// Copies the store as it is now into a folder that must not exist; files that no longer change are linked, not copied.
+    /// Copies the current store into a folder that must not exist; files that no longer change are linked, not copied.
     pub async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
         self.reading(move |core, _| {
-            // What the copy must hold at least: what was durable before it began.
+            // The copy must contain at least the commits that were durable before it began.
             let durable = core.note.durable();
             let checkpoint = rocksdb::checkpoint::Checkpoint::new(&core.db).map_err(failed)?;
             checkpoint.create_checkpoint(&to).map_err(failed)?;
@@ -195,13 +195,13 @@ impl Embedded {
         .await
     }
 
-    /// Reads everything once, verifies every checksum and looks for what refers to nothing. Of a moment: it may run
-    /// beside everything else.
+    /// Reads everything once, verifies every checksum and finds references to missing rows. Reads a snapshot, so it may
+    /// run while the store is in use.
     pub async fn examine(&self) -> Result<Examined> {
         self.reading(|core, cancel| examine::everything(&core.db, cancel)).await
     }
 
-    /// Runs something that may touch the disk on a thread that may wait.
+    /// Runs a disk access on a thread that may block.
     async fn reading<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
@@ -210,7 +210,7 @@ impl Embedded {
         tokio::task::spawn_blocking(work).await.map_err(StoreError::unavailable)?
     }
 
-    /// The same for what reads at length, within a slot of the scans.
+    /// Runs a long read on a thread that may block, within a slot of the scans.
     async fn scanning<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Core, &Cancel) -> Result<T> + Send + 'static,
@@ -219,7 +219,7 @@ impl Embedded {
         self.scan_threads.spawn(work).await.map_err(StoreError::unavailable)?
     }
 
-    /// Work that hears of it when the other part is dropped.
+    /// Returns work that is cancelled when the other returned value is dropped.
     fn cancelled_on_drop<T, W: FnOnce(&Core, &Cancel) -> Result<T>>(
         &self,
         work: W,
@@ -230,14 +230,14 @@ impl Embedded {
         Ok((move || work(&core, &cancel), stop))
     }
 
-    /// The device, locked and loaded. What it takes in memory is charged to the tenant, where one is known.
+    /// Locks a device and loads it. Its memory is charged to the tenant, if one is known.
     async fn hold(&self, device: DeviceKey, tenant: Option<OrganizationId>) -> Result<Held> {
         self.core.shared.healthy()?;
         let mut held = self.core.devices.lock(device.0, tenant, self.core.shared.durable()).await;
         if held.state.is_some() {
             return Ok(held);
         }
-        // Boxed, as whatever is rare on the way of a run: its room would be set aside, and moved, with every run.
+        // Boxed, like all rare steps of a run, because its size would otherwise be reserved and moved with every run.
         Box::pin(self.reading(move |core, _| {
             held.state = Some(load::device(&core.db, device.0, core.reclaim.floors(device.0))?);
             core.devices.weigh(&mut held, core.shared.durable());
@@ -246,7 +246,7 @@ impl Embedded {
         .await
     }
 
-    /// Series of a device: from memory if they are there, else from the database, without making room for them.
+    /// Reads the series of a device: from memory if they are there, else from the database, without caching them.
     async fn peek<T: Send + 'static>(
         &self,
         device: DeviceKey,
@@ -264,7 +264,7 @@ impl Embedded {
 }
 
 impl Core {
-    /// Changes a device that is locked and loaded, beside its runs.
+    /// Changes a locked and loaded device outside of its runs.
     fn change<T>(&self, held: &mut Held, work: impl FnOnce(&mut DeviceState, &mut Rows) -> T) -> Result<(T, Sent)> {
         let reservation = self.shared.reserve(None)?;
         let state = held.state.as_mut().ok_or_else(|| damaged("a device is not loaded"))?;

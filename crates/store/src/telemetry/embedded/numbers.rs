@@ -1,6 +1,6 @@
-//! Tracks the numbers by which the store addresses devices and series. The registry assigns those of devices: one that
-//! is older than this store would assign some twice, so it is told the greatest. Devices that it has lost are recorded
-//! here, because this store has their data.
+//! Tracks the numbers by which the store addresses devices and series. The registry assigns those of devices. A
+//! registry that is older than this store would assign some numbers twice, so it gets the greatest one. Devices that it
+//! has lost are recorded here, because this store has their data.
 
 use isobar_model::ids::DeviceKey;
 use rocksdb::DB;
@@ -124,7 +124,7 @@ mod tests {
     use crate::telemetry::{Commit, Telemetry};
 
     #[tokio::test]
-    async fn greatest_number_is_found_wherever_it_stands() {
+    async fn greatest_number_is_found_in_any_family() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let greatest = async || store.greatest_device().await.unwrap().0;
@@ -168,7 +168,7 @@ mod tests {
 
     /// Checks that numbers that only history and values contain are not reused after a part of the log was lost.
     #[tokio::test]
-    async fn numbers_that_history_and_values_know_come_once_after_a_loss() {
+    async fn numbers_in_history_and_values_are_not_reused_after_a_loss() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let stranger = given::device_with_key(80_000);

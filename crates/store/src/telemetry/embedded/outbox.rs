@@ -135,7 +135,7 @@ mod tests {
     use crate::telemetry::embedded::{Embedded, Options};
 
     #[tokio::test]
-    async fn a_note_that_outlived_its_entry_is_gone_at_the_next_start() {
+    async fn note_without_its_entry_is_removed_at_start() {
         let folder = tempfile::tempdir().unwrap();
         let open = || Embedded::open(folder.path(), Options::default()).unwrap();
         let store = open();

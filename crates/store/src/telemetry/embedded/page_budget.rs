@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_row_has_room_and_more_only_as_long_as_there_is_any() {
+    fn page_takes_one_row_and_more_while_memory_remains() {
         let mut budget = PageBudget::of_queue();
         assert!(budget.take(2 * QUEUE_PAGE_BYTES_MAX).is_ok() && budget.take(0).is_ok());
         assert!(matches!(budget.take(1), Err(StoreError::TooMuch)));

@@ -350,7 +350,7 @@ fn take_now(
     if !may(found.events.iter().map(written_bytes).sum()) {
         return Ok(Taken::Refused);
     }
-    // Nothing is taken for a reader who is gone.
+    // No event is taken for a reader that is gone.
     cancel.check()?;
     let sent = remove(core, held, device.key, gone)?;
     Ok(Taken::All(found, Some(sent)))

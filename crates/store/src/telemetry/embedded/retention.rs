@@ -87,7 +87,7 @@ mod tests {
     const DAY: i64 = 86_400_000;
 
     #[test]
-    fn a_clock_is_believed_up_to_a_day_ahead() {
+    fn clock_is_trusted_up_to_a_day_ahead() {
         let hour = Duration::from_secs(3_600);
         for (running, now, expected) in [
             (hour, 3_600_000, 3_600_000),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_clock_that_jumps_takes_no_history_and_no_keys_and_one_that_is_right_does() {
+    async fn only_a_trusted_clock_expires_history_and_keys() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let (device, answer) = (given::device(), id(5));

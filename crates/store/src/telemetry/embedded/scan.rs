@@ -423,7 +423,7 @@ mod tests {
 
     /// Checks the memory of many concurrent rounds that sort series of long texts.
     #[test]
-    fn those_who_sort_share_what_they_keep_and_nobody_has_nothing() {
+    fn concurrent_sorts_share_memory_and_each_has_some() {
         const TEXT: usize = 100 << 10;
         let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
         let all = Arc::new(SortedBytes::default());
@@ -456,7 +456,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn putting_many_in_order_lets_others_in() {
+    fn long_sort_yields_to_others() {
         const MANY: u64 = 100_000;
         let giving = || {
             isobar_threads::give_way(3);

@@ -218,7 +218,7 @@ mod tests {
 
     // Holds: c13.retentionSpace
     #[tokio::test]
-    async fn a_years_series_that_is_cut_to_a_month_gives_its_space_back() {
+    async fn shortened_series_frees_its_space() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let (device, neighbour) = (given::device(), given::device());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_first_value_that_is_kept_outlives_the_files_of_those_before_it() {
+    async fn first_retained_value_survives_dropped_files() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let device = given::device();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_those_who_drop_at_the_same_time_who_keeps_least_has_its_way() {
+    async fn concurrent_drops_apply_the_shortest_retention() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let device = given::device();
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_with_floors_is_none_for_older_versions_and_what_they_left_is_read() {
+    async fn store_with_floors_is_refused_by_older_versions() {
         let folder = tempfile::tempdir().unwrap();
         let store = Embedded::open(folder.path(), Options::default()).unwrap();
         let read = |store: &Embedded| {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_long_scan_lets_others_go_first_and_comes_to_the_same() {
+    async fn long_scan_yields_and_has_the_same_result() {
         let (_folder, store, device) = store_with(20_000).await;
         let small = given::device();
         given::store(&store, &small, 1, "log", "1").await;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_hangs_up_gives_back_its_turn_and_its_place_in_the_line() {
+    async fn cancelled_scan_frees_its_slot_and_its_queue_position() {
         let (_folder, store, device) = store_with(20_000).await;
         let reading = device.reading();
         let under_way = Box::pin(async {
@@ -210,7 +210,7 @@ mod tests {
 
     // Holds: c13.bucketsEnd
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_hangs_up_ends_what_it_has_begun_after_a_few_rows() {
+    async fn cancelled_scan_ends_after_a_few_rows() {
         let (_folder, store, _) = store_with(0).await;
         let (rows, (begun, first), (go, gone)) = (Arc::new(AtomicU32::new(0)), mpsc::channel(), mpsc::channel());
         let work = Endless { rows: Arc::clone(&rows), begun, gone };
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn whatever_reads_at_length_waits_for_a_turn_and_only_so_many_wait() {
+    async fn long_reads_wait_for_a_slot_in_a_bounded_queue() {
         let (_folder, store, device) = store_with(2_000).await;
         let (reading, held) = (device.reading(), store.scans.take(claim(3)).await.unwrap());
         let devices = Followed::of([reading.clone()]);

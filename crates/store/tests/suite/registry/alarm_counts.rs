@@ -8,7 +8,8 @@ use super::given::{self, at, fetched, lists_all, may};
 use isobar_store::registry::{DeviceField, DeviceFilter, DeviceSelection, Findings, Registry};
 use isobar_store::telemetry::{Operand, Operator};
 
-/// Raises so many alarms of a severity, each under a key of its own; the last of them is cleared.
+/// Raises this many alarms of a severity, each under a key of its own; the last of them is cleared if
+/// `is_last_cleared`.
 pub(super) async fn raises(r: &Registry, device: &Device, severity: AlarmSeverity, count: i64, is_last_cleared: bool) {
     let found: Vec<_> = (1..=count)
         .map(|number| AlarmFinding {
@@ -26,8 +27,8 @@ pub(super) async fn raises(r: &Registry, device: &Device, severity: AlarmSeverit
     r.findings_write(&Findings { alarms, ..Findings::default() }, at(9)).await.unwrap();
 }
 
-/// Active alarms alone count, and a filter is true for what devices show, where most have none too.
-pub async fn active_alarms_of_devices_are_counted_and_filtered_by(r: &Registry) {
+/// Checks that only active alarms count, and that filters find devices by them, also where most devices have none.
+pub async fn device_list_counts_and_filters_active_alarms(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut devices = Vec::new();

@@ -28,7 +28,7 @@ async fn fridge(r: &Registry) -> Device {
     device(r, home, "fridge").await
 }
 
-/// An alarm that became active at a moment, which is its episode too, and was raised so often since.
+/// Returns an alarm that became active at a moment, which is its episode too, and was raised this often since.
 fn raised(key: &str, episode: i64, count: u64) -> AlarmFinding {
     AlarmFinding {
         element: "warm".to_owned(),
@@ -42,7 +42,7 @@ fn raised(key: &str, episode: i64, count: u64) -> AlarmFinding {
     }
 }
 
-/// The same episode, cleared later.
+/// Returns the same episode, cleared later.
 fn cleared(key: &str, episode: i64, count: u64, moment: i64) -> AlarmFinding {
     let raised = raised(key, episode, count);
     AlarmFinding { begin: None, value: None, cleared_at: Some(at(moment)), at: at(moment), ..raised }
@@ -83,8 +83,9 @@ async fn acknowledges(r: &Registry, device: &Device, id: AlarmId, moment: i64) {
     assert!(changes(r, may(device.reference()), id, change, moment).await.acknowledged);
 }
 
-/// Findings of one episode are one alarm; what is written again, in part or as a whole, is counted once.
-pub async fn an_alarm_raised_again_is_one_and_counted_once(r: &Registry) {
+/// Checks that findings of one episode are one alarm, and that a finding written again, in part or as a whole, is
+/// counted once.
+pub async fn repeated_alarm_is_one_and_counted_once(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("", 1, 1)]).await;
     let later = AlarmFinding { begin: None, at: at(3), ..raised("", 1, 4) };
@@ -99,7 +100,8 @@ pub async fn an_alarm_raised_again_is_one_and_counted_once(r: &Registry) {
     assert_eq!(acts(r, &device, alarm.id).await, [AlarmAct::Raised]);
 }
 
-/// Cleared and acknowledged, an alarm is over, and the next is another one; until then it is the same.
+/// Checks that a cleared and acknowledged alarm is over, so that the next finding makes another one, and that until
+/// then it is the same.
 pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("a", 1, 2)]).await;
@@ -114,7 +116,7 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
         acts(r, &device, first).await,
         [AlarmAct::Raised, AlarmAct::Cleared, AlarmAct::Raised, AlarmAct::Acknowledged, AlarmAct::Cleared]
     );
-    // What is over stays as it is, whatever is written again.
+    // An alarm that is over stays as it is when findings are written again.
     finds(r, &device, &[raised("a", 3, 1), cleared("a", 3, 1, 6)]).await;
     finds(r, &device, &[raised("a", 7, 1)]).await;
     let alarms = all(r).await;
@@ -124,8 +126,8 @@ pub async fn an_alarm_lives_until_it_is_cleared_and_acknowledged(r: &Registry) {
     assert!(changes(r, may(device.reference()), first, back, 8).await.acknowledged);
 }
 
-/// One batch may tell of several alarms of a device and key, one after the other.
-pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
+/// Checks that one batch may have several alarms of a device and key, one after the other.
+pub async fn alarm_cleared_and_raised_in_one_batch_is_two(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("", 1, 1)]).await;
     let first = all(r).await[0].id;
@@ -136,8 +138,8 @@ pub async fn an_alarm_that_ends_and_begins_in_one_batch_is_two(r: &Registry) {
     assert_eq!(told, [(AlarmState::Active, 2, false), (AlarmState::Cleared, 5, true)]);
 }
 
-/// A person's change is noted with its author; an alarm of another device is not found by it.
-pub async fn an_alarm_is_changed_by_people(r: &Registry) {
+/// Checks that a user's change is stored with its author, and that an alarm of another device is not changed.
+pub async fn alarm_change_is_noted_with_its_author(r: &Registry) {
     let (device, ana) = (fridge(r).await, UserId(given::uuid()));
     let other = self::device(r, device.organization, "other").await;
     finds(r, &device, &[raised("", 1, 1)]).await;
@@ -176,7 +178,7 @@ pub async fn an_alarm_is_changed_by_people(r: &Registry) {
     assert_eq!(r.alarm_of_notice(other.id, ("warm", "")).await.unwrap(), None);
 }
 
-/// Alarms are listed by their urgency, filtered and counted within a part of the tree.
+/// Checks that alarms are listed by urgency, and filtered and counted within a part of the tree.
 pub async fn alarms_are_listed_filtered_and_counted(r: &Registry) {
     let device = fridge(r).await;
     let away = given::organization(r, None, "Away").await;
@@ -216,8 +218,8 @@ pub async fn alarms_are_listed_filtered_and_counted(r: &Registry) {
     assert_eq!((counts.len(), counts.get(&device.key)), (1, Some(&active)));
 }
 
-/// A device takes its alarms along, wherever it goes.
-pub async fn alarms_go_where_their_device_goes(r: &Registry) {
+/// Checks that a device takes its alarms along when it moves.
+pub async fn alarms_move_with_their_device(r: &Registry) {
     let device = fridge(r).await;
     let away = given::organization(r, None, "Away").await;
     finds(r, &device, &[raised("", 1, 1)]).await;
@@ -232,8 +234,8 @@ pub async fn alarms_go_where_their_device_goes(r: &Registry) {
     assert!(all(r).await.is_empty());
 }
 
-/// Checks that alarms which ended long ago are removed, and that living ones stay at any age.
-pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
+/// Checks that alarms which ended long ago are removed, and that those that are not over stay at any age.
+pub async fn ended_alarms_are_removed_eventually(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
     for (key, moment) in [("a", 5), ("b", 6)] {
@@ -246,8 +248,9 @@ pub async fn alarms_that_are_over_are_removed_in_the_end(r: &Registry) {
     assert_eq!(keys, ["c", "b"]);
 }
 
-/// Checks the limit of living alarms of a device: new ones replace the oldest cleared ones, and active ones stay.
-pub async fn living_alarms_of_a_device_are_bounded(r: &Registry) {
+/// Checks the limit of a device's alarms that are not over: new ones replace the oldest cleared ones, and active ones
+/// stay.
+pub async fn active_alarms_of_a_device_are_bounded(r: &Registry) {
     let device = fridge(r).await;
     let many = |prefix: &str, count: usize, from: i64, clears: bool| -> Vec<AlarmFinding> {
         let one = |n: usize| AlarmFinding {
@@ -265,12 +268,12 @@ pub async fn living_alarms_of_a_device_are_bounded(r: &Registry) {
     let active = AlarmCounts { warning: LIVING_ALARMS_MAX as u64, ..AlarmCounts::default() };
     let summary = r.alarm_summary(&given::lists_all()).await.unwrap();
     assert_eq!(summary, AlarmSummary { active, unacknowledged: LIVING_ALARMS_MAX as u64 });
-    // Nothing but the end of one makes room.
+    // Only the end of an active alarm makes room.
     finds(r, &device, &[cleared("active0", 0, 1, 30_000), raised("last", 30_001, 1)]).await;
     assert!(all(r).await.iter().any(|alarm| alarm.key == "last"));
 }
 
-/// A device that raises and clears ever new keys leaves so many alarms that are over, and no more.
+/// Checks that a device which raises and clears ever new keys keeps a bounded number of ended alarms.
 pub async fn past_alarms_of_a_device_are_bounded(r: &Registry) {
     let device = fridge(r).await;
     for round in 0..4 {
@@ -284,7 +287,7 @@ pub async fn past_alarms_of_a_device_are_bounded(r: &Registry) {
     assert_eq!(living, LIVING_ALARMS_MAX as u64);
 }
 
-/// A notification says which alarm it tells of.
+/// Checks that a notification names the alarm that it is about.
 pub async fn a_notification_names_its_alarm(r: &Registry) {
     let device = fridge(r).await;
     let ana = given::user(r, device.organization, "ana").await;

@@ -9,8 +9,8 @@ use super::given::{self, at, json, may, refetched, sees};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 
-/// A branding is kept; what a change leaves out stays, what it clears goes.
-pub async fn a_branding_is_kept_as_it_was_given(r: &Registry) {
+/// Checks that a branding is stored, and that a change keeps omitted members and removes cleared ones.
+pub async fn branding_is_stored_unchanged(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let read = |text: &str| BrandingInput::read(&json(text).tree(), own).unwrap();
     assert_eq!(r.branding_fetch(&sees(own)).await.unwrap(), Branding::default());
@@ -39,8 +39,8 @@ pub async fn a_branding_is_kept_as_it_was_given(r: &Registry) {
     assert_eq!(r.branding_fetch(&sees(own)).await.unwrap(), Branding::default());
 }
 
-/// The nearest dashboard of those that are lent is shown; one's own goes before.
-pub async fn a_dashboard_is_lent_to_those_beneath(r: &Registry) {
+/// Checks that the nearest inheritable dashboard is shown, and that an organization's own one takes precedence.
+pub async fn dashboard_is_inherited_below(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let middle = given::organization(r, Some(top.id), "Middle").await;
     let low = given::organization(r, Some(middle.id), "Low").await;
@@ -73,8 +73,8 @@ pub async fn a_dashboard_is_lent_to_those_beneath(r: &Registry) {
     assert!(matches!(r.dashboard_fetch(&nobody).await, Err(StoreError::Gone("organization"))));
 }
 
-/// The device table is the organization's `deviceTable`, whichever way it is written.
-pub async fn a_device_table_has_one_place(r: &Registry) {
+/// Checks that the device table is the organization's `deviceTable`, by both ways to write it.
+pub async fn device_table_is_stored_with_its_organization(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     assert_eq!(r.device_table_fetch(&sees(own)).await.unwrap(), None);
     let text = format!(r#"{{"organizationId": "{own}", "columns": [{{"path": "name"}}]}}"#);

@@ -19,7 +19,8 @@ fn link(organization: OrganizationId, board: DashboardId, maker: UserId) -> Boar
     BoardLink { id, board, organization, maker, name, created_at: at(5), expires_at: at(100) }
 }
 
-/// A link is told with the digest of its secret until it is deleted, by its own dashboard and organization alone.
+/// Checks that a link is returned with the digest of its secret until it is deleted, and only for its own dashboard and
+/// organization.
 pub async fn a_link_is_found_until_it_is_deleted(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let other = given::organization(r, None, "Other").await.id;
@@ -41,8 +42,8 @@ pub async fn a_link_is_found_until_it_is_deleted(r: &Registry) {
     assert_eq!(r.board_link_by_id(made.id).await.unwrap(), None);
 }
 
-/// The last place is taken once, by whoever comes at the same time; links that have ended take none.
-pub async fn a_board_has_so_many_links(r: &Registry) {
+/// Checks that the last place is taken once by concurrent requests, and that expired links take none.
+pub async fn links_of_a_board_are_bounded(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, own, "ana").await.id;
     let (shown, permit) = (board(r, own).await, may(own));
@@ -58,8 +59,8 @@ pub async fn a_board_has_so_many_links(r: &Registry) {
     assert_eq!(r.board_link_list(&permit, shown).await.unwrap().len(), 2);
 }
 
-/// A link ends with its dashboard, its organization and the user who made it.
-pub async fn links_go_with_what_they_hang_on(r: &Registry) {
+/// Checks that a link ends with its dashboard, its organization and the user who made it.
+pub async fn link_ends_with_board_organization_or_maker(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let away = given::organization(r, None, "Away").await.id;
     let (ana, bob) = (given::user(r, own, "ana").await.id, given::user(r, away, "bob").await.id);

@@ -13,7 +13,7 @@ use isobar_store::registry::Registry;
 /// More boards than these scenes make.
 const MANY: u64 = 100;
 
-/// Returns what a body says of a dashboard.
+/// Reads the input of a dashboard from a body.
 pub(super) fn board_input(text: &str) -> DashboardInput {
     DashboardInput::read(&json(text).tree()).unwrap()
 }
@@ -38,9 +38,10 @@ async fn lends(r: &Registry, id: OrganizationId) {
     r.organization_update(&may(id), &change, None, at(1)).await.unwrap();
 }
 
-/// The first is the oldest, and the next oldest once it is deleted; a change keeps the order.
+/// Checks that the first dashboard is the oldest, or the next oldest once it is deleted, and that a change keeps the
+/// order.
 // Holds: c18.boards
-pub async fn the_oldest_board_is_the_first(r: &Registry) {
+pub async fn oldest_board_is_first(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let first = async || r.dashboard_fetch(&sees(own)).await.unwrap().and_then(|board| board.name);
     assert_eq!((first().await, names(r, own).await), (None, Vec::new()));
@@ -68,9 +69,10 @@ pub async fn the_oldest_board_is_the_first(r: &Registry) {
     assert!(matches!(r.board_list(&sees(own)).await, Err(StoreError::Gone("organization"))));
 }
 
-/// All boards of the nearest organization that has some and lends them are shown, and are changed there alone.
+/// Checks that all dashboards of the nearest organization that has some and shares them are shown, and are changed only
+/// there.
 // Holds: c18.boardsInherited
-pub async fn boards_are_lent_together(r: &Registry) {
+pub async fn boards_are_inherited_together(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
     let low = given::organization(r, Some(top), "Low").await.id;
     let (a, _) = (make(r, top, "a").await, make(r, top, "b").await);
@@ -89,9 +91,9 @@ pub async fn boards_are_lent_together(r: &Registry) {
     assert_eq!(r.board_fetch(&sees(low), a.head.id).await.unwrap(), None);
 }
 
-/// A board is changed and deleted only where its tag is as required.
+/// Checks that a dashboard is changed and deleted only if it has the required tag.
 // Holds: c18.boardsEtag
-pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
+pub async fn board_changes_with_a_current_tag_only(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
     let tags = |board: &Board| IfMatch::Tags(vec![board.head.tag().to_string()]);
@@ -110,7 +112,7 @@ pub async fn a_board_is_changed_by_those_who_know_it(r: &Registry) {
 
 /// Checks that of two concurrent writes that require the same tag one wins, and the other changes nothing.
 // Holds: c18.boardsEtag
-pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
+pub async fn concurrent_writes_of_a_board_have_one_winner(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let board = make(r, own, "a").await;
     for round in 0..20 {
@@ -125,9 +127,9 @@ pub async fn of_two_writers_of_a_board_one_wins(r: &Registry) {
     }
 }
 
-/// The last place is taken once, by whoever comes at the same time.
+/// Checks that the last place is taken once by concurrent requests.
 // Holds: c18.boards
-pub async fn an_organization_has_so_many_boards(r: &Registry) {
+pub async fn boards_of_an_organization_are_bounded(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);
     let make = |name: &str| r.board_create(&permit, DashboardId(given::uuid()), named(name), 2, at(1));
@@ -135,7 +137,7 @@ pub async fn an_organization_has_so_many_boards(r: &Registry) {
     let (left, right) = tokio::join!(make("b"), make("c"));
     assert!(left.unwrap().is_some() != right.unwrap().is_some());
     assert_eq!(names(r, own).await.len(), 2);
-    // What is there is changed all the same.
+    // Existing dashboards can still be changed.
     r.dashboard_update(&permit, named("d"), DashboardId(given::uuid()), at(2)).await.unwrap();
     assert_eq!(names(r, own).await[0].0, "d");
 }

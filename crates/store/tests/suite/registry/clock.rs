@@ -10,8 +10,8 @@ const HOUR: i64 = 60 * MINUTE;
 /// Destination of deliveries.
 const TO: &str = "1 one.example";
 
-/// Moments that lie beyond what a clock that is right again can have left come within it, and no others.
-pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
+/// Checks that moments which only a clock that was ahead can have left are moved to the present, and no others.
+pub async fn timestamps_ahead_of_the_clock_are_corrected(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let (early, late) = (given::device(r, home, project, "early").await, given::device(r, home, project, "late").await);
@@ -56,8 +56,8 @@ pub async fn moments_of_a_clock_that_was_ahead_come_back(r: &Registry) {
     }
 }
 
-/// The newest identifier is that of whatever was made last.
-pub async fn the_newest_identifier_is_known(r: &Registry) {
+/// Checks that the newest identifier is that of the resource that was made last.
+pub async fn newest_identifier_is_found(r: &Registry) {
     assert_eq!(r.newest_id().await.unwrap(), None);
     let home = given::organization(r, None, "Home").await.id;
     assert_eq!(r.newest_id().await.unwrap(), Some(EventId(home.0)));

@@ -10,7 +10,7 @@ use super::given::{self, at, digest, may};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{KeyRecord, Registry};
 
-/// A login asks by username or e-mail address, in any case.
+/// Checks that a login finds a user by username or e-mail address, in any case.
 pub async fn a_login_is_found_by_either_name(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "Ana").await.id;
@@ -31,7 +31,7 @@ fn session(user: UserId, ends: i64) -> Session {
     Session { id: SessionId(given::uuid()), user, refresh: Some(digest()), created_at: at(0), expires_at: at(ends) }
 }
 
-/// A session ends alone, with its user's others, with its time, or with its user.
+/// Checks that a session ends alone, with the others of its user, by time, or with its user.
 pub async fn sessions_live_until_they_end(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
@@ -57,7 +57,7 @@ pub async fn sessions_live_until_they_end(r: &Registry) {
     r.sessions_end(bob, None).await.unwrap();
 }
 
-/// A new session beyond the bound ends the oldest of its user, however many begin at a time.
+/// Checks that a new session beyond the limit ends the oldest of its user, also for concurrent logins.
 // Holds: c3.sessions
 pub async fn sessions_beyond_the_bound_end_oldest_first(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
@@ -88,7 +88,7 @@ pub async fn sessions_beyond_the_bound_end_oldest_first(r: &Registry) {
     assert!(r.session(others.id).await.unwrap().is_some());
 }
 
-/// A revocation is kept as long as the jwt would have lived.
+/// Checks that a revocation is stored until the JWT would have expired.
 pub async fn revoked_jwts_are_remembered_until_they_expire(r: &Registry) {
     r.jwt_revoke("b", at(20)).await.unwrap();
     r.jwt_revoke("a", at(10)).await.unwrap();
@@ -100,7 +100,7 @@ pub async fn revoked_jwts_are_remembered_until_they_expire(r: &Registry) {
 }
 
 /// Checks that all callers get the same key, whichever asks first.
-pub async fn the_signing_key_stays(r: &Registry) {
+pub async fn signing_key_is_permanent(r: &Registry) {
     let tasks: Vec<_> = (0..10_u8)
         .map(|number| {
             let r = r.clone();
@@ -116,7 +116,8 @@ pub async fn the_signing_key_stays(r: &Registry) {
     assert_eq!(r.signing_key([99; 32]).await.unwrap(), keys[0]);
 }
 
-/// A key is found by its digest, only its own user lists or removes it, and there are so many at most.
+/// Checks that a key is found by its digest, that only its own user lists or removes it, and that their number is
+/// limited.
 pub async fn api_keys_belong_to_their_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);

@@ -9,7 +9,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
 /// Checks that a device is read as it was written.
-pub async fn a_device_is_kept_as_it_was_given(r: &Registry) {
+pub async fn device_is_stored_unchanged(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
     let mut new = given::new_device(project, "Kühlschrank");
@@ -37,8 +37,9 @@ pub async fn a_device_is_kept_as_it_was_given(r: &Registry) {
     assert_eq!(r.device_placement(DeviceId(given::uuid())).await.unwrap(), None);
 }
 
-/// The number of a removed device names nothing else ever: the telemetry store may still hold rows under it.
-pub async fn a_number_is_never_given_twice(r: &Registry) {
+/// Checks that the number of a removed device is never assigned again: the telemetry store may still have rows under
+/// it.
+pub async fn device_number_is_never_reused(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut newest = 0;
@@ -52,8 +53,8 @@ pub async fn a_number_is_never_given_twice(r: &Registry) {
     assert_eq!(given::refetched(r, home).await.device_count, 0);
 }
 
-/// Writers wait for each other; none is turned away.
-pub async fn fifty_devices_at_the_same_time(r: &Registry) {
+/// Checks that writers wait for each other, and that none is refused.
+pub async fn fifty_devices_are_created_concurrently(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let made = at_once(r, home, project, 50).await;
@@ -81,7 +82,7 @@ async fn at_once(
     made
 }
 
-/// A limit counts what lies beneath, and holds whatever lies beneath.
+/// Checks that a limit counts all devices of the subtree, and applies to all of it.
 // Holds: c5.limits
 pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
@@ -102,8 +103,8 @@ pub async fn a_limit_holds_for_the_whole_subtree(r: &Registry) {
     given::device(r, beside.id, project, "e").await;
 }
 
-/// However many ask at once, a limit is met exactly.
-pub async fn the_last_place_is_taken_once(r: &Registry) {
+/// Checks that a limit is met exactly by concurrent requests.
+pub async fn device_limit_is_exact_for_concurrent_requests(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -115,8 +116,8 @@ pub async fn the_last_place_is_taken_once(r: &Registry) {
     assert_eq!(given::refetched(r, top.id).await.device_count, 7);
 }
 
-/// A rotated token works at once, and the old one no more.
-pub async fn a_rotated_token_ends_the_old_one(r: &Registry) {
+/// Checks that a rotated token works at once, and the old one no more.
+pub async fn rotated_token_revokes_the_old_one(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let new = given::new_device(project, "d");
@@ -127,8 +128,8 @@ pub async fn a_rotated_token_ends_the_old_one(r: &Registry) {
     assert_eq!(r.device_by_token(&fresh).await.unwrap(), Some(device.id));
 }
 
-/// Reports that come late, twice or for nobody do no harm.
-pub async fn devices_are_touched_forwards_only(r: &Registry) {
+/// Checks that reports that are late, repeated or for no device do no harm.
+pub async fn activity_of_a_device_moves_forwards_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let a = given::device(r, home, project, "a").await.reference();
@@ -142,7 +143,7 @@ pub async fn devices_are_touched_forwards_only(r: &Registry) {
 }
 
 /// Checks that a report sets the fields that it names and no others, and that its repetition changes nothing.
-pub async fn a_report_changes_what_it_names(r: &Registry) {
+pub async fn report_changes_named_members_alone(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut new = given::new_device(project, "d");
@@ -178,7 +179,7 @@ pub async fn a_report_changes_what_it_names(r: &Registry) {
 }
 
 /// Checks that a reference to a missing row is refused with the name of that row.
-pub async fn what_is_gone_is_said_to_be_gone(r: &Registry) {
+pub async fn missing_row_is_named_in_the_refusal(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let nowhere = r.device_create(&may(OrganizationId(given::uuid())), given::new_device(project, "d"), at(0)).await;

@@ -21,8 +21,8 @@ fn link(id: &str, user: UserId) -> NewLetter {
     NewLetter { user, id: id.to_owned(), body: "{}".to_owned(), kind: LetterKind::Link, bounds: BOUNDS }
 }
 
-/// A delivery waits until it was made, and is asked for again when it has failed.
-pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
+/// Checks that a delivery is pending until it was made, and is returned again after a failure.
+pub async fn delivery_is_pending_until_done(r: &Registry) {
     assert_eq!(r.deliveries_next(DeliveryKind::Mail).await.unwrap(), None);
     r.deliveries_put(&[], at(0)).await.unwrap();
     r.deliveries_put(&[delivery("b", DeliveryKind::Mail, "1"), delivery("a", DeliveryKind::Mail, "2")], at(0))
@@ -51,8 +51,8 @@ pub async fn a_delivery_waits_until_it_is_made(r: &Registry) {
     assert_eq!((later.len(), r.deliveries_next(DeliveryKind::Call).await.unwrap()), (2, Some(at(0))));
 }
 
-/// A user and its welcome come together or not at all.
-pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
+/// Checks that a user and its welcome e-mail are created together or not at all.
+pub async fn welcome_email_is_created_with_its_user(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut new = given::new_user("ana");
     new.welcome = Some(link("first", new.id));
@@ -64,10 +64,10 @@ pub async fn a_welcome_goes_out_with_its_user(r: &Registry) {
     assert_eq!(due.iter().map(|due| &*due.id).collect::<Vec<_>>(), ["first"]);
 }
 
-/// Letters beyond the bounds are left out, whatever asks for them at a time; one of each account says so. A new hour begins
-/// with the first letter after the end of the old one.
+/// Checks that letters beyond the limits are left out for concurrent requests too, and that each account gets one
+/// letter that says so. A new hour begins with the first letter after the end of the old one.
 // Holds: c3.letters
-pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
+pub async fn letters_are_bounded_an_hour(r: &Registry) {
     let (home, other) = (given::organization(r, None, "Home").await.id, given::organization(r, None, "Other").await.id);
     let below = given::organization(r, Some(home), "Below").await.id;
     let users = [(home, "ana"), (below, "bob"), (below, "cleo"), (other, "dan")];
@@ -131,8 +131,8 @@ pub async fn letters_hold_the_bounds_of_an_hour(r: &Registry) {
     assert_eq!((due(other, 3_600_006).await, due(other, 7_200_005).await, due(other, 7_200_006).await), (4, 4, 5));
 }
 
-/// A nonce works once, for its purpose, in its time, and only the newest does.
-pub async fn a_nonce_is_good_once(r: &Registry) {
+/// Checks that a nonce works once, for its purpose, until it expires, and that only the newest one does.
+pub async fn nonce_works_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await.id;
     let [first, second, third] = [digest(), digest(), digest()];
@@ -160,7 +160,7 @@ pub async fn a_nonce_is_good_once(r: &Registry) {
     assert!(!r.nonce_is_open(Purpose::Reset, &third, at(1)).await.unwrap());
 }
 
-/// A reset sets the password, shows that the address is the user's, and ends its sessions, once.
+/// Checks that a reset sets the password, verifies the address, and ends the user's sessions, once.
 pub async fn a_reset_ends_every_session(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
@@ -190,7 +190,7 @@ pub async fn a_reset_ends_every_session(r: &Registry) {
     assert!(r.session(sessions[2]).await.unwrap().is_some());
 }
 
-/// Only an address that comes after others is new, and there is an end to what is remembered.
+/// Checks that only an address that follows others is new, and that the number of stored addresses is limited.
 pub async fn a_new_sign_in_address_is_noticed_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);

@@ -9,7 +9,7 @@ use isobar_store::registry::{
     DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite, TagCarrier,
 };
 
-/// Devices that are reported of at once: more than one statement takes of some kinds.
+/// Devices that are reported at once: more than one statement takes of some kinds.
 const DEVICES: usize = 450;
 
 async fn devices(r: &Registry, count: usize) -> Vec<DeviceRef> {
@@ -33,8 +33,8 @@ async fn found(r: &Registry, label: &str, value: &str) -> Option<DeviceRef> {
     found.and_then(TagCarrier::device)
 }
 
-/// Everything of a batch is there after it, of each device what was said of it; twice is as good as once.
-pub async fn many_devices_are_reported_of_at_once(r: &Registry) {
+/// Checks that all findings of a batch are stored with their devices, and that a repeated batch changes nothing.
+pub async fn many_devices_are_reported_at_once(r: &Registry) {
     let devices = devices(r, DEVICES).await;
     let reports: Vec<DeviceReport> = (0..DEVICES)
         .map(|number| DeviceReport {
@@ -61,8 +61,8 @@ pub async fn many_devices_are_reported_of_at_once(r: &Registry) {
     assert_eq!(found(r, "keep", "1.50").await, Some(devices[0]));
 }
 
-/// Reports of one device in one batch are taken in their order, and those of a device that is gone by nobody.
-pub async fn a_batch_is_taken_in_its_order(r: &Registry) {
+/// Checks that reports of one device in one batch are applied in order, and that those of a deleted device are ignored.
+pub async fn batch_of_reports_is_applied_in_order(r: &Registry) {
     let devices = devices(r, 3).await;
     r.device_delete(&may(devices[1])).await.unwrap();
     let reports = [
@@ -84,8 +84,8 @@ pub async fn a_batch_is_taken_in_its_order(r: &Registry) {
     assert_eq!(found(r, "n", "0").await, Some(devices[0]));
 }
 
-/// A batch of which something cannot be kept leaves nothing behind.
-pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
+/// Checks that a batch with a finding that cannot be stored changes nothing.
+pub async fn batch_of_reports_is_atomic(r: &Registry) {
     let devices = devices(r, 1).await;
     let report = labelled("a", "1");
     let reports = vec![(may(devices[0]), &report, at(1))];
@@ -106,7 +106,7 @@ pub async fn a_batch_is_kept_whole_or_not_at_all(r: &Registry) {
 }
 
 /// Checks that two reports written together equal the same reports written one after the other.
-pub async fn reports_are_one_after_the_other(r: &Registry) {
+pub async fn reports_are_serialized(r: &Registry) {
     let device = devices(r, 1).await[0];
     let present = fetched(r, device).await;
     let away = Device { status: Status::Missing, status_before: Status::Info, ..present.clone() };

@@ -38,43 +38,43 @@ pub const START: i64 = 1_767_225_600_000;
 
 static IDS: AtomicU64 = AtomicU64::new(1);
 
-/// A tag whose values are compared as they are written.
+/// Returns a tag whose values are compared as they are written.
 pub fn tag(label: &str) -> Tag<'_> {
     Tag { label, case: TagCase::Sensitive }
 }
 
-/// A moment so many milliseconds into the scene.
+/// Returns the moment this many milliseconds into the scene.
 pub fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(START + millis)
 }
 
-/// A new UUIDv7; later ones are larger.
+/// Makes a UUIDv7; later ones are larger.
 pub fn uuid() -> Uuid {
     let number = IDS.fetch_add(1, Ordering::Relaxed);
     Uuid::from_u64_pair((START as u64) << 16 | 0x7000, 1 << 63 | number)
 }
 
-/// JSON of a text.
+/// Parses a text as JSON.
 pub fn json(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
 
-/// The digest of a secret that nobody else has.
+/// Returns the digest of a secret of its own.
 pub fn digest() -> Digest {
     Digest::of(uuid().as_bytes())
 }
 
-/// The right to change a thing.
+/// Returns a permit to change a resource.
 pub fn may<T>(target: T) -> CanWrite<T> {
     access::system(target, "a scene")
 }
 
-/// The right to see a thing.
+/// Returns a permit to see a resource.
 pub fn sees<T: Clone>(target: T) -> CanRead<T> {
     may(target).reading()
 }
 
-/// The right to change a thing, of a user.
+/// Returns a user's permit to change a resource.
 pub fn user_may<T>(user: UserId, target: T) -> CanWrite<T> {
     let caller = admin(user);
     let permit = access::write(&caller, Action::SettingUpdate, target, &caller.lineage).unwrap();
@@ -87,22 +87,22 @@ fn admin(user: UserId) -> Caller {
     Caller { user, role: Role::SystemAdmin, lineage: Lineage::new([], organization), session: None, key: None }
 }
 
-/// The right to list from an organization down.
+/// Returns a permit to list from an organization down.
 pub fn lists(base: &Lineage, levels: Option<u32>) -> CanList {
     access::list(&admin(UserId(uuid())), Action::DeviceRead, base, levels).unwrap()
 }
 
-/// The right to list everything.
+/// Returns a permit to list everything.
 pub fn lists_all() -> CanList {
     access::system_list("a scene")
 }
 
-/// A page of so many items.
+/// Requests a page of this many items.
 pub fn page(page: u64, limit: u32) -> ListRequest {
     ListRequest { page: PageRequest { page, limit }, ..ListRequest::default() }
 }
 
-/// The first page in an order: `-field` descends.
+/// Requests the first page in an order: `-field` descends.
 pub fn sorted(by: &[&str]) -> ListRequest {
     let key = |text: &&str| match text.strip_prefix('-') {
         Some(field) => SortKey { field: field.to_owned(), descending: true },
@@ -111,12 +111,12 @@ pub fn sorted(by: &[&str]) -> ListRequest {
     ListRequest { sort: by.iter().map(key).collect(), ..ListRequest::default() }
 }
 
-/// The first page of a search.
+/// Requests the first page of a search.
 pub fn search(text: &str) -> ListRequest {
     ListRequest { search: Some(text.to_owned()), ..ListRequest::default() }
 }
 
-/// An organization to be made.
+/// Returns the input of a new organization.
 pub fn new_organization(name: &str) -> NewOrganization {
     NewOrganization {
         id: OrganizationId(uuid()),
@@ -127,12 +127,12 @@ pub fn new_organization(name: &str) -> NewOrganization {
     }
 }
 
-/// An organization.
+/// Creates an organization.
 pub async fn organization(r: &Registry, parent: Option<OrganizationId>, name: &str) -> Organization {
     r.organization_create(&may(parent), new_organization(name), at(0)).await.unwrap()
 }
 
-/// A user to be made; its e-mail address is made of its name.
+/// Returns the input of a new user; its e-mail address is made of its name.
 pub fn new_user(name: &str) -> NewUserRow {
     NewUserRow {
         id: UserId(uuid()),
@@ -150,12 +150,12 @@ pub fn new_user(name: &str) -> NewUserRow {
     }
 }
 
-/// A user.
+/// Creates a user.
 pub async fn user(r: &Registry, organization: OrganizationId, name: &str) -> User {
     r.user_create(&may(organization), new_user(name), at(0)).await.unwrap()
 }
 
-/// The values of a user as they are, to be changed.
+/// Returns a change of a user that changes nothing.
 pub fn unchanged_user(user: &User) -> UserChange {
     UserChange {
         role: user.role,
@@ -173,12 +173,12 @@ pub fn unchanged_user(user: &User) -> UserChange {
     }
 }
 
-/// A user as it is now.
+/// Reads a user again.
 pub async fn user_fetched(r: &Registry, id: UserId) -> User {
     r.user_fetch(&sees(id)).await.unwrap().unwrap()
 }
 
-/// Changes a user to these values, whatever they are by then.
+/// Changes a user to these values, whatever its current ones are.
 pub async fn user_update(
     r: &Registry,
     permit: &CanWrite<UserId>,
@@ -188,13 +188,13 @@ pub async fn user_update(
     r.user_update(permit, |_| Ok::<_, Infallible>(change.clone()), now).await.map(|Ok(changed)| changed)
 }
 
-/// A project.
+/// Creates a project.
 pub async fn project(r: &Registry, organization: OrganizationId, name: &str) -> Project {
     let new = NewProject { id: ProjectId(uuid()), name: name.to_owned(), created_by: None };
     r.project_create(&may(organization), new, at(0)).await.unwrap()
 }
 
-/// A device to be made.
+/// Returns the input of a new device.
 pub fn new_device(project: ProjectId, name: &str) -> NewDevice {
     NewDevice {
         id: DeviceId(uuid()),
@@ -211,12 +211,12 @@ pub fn new_device(project: ProjectId, name: &str) -> NewDevice {
     }
 }
 
-/// A device.
+/// Creates a device.
 pub async fn device(r: &Registry, organization: OrganizationId, project: ProjectId, name: &str) -> Device {
     r.device_create(&may(organization), new_device(project, name), at(0)).await.unwrap()
 }
 
-/// A body that names what it must, as it is, to be changed.
+/// Returns a change of a device that changes nothing.
 pub fn unchanged(device: &Device) -> DeviceChange {
     DeviceChange {
         decided_in: (device.project, device.organization),
@@ -232,23 +232,23 @@ pub fn unchanged(device: &Device) -> DeviceChange {
     }
 }
 
-/// A device as it is now.
+/// Reads a device again.
 pub async fn fetched(r: &Registry, device: DeviceRef) -> Device {
     r.device_fetch(&sees(device)).await.unwrap().unwrap()
 }
 
-/// An organization as it is now.
+/// Reads an organization again.
 pub async fn refetched(r: &Registry, organization: OrganizationId) -> Organization {
     r.organization_fetch(&sees(organization)).await.unwrap().unwrap()
 }
 
-/// A device's design reports, at that moment.
+/// Writes a report of a device's design, at this moment.
 pub async fn reports(r: &Registry, device: DeviceRef, report: &DeviceReport, now: Timestamp) {
     let findings = Findings { reports: vec![(may(device), report, now)], ..Findings::default() };
     assert!(r.findings_write(&findings, now).await.unwrap().is_empty());
 }
 
-/// Settings are changed, in this order.
+/// Changes settings, in this order.
 pub async fn sets(r: &Registry, changes: &[(CanWrite<DeviceRef>, SettingWrite)]) {
     let findings = Findings { settings: changes.to_vec(), ..Findings::default() };
     assert!(r.findings_write(&findings, at(0)).await.unwrap().is_empty());

@@ -24,8 +24,8 @@ async fn is_kept<T: Pictured + Clone>(r: &Registry, owner: T) {
     }
 }
 
-/// Each owner has an image of its own, which another one replaces and its deletion removes.
-pub async fn an_image_belongs_to_its_owner(r: &Registry) {
+/// Checks that each owner has one image, which a new one replaces and its deletion removes.
+pub async fn image_is_found_by_its_owner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let user = given::user(r, home, "ana").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -41,7 +41,7 @@ pub async fn an_image_belongs_to_its_owner(r: &Registry) {
 }
 
 /// Checks that a deletion removes the image too, and that none can be added afterwards.
-pub async fn an_image_goes_with_its_owner(r: &Registry) {
+pub async fn image_is_deleted_with_its_owner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await.reference();

@@ -30,7 +30,7 @@ async fn provision_by(r: &Registry, home: OrganizationId, tag: Tag<'_>, wanted: 
     r.devices_provision(&may(home), tag, wanted, at(1)).await.unwrap()
 }
 
-/// Texts, numbers and truths are labels; a label follows the metadata, whoever changes it.
+/// Checks that texts, numbers and booleans are labels, and that labels follow each change of the metadata.
 pub async fn a_device_is_found_by_its_labels(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -65,7 +65,7 @@ pub async fn a_device_is_found_by_its_labels(r: &Registry) {
 }
 
 /// Checks that the oldest of several devices with a label is found, within the requested part of the tree.
-pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
+pub async fn label_finds_its_oldest_device(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let beside = given::organization(r, None, "Beside").await;
@@ -85,7 +85,7 @@ pub async fn the_oldest_device_of_a_label_is_meant(r: &Registry) {
     assert!(r.devices_labelled(&lists_all(), given::tag("eui"), &[]).await.unwrap().is_empty());
 }
 
-/// A value is found in any case; one that is written as it is asked for goes before others, and among others none is chosen.
+/// Checks that a value is found in any case: an exact match takes precedence, and several other matches are refused.
 // Holds: c9.case
 pub async fn tag_is_found_in_any_case(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
@@ -173,8 +173,9 @@ pub async fn labels_are_given_to_many_devices_at_once(r: &Registry) {
     assert!(r.devices_label(&permits, &labels, at(6)).await.unwrap().is_empty());
 }
 
-/// Patches of one device follow each other; one without room changes nothing; a device that is gone or elsewhere is passed over.
-pub async fn labels_are_patched_where_the_device_is(r: &Registry) {
+/// Checks that patches of one device are applied in order, that one without room changes nothing, and that a deleted or
+/// moved device is skipped.
+pub async fn label_patches_skip_moved_and_deleted_devices(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let mut devices = Vec::new();
@@ -219,8 +220,8 @@ pub async fn labels_are_patched_where_the_device_is(r: &Registry) {
     assert_eq!(labelled(r, "latitude", "1").await, Some(devices[0]));
 }
 
-/// A tag that somebody beneath carries makes no device; one that somebody above or beside carries does.
-pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
+/// Checks that a tag of a device beneath creates no device, and that a tag of a device above or elsewhere does.
+pub async fn tag_without_a_device_is_provisioned(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -243,7 +244,7 @@ pub async fn a_tag_is_provisioned_where_nobody_carries_it(r: &Registry) {
 }
 
 /// Checks that devices beyond a limit or without a project are reported, and that the rest is created.
-pub async fn provisioning_ends_where_there_is_no_room(r: &Registry) {
+pub async fn provisioning_ends_at_the_device_limit(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -259,7 +260,7 @@ pub async fn provisioning_ends_where_there_is_no_room(r: &Registry) {
     assert_eq!(given::refetched(r, top.id).await.device_count, 3);
 }
 
-/// However many hear of it at once, a device is made once.
+/// Checks that concurrent deliveries create a device once.
 pub async fn a_tag_is_provisioned_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -277,7 +278,7 @@ pub async fn a_tag_is_provisioned_once(r: &Registry) {
     assert_eq!((made, given::refetched(r, home).await.device_count), (3, 3));
 }
 
-/// A large delivery is made whole.
+/// Checks that a large delivery creates all its devices.
 pub async fn a_thousand_devices_are_provisioned_at_once(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;

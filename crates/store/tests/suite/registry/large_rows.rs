@@ -1,4 +1,4 @@
-//! Rows with long texts: what a call reads of them together is bounded before it is read.
+//! Rows with long texts: their size is checked before a call reads them together.
 
 use isobar_model::ids::{NotificationId, SettingId};
 use isobar_model::json::RawJson;
@@ -16,7 +16,7 @@ fn text(bytes: usize) -> RawJson {
     RawJson::trusted(format!("\"{}\"", "x".repeat(bytes - 2)).into())
 }
 
-/// Creates so many devices with metadata of half a mebibyte each.
+/// Creates this many devices with metadata of half a mebibyte each.
 async fn large_devices(r: &Registry, count: usize) -> Vec<isobar_model::device::Device> {
     let organization = given::organization(r, None, "Large").await.id;
     let project = given::project(r, organization, "p").await.id;
@@ -29,9 +29,9 @@ async fn large_devices(r: &Registry, count: usize) -> Vec<isobar_model::device::
     made
 }
 
-/// A page of devices whose metadata takes too much is refused before it is read; smaller ones, and a list that is read piece
-/// by piece, are not.
-pub async fn devices_with_much_metadata_are_not_read_all_at_once(r: &Registry) {
+/// Checks that a page of devices with too much metadata is refused before it is read, and that a smaller page and a
+/// list in pieces are not.
+pub async fn devices_with_much_metadata_are_read_in_pieces(r: &Registry) {
     let devices = large_devices(r, PAGE_BYTES_MAX / (MIB / 2) + 2).await;
     let all = r.device_list(&lists_all(), &page(1, 10_000)).await;
     assert!(matches!(all, Err(StoreError::TooMuch)));
@@ -42,7 +42,7 @@ pub async fn devices_with_much_metadata_are_not_read_all_at_once(r: &Registry) {
     let (piece, together) = r.devices_of(&lists_all(), &ids).await.unwrap();
     let read: Vec<_> = piece.into_iter().map(|device| device.id).collect();
     assert_eq!((read.as_slice(), together), (&ids[..1], 1), "a second one would be more than a mebibyte");
-    // Of few nothing is asked: they take little where metadata has its bound.
+    // The size of a few devices is not checked: their metadata is limited.
     let (piece, together) = r.devices_of(&lists_all(), &ids[1..4]).await.unwrap();
     assert_eq!((piece.len(), together), (3, 3));
 
@@ -56,8 +56,8 @@ pub async fn devices_with_much_metadata_are_not_read_all_at_once(r: &Registry) {
     assert_eq!(r.devices_that_take(&permits[..0], 1).await.unwrap(), 0);
 }
 
-/// A page of a setting's past whose values take too much is refused before it is read.
-pub async fn the_past_of_large_settings_is_not_read_all_at_once(r: &Registry) {
+/// Checks that a page of a setting's history with too large values is refused before it is read.
+pub async fn history_of_large_settings_is_read_in_pieces(r: &Registry) {
     let organization = given::organization(r, None, "Large").await.id;
     let project = given::project(r, organization, "p").await.id;
     let device = given::device(r, organization, project, "d").await.reference();
@@ -75,8 +75,8 @@ pub async fn the_past_of_large_settings_is_not_read_all_at_once(r: &Registry) {
     assert_eq!(few.items[0].value.as_ref().map(|value| value.bytes().len()), Some(8 * MIB));
 }
 
-/// A page of notifications whose texts take too much is refused before it is read.
-pub async fn long_notifications_are_not_read_all_at_once(r: &Registry) {
+/// Checks that a page of notifications with too long texts is refused before it is read.
+pub async fn long_notifications_are_read_in_pieces(r: &Registry) {
     const COUNT: u32 = 110;
     let organization = given::organization(r, None, "Large").await.id;
     let user = given::user(r, organization, "reader").await.id;

@@ -17,10 +17,10 @@ use super::given::{self, at, fetched, json, lists, lists_all, may, page, search,
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, NewDevice, NewTagged, Provisioned, Registry};
 
-/// More than a search takes at once, so that both of its ways are gone.
+/// More devices than a search takes at once, so that both of its ways are used.
 const MANY_DEVICES: usize = 560;
 
-/// A tree of six organizations, one of which has most of the devices, and the devices as they are.
+/// Creates a tree of six organizations, one of which has most of the devices, and returns both.
 pub(super) async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, Vec<Device>) {
     let top = given::organization(r, None, "Top").await;
     let mut tree = vec![top.clone()];
@@ -56,7 +56,7 @@ pub(super) async fn fleet(r: &Registry, devices: usize) -> (Vec<Organization>, V
     (tree, devices)
 }
 
-/// Metadata with every kind of value.
+/// Returns metadata with every kind of value.
 fn metadata(number: usize) -> String {
     let level = ["1", "1.0", "-2.5e0", "12345678901234567890123", "\"1\"", "null", "true", "{\"in\":3}", "[7,8]"];
     let level = level.get(number % 11).map(|value| format!(r#","level":{value}"#)).unwrap_or_default();
@@ -112,7 +112,7 @@ async fn check_pages(r: &Registry, permit: &CanList, request: &ListRequest, expe
     }
 }
 
-/// Every page of every order, from every organization, is what a plain sort gives.
+/// Checks that every page of every order, from every organization, equals that of a plain sort.
 pub async fn device_pages_are_exact_in_every_order(r: &Registry) {
     let (tree, devices) = fleet(r, 60).await;
     let orders: [&[&str]; 15] = [
@@ -153,8 +153,9 @@ pub async fn device_pages_are_exact_in_every_order(r: &Registry) {
     check_pages(r, &lists_all(), &request, &expected(&devices, &request, |_| true), 10_000).await;
 }
 
-/// A search is exact whether it finds a handful, more than it takes at once, or nothing; in all of the tree or in little.
-pub async fn device_searches_are_exact_however_much_they_find(r: &Registry) {
+/// Checks that a search is exact if it finds a few devices, more than it takes at once, or none, in the whole tree or
+/// in a small part.
+pub async fn device_searches_of_many_matches_are_exact(r: &Registry) {
     let (tree, devices) = fleet(r, MANY_DEVICES).await;
     for (text, limit) in [("s-5", 50), ("S-", 200), ("PUMP", 90), ("nothing of this", 10)] {
         for order in [&["-createdAt"][..], &["lastActive"], &["description", "-name"]] {
@@ -200,8 +201,8 @@ pub async fn a_search_is_literal_and_without_case(r: &Registry) {
     assert_eq!(found(String::new()).await.len(), 2);
 }
 
-/// Ids restrict a list to those in reach; nonsense among them finds nothing.
-pub async fn a_list_can_be_held_to_ids(r: &Registry) {
+/// Checks that identifiers restrict a list to visible devices, and that invalid ones find nothing.
+pub async fn list_can_be_limited_to_identifiers(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let other = given::organization(r, None, "Other").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -229,8 +230,8 @@ pub async fn a_list_can_be_held_to_ids(r: &Registry) {
     assert_eq!(r.organization_list(&lists_all(), true, &one).await.unwrap().total, 1);
 }
 
-/// Each device beneath an organization is found once, with its own, however they are spread.
-pub async fn all_devices_beneath_are_told(r: &Registry) {
+/// Checks that each device beneath an organization is found once, with its data, however they are distributed.
+pub async fn all_devices_beneath_are_listed(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let large = given::organization(r, Some(top.id), "Large").await;
     let small = given::organization(r, Some(large.id), "Small").await;
@@ -263,8 +264,9 @@ pub async fn all_devices_beneath_are_told(r: &Registry) {
     }
 }
 
-/// Devices of a part of the tree, or of a project in it, are told by their ids, unless there are more than were asked for.
-pub async fn devices_are_told_up_to_a_number(r: &Registry) {
+/// Checks that devices of a part of the tree, or of a project in it, are listed by identifier, unless there are more
+/// than requested.
+pub async fn device_list_beneath_is_bounded(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let other = given::organization(r, None, "Other").await;
@@ -292,8 +294,8 @@ pub async fn devices_are_told_up_to_a_number(r: &Registry) {
     }
 }
 
-/// A field that no list has is an error, never SQL.
-pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
+/// Checks that an unknown field is an error, and never becomes SQL.
+pub async fn unknown_sort_key_is_refused(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     given::user(r, home.id, "ana").await;
     for field in ["token", "d.token", "name; DROP TABLE users", "1", ""] {
@@ -310,19 +312,19 @@ pub async fn a_list_sorts_by_what_it_knows_only(r: &Registry) {
     assert_eq!((page.total, page.items.len()), (0, 0));
 }
 
-/// U+0000, which one dialect cannot keep, is left out by both.
-pub async fn a_text_with_a_nul_is_no_trouble(r: &Registry) {
+/// Checks that U+0000, which one dialect cannot store, is removed by both.
+pub async fn text_with_a_zero_character_is_stored(r: &Registry) {
     let home = given::organization(r, None, "Ho\0me").await;
     assert_eq!(home.name, "Home");
     assert!(r.login_by_name("\0").await.unwrap().is_none());
     assert_eq!(r.user_list(&lists_all(), &search("a\0")).await.unwrap().total, 0);
 }
 
-/// Long enough for walks and gatherings.
+/// More rows than are read at once.
 const MANY_THINGS: usize = 130;
 
-/// A tree with users and projects, alike in much. Nearly all are in one branch, where walking along an order is cheaper;
-/// so few in another that only the ends of its list are walked.
+/// Creates a tree with similar users and projects. Nearly all are in one branch, where it is cheaper to follow an
+/// index; so few are in another that only the ends of its list are read.
 async fn crowd(r: &Registry) -> Vec<Organization> {
     let top = given::organization(r, None, "Top").await;
     let mut tree = vec![top.clone()];
@@ -344,7 +346,8 @@ async fn crowd(r: &Registry) -> Vec<Organization> {
     tree
 }
 
-/// Every page of users in every order, either way, is what a plain sort gives: whether few are alike in it, or all.
+/// Checks that every page of users in every order, ascending or descending, equals that of a plain sort, for few and
+/// for many equal keys.
 pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
     let tree = crowd(r).await;
     let branches = [lists_all(), lists(&tree[3].lineage, None)];
@@ -376,7 +379,7 @@ pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
     }
 }
 
-/// Holds the pages of an order, of one size that cuts through what is alike and one that hardly does.
+/// Checks the pages of an order in two sizes: one that divides equal items, and one that hardly does.
 async fn hold_pages(r: &Registry, permit: &CanList, order: &str, users: &[User]) {
     for limit in [9, 50] {
         for (page, wanted) in (1..).zip(users.chunks(limit as usize)) {
@@ -388,7 +391,7 @@ async fn hold_pages(r: &Registry, permit: &CanList, order: &str, users: &[User])
     }
 }
 
-/// The ids of a page, and how many there are in all.
+/// Returns the identifiers of a page, and the total.
 fn ids_of<T>(page: Page<T>, id: impl Fn(&T) -> Uuid) -> (Vec<Uuid>, u64) {
     (page.items.iter().map(id).collect(), page.total)
 }
@@ -401,7 +404,7 @@ async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (
     assert!(!all.is_empty() && distinct.len() == all.len() && total == all.len() as u64, "{whole:?}");
     for limit in [1, 7, 50] {
         let pages = all.chunks(limit as usize).chain([&[][..]]);
-        // Of the smallest pages those at the ends and some between are enough.
+        // Of the smallest pages, those at the ends and some in between suffice.
         let is_told = |page: usize| limit > 1 || page < 3 || page.is_multiple_of(16) || page + 3 > all.len();
         for (page, wanted) in (1..).zip(pages).filter(|(page, _)| is_told(*page as usize)) {
             let (found, counted) = part(page, limit).await;
@@ -410,8 +413,8 @@ async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (
     }
 }
 
-/// Pages of users, projects and organizations are the same from either end of their list, of all of the tree and of
-/// a part of it, searched or not.
+/// Checks that pages of users, projects and organizations are the same from either end of their list, of the whole tree
+/// and of a part, with and without a search.
 pub async fn pages_are_the_same_from_either_end(r: &Registry) {
     let tree = crowd(r).await;
     let users = [&["username"][..], &["-company"], &["createdAt"], &["-lastActive"], &["role", "-email"]];

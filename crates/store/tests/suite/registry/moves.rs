@@ -14,7 +14,7 @@ async fn moves(r: &Registry, moved: &Organization, to: Option<OrganizationId>) -
 }
 
 /// Checks that a branch moves with everything beneath it and nothing else, and that devices are counted at their new place.
-pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
+pub async fn branch_moves_with_its_contents(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;
     let leaf = given::organization(r, Some(branch.id), "Leaf").await;
@@ -33,7 +33,7 @@ pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
     let (left, right) = (refetched(r, left.id).await, refetched(r, right.id).await);
     assert_eq!((left.device_count, right.device_count), (0, 1));
 
-    // To the top, and down again; the levels go along.
+    // The branch moves to the top and down again, and its levels move along.
     let top = moves(r, &branch, None).await.unwrap();
     assert_eq!(top.lineage.ids(), [branch.id]);
     let below = moves(r, &branch, Some(stays.id)).await.unwrap();
@@ -42,12 +42,12 @@ pub async fn a_branch_moves_with_all_that_hangs_on_it(r: &Registry) {
     assert_eq!(within.total, 4);
     let within = r.organization_list(&given::lists(&left.lineage, Some(3)), true, &page(1, 10)).await.unwrap();
     assert_eq!(within.total, 3);
-    // Where it hangs already it stays.
+    // A move to the current parent changes nothing.
     assert_eq!(moves(r, &branch, Some(stays.id)).await.unwrap(), below);
 }
 
-/// No circle, no tree that is too deep, no parent that is gone; and then nothing has moved.
-pub async fn a_branch_moves_only_where_it_may_hang(r: &Registry) {
+/// Checks that a circle, a tree that is too deep and a deleted parent are refused, and that nothing has moved then.
+pub async fn branch_moves_to_an_allowed_parent_only(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let branch = given::organization(r, Some(top.id), "Branch").await;
     let leaf = given::organization(r, Some(branch.id), "Leaf").await;
@@ -65,8 +65,8 @@ pub async fn a_branch_moves_only_where_it_may_hang(r: &Registry) {
     moves(r, &leaf, Some(deep.id)).await.unwrap();
 }
 
-/// An organization that comes to stand above must have room for all devices of the branch.
-pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
+/// Checks that a new ancestor must have room for all devices of the branch.
+pub async fn branch_with_devices_moves_within_limits(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -76,7 +76,7 @@ pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
     for (organization, name) in [(branch.id, "a"), (leaf.id, "b"), (right.id, "c")] {
         given::device(r, organization, project, name).await;
     }
-    // The one at the top has them already.
+    // The top organization counts them already.
     limit(r, &top, 3.0).await;
     limit(r, &right, 2.0).await;
     assert!(matches!(moves(r, &branch, Some(right.id)).await, Err(StoreError::Limit(_))));
@@ -87,7 +87,7 @@ pub async fn a_branch_with_devices_moves_where_there_is_room(r: &Registry) {
 }
 
 /// Checks that a child added to a branch during its move is at the branch's new place.
-pub async fn a_branch_that_moves_loses_no_child(r: &Registry) {
+pub async fn moving_branch_loses_no_child(r: &Registry) {
     let [left, right] = [given::organization(r, None, "Left").await, given::organization(r, None, "Right").await];
     let branch = given::organization(r, Some(left.id), "Branch").await;
     for round in 0..10 {

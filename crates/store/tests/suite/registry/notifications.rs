@@ -26,7 +26,7 @@ fn notice(to: Audience, message: &str, millis: i64) -> Notice {
     }
 }
 
-/// Gives a notice out and spreads it to all whom it is for, so many at a time.
+/// Creates a notice and distributes it to its recipients, this many at a time.
 async fn spread(r: &Registry, notice: Notice, at_once: u32) -> NotificationId {
     let id = notice.id;
     assert!(r.notice_create(&may(notice)).await.unwrap());
@@ -56,7 +56,7 @@ async fn list(r: &Registry, user: UserId) -> Vec<Notification> {
     page.items
 }
 
-/// The messages that a user has, newest first; what it has read in brackets.
+/// Returns the messages of a user, newest first; those that were read are in brackets.
 async fn messages(r: &Registry, user: UserId) -> Vec<String> {
     let all: Vec<_> = list(r, user).await;
     let unread = r.notification_list(&own(user), ALL, true).await.unwrap();
@@ -83,8 +83,8 @@ async fn one(r: &Registry) -> (OrganizationId, UserId) {
     (home, user(r, home, "ana", Role::BasicUser, 0).await)
 }
 
-/// The same identifier again makes no second notification, and brings none back.
-pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
+/// Checks that a repeated identifier makes no second notification, and restores no deleted one.
+pub async fn repeated_notice_changes_nothing(r: &Registry) {
     let (_, ana) = one(r).await;
     let first = notice(Audience::User(ana), "once", 1);
     spread(r, first.clone(), 10).await;
@@ -108,8 +108,8 @@ pub async fn a_notice_given_out_again_changes_nothing(r: &Registry) {
     assert!(messages(r, ana).await.is_empty());
 }
 
-/// One user; or those of one organization, of at least a rank, that were there.
-pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
+/// Checks the recipients of a notice: one user, or the users of an organization with at least a role who existed then.
+pub async fn notice_reaches_its_recipients(r: &Registry) {
     let (home, ana) = one(r).await;
     let below = given::organization(r, Some(home), "Below").await.id;
     let max = user(r, home, "max", Role::Manager, 0).await;
@@ -124,7 +124,7 @@ pub async fn a_notice_reaches_those_whom_it_is_for(r: &Registry) {
     assert_eq!(messages(r, max).await, ["to managers", "to all"]);
     assert_eq!(messages(r, dev).await, ["to managers", "to all"]);
     assert!(messages(r, late).await.is_empty() && messages(r, cleo).await.is_empty());
-    // What was given out stays with whom it was given to, wherever they move.
+    // A notice stays with its recipients when they move.
     let mut change = unchanged(below);
     change.preferences = Some(json(r#"{"notifications":{}}"#));
     given::user_update(r, &may(max), &change, at(4)).await.unwrap();
@@ -160,8 +160,8 @@ fn unchanged(organization: OrganizationId) -> UserChange {
     }
 }
 
-/// Everybody has it without a row for each: nobody is to be walked through but those who have set preferences.
-pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
+/// Checks that a notice for everybody needs no row for each user: only users with preferences are read.
+pub async fn notice_for_everybody_reaches_existing_users(r: &Registry) {
     let (home, ana) = one(r).await;
     let mut people = vec![ana];
     for number in 0..300 {
@@ -171,13 +171,13 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
         .await
         .unwrap();
     let hello = notice(Audience::Everybody, "hello", 1);
-    // Somebody of the same millisecond, but after it.
+    // This user was created in the same millisecond, but after the notice.
     let late = user(r, home, "late", Role::BasicUser, 1).await;
     assert!(r.notice_create(&may(hello.clone())).await.unwrap());
     let part = r.notice_to_spread().await.unwrap().unwrap();
     let recipients = r.notice_recipients(&part, 1000).await.unwrap();
     assert_eq!(recipients.iter().map(|recipient| recipient.id).collect::<Vec<_>>(), [people[7]]);
-    // It is there for all at once, before it was spread to anybody.
+    // All users see it at once, before it was distributed.
     for user in &people {
         assert_eq!(messages(r, *user).await, ["hello"]);
     }
@@ -186,7 +186,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
     assert!(messages(r, late).await.is_empty());
     assert_eq!(r.notification_fetch(&own(late), hello.id).await.unwrap(), None);
     assert!(!r.notification_update(&own(late), hello.id, true).await.unwrap());
-    // What one does with it is its own.
+    // Each user marks and deletes it separately.
     assert!(r.notification_update(&own(people[3]), hello.id, true).await.unwrap());
     r.notifications_mark(&own(people[4]), EVER, NotificationMark::Delete).await.unwrap();
     assert_eq!(messages(r, people[3]).await, ["(hello)"]);
@@ -196,7 +196,7 @@ pub async fn a_notice_for_everybody_is_for_those_who_are_there(r: &Registry) {
 }
 
 /// Checks that a continued spread reaches the rest, and nobody twice.
-pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
+pub async fn interrupted_spread_of_a_notice_continues(r: &Registry) {
     let (home, ana) = one(r).await;
     let mut people = vec![ana];
     for number in 0..9 {
@@ -209,12 +209,12 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
     assert_eq!(first, people[..4]);
     r.notice_spread(part, &step(&first[1..], Some(first[3])), at(0)).await.unwrap().unwrap();
     r.user_delete(&may(people[9])).await.unwrap();
-    // A new look finds what is left.
+    // A new query finds the rest.
     let part = r.notice_to_spread().await.unwrap().unwrap();
     assert_eq!(part.notice, all);
     let rest: Vec<_> = r.notice_recipients(&part, 100).await.unwrap().into_iter().map(|found| found.id).collect();
     assert_eq!(rest, people[4..9]);
-    // One who goes away at the last moment holds nobody up.
+    // A user who is deleted at the last moment delays no other.
     r.user_delete(&may(people[8])).await.unwrap();
     assert_eq!(r.notice_spread(part, &step(&rest, None), at(0)).await.unwrap(), None);
     assert!(messages(r, people[0]).await.is_empty(), "its preferences were against it");
@@ -224,7 +224,7 @@ pub async fn a_spread_that_was_cut_off_goes_on(r: &Registry) {
 }
 
 /// Checks that of two workers at the same step one takes it.
-pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
+pub async fn concurrent_spreads_of_a_notice_deliver_once(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     let id = notice(Audience::Organization { id: home, minimum_role: Role::BasicUser }, "all", 1);
@@ -254,7 +254,8 @@ pub async fn two_that_spread_one_notice_do_it_once(r: &Registry) {
     assert_eq!((messages(r, ana).await, messages(r, bob).await), (vec!["all".to_owned()], vec!["all".to_owned()]));
 }
 
-/// Both sorts in one list, by time and then in the order in which they were given out; pages do not overlap.
+/// Checks that both kinds are in one list, by time and then in the order of their creation, and that pages do not
+/// overlap.
 pub async fn notifications_are_listed_newest_first(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
@@ -282,7 +283,7 @@ pub async fn notifications_are_listed_newest_first(r: &Registry) {
     assert_eq!((nobody.total, nobody.items.len()), (0, 0));
 }
 
-/// Back and forth, as often as one likes.
+/// Checks that a notification can be marked as read and unread repeatedly.
 pub async fn a_notification_is_read_and_unread(r: &Registry) {
     let (_, ana) = one(r).await;
     let own_one = tell(r, Audience::User(ana), "own", 1).await;
@@ -301,7 +302,8 @@ pub async fn a_notification_is_read_and_unread(r: &Registry) {
     assert!(!r.notification_update(&own(ana), nothing, true).await.unwrap());
 }
 
-/// From is inclusive, to is not; other users have theirs as they were.
+/// Checks that the start of a range is inclusive and its end exclusive, and that other users' notifications stay as
+/// they are.
 pub async fn a_range_of_notifications_is_marked(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
@@ -322,15 +324,15 @@ pub async fn a_range_of_notifications_is_marked(r: &Registry) {
     assert_eq!(messages(r, ana).await, ["e3", "3", "(e2)", "(2)", "e1", "1"]);
     mark(range(20, 30), NotificationMark::Delete).await;
     assert_eq!(messages(r, ana).await, ["e3", "3", "e1", "1"]);
-    // What is deleted stays so, however it is marked.
+    // A deleted notification stays deleted, whatever marks follow.
     mark(EVER, NotificationMark::Read(true)).await;
     mark(range(0, 25), NotificationMark::Read(false)).await;
     assert_eq!(messages(r, ana).await, ["(e3)", "(3)", "e1", "1"]);
     assert_eq!(messages(r, bob).await, ["e3", "3", "e2", "2", "e1", "1"]);
 }
 
-/// A range that goes on into the future takes in what there is, and nothing that comes.
-pub async fn what_comes_after_a_mark_is_not_touched(r: &Registry) {
+/// Checks that a range with an end in the future covers existing notifications, and no later ones.
+pub async fn notifications_after_a_mark_stay_unread(r: &Registry) {
     let (_, ana) = one(r).await;
     let future = TimeRange { from: None, to: Some(at(1_000_000)) };
     for (round, mark) in
@@ -345,8 +347,8 @@ pub async fn what_comes_after_a_mark_is_not_touched(r: &Registry) {
     }
 }
 
-/// A single notification is as it was last marked, by itself or with all.
-pub async fn a_mark_of_everything_and_single_ones_go_together(r: &Registry) {
+/// Checks that a notification has its last mark, whether that was its own or one of all.
+pub async fn mark_of_all_and_single_marks_combine(r: &Registry) {
     let (_, ana) = one(r).await;
     let first = tell(r, Audience::Everybody, "1", 1).await;
     tell(r, Audience::Everybody, "2", 2).await;
@@ -373,8 +375,8 @@ pub async fn a_mark_of_everything_and_single_ones_go_together(r: &Registry) {
     assert!(!r.notification_update(&own(ana), first, true).await.unwrap(), "it was deleted");
 }
 
-/// Nothing of a user's notifications keeps it from going, and others keep theirs.
-pub async fn a_user_and_its_notifications_go_together(r: &Registry) {
+/// Checks that notifications do not prevent the deletion of their user, and that other users keep theirs.
+pub async fn notifications_are_deleted_with_their_user(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     tell(r, Audience::Organization { id: home, minimum_role: Role::BasicUser }, "all", 1).await;
@@ -386,8 +388,8 @@ pub async fn a_user_and_its_notifications_go_together(r: &Registry) {
     assert!(list(r, ana).await.is_empty());
 }
 
-/// Time takes all that is old; beyond a number, the oldest of a user's own go.
-pub async fn old_notices_go_and_a_user_keeps_so_many(r: &Registry) {
+/// Checks that old notices expire, and that beyond a number the oldest of a user's own are removed.
+pub async fn old_notices_expire_and_a_user_keeps_a_bounded_number(r: &Registry) {
     let (home, ana) = one(r).await;
     let bob = user(r, home, "bob", Role::BasicUser, 0).await;
     for number in 1..=6 {

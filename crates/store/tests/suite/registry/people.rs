@@ -8,8 +8,8 @@ use super::given::{self, at, json, lists, lists_all, may, search, sees, sorted};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Registry, UserChange};
 
-/// Usernames and e-mail addresses are one space of names, without regard to case.
-pub async fn two_users_of_one_name(r: &Registry) {
+/// Checks that usernames and e-mail addresses share one space of names, without regard to case.
+pub async fn user_name_is_unique(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     given::user(r, home, "Jörg").await;
     for (username, email, fields) in [
@@ -34,7 +34,7 @@ pub async fn two_users_of_one_name(r: &Registry) {
 }
 
 /// Checks that of many concurrent requests for one name one succeeds.
-pub async fn two_users_of_one_name_at_the_same_time(r: &Registry) {
+pub async fn user_name_is_unique_among_concurrent_requests(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let tasks: Vec<_> = (0..12)
         .map(|number| {
@@ -56,7 +56,7 @@ pub async fn two_users_of_one_name_at_the_same_time(r: &Registry) {
     assert_eq!(r.user_list(&lists_all(), &sorted(&[])).await.unwrap().total, 1);
 }
 
-/// A user's profile as it is, with this rank.
+/// Returns a change of a user to this role.
 fn with_role(user: &User, role: Role, disabled: bool) -> UserChange {
     UserChange {
         role,
@@ -81,7 +81,7 @@ async fn system_administrator(r: &Registry, home: OrganizationId, name: &str) ->
 }
 
 /// Checks that the last system administrator is neither demoted, nor disabled, nor deleted.
-pub async fn one_system_administrator_stays(r: &Registry) {
+pub async fn last_system_administrator_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (system_administrator(r, home, "ana").await, system_administrator(r, home, "bob").await);
     given::user_update(r, &may(bob.id), &with_role(&bob, Role::SystemAdmin, true), at(1)).await.unwrap();
@@ -91,7 +91,7 @@ pub async fn one_system_administrator_stays(r: &Registry) {
     }
     assert!(matches!(r.user_delete(&may(ana.id)).await, Err(StoreError::LastAdministrator)));
     assert_eq!(r.user_fetch(&sees(ana.id)).await.unwrap(), Some(ana.clone()), "nothing was done");
-    // A disabled one is not missed, and with a second one the first may go.
+    // A disabled administrator does not count, and with a second one the first may be deleted.
     r.user_delete(&may(bob.id)).await.unwrap();
     let cleo = system_administrator(r, home, "cleo").await;
     given::user_update(r, &may(ana.id), &with_role(&ana, Role::Developer, false), at(3)).await.unwrap();
@@ -99,8 +99,8 @@ pub async fn one_system_administrator_stays(r: &Registry) {
     assert!(matches!(r.user_delete(&may(cleo.id)).await, Err(StoreError::LastAdministrator)));
 }
 
-/// Each of them sees the other still there when it begins.
-pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry) {
+/// Checks concurrent removals: each sees the other administrator when it begins.
+pub async fn one_of_two_removed_system_administrators_stays(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let mut stays = system_administrator(r, home, "ana").await;
     for round in 0..12 {
@@ -135,7 +135,7 @@ pub async fn of_two_system_administrators_who_go_at_once_one_stays(r: &Registry)
 }
 
 /// Checks that a user is read as it was written.
-pub async fn a_user_is_kept_as_it_was_given(r: &Registry) {
+pub async fn user_is_stored_unchanged(r: &Registry) {
     assert!(r.is_empty().await.unwrap());
     let home = given::organization(r, None, "Home").await;
     let mut new = given::new_user("ana");
@@ -159,8 +159,8 @@ pub async fn a_user_is_kept_as_it_was_given(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }
 
-/// A taken name leaves no organization behind.
-pub async fn an_account_is_founded_whole_or_not_at_all(r: &Registry) {
+/// Checks that a taken name leaves no organization behind.
+pub async fn account_is_created_whole_or_not_at_all(r: &Registry) {
     let (home, mut ana) = (given::new_organization("Home"), given::new_user("ana"));
     ana.role = Role::Administrator;
     let made = r.account_found(&may(None), home.clone(), ana, at(1)).await.unwrap();
@@ -171,7 +171,7 @@ pub async fn an_account_is_founded_whole_or_not_at_all(r: &Registry) {
     assert_eq!(r.organization_lineage(second.id).await.unwrap(), None);
 }
 
-/// A change takes effect everywhere at once, and a removed user has nothing left.
+/// Checks that a change takes effect everywhere at once, and that a removed user leaves nothing.
 pub async fn a_user_is_changed_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let other = given::organization(r, Some(home.id), "Other").await;
@@ -209,8 +209,8 @@ pub async fn a_user_is_changed_and_removed(r: &Registry) {
     given::user(r, home.id, "ana").await;
 }
 
-/// Reports that come late, twice or for nobody do no harm.
-pub async fn users_are_touched_forwards_only(r: &Registry) {
+/// Checks that reports that are late, repeated or for no user do no harm.
+pub async fn activity_of_a_user_moves_forwards_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (ana, bob) = (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id);
     r.users_touch(&[]).await.unwrap();
@@ -220,7 +220,7 @@ pub async fn users_are_touched_forwards_only(r: &Registry) {
     assert_eq!((active(ana).await, active(bob).await), (Some(at(9)), Some(at(4))));
 }
 
-/// Users are found by any of their five fields, and ordered by any that the API names.
+/// Checks that users are found by any of their five fields, and sorted by any that the API names.
 pub async fn users_are_listed_and_searched(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let below = given::organization(r, Some(home.id), "Below").await;

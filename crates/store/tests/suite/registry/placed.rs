@@ -22,7 +22,7 @@ async fn places(r: &Registry) -> Vec<Option<Location>> {
 }
 
 /// Checks that a location of the design or a setting wins over that of the metadata, in either order.
-pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
+pub async fn location_of_a_report_wins_over_metadata(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
@@ -57,7 +57,7 @@ pub async fn a_device_is_where_its_report_or_its_metadata_says(r: &Registry) {
     assert_eq!(places(r).await, [location(3.0, 4.0)]);
 }
 
-/// The list keeps to its part of the tree, and its pages do not overlap.
+/// Checks that the list covers its part of the tree, and that its pages do not overlap.
 pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let north = given::organization(r, Some(top.id), "North").await;
@@ -95,9 +95,10 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
     assert_eq!(paged, made);
 }
 
-/// Devices are counted by cells of the box that is asked for, within their part of the tree, also across the date line.
+/// Checks that devices are counted by cells of the requested box, within their part of the tree, also across the date
+/// line.
 // Holds: c13.clusters
-pub async fn clusters_count_what_stands_in_the_box(r: &Registry) {
+pub async fn clusters_count_devices_in_the_box(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let north = given::organization(r, Some(top.id), "North").await;
     let project = given::project(r, top.id, "p").await.id;

@@ -10,15 +10,16 @@ use super::timers::designs;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceChange, DeviceSelection, NewDevices, NewTagged, Registry};
 
-/// Sets an organization's device limit and leaves the rest as it is.
+/// Sets an organization's device limit and changes nothing else.
 pub(super) async fn limit(r: &Registry, organization: &Organization, devices: f64) {
     let name = organization.name.clone();
     let change = OrganizationInput { name, device_count_limit: Some(devices), ..OrganizationInput::default() };
     r.organization_update(&may(organization.id), &change, None, at(0)).await.unwrap();
 }
 
-/// A device is changed as a whole, and moves only to where there is room; a limit that counts it already does not mind.
-pub async fn a_device_moves_where_there_is_room(r: &Registry) {
+/// Checks that a device is changed as a whole, that it moves only to an organization with room, and that a limit which
+/// counts it already does not refuse it.
+pub async fn device_moves_within_limits(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -51,7 +52,7 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
         assert!(beneath.items.contains(&moved), "{request:?}");
         assert_eq!(r.device_list(&lists(&left.lineage, None), &request).await.unwrap().total, 0, "{request:?}");
     }
-    // What was decided while it was elsewhere is done no more.
+    // A change that was decided in the old organization is refused.
     let outdated = r.device_update(&may(device.reference()), &change, at(3)).await;
     assert!(matches!(outdated, Err(StoreError::Outdated(_))));
     let nowhere = DeviceChange { project: isobar_model::ids::ProjectId(given::uuid()), ..given::unchanged(&moved) };
@@ -59,8 +60,8 @@ pub async fn a_device_moves_where_there_is_room(r: &Registry) {
     assert!(matches!(refused, Err(StoreError::Gone("project"))));
 }
 
-/// Moves to and fro never wait for each other, and nothing is counted twice.
-pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
+/// Checks that moves in both directions never deadlock, and that nothing is counted twice.
+pub async fn concurrent_moves_in_both_directions_succeed(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let [left, right] =
         [given::organization(r, Some(top.id), "L").await, given::organization(r, Some(top.id), "R").await];
@@ -82,9 +83,9 @@ pub async fn moves_both_ways_at_the_same_time(r: &Registry) {
     assert_eq!(counts.map(|organization| organization.device_count), [8, 8, 16]);
 }
 
-/// Devices are made, provisioned, moved to another project and removed all at once, while the projects get new designs: nobody
-/// waits in vain, and each project counts its own.
-pub async fn projects_count_their_devices_whoever_comes_and_goes(r: &Registry) {
+/// Checks that devices can be created, provisioned, moved to another project and deleted concurrently, while the
+/// projects get new designs, and that each project counts its own.
+pub async fn project_counts_its_devices_during_moves(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let projects = [given::project(r, home, "p").await.id, given::project(r, home, "q").await.id];
     for round in 0..8 {

@@ -8,7 +8,7 @@ use super::given::{self, at, json, lists, lists_all, may, search, sees, sorted};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NewProject, NewSpecification, Registry};
 
-/// A project has a specification from the first moment, which says nothing.
+/// Checks that a project has an empty specification from the start.
 pub async fn a_project_begins_with_an_empty_specification(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let maker = UserId(given::uuid());
@@ -30,8 +30,8 @@ pub async fn a_project_begins_with_an_empty_specification(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }
 
-/// A specification comes back as it was written: its spaces, its numbers, its order.
-pub async fn a_specification_is_kept_byte_for_byte(r: &Registry) {
+/// Checks that a specification is returned as it was written: its spaces, its numbers, its order.
+pub async fn specification_is_stored_byte_for_byte(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let input = SpecificationInput {
@@ -51,7 +51,7 @@ pub async fn a_specification_is_kept_byte_for_byte(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("project"))));
 }
 
-/// The list knows the type, the order and the search; ids are searched too.
+/// Checks that the list supports type, order and search, and that a search finds identifiers too.
 pub async fn projects_are_listed_by_type(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let below = given::organization(r, Some(home.id), "Below").await;
@@ -70,8 +70,8 @@ pub async fn projects_are_listed_by_type(r: &Registry) {
     assert_eq!(own.items, [doors]);
 }
 
-/// A project moves to another organization, and goes when no device uses it.
-pub async fn a_project_moves_and_goes(r: &Registry) {
+/// Checks that a project moves to another organization, and is deleted only when no device uses it.
+pub async fn project_is_moved_and_deleted(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let other = given::organization(r, None, "Other").await;
     let project = given::project(r, home.id, "p").await;

@@ -1,4 +1,4 @@
-//! Changes of one thing at the same time: none writes back what another has changed.
+//! Concurrent changes of one resource: none overwrites another.
 
 use isobar_model::appearance::{BrandingInput, DeviceTable, DeviceTableInput};
 use isobar_model::check::Patch;
@@ -14,11 +14,11 @@ use super::timers::designs;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceChange, DeviceReport, NewLabels, Registry, UserChange};
 
-/// Rounds of changes that meet.
+/// Rounds of concurrent changes.
 const ROUNDS: usize = 25;
 
-/// Labels that a design or a webhook sets stay, and so does the status, whoever renames the device meanwhile.
-pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry) {
+/// Checks that a rename keeps the labels and the status that a design or a webhook sets meanwhile.
+pub async fn renamed_device_keeps_concurrent_reports(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await;
@@ -51,7 +51,7 @@ pub async fn a_renamed_device_keeps_what_its_design_says_meanwhile(r: &Registry)
 }
 
 /// Checks that concurrent changes of different members of one user all hold, and that each is decided on the current user.
-pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
+pub async fn concurrent_changes_of_a_user_are_all_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let ana = given::user(r, home, "ana").await;
     let permit = may(ana.id);
@@ -83,8 +83,8 @@ pub async fn changes_of_one_user_at_the_same_time(r: &Registry) {
     assert_eq!(refused.unwrap_err(), format!("round {}", ROUNDS - 1));
 }
 
-/// The same of organizations.
-pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
+/// Checks the same for organizations.
+pub async fn concurrent_changes_of_an_organization_are_all_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let permit = may(home.id);
     for round in 0..ROUNDS {
@@ -118,8 +118,9 @@ pub async fn changes_of_one_organization_at_the_same_time(r: &Registry) {
     }
 }
 
-/// The same of what an organization shows: its branding, its dashboard, and its device table, which is written in two ways.
-pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry) {
+/// Checks the same for the appearance of an organization: its branding, its dashboard, and its device table, which can
+/// be written in two ways.
+pub async fn concurrent_changes_of_an_appearance_are_all_kept(r: &Registry) {
     let own = given::organization(r, None, "Home").await.id;
     let permit = may(own);
     let device = given::device(r, own, given::project(r, own, "p").await.id, "d").await.id.to_string();
@@ -152,7 +153,7 @@ pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry
         let now = r.dashboard_fetch(&sees(own)).await.unwrap().unwrap();
         assert_eq!((now.name.as_ref(), now.options.text()), (Some(&text), &*format!(r#"{{"n":{round}}}"#)));
 
-        // What the one way knows nothing of, what the other leaves out, and the organization beside it.
+        // Each way to write the table keeps the members that only the other knows, and the organization's other data.
         let table = |members: &str| {
             let body = format!(r#"{{"organizationId": "{own}", "columns": [{{"path": "{round}"}}]{members}}}"#);
             DeviceTableInput::read(&json(&body).tree(), own).unwrap()
@@ -184,8 +185,8 @@ pub async fn changes_of_what_an_organization_shows_at_the_same_time(r: &Registry
     }
 }
 
-/// The same of projects: a name and a move both hold, whatever devices and designs come meanwhile.
-pub async fn changes_of_one_project_at_the_same_time(r: &Registry) {
+/// Checks the same for projects: a rename and a move are both kept, whatever devices and designs are written meanwhile.
+pub async fn concurrent_changes_of_a_project_are_all_kept(r: &Registry) {
     let homes = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
     let project = given::project(r, homes[0], "p").await.id;
     let permit = may(project);

@@ -1,4 +1,4 @@
-//! Filters of devices, their counts, and many that are made at once.
+//! Filters of devices, their counts, and devices that are created in bulk.
 
 use std::collections::HashMap;
 
@@ -49,7 +49,7 @@ fn site(device: &Device) -> String {
     device.meta.tree().get("site").unwrap().scalar_text().unwrap().into_owned()
 }
 
-/// Filters on columns, with what they mean.
+/// Returns filters on columns, with their meaning.
 fn of_columns() -> Vec<(DeviceFilter, Fits)> {
     use DeviceField::{CreatedAt, LastActive, Name, Status as StatusInt, UpdatedAt};
     let time = |millis| Operand::Time(at(millis));
@@ -90,7 +90,7 @@ fn of_columns() -> Vec<(DeviceFilter, Fits)> {
     ]
 }
 
-/// Filters on metadata, with what they mean: the same of every kind of value, whichever database keeps it.
+/// Returns filters on metadata, with their meaning, which is the same for every kind of value in both databases.
 fn of_metadata() -> Vec<(DeviceFilter, Fits)> {
     let meta = |path: &str| DeviceField::Meta(path.split('.').map(str::to_owned).collect());
     let of_level = |operator, operand: Operand, levels: &'static [&'static str]| -> (DeviceFilter, Fits) {
@@ -144,7 +144,7 @@ async fn holds(r: &Registry, permit: &CanList, request: &ListRequest, asked: &De
     }
 }
 
-/// Every page of every filter in every order, from every organization, is what a plain look at each device gives.
+/// Checks that every page of every filter in every order, from every organization, equals that of a plain scan.
 pub async fn device_filters_are_exact_in_every_order(r: &Registry) {
     let (tree, devices) = fleet(r, 60).await;
     let orders: [&[&str]; 6] =
@@ -162,7 +162,7 @@ pub async fn device_filters_are_exact_in_every_order(r: &Registry) {
     }
 }
 
-/// Several filters hold together, and with a search and with ids.
+/// Checks that several filters combine, also with a search and with identifiers.
 pub async fn filters_narrow_each_other(r: &Registry) {
     let (tree, devices) = fleet(r, 60).await;
     let (columns, metadata) = (of_columns(), of_metadata());
@@ -184,8 +184,8 @@ pub async fn filters_narrow_each_other(r: &Registry) {
     }
 }
 
-/// Metadata is looked at some devices at a time, however large it is, and none is forgotten.
-pub async fn much_metadata_is_looked_at(r: &Registry) {
+/// Checks that metadata of any size is searched, some devices at a time, and that none is skipped.
+pub async fn much_metadata_is_searched(r: &Registry) {
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
     let new = |number: usize| {
@@ -217,8 +217,8 @@ fn unwritten(changed: &[Device]) -> UnwrittenDevices {
     }
 }
 
-/// A filter is true, and a count right, for what devices are, whatever of it is written.
-pub async fn what_is_not_written_yet_decides(r: &Registry) {
+/// Checks that filters and counts use the newest state of devices, even if it is not written yet.
+pub async fn unwritten_reports_decide_in_filters(r: &Registry) {
     let (tree, mut devices) = fleet(r, 60).await;
     let (mut changed, mut heard) = (Vec::new(), Vec::new());
     for (number, device) in devices.iter_mut().enumerate() {
@@ -230,7 +230,7 @@ pub async fn what_is_not_written_yet_decides(r: &Registry) {
             changed.push(device.clone());
         }
         if number % 3 == 0 {
-            // Later than the registry knows.
+            // The time is later than that in the registry.
             let later = device.last_active.map_or(at(4), |heard| heard.max(at(4)));
             device.last_active = Some(later);
             heard.push((device.key, later));
@@ -255,7 +255,7 @@ pub async fn what_is_not_written_yet_decides(r: &Registry) {
     }
 }
 
-/// A summary, counted device by device. There is one project.
+/// Counts a summary device by device. There is one project.
 async fn summed(r: &Registry, devices: &[&Device], now: Timestamp) -> DeviceSummary {
     let mut summary = DeviceSummary::default();
     let age = |device: &Device| device.last_active.map(|heard| now.millis() - heard.millis());
@@ -285,10 +285,10 @@ async fn summed(r: &Registry, devices: &[&Device], now: Timestamp) -> DeviceSumm
     summary
 }
 
-/// Each device is counted once, by what it is, in the part of the tree where it is.
+/// Checks that each device is counted once, by its newest state, in its part of the tree.
 pub async fn a_summary_counts_each_device_once(r: &Registry) {
     let (tree, mut devices) = fleet(r, 60).await;
-    // Hours, days and weeks ago; the limits belong to the shorter time.
+    // Hours, days and weeks ago; each limit belongs to the shorter time.
     let ages = [0, 3_599_999, 3_600_000, 3_600_001, 86_400_000, 86_400_001, 604_800_000, 604_800_001];
     let now = at(1_000_000_000);
     let touched = devices.iter().step_by(2).zip(ages.into_iter().cycle());
@@ -320,9 +320,9 @@ pub async fn a_summary_counts_each_device_once(r: &Registry) {
     assert_eq!(summary, DeviceSummary::default());
 }
 
-/// Most devices were heard within an hour, then within a day, a week, before that; one was never heard. One age is never counted
-/// but told from the others, and which one that is changes meanwhile.
-pub async fn a_summary_tells_of_the_commonest_age_what_the_others_leave(r: &Registry) {
+/// Checks the counts by age: most devices were active within an hour, then within a day, a week, and before that; one
+/// was never active. One age is never counted but derived from the others, and which one that is changes meanwhile.
+pub async fn summary_derives_the_commonest_age_from_the_others(r: &Registry) {
     const HOUR: i64 = 3_600_000;
     let home = given::organization(r, None, "Home").await;
     let project = given::project(r, home.id, "p").await.id;
@@ -353,7 +353,7 @@ fn group(organization: OrganizationId, project: ProjectId, count: usize) -> NewD
 }
 
 /// Checks that of many devices the valid ones are created, and that the others do not prevent that.
-pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
+pub async fn each_device_of_many_is_created_separately(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -375,8 +375,8 @@ pub async fn each_of_many_devices_is_made_by_itself(r: &Registry) {
     assert_eq!(given::refetched(r, top.id).await.device_count, 5);
 }
 
-/// However many make devices at once, in whatever organizations, a limit is met exactly.
-pub async fn a_limit_holds_among_many_that_make_many(r: &Registry) {
+/// Checks that a limit is met exactly by concurrent bulks in any organizations.
+pub async fn limit_holds_for_concurrent_bulks(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let mut low = Vec::new();
     for name in ["A", "B", "C"] {

@@ -27,8 +27,8 @@ fn fate(record: &SettingRecord) -> (SettingId, Option<SettingId>, Option<&str>) 
     (record.id, record.changed_to, record.changed_by.as_deref())
 }
 
-/// The replaced record says when, by what and by whom it was replaced.
-pub async fn a_setting_keeps_its_past(r: &Registry) {
+/// Checks that a replaced record has the time, the successor and the author of its replacement.
+pub async fn setting_has_a_history(r: &Registry) {
     let (device, user) = (device(r).await, UserId(given::uuid()));
     let other = self::device(r).await;
     assert!(r.settings_of(&sees(device)).await.unwrap().is_empty());
@@ -55,7 +55,7 @@ pub async fn a_setting_keeps_its_past(r: &Registry) {
     assert_eq!((second_page.total, second_page.items[0].id), (2, first.id));
 }
 
-/// A change that is carried out again, even later, leaves everything as it is.
+/// Checks that a repeated change, even a late one, changes nothing.
 pub async fn a_setting_written_twice_is_written_once(r: &Registry) {
     let device = device(r).await;
     let (change, reset) = (write("speed", Some("1"), 1), write("speed", None, 6));
@@ -63,7 +63,7 @@ pub async fn a_setting_written_twice_is_written_once(r: &Registry) {
     written(r, may(device), change.clone()).await;
     written(r, may(device), change.clone()).await;
     assert_eq!(r.settings_of(&sees(device)).await.unwrap()[0].id, change.id);
-    // Half of it is there: only the other half is done.
+    // Half of it is stored: only the other half is written.
     given::sets(r, &all).await;
     given::sets(r, &all).await;
     written(r, may(device), change.clone()).await;
@@ -72,7 +72,7 @@ pub async fn a_setting_written_twice_is_written_once(r: &Registry) {
     assert_eq!((history.total, fate(&history.items[0])), (1, (change.id, Some(reset.id), None)));
 }
 
-/// Many changes at once are as good as one after the other: in their order, of whichever devices.
+/// Checks that many changes in one call equal single ones, in their order, of any devices.
 pub async fn settings_are_written_in_bulk(r: &Registry) {
     let (device, other, user) = (device(r).await, self::device(r).await, UserId(given::uuid()));
     let before = written(r, may(device), write("speed", Some("0"), 1)).await;
@@ -99,8 +99,8 @@ pub async fn settings_are_written_in_bulk(r: &Registry) {
     given::sets(r, &[]).await;
 }
 
-/// A device that is gone takes its own settings with it, and no others.
-pub async fn settings_of_a_device_that_is_gone(r: &Registry) {
+/// Checks that a deleted device takes its own settings along, and no others.
+pub async fn deleted_device_takes_its_own_settings_along(r: &Registry) {
     let (device, other) = (device(r).await, self::device(r).await);
     written(r, may(device), write("speed", Some("1"), 1)).await;
     r.device_delete(&may(device)).await.unwrap();
@@ -117,8 +117,8 @@ pub async fn settings_of_a_device_that_is_gone(r: &Registry) {
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), [other.id]);
 }
 
-/// Changes at the same time come one after the other: one is in force, each other was replaced by the next.
-pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
+/// Checks that concurrent changes are serialized: one is current, and each other was replaced by the next.
+pub async fn concurrent_writes_of_a_setting_are_all_recorded(r: &Registry) {
     let device = device(r).await;
     let tasks: Vec<_> = (0..10)
         .map(|number| {
@@ -138,7 +138,7 @@ pub async fn settings_of_one_name_at_the_same_time(r: &Registry) {
 }
 
 /// Checks that records replaced long ago are removed in parts, the oldest first, and that valid ones stay at any age.
-pub async fn the_past_of_settings_ends(r: &Registry) {
+pub async fn old_history_of_settings_is_removed(r: &Registry) {
     let (device, other) = (device(r).await, self::device(r).await);
     for number in 1..=6 {
         written(r, may(device), write("speed", Some(&number.to_string()), number)).await;
@@ -159,7 +159,7 @@ pub async fn the_past_of_settings_ends(r: &Registry) {
     assert_eq!(r.setting_history_sweep(at(1_000), 10).await.unwrap(), 2);
     let now = r.settings_of_many(&[sees(device), sees(other)]).await.unwrap();
     assert_eq!(now.len(), 3);
-    // The past goes on from there.
+    // History continues from there.
     written(r, may(device), write("speed", Some("7"), 7)).await;
     assert_eq!(total(device, 0).await, 1);
 }

@@ -27,7 +27,7 @@ pub(super) async fn designs(r: &Registry, project: ProjectId, timers: &[(&str, u
     r.specification_write(&may(project), &new, None, &timers, &kept, at(now)).await.unwrap();
 }
 
-/// The timers that are due by then: whose, for what, since when in minutes.
+/// Returns the timers that are due by then: their device, their element, and since when in minutes.
 async fn due(r: &Registry, now: i64) -> Vec<(String, String, i64)> {
     let due = r.timers_due(at(now), 100).await.unwrap();
     let mut named = Vec::new();
@@ -42,7 +42,7 @@ fn expected(timers: &[(&str, &str, i64)]) -> Vec<(String, String, i64)> {
     timers.iter().map(|(name, element, minute)| ((*name).to_owned(), (*element).to_owned(), *minute)).collect()
 }
 
-/// Every device of a project has the project's timers, from when it is made or the design came.
+/// Checks that every device of a project has the project's timers, since its creation or the design's.
 pub async fn devices_have_the_timers_of_their_project(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (first, second) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
@@ -55,14 +55,14 @@ pub async fn devices_have_the_timers_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, all);
     assert_eq!(r.timers_due(at(99 * MINUTE), 1).await.unwrap().len(), 1);
 
-    // What stays as it is keeps its moments; what is new or other begins; what is gone is gone.
+    // An unchanged timer keeps its time, a new or changed one begins, and a removed one is gone.
     designs(r, first, &[("tick", 5), ("tock", 10)], 3 * MINUTE).await;
     let all = expected(&[("old", "tick", 6), ("new", "tick", 7), ("old", "tock", 13), ("new", "tock", 13)]);
     assert_eq!(due(r, 99 * MINUTE).await, all);
     designs(r, first, &[("tick", 8)], 4 * MINUTE).await;
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 
-    // A device that moves to another project has that one's timers, and goes with them.
+    // A moved device gets the timers of its new project, which are deleted with it.
     let mut change = given::unchanged(&other);
     change.project = first;
     r.device_update(&may(other.reference()), &change, at(5 * MINUTE)).await.unwrap();
@@ -75,7 +75,7 @@ pub async fn devices_have_the_timers_of_their_project(r: &Registry) {
     assert_eq!(due(r, 99 * MINUTE).await, expected(&[("old", "tick", 12), ("new", "tick", 12)]));
 }
 
-/// A timer is due again when it was set to be; it knows when its device was heard.
+/// Checks that a timer is due again at the time that was set, and has the last activity of its device.
 pub async fn a_timer_is_set_and_removed(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
@@ -100,8 +100,8 @@ pub async fn a_timer_is_set_and_removed(r: &Registry) {
     assert_eq!(r.timers_due(at(9 * MINUTE), 10).await.unwrap(), []);
 }
 
-/// A missing device keeps the status before, whatever is reported meanwhile.
-pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
+/// Checks that a missing device keeps its former status, whatever is reported meanwhile.
+pub async fn missing_device_keeps_its_former_status(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let device = given::device(r, home, project, "d").await.reference();
@@ -114,15 +114,16 @@ pub async fn a_missing_device_keeps_the_status_before(r: &Registry) {
     let (warning, missing) = (Some(Status::Warning), Some(Status::Missing));
     assert_eq!(report(warning, None).await, (Status::Warning, Status::None));
     assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
-    // The status that is there already is not taken for the one before it.
+    // The current status is not taken for the former one.
     assert_eq!(report(missing, None).await, (Status::Missing, Status::Warning));
     assert_eq!(report(None, Some(Status::Good)).await, (Status::Missing, Status::Good));
     assert_eq!(report(Some(Status::Good), None).await, (Status::Good, Status::None));
     assert_eq!(report(None, Some(Status::Info)).await, (Status::Good, Status::None));
 }
 
-/// Destinations are known without their deliveries, one after the other. A body may be replaced by what is left to do.
-pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
+/// Checks that destinations are listed without their deliveries, and that a body may be replaced by the work that
+/// remains.
+pub async fn deliveries_wait_separately_for_each_destination(r: &Registry) {
     let new = |id: &str, destination: Option<&str>| NewDelivery {
         id: id.to_owned(),
         kind: DeliveryKind::Call,
@@ -156,7 +157,7 @@ pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
         (vec!["\"b\"".to_owned()], vec!["\"b\"".to_owned(), "\"a\"".to_owned()])
     );
     assert_eq!((due("1 one.example", 3, 1).await.len(), due("1", 3, 9).await.len()), (1, 0));
-    // What an earlier version has put there has no destination yet.
+    // Deliveries of an earlier version have no destination yet.
     let without = r.deliveries_without_destination(DeliveryKind::Call, 9).await.unwrap();
     assert_eq!(without.iter().map(|it| (&*it.id, &*it.body)).collect::<Vec<_>>(), [("c", "\"c\"")]);
     r.delivery_destinations_set(&[]).await.unwrap();
@@ -172,7 +173,7 @@ pub async fn deliveries_wait_apart_for_each_destination(r: &Registry) {
 }
 
 /// Checks the limit of waiting deliveries from one source.
-pub async fn a_source_of_deliveries_has_a_bound(r: &Registry) {
+pub async fn deliveries_of_a_source_are_bounded(r: &Registry) {
     let delivery = |id: &str| NewDelivery {
         id: id.to_owned(),
         kind: DeliveryKind::Call,

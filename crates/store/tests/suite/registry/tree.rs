@@ -9,8 +9,8 @@ use super::given::{self, at, json, lists, lists_all, may, page, refetched, sees,
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Registry};
 
-/// An organization knows its lineage, the names along it, and whether it has children.
-pub async fn organizations_know_their_place(r: &Registry) {
+/// Checks that an organization has its lineage, the names along it, and a flag for children.
+pub async fn organization_has_its_position_in_the_tree(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let mut new = given::new_organization("Middle");
     new.description = Some("in between".to_owned());
@@ -36,16 +36,16 @@ pub async fn organizations_know_their_place(r: &Registry) {
     assert_eq!(r.organization_fetch(&sees(nobody)).await.unwrap(), None);
 }
 
-/// A parent must be there.
-pub async fn a_parent_that_is_gone_takes_no_child(r: &Registry) {
+/// Checks that a parent must exist.
+pub async fn deleted_parent_accepts_no_child(r: &Registry) {
     let nobody = OrganizationId(given::uuid());
     let made = r.organization_create(&may(Some(nobody)), given::new_organization("Orphan"), at(0)).await;
     assert!(matches!(made, Err(StoreError::Gone("organization"))));
     assert_eq!(r.organization_list(&lists_all(), true, &page(1, 10)).await.unwrap().total, 0);
 }
 
-/// A lineage does not grow without end.
-pub async fn the_tree_has_a_deepest_level(r: &Registry) {
+/// Checks that the depth of a lineage is limited.
+pub async fn depth_of_the_tree_is_bounded(r: &Registry) {
     let mut parent = None;
     for level in 1..=LEVELS_MAX {
         parent = Some(given::organization(r, parent, &format!("level {level}")).await.id);
@@ -61,8 +61,8 @@ async fn status(r: &Registry, organization: OrganizationId, name: &str, status: 
     given::reports(r, device.reference(), &report, at(1)).await;
 }
 
-/// Devices are counted, and the highest status shown, over the whole subtree and nothing beside it.
-pub async fn a_subtree_is_summed_up(r: &Registry) {
+/// Checks that devices are counted, and the most urgent status shown, over the whole subtree and nothing else.
+pub async fn subtree_has_its_totals(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let left = given::organization(r, Some(top.id), "Left").await;
     let right = given::organization(r, Some(top.id), "Right").await;
@@ -95,7 +95,7 @@ async fn names(r: &Registry, base: &Organization, levels: Option<u32>, include_b
     list.items.into_iter().map(|organization| organization.name).collect()
 }
 
-/// Levels are counted from the base, which is listed or not.
+/// Checks that levels are counted from the base, which may be included in the list.
 pub async fn organizations_are_listed_by_level(r: &Registry) {
     let top = given::organization(r, None, "a").await;
     let base = given::organization(r, Some(top.id), "b").await;
@@ -111,8 +111,8 @@ pub async fn organizations_are_listed_by_level(r: &Registry) {
     assert_eq!(names(r, &top, Some(u32::MAX), true).await.len(), 5);
 }
 
-/// A change is a change of values, not of place.
-pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
+/// Checks that a change of values does not move the organization.
+pub async fn organization_is_changed_in_place(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     let change = OrganizationInput {
@@ -132,7 +132,7 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     assert_eq!(refetched(r, low.id).await, changed);
     let found = r.organization_list(&lists_all(), true, &given::search("QUIT")).await.unwrap();
     assert_eq!(found.items, std::slice::from_ref(&changed));
-    // What a change leaves out stays.
+    // A change keeps omitted values.
     let bare = OrganizationInput { name: "Low".to_owned(), ..OrganizationInput::default() };
     let (renamed, _) = r.organization_update(&may(low.id), &bare, None, at(9)).await.unwrap();
     assert_eq!(renamed, Organization { name: "Low".to_owned(), names: renamed.names.clone(), ..changed });
@@ -142,8 +142,8 @@ pub async fn an_organization_is_changed_where_it_is(r: &Registry) {
     assert!(matches!(gone, Err(StoreError::Gone("organization"))));
 }
 
-/// An organization goes only when nothing hangs on it.
-pub async fn an_organization_in_use_stays(r: &Registry) {
+/// Checks that only an empty organization can be deleted.
+pub async fn organization_in_use_cannot_be_deleted(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let low = given::organization(r, Some(top.id), "Low").await;
     assert!(matches!(r.organization_delete(&may(top.id)).await, Err(StoreError::InUse(_))));

@@ -1,4 +1,4 @@
-//! Copies of a registry, and whether it is sound.
+//! Copies of a registry, and the check of its consistency.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::given::{self, may};
 use isobar_store::registry::{Registry, companions};
 
 /// Checks that a used registry has no dangling references, right counters, and ascending numbers of devices.
-pub async fn a_used_registry_is_sound(r: &Registry) {
+pub async fn used_registry_passes_the_check(r: &Registry) {
     assert_eq!(r.device_numbers().await.unwrap().last_given, 0);
     let top = given::organization(r, None, "Top").await;
     let below = given::organization(r, Some(top.id), "Below").await;
@@ -23,8 +23,9 @@ pub async fn a_used_registry_is_sound(r: &Registry) {
     assert_eq!((numbers.present, numbers.last_given), (vec![first.key], second.key.0));
 }
 
-/// Numbers of devices go on behind those that telemetry knows, and never go back, whoever draws some meanwhile.
-pub async fn device_numbers_go_on_behind_those_that_are_known(r: &Registry) {
+/// Checks that device numbers continue after those that telemetry knows, and never decrease, also while others are
+/// assigned.
+pub async fn device_numbers_continue_after_known_ones(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let project = given::project(r, top.id, "p").await.id;
     let given = async || r.device_number_given().await.unwrap().0;
@@ -48,7 +49,7 @@ pub async fn device_numbers_go_on_behind_those_that_are_known(r: &Registry) {
     assert!(given::device(r, top.id, project, "c").await.key.0 > last);
 }
 
-/// A copy is the registry of that moment, where it makes copies by itself.
+/// Checks that a copy has the state of that moment, if the registry can copy itself.
 pub async fn a_copy_is_a_registry(r: &Registry) {
     let top = given::organization(r, None, "Top").await;
     let project = given::project(r, top.id, "p").await.id;
@@ -64,12 +65,12 @@ pub async fn a_copy_is_a_registry(r: &Registry) {
     let numbers = copy.device_numbers().await.unwrap();
     assert_eq!((numbers.present, numbers.last_given), (vec![first.key], last.key.0));
     assert_eq!(copy.check().await.unwrap(), Vec::<String>::new());
-    // A number that was given out once is not given out by the copy either.
+    // A number that was assigned once is not assigned by the copy either.
     let fresh = given::device(&copy, top.id, project, "fresh").await;
     assert!(fresh.key > last.key);
     assert!(r.backup(&path).await.is_err(), "a file that is there stays as it is");
     copy.close().await.unwrap();
-    // Its note stays when it is closed.
+    // The note remains when the registry is closed.
     companions(&path).for_each(|file| drop(std::fs::remove_file(file)));
     std::fs::remove_file(&path).unwrap();
     assert!(Registry::open_as_it_is(&format!("sqlite:{}", path.display())).await.is_err());

@@ -15,8 +15,8 @@ async fn stored(r: &Registry, organizations: &[OrganizationId]) -> Vec<u64> {
     bytes
 }
 
-/// A figure replaces the one before it, and counts in every organization above its device.
-pub async fn what_devices_store_is_summed_up(r: &Registry) {
+/// Checks that a figure replaces the previous one, and counts in every organization above its device.
+pub async fn stored_bytes_of_devices_are_summed(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
     let [left, right] =
         [given::organization(r, Some(top), "L").await.id, given::organization(r, Some(top), "R").await.id];
@@ -38,8 +38,8 @@ pub async fn what_devices_store_is_summed_up(r: &Registry) {
     assert_eq!(keys(r.devices_after(c.key, 2).await.unwrap()), []);
 }
 
-/// A device that moves or goes takes its figure along.
-pub async fn a_device_takes_its_figure_along(r: &Registry) {
+/// Checks that a moved or deleted device takes its figure along.
+pub async fn moved_device_takes_its_usage_along(r: &Registry) {
     let [left, right] = [given::organization(r, None, "L").await.id, given::organization(r, None, "R").await.id];
     let project = given::project(r, left, "p").await.id;
     let device = given::device(r, left, project, "a").await;
@@ -53,8 +53,8 @@ pub async fn a_device_takes_its_figure_along(r: &Registry) {
     assert_eq!(stored(r, &[left, right]).await, [0, 0]);
 }
 
-/// Only an orderly stop leaves the word that the figures are right.
-pub async fn figures_are_right_until_something_is_stored(r: &Registry) {
+/// Checks that figures are marked as exact only by an orderly stop.
+pub async fn usage_is_trusted_only_after_an_orderly_stop(r: &Registry) {
     assert!(!r.usage_begin().await.unwrap());
     r.usage_counted().await.unwrap();
     r.usage_counted().await.unwrap();
@@ -62,8 +62,8 @@ pub async fn figures_are_right_until_something_is_stored(r: &Registry) {
     assert!(!r.usage_begin().await.unwrap());
 }
 
-/// The limited ones are found with what their subtree uses and what was last told.
-pub async fn limited_organizations_know_how_full_they_are(r: &Registry) {
+/// Checks that limited organizations are listed with the usage of their subtree and the last notified level.
+pub async fn limited_organization_has_its_usage(r: &Registry) {
     let top = given::organization(r, None, "Top").await.id;
     let low = given::organization(r, Some(top), "Low").await.id;
     given::organization(r, None, "Free").await;

@@ -10,7 +10,7 @@ use super::given::{self, at, json, may, sees, user_may};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{NewSpecification, Registry, VERSIONS_MAX};
 
-/// A design of so many elements.
+/// Returns a design with this many elements.
 fn design(name: &str, elements: usize) -> SpecificationInput {
     let elements: Vec<_> = (0..elements).map(|number| format!(r#""e{number}":{{"type":"storage"}}"#)).collect();
     SpecificationInput {
@@ -32,8 +32,8 @@ async fn numbers(r: &Registry, project: ProjectId) -> Vec<u64> {
     versions.into_iter().map(|version| version.number.0).collect()
 }
 
-/// A project has a version from the first moment, and one more with each design that is written.
-pub async fn every_design_that_is_written_is_kept(r: &Registry) {
+/// Checks that a project has a version from the start, and one more with each written design.
+pub async fn every_written_design_is_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let ana = UserId(given::uuid());
@@ -71,7 +71,7 @@ pub async fn every_design_that_is_written_is_kept(r: &Registry) {
     assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// The newest are kept, their numbers go on, and those of another project are not touched.
+/// Checks that the newest versions are kept, that their numbers continue, and that those of another project stay.
 // Holds: c13.versions
 pub async fn the_newest_versions_are_kept(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
@@ -87,8 +87,8 @@ pub async fn the_newest_versions_are_kept(r: &Registry) {
     assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
 }
 
-/// A design is overwritten by whoever knows it: its tag names it and no other.
-pub async fn a_design_is_written_only_as_it_was_required_to_be(r: &Registry) {
+/// Checks that a design is overwritten only with its own tag.
+pub async fn design_is_written_with_a_required_tag_only(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let tag = async || r.specification_tag(&sees(project)).await.unwrap().unwrap();
@@ -114,13 +114,13 @@ pub async fn a_design_is_written_only_as_it_was_required_to_be(r: &Registry) {
 }
 
 /// Checks that of many writes that require the same tag one wins, and that no number is assigned twice.
-pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
+pub async fn concurrent_writes_with_one_tag_have_one_winner(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     for round in 0..4 {
         let required = IfMatch::Tags(vec![r.specification_tag(&sees(project)).await.unwrap().unwrap().to_string()]);
         let writers = (0..8).map(|writer| {
-            // Every fourth requires nothing, and always gets through.
+            // Every fourth write requires no tag, and always succeeds.
             let (r, required) = (r.clone(), Some(required.clone()).filter(|_| writer % 4 > 0));
             tokio::spawn(async move {
                 let new = NewSpecification::new(design(&format!("of {writer}"), 1));
@@ -162,7 +162,7 @@ pub async fn of_those_who_require_one_tag_one_writes(r: &Registry) {
 
 /// Checks that of concurrent writes that all require one tag exactly one succeeds.
 // Holds: c13.etag
-pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
+pub async fn exactly_one_write_with_a_required_tag_succeeds(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let project = given::project(r, home, "p").await.id;
     let required = IfMatch::Tags(vec![r.specification_tag(&sees(project)).await.unwrap().unwrap().to_string()]);
@@ -182,9 +182,10 @@ pub async fn exactly_one_writes_where_all_require_one_tag(r: &Registry) {
     assert_eq!((won, numbers(r, project).await), (1, vec![2, 1]));
 }
 
-/// Versions go with their project, and nothing of them is in its way; also while somebody writes one more.
+/// Checks that versions are deleted with their project and do not prevent its deletion, even while another version is
+/// written.
 // Holds: c13.versions
-pub async fn versions_go_with_their_project(r: &Registry) {
+pub async fn versions_are_deleted_with_their_project(r: &Registry) {
     let home = given::organization(r, None, "Home").await.id;
     let (gone, stays) = (given::project(r, home, "p").await.id, given::project(r, home, "q").await.id);
     writes(r, gone, "p", at(1)).await;

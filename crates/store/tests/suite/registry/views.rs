@@ -7,7 +7,7 @@ use super::given::{self, at, json, may, sees};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 
-/// More views than these scenes make, where none is refused.
+/// More views than these scenes make, so that none is refused.
 const MANY: usize = 50;
 
 fn input(text: &str) -> ViewInput {
@@ -35,9 +35,9 @@ async fn two_users(r: &Registry) -> (UserId, UserId) {
     (given::user(r, home, "ana").await.id, given::user(r, home, "bob").await.id)
 }
 
-/// A view is as it was written last; those of others are not there.
+/// Checks that a view has its last written state, and that views of other users are not found.
 // Holds: c13.viewsOwn
-pub async fn a_view_is_its_users_alone(r: &Registry) {
+pub async fn view_is_visible_to_its_user_alone(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("b")).await;
     make(r, ana, named("a")).await;
@@ -56,9 +56,9 @@ pub async fn a_view_is_its_users_alone(r: &Registry) {
     assert_eq!(names(r, ana).await, ["a"]);
 }
 
-/// No two views of a user have one name, whoever comes at the same time.
+/// Checks that no two views of a user have one name, also for concurrent requests.
 // Holds: c13.views
-pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
+pub async fn name_of_a_view_is_unique(r: &Registry) {
     let (ana, bob) = two_users(r).await;
     let view = make(r, ana, named("a")).await;
     let other = make(r, ana, named("A")).await;
@@ -75,9 +75,9 @@ pub async fn a_name_of_a_view_is_taken_once(r: &Registry) {
     assert_eq!(names(r, ana).await, ["A", "a", "new"]);
 }
 
-/// The last place is taken once, by whoever comes at the same time.
+/// Checks that the last place is taken once by concurrent requests.
 // Holds: c13.views
-pub async fn a_user_has_so_many_views(r: &Registry) {
+pub async fn views_of_a_user_are_bounded(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let permit = may(ana);
     let make = |name: &str| r.view_create(&permit, ViewId(given::uuid()), named(name), 2, at(1));
@@ -85,13 +85,13 @@ pub async fn a_user_has_so_many_views(r: &Registry) {
     let (left, right) = tokio::join!(make("b"), make("c"));
     assert!(left.unwrap().is_some() != right.unwrap().is_some());
     assert_eq!(names(r, ana).await.len(), 2);
-    // What is there is changed all the same.
+    // Existing views can still be changed.
     r.view_update(&permit, first.id, named("d"), at(2)).await.unwrap();
 }
 
-/// Views go with their user, and with the organization that they show.
+/// Checks that views are deleted with their user, and with the organization that they show.
 // Holds: c13.viewsOwn
-pub async fn views_go_with_what_they_hang_on(r: &Registry) {
+pub async fn views_are_deleted_with_user_or_organization(r: &Registry) {
     let (ana, _) = two_users(r).await;
     let shown = given::organization(r, None, "Shown").await.id;
     let tied = make(r, ana, of_organization("tied", shown)).await;

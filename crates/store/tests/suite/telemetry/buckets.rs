@@ -68,7 +68,7 @@ fn functions(names: &[Function]) -> Functions {
 
 /// Checks that values beyond retention are in no bucket, even if they were cached before.
 // Holds: c13.retention
-pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
+pub async fn buckets_exclude_values_past_retention(t: &dyn Telemetry) {
     let device = given::device();
     for n in 0..50 {
         given::store(t, &device, n * 1_000, "log", &n.to_string()).await;
@@ -86,10 +86,10 @@ pub async fn buckets_leave_out_what_is_not_kept(t: &dyn Telemetry) {
     }
 }
 
-/// Count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of several; what is
-/// no number is counted apart.
+/// Checks that count, sum, least, greatest, first and last of each bucket are those of its values, of one series and of
+/// several, and that values that are no numbers are counted separately.
 // Holds: c13.fields
-pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
+pub async fn buckets_include_every_value(t: &dyn Telemetry) {
     let devices = [given::device(), given::device()];
     let [one, other] = &devices;
     let mut stored = Vec::new();
@@ -157,9 +157,10 @@ pub async fn buckets_hold_what_every_value_says(t: &dyn Telemetry) {
     assert_eq!(none, (Vec::new(), 0, 0));
 }
 
-/// The time axis may be in the payload: what was stored later than it may be is left out, as is what tells no time.
+/// Checks buckets whose time axis is in the payload: values that were stored too long after that time are left out, and
+/// so are values without a time.
 // Holds: c13.timeField
-pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
+pub async fn buckets_by_payload_time_include_late_values(t: &dyn Telemetry) {
     let device = given::device();
     let base = at(0).millis();
     for (stored, told) in
@@ -182,7 +183,7 @@ pub async fn buckets_of_a_payloads_time_take_what_came_late(t: &dyn Telemetry) {
     assert_eq!((values, skipped), (3, 0));
 }
 
-/// More buckets than an answer may have are an end, not a strain.
+/// Checks that more buckets than an answer may have are refused.
 // Holds: c13.bucketsMax
 pub async fn buckets_are_bounded(t: &dyn Telemetry) {
     let device = given::device();

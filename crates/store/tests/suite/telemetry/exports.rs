@@ -15,7 +15,7 @@ fn texts(values: Option<Vec<StoredValue>>) -> Vec<String> {
     values.unwrap().iter().map(|value| value.payload.text().to_owned()).collect()
 }
 
-/// Both directions, ranges and filters; the page means nothing; an order by payload is refused.
+/// Checks both directions, ranges and filters; that the page is ignored; and that an order by payload is refused.
 pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
@@ -51,8 +51,8 @@ pub async fn a_series_is_read_whole_in_pieces(t: &dyn Telemetry) {
     assert!(t.values_chunk(&reading, "log", &by_payload, None, given::claim()).await.is_err());
 }
 
-/// The end of an export is fixed when it begins, in either direction.
-pub async fn what_comes_meanwhile_is_no_part_of_an_export(t: &dyn Telemetry) {
+/// Checks that the end of an export is fixed when it begins, in either direction.
+pub async fn values_stored_during_an_export_are_excluded(t: &dyn Telemetry) {
     for descending in [false, true] {
         let device = given::device();
         let reading = device.reading();
@@ -74,8 +74,8 @@ pub async fn what_comes_meanwhile_is_no_part_of_an_export(t: &dyn Telemetry) {
     }
 }
 
-/// A series that is deleted on the way, even one that began anew under its name, is no end of an export.
-pub async fn an_export_of_what_went_away_fails(t: &dyn Telemetry) {
+/// Checks that an export fails if its series is deleted meanwhile, even if a new one has its name.
+pub async fn export_of_a_deleted_series_fails(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
     let query = ValueQuery::default();

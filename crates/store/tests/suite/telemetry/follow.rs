@@ -28,8 +28,9 @@ fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option
     }
 }
 
-/// Each event is told once, at the position that it has in history; from each of them on, what came later is found.
-pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Telemetry) {
+/// Checks that each event is sent once, with the position that it has in history, and that from each position the later
+/// events are found.
+pub async fn stream_has_events_in_the_order_of_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..6).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
     let mut following = t.follow();
@@ -59,12 +60,12 @@ pub async fn those_who_follow_are_told_what_history_has_in_its_order(t: &dyn Tel
     }
 }
 
-/// Events that nobody has prepared for followers are received as a gap, and are in history by then.
-pub async fn who_comes_between_is_sent_to_history(t: &dyn Telemetry) {
+/// Checks that events which were not prepared for followers are received as a gap, and are in history by then.
+pub async fn lagging_stream_is_referred_to_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..3).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
     for _ in 0..4 {
-        // Whoever followed before has gone, which is found at the next commit.
+        // The earlier follower is gone, which the next commit detects.
         given::side_by_side(t, &devices, None, false).await;
         assert!(!t.is_followed());
         let from = t.follow().from;

@@ -34,19 +34,19 @@ pub const START: i64 = 1_767_225_600_000;
 static DEVICES: AtomicU64 = AtomicU64::new(1);
 static IDS: AtomicU64 = AtomicU64::new(1);
 
-/// A moment so many milliseconds into the scene.
+/// Returns the moment this many milliseconds into the scene.
 pub fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(START + millis)
 }
 
-/// An id minted at that moment; later ones are larger within a millisecond.
+/// Makes an identifier of this moment; later ones are larger within a millisecond.
 pub fn id(millis: i64) -> EventId {
     let number = IDS.fetch_add(1, Ordering::Relaxed);
     let high = ((START + millis) as u64) << 16 | 0x7000 | (number >> 32 & 0xfff);
     EventId(Uuid::from_u64_pair(high, 1 << 63 | (number & 0xffff_ffff) << 16))
 }
 
-/// JSON of a text.
+/// Parses a text as JSON.
 pub fn json(text: &str) -> RawJson {
     RawJson::check(Bytes::copy_from_slice(text.as_bytes())).unwrap()
 }
@@ -56,24 +56,24 @@ pub fn claim() -> Claim {
     Claim::begin(OrganizationId(Uuid::nil()))
 }
 
-/// A device that nobody has heard of.
+/// Returns a permit for a new device.
 pub fn device() -> CanWrite<DeviceRef> {
     let number = DEVICES.fetch_add(1, Ordering::Relaxed);
     device_with_key(number)
 }
 
-/// The device with this number.
+/// Returns a permit for the device with this number.
 pub fn device_with_key(number: u64) -> CanWrite<DeviceRef> {
     let id = DeviceId(Uuid::from_u64_pair(0x7000, 1 << 63 | number));
     access::device(DeviceRef { id, key: DeviceKey(number) })
 }
 
-/// A device event for the history.
+/// Returns a device event for the history.
 pub fn device_event(id: EventId, payload: &str) -> NewEvent {
     NewEvent { id, kind: EventType::DeviceEvent, element: "in".into(), payload: json(payload), errors: Vec::new() }
 }
 
-/// A run that stores values, all of one event.
+/// Returns the commit of a run that stores values, all of one event.
 pub fn storing(id: EventId, values: &[(&str, &str)]) -> Commit {
     let values = values.iter().map(|(element, payload)| NewValue {
         event: id,
@@ -83,7 +83,7 @@ pub fn storing(id: EventId, values: &[(&str, &str)]) -> Commit {
     Commit { history: [device_event(id, "{}")].into(), values: values.collect(), ..Commit::default() }
 }
 
-/// A run that sends a cloud event.
+/// Returns the commit of a run that sends a cloud event.
 pub fn sending(id: EventId, element: &str, payload: &str, expires_at: Option<Timestamp>) -> Commit {
     let element: Arc<str> = element.into();
     let event = NewEvent {
@@ -97,7 +97,7 @@ pub fn sending(id: EventId, element: &str, payload: &str, expires_at: Option<Tim
     Commit { history: [event].into(), queue: vec![queued], ..Commit::default() }
 }
 
-/// Commits what is given.
+/// Commits a run.
 pub async fn run(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, commit: Commit) -> Ran {
     t.run(device, None, at(0), &mut |_| commit.clone()).await.unwrap()
 }
@@ -107,12 +107,12 @@ pub async fn store(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, millis: i64,
     run(t, device, storing(id(millis), &[(element, payload)])).await;
 }
 
-/// A page.
+/// Requests a page.
 pub fn page(page: u64, limit: u32) -> PageRequest {
     PageRequest { page, limit }
 }
 
-/// All values of a series that a query gives, as texts, and their total.
+/// Returns all values of a series that a query finds, as texts, and their total.
 pub async fn texts(
     t: &dyn Telemetry,
     device: &CanWrite<DeviceRef>,
@@ -123,7 +123,7 @@ pub async fn texts(
     (page.items.iter().map(|value: &StoredValue| value.payload.text().to_owned()).collect(), page.total)
 }
 
-/// A whole series, read piece by piece; none when there is no such series.
+/// Reads a whole series in pieces; returns `None` if there is no such series.
 pub async fn whole(
     t: &dyn Telemetry,
     device: &CanRead<DeviceRef>,
@@ -139,12 +139,12 @@ pub async fn whole(
     Some(values)
 }
 
-/// The first events of a queue that are there at a moment.
+/// Queries the first events of a queue at a moment.
 pub fn queued(limit: u32, millis: i64) -> QueueQuery {
     QueueQuery { element: None, page: page(1, limit), now: at(millis), looked: Looked::default() }
 }
 
-/// A page of the whole history.
+/// Queries a page of the whole history.
 pub fn all_history(request: PageRequest) -> HistoryQuery {
     HistoryQuery {
         device_events: true,
@@ -155,8 +155,8 @@ pub fn all_history(request: PageRequest) -> HistoryQuery {
     }
 }
 
-/// Runs of devices side by side, sixty of them; each is durable. Ids grow for each device, but not from one device to
-/// another, as those of runs do that take longer. They begin at a moment, or after those of earlier calls.
+/// Runs sixty runs of devices concurrently; each is durable. Identifiers increase for each device, but not from one
+/// device to another, like those of runs that take longer. They begin at a moment, or after those of earlier calls.
 pub async fn side_by_side(
     t: &dyn Telemetry,
     devices: &[CanWrite<DeviceRef>],
@@ -182,7 +182,7 @@ pub async fn side_by_side(
     join_all(runs).await.into_iter().flatten().collect()
 }
 
-/// An event as it is told to those who follow.
+/// An event as a follower receives it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
     /// Position in the order of streams.
@@ -196,14 +196,14 @@ pub struct Told {
 }
 
 impl Told {
-    /// One that was received.
+    /// Returns an event that a follower received.
     pub fn live(position: StreamPosition, event: &Event) -> Self {
         let mut text = Vec::new();
         write_told(event, &mut text);
         Self { position, device: event.device, id: event.id, text: String::from_utf8(text).unwrap() }
     }
 
-    /// All that were read.
+    /// Returns all events that were read.
     fn past(piece: &StreamPiece) -> impl Iterator<Item = Self> {
         let mut begin = 0;
         piece.events.iter().map(move |event| {
@@ -220,7 +220,7 @@ fn write_told(event: &Event, out: &mut Vec<u8>) {
     event.write_json(out);
 }
 
-/// Everything of these devices that became durable between two positions, read in pieces.
+/// Returns all events of these devices that became durable between two positions, read in pieces.
 pub async fn between(
     t: &dyn Telemetry,
     devices: &[CanRead<DeviceRef>],
@@ -245,12 +245,12 @@ pub async fn between(
     all
 }
 
-/// The ids of events at their positions.
+/// Returns the identifiers of events by position.
 pub fn ids(found: &[Told]) -> Vec<EventId> {
     found.iter().map(|told| told.id).collect()
 }
 
-/// The events of a commit of a device, for followers.
+/// Returns the events of a device's commit, for followers.
 pub fn streamed(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<StreamedEvents> {
     let event = |event: &NewEvent| Event {
         id: event.id,
@@ -265,17 +265,17 @@ pub fn streamed(device: &CanWrite<DeviceRef>, commit: &Commit) -> Arc<StreamedEv
     Arc::new(StreamedEvents { lineage: Arc::new(Lineage::new([], OrganizationId(Uuid::nil()))), events })
 }
 
-/// Payloads of events.
+/// Returns the payloads of events.
 pub fn payloads(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| event.payload.text()).collect()
 }
 
-/// A device's whole history.
+/// Returns a device's whole history.
 pub async fn history(t: &dyn Telemetry, device: &CanRead<DeviceRef>) -> Page<Event> {
     t.history(device, all_history(page(1, 10_000)), claim()).await.unwrap()
 }
 
-/// Work for afterwards, each under a number of its own.
+/// Makes outbox entries of this work, each with a number of its own.
 pub fn work<W: Into<Bytes>>(t: &dyn Telemetry, work: impl IntoIterator<Item = W>) -> Vec<OutboxChange> {
     work.into_iter().map(|work| OutboxChange::Put { number: t.outbox_number(), work: work.into() }).collect()
 }

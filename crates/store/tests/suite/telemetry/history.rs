@@ -9,7 +9,7 @@ use isobar_model::page::TimeRange;
 use super::given::{self, all_history, at, id, page, payloads};
 use isobar_store::telemetry::{Commit, HistoryQuery, Telemetry};
 
-/// Sixty events, every third one a cloud event, three in each millisecond.
+/// Stores sixty events, every third one a cloud event, three in each millisecond.
 async fn mixed(t: &dyn Telemetry) -> (isobar_model::access::CanWrite<isobar_model::ids::DeviceRef>, Vec<EventId>) {
     let device = given::device();
     let mut ids = Vec::new();
@@ -25,7 +25,7 @@ async fn mixed(t: &dyn Telemetry) -> (isobar_model::access::CanWrite<isobar_mode
     (device, ids)
 }
 
-/// Pages of one kind or both, newest first, with exact totals; by time.
+/// Checks pages of one kind and of both, newest first, with exact totals, and ranges of time.
 pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
     let (device, ids) = mixed(t).await;
     let reading = device.reading();
@@ -64,8 +64,8 @@ pub async fn history_has_both_kinds_newest_first(t: &dyn Telemetry) {
     }
 }
 
-/// Another device's events are not found, by list or by id.
-pub async fn history_of_others_is_not_shown(t: &dyn Telemetry) {
+/// Checks that another device's events are found neither in a list nor by identifier.
+pub async fn history_of_other_devices_is_hidden(t: &dyn Telemetry) {
     let (device, other) = (given::device(), given::device());
     let event = id(1);
     given::run(t, &device, given::storing(event, &[])).await;

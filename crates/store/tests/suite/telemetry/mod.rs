@@ -35,38 +35,38 @@ macro_rules! telemetry_scenes {
     ($test:ident) => {
         $test! {
             a_run_is_remembered
-            a_run_sees_what_the_one_before_left
-            what_runs_leave_is_counted
-            runs_at_the_same_time_lose_nothing
-            a_repeated_request_does_nothing
-            two_at_once_with_one_key_get_one_answer
-            the_outbox_is_in_order_until_it_is_done
-            an_entry_of_the_outbox_is_replaced_in_its_place
-            a_parked_entry_says_why
+            run_sees_the_state_of_the_previous_one
+            states_of_runs_are_counted
+            concurrent_runs_are_all_kept
+            repeated_request_has_no_effect
+            concurrent_requests_with_one_key_get_one_answer
+            outbox_keeps_its_order_until_done
+            replaced_entry_of_the_outbox_keeps_its_position
+            parked_entry_has_a_reason
             a_turn_excludes_others_until_it_is_dropped
-            a_dropped_turn_leaves_what_it_committed
-            runs_whose_commits_conflict_are_there_once
-            a_forgotten_device_begins_anew
+            dropped_turn_keeps_its_commits
+            conflicting_runs_are_stored_once
+            forgotten_device_starts_empty
             pages_and_totals_are_exact
-            ids_that_step_back_break_nothing
-            filters_hold_as_the_contract_says
-            orders_are_as_the_contract_says
-            buckets_hold_what_every_value_says
-            buckets_leave_out_what_is_not_kept
-            buckets_of_a_payloads_time_take_what_came_late
+            values_keep_storage_order_after_a_clock_step_back
+            filters_follow_the_contract
+            orders_follow_the_contract
+            buckets_include_every_value
+            buckets_exclude_values_past_retention
+            buckets_by_payload_time_include_late_values
             buckets_are_bounded
             a_series_is_read_whole_in_pieces
-            what_comes_meanwhile_is_no_part_of_an_export
-            an_export_of_what_went_away_fails
+            values_stored_during_an_export_are_excluded
+            export_of_a_deleted_series_fails
             last_values_are_merged
             last_values_are_bounded
             values_of_one_run_have_ids_of_their_own
-            a_deleted_series_begins_anew
-            what_is_not_kept_is_not_shown
-            what_is_dropped_stays_gone
-            a_series_extends_over_what_is_shown_of_it
-            little_is_dropped_only_when_it_is_asked_for
-            an_export_leaves_out_what_is_dropped_on_the_way
+            deleted_series_starts_empty
+            values_past_retention_are_hidden
+            dropped_values_stay_dropped
+            series_extent_covers_visible_values
+            few_values_are_dropped_on_request_only
+            export_omits_values_dropped_meanwhile
             a_cloud_event_is_taken_once
             takers_at_the_same_time_share_the_queue
             a_queue_is_read_by_element_and_page
@@ -74,10 +74,10 @@ macro_rules! telemetry_scenes {
             one_cloud_event_can_be_removed
             a_full_queue_drops_its_oldest
             history_has_both_kinds_newest_first
-            history_of_others_is_not_shown
+            history_of_other_devices_is_hidden
             a_stream_resumes_after_an_event
-            those_who_follow_are_told_what_history_has_in_its_order
-            who_comes_between_is_sent_to_history
+            stream_has_events_in_the_order_of_history
+            lagging_stream_is_referred_to_history
             history_past_retention_is_gone
         }
     };

@@ -7,7 +7,7 @@ use super::QUEUE_MAX;
 use super::given::{self, at, id, page, payloads, queued};
 use isobar_store::telemetry::{Commit, QueueQuery, Ran, Telemetry};
 
-/// Peeking leaves an event, taking removes it; history keeps it.
+/// Checks that peeking leaves an event in the queue, that taking removes it, and that history keeps it.
 pub async fn a_cloud_event_is_taken_once(t: &dyn Telemetry) {
     let device = given::device();
     let event = id(3);
@@ -24,7 +24,7 @@ pub async fn a_cloud_event_is_taken_once(t: &dyn Telemetry) {
     assert_eq!(given::history(t, &device.reading()).await.items, taken);
 }
 
-/// No two takers get the same event, and none is lost, while others are sent.
+/// Checks that no two takers get the same event, and that none is lost, while others are sent.
 pub async fn takers_at_the_same_time_share_the_queue(t: &dyn Telemetry) {
     let device = given::device();
     for n in 0..20 {
@@ -42,7 +42,8 @@ pub async fn takers_at_the_same_time_share_the_queue(t: &dyn Telemetry) {
     assert_eq!(numbers, (0..40).collect::<Vec<_>>());
 }
 
-/// Oldest first; an element's own; the page counts before anything is removed, and only what it shows is removed.
+/// Checks that events are oldest first, that an element finds its own, and that the page counts before anything is
+/// removed and removes only its own events.
 pub async fn a_queue_is_read_by_element_and_page(t: &dyn Telemetry) {
     let device = given::device();
     for n in 0..10 {
@@ -62,7 +63,7 @@ pub async fn a_queue_is_read_by_element_and_page(t: &dyn Telemetry) {
     assert_eq!(payloads(&t.queue_take(&device, queued(10, 0)).await.unwrap()), ["0", "2", "4", "6", "8"]);
 }
 
-/// An expired event is not shown, whoever reads.
+/// Checks that no reader gets an expired event.
 pub async fn expired_cloud_events_are_gone(t: &dyn Telemetry) {
     let device = given::device();
     for (payload, expires) in [("1", Some(at(10))), ("2", None), ("3", Some(at(20)))] {
@@ -76,7 +77,7 @@ pub async fn expired_cloud_events_are_gone(t: &dyn Telemetry) {
     assert!(t.queue_take(&device, queued(10, 20)).await.unwrap().is_empty());
 }
 
-/// One event is removed by its id, once.
+/// Checks that one event is removed by its identifier, once.
 pub async fn one_cloud_event_can_be_removed(t: &dyn Telemetry) {
     let device = given::device();
     let ids: Vec<_> = (0..5).map(id).collect();
@@ -91,7 +92,7 @@ pub async fn one_cloud_event_can_be_removed(t: &dyn Telemetry) {
     assert!(!t.queue_delete(&device, ids[1]).await.unwrap());
 }
 
-/// Beyond its limit the oldest are dropped, and counted.
+/// Checks that the oldest events beyond the limit are dropped and counted.
 pub async fn a_full_queue_drops_its_oldest(t: &dyn Telemetry) {
     let device = given::device();
     let send = |from: u64, to: u64| {

@@ -30,7 +30,7 @@ fn by(field: FilterField, descending: bool) -> Vec<ValueSort> {
     vec![ValueSort { field, descending }]
 }
 
-/// A device with a value for each of so many milliseconds, which is its number.
+/// Returns a device with this many values, one for each millisecond, which is its number.
 async fn with_values(t: &dyn Telemetry, count: i64) -> CanWrite<DeviceRef> {
     let device = given::device();
     for n in 0..count {
@@ -39,7 +39,7 @@ async fn with_values(t: &dyn Telemetry, count: i64) -> CanWrite<DeviceRef> {
     device
 }
 
-/// Every way to read a series shows the same: these are its numbers from the first on.
+/// Checks that every way to read a series shows the numbers from `first` on.
 async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, first: i64, end: i64) {
     let reading: CanRead<DeviceRef> = device.reading();
     let total = (end - first).max(0) as u64;
@@ -69,9 +69,9 @@ async fn shows(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, kept: &Kept, fir
     assert_eq!(texts(t, device, "log", some).await.0, numbers(first..end.min(first + 3)), "{kept:?}");
 }
 
-/// Lists, totals, filters, orders and exports begin where it is kept; last values stay.
+/// Checks that lists, totals, filters, orders and exports begin at the retained values, and that last values stay.
 // Holds: c13.retention
-pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
+pub async fn values_past_retention_are_hidden(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     for (kept, first) in [
         (Kept::default(), 0),
@@ -96,7 +96,7 @@ pub async fn what_is_not_kept_is_not_shown(t: &dyn Telemetry) {
 
 /// Checks that no query shows dropped values, whatever retention it passes, and that the others remain.
 // Holds: c13.retentionStays
-pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
+pub async fn dropped_values_stay_dropped(t: &dyn Telemetry) {
     let device = with_values(t, 600).await;
     let log: Arc<str> = "log".into();
     let drops = async |kept: Kept| t.series_retain(&device, vec![(Arc::clone(&log), kept)], false).await.unwrap();
@@ -123,9 +123,9 @@ pub async fn what_is_dropped_stays_gone(t: &dyn Telemetry) {
     shows(t, &device, &Kept::default(), 640, 641).await;
 }
 
-/// From the first value that is shown to the last, whatever was shown or is there besides.
+/// Checks that the extent goes from the first visible value to the last, whatever other values exist or were visible.
 // Holds: c13.retention
-pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
+pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
     let device = with_values(t, 60).await;
     let reading = device.reading();
     let extent = async |element: &str, kept: Kept, range: TimeRange| {
@@ -150,7 +150,7 @@ pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
         assert_eq!(extent("log", kept.clone(), within).await, expected, "{kept:?} {within:?}");
     }
     assert_eq!(extent("other", Kept::default(), all()).await, None);
-    // What was dropped is no part of it, whatever is said to be kept.
+    // Dropped values do not count, whatever retention is passed.
     assert!(t.series_retain(&device, vec![("log".into(), newest(10))], true).await.unwrap());
     assert_eq!(extent("log", Kept::default(), all()).await, Some((50, 59)));
     assert!(t.series_retain(&device, vec![("log".into(), since(60))], true).await.unwrap());
@@ -159,8 +159,8 @@ pub async fn a_series_extends_over_what_is_shown_of_it(t: &dyn Telemetry) {
     assert_eq!(extent("log", Kept::default(), all()).await, Some((70, 70)));
 }
 
-/// A few values are not worth it, unless they are all that there is; exactly means each of them.
-pub async fn little_is_dropped_only_when_it_is_asked_for(t: &dyn Telemetry) {
+/// Checks that a few values are not dropped unless they are all values, or `exactly` is set.
+pub async fn few_values_are_dropped_on_request_only(t: &dyn Telemetry) {
     let device = with_values(t, 40).await;
     let drops =
         async |kept: Kept, exactly| t.series_retain(&device, vec![("log".into(), kept)], exactly).await.unwrap();
@@ -173,8 +173,8 @@ pub async fn little_is_dropped_only_when_it_is_asked_for(t: &dyn Telemetry) {
     assert!(!t.series_retain(&device, vec![("other".into(), newest(1))], true).await.unwrap());
 }
 
-/// Such an export ends well, with what is left.
-pub async fn an_export_leaves_out_what_is_dropped_on_the_way(t: &dyn Telemetry) {
+/// Checks that such an export ends well, with the remaining values.
+pub async fn export_omits_values_dropped_meanwhile(t: &dyn Telemetry) {
     let device = given::device();
     let large = "x".repeat(2_000);
     for n in 0..600 {

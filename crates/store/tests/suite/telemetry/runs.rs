@@ -42,8 +42,8 @@ pub async fn a_run_is_remembered(t: &dyn Telemetry) {
     assert!(t.history_event(&reading, id(5)).await.unwrap().is_none());
 }
 
-/// Element states and last values are there for the next run.
-pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
+/// Checks that element states and last values are available to the next run.
+pub async fn run_sees_the_state_of_the_previous_one(t: &dyn Telemetry) {
     let device = given::device();
     for step in 0..3_u8 {
         let mut work = |memory: &dyn Memory| {
@@ -61,7 +61,7 @@ pub async fn a_run_sees_what_the_one_before_left(t: &dyn Telemetry) {
 }
 
 /// Checks that state for the next run is counted, and that an empty state is removed.
-pub async fn what_runs_leave_is_counted(t: &dyn Telemetry) {
+pub async fn states_of_runs_are_counted(t: &dyn Telemetry) {
     let device = given::device();
     let states = |states: &[(&str, &'static [u8])]| Commit {
         states: states.iter().map(|(element, state)| (Arc::from(*element), Bytes::from_static(state))).collect(),
@@ -97,8 +97,8 @@ pub async fn what_runs_leave_is_counted(t: &dyn Telemetry) {
     t.run(&device, None, at(0), &mut look).await.unwrap();
 }
 
-/// Runs of one device happen one after the other, also on a first, cold start.
-pub async fn runs_at_the_same_time_lose_nothing(t: &dyn Telemetry) {
+/// Checks that runs of one device happen one after the other, also on a first, cold start.
+pub async fn concurrent_runs_are_all_kept(t: &dyn Telemetry) {
     let device = given::device();
     let count = |memory: &dyn Memory| memory.state("n").map_or(0, |bytes| bytes[0]);
     join_all((0..100).map(|_| async {
@@ -125,8 +125,8 @@ fn with_key(key: &str) -> Commit {
     Commit { idempotency: Some(key), ..given::storing(event, &[("log", "1")]) }
 }
 
-/// A key that is known answers the first id, until it expires.
-pub async fn a_repeated_request_does_nothing(t: &dyn Telemetry) {
+/// Checks that a known key answers with the first identifier until it expires.
+pub async fn repeated_request_has_no_effect(t: &dyn Telemetry) {
     let (device, other) = (given::device(), given::device());
     let mut first = None;
     let mut work = |_: &dyn Memory| {
@@ -146,8 +146,8 @@ pub async fn a_repeated_request_does_nothing(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 3);
 }
 
-/// Requests with one key at the same time: one runs, all hear its id.
-pub async fn two_at_once_with_one_key_get_one_answer(t: &dyn Telemetry) {
+/// Checks that of concurrent requests with one key one runs, and that all get its identifier.
+pub async fn concurrent_requests_with_one_key_get_one_answer(t: &dyn Telemetry) {
     let device = given::device();
     let answers = join_all((0..10).map(|_| async {
         let mut own = None;
@@ -166,8 +166,8 @@ pub async fn two_at_once_with_one_key_get_one_answer(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 1);
 }
 
-/// Entries come in the order of their numbers, which grow, until they are done.
-pub async fn the_outbox_is_in_order_until_it_is_done(t: &dyn Telemetry) {
+/// Checks that entries are listed by number, and that numbers increase, until they are done.
+pub async fn outbox_keeps_its_order_until_done(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
     for step in 0..10_u8 {
@@ -189,8 +189,8 @@ pub async fn the_outbox_is_in_order_until_it_is_done(t: &dyn Telemetry) {
     t.outbox_done(&[entries[19].number]).await.unwrap();
 }
 
-/// Other work takes the place of what an entry held, and a commit that makes an entry needless removes it.
-pub async fn an_entry_of_the_outbox_is_replaced_in_its_place(t: &dyn Telemetry) {
+/// Checks that new work replaces that of an entry, and that a commit removes an entry that it makes needless.
+pub async fn replaced_entry_of_the_outbox_keeps_its_position(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
     let [first, second] = [t.outbox_number(), t.outbox_number()];
@@ -210,7 +210,7 @@ pub async fn an_entry_of_the_outbox_is_replaced_in_its_place(t: &dyn Telemetry) 
 }
 
 /// Checks that the reason for parking an entry is kept until the entry is done, even if it is replaced.
-pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
+pub async fn parked_entry_has_a_reason(t: &dyn Telemetry) {
     let device = given::device();
     let before = t.outbox(0, usize::MAX).await.unwrap().last().map_or(0, |entry| entry.number);
     let outbox = given::work(t, [vec![1], vec![2]]);
@@ -229,7 +229,7 @@ pub async fn a_parked_entry_says_why(t: &dyn Telemetry) {
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
 
-/// Nobody else has a turn of the device until it is dropped, also after its commit.
+/// Checks that no other caller gets a turn of the device until the turn is dropped, also after its commit.
 pub async fn a_turn_excludes_others_until_it_is_dropped(t: &dyn Telemetry) {
     let (device, busy) = (given::device(), AtomicBool::new(false));
     join_all((1..=20).map(async |number| {
@@ -252,7 +252,7 @@ pub async fn a_turn_excludes_others_until_it_is_dropped(t: &dyn Telemetry) {
 }
 
 /// Checks that a dropped turn leaves its commits, which become durable, and nothing else.
-pub async fn a_dropped_turn_leaves_what_it_committed(t: &dyn Telemetry) {
+pub async fn dropped_turn_keeps_its_commits(t: &dyn Telemetry) {
     let device = given::device();
     given::store(t, &device, 1, "log", "1").await;
     drop(t.lock(&device).await.unwrap());
@@ -270,8 +270,9 @@ pub async fn a_dropped_turn_leaves_what_it_committed(t: &dyn Telemetry) {
     assert_eq!(given::texts(t, &device, "log", ValueQuery::default()).await.1, 2);
 }
 
-/// A run whose commit conflicts is made again on a new turn, and is there once; each sees what the one before it left.
-pub async fn runs_whose_commits_conflict_are_there_once(t: &dyn Telemetry) {
+/// Checks that a run whose commit conflicts is repeated on a new turn and stored once, and that each run sees the state
+/// of the previous one.
+pub async fn conflicting_runs_are_stored_once(t: &dyn Telemetry) {
     const RUNS: u64 = 100;
     let (device, seen) = (given::device(), AtomicU64::new(0));
     join_all((0..RUNS).map(async |_| {
@@ -300,8 +301,8 @@ pub async fn runs_whose_commits_conflict_are_there_once(t: &dyn Telemetry) {
     assert_eq!(work, (0..RUNS).collect::<Vec<_>>());
 }
 
-/// After forgetting nothing is left, and what comes then is all there is.
-pub async fn a_forgotten_device_begins_anew(t: &dyn Telemetry) {
+/// Checks that a forgotten device has no data, and that later data is all that it has.
+pub async fn forgotten_device_starts_empty(t: &dyn Telemetry) {
     let (device, neighbour) = (given::device(), given::device());
     given::store(t, &neighbour, 1, "log", "1").await;
     for round in 0..3_i64 {

@@ -29,7 +29,7 @@ fn only(field: &str, operator: Operator, operands: &[Operand]) -> ValueQuery {
     ValueQuery { filters, page: page(1, 1_000), sort: sort(&["createdAt"]), ..ValueQuery::default() }
 }
 
-/// Totals are exact and pages whole, by time, in both directions, and past the end.
+/// Checks that totals are exact and pages complete, by time, in both directions, and past the end.
 // Holds: c6.totalDocs
 pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
     let device = given::device();
@@ -61,8 +61,9 @@ pub async fn pages_and_totals_are_exact(t: &dyn Telemetry) {
     }
 }
 
-/// Values come in the order in which they were stored, and ranges of time cut that order in one piece.
-pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
+/// Checks that values are in the order in which they were stored, and that ranges of time select one part of that
+/// order.
+pub async fn values_keep_storage_order_after_a_clock_step_back(t: &dyn Telemetry) {
     let device = given::device();
     for (n, millis) in [10, 20, 15, 5, 30, 29, 40].into_iter().enumerate() {
         given::store(t, &device, millis, "log", &n.to_string()).await;
@@ -74,7 +75,7 @@ pub async fn ids_that_step_back_break_nothing(t: &dyn Telemetry) {
     assert_eq!(some, (["5", "4", "3", "2", "1"].map(str::to_owned).to_vec(), 5));
     let history = given::history(t, &device.reading()).await;
     assert_eq!((history.total, history.items.len()), (7, 7));
-    // What is shown never runs backwards, and lies in the ranges that find it.
+    // Visible times never decrease, and are within the ranges that find them.
     let shown = [10, 20, 20, 20, 30, 30, 40].map(at);
     let page = t.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.unwrap().unwrap();
     assert!(page.items.iter().rev().map(|value| value.created_at).eq(shown));
@@ -150,9 +151,9 @@ fn filter_cases(ids: &[EventId]) -> Vec<FilterCase> {
     ]
 }
 
-/// Contract, 6: types, missing paths, operators; several filters are ANDed.
+/// Checks filters (contract, 6): types, missing paths, operators; several filters are ANDed.
 // Holds: c6.compare
-pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
+pub async fn filters_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
     let mut ids = Vec::new();
     for (n, payload) in FILTERED.iter().enumerate() {
@@ -171,8 +172,9 @@ pub async fn filters_hold_as_the_contract_says(t: &dyn Telemetry) {
     assert_eq!(texts(t, &device, "log", both).await, (vec![FILTERED[1].to_owned()], 2));
 }
 
-/// Contract, 6: numbers, text, booleans, everything else, missing; missing is last in either direction; pages never overlap.
-pub async fn orders_are_as_the_contract_says(t: &dyn Telemetry) {
+/// Checks orders (contract, 6): numbers, text, booleans, everything else, missing; missing is last in either direction;
+/// pages never overlap.
+pub async fn orders_follow_the_contract(t: &dyn Telemetry) {
     let device = given::device();
     let parts = [
         r#""a":"é""#,
@@ -215,7 +217,8 @@ pub async fn orders_are_as_the_contract_says(t: &dyn Telemetry) {
     }
 }
 
-/// Keys of objects are merged, deep values replaced; any other newest payload is what there is, until the next object.
+/// Checks that keys of objects are merged and deep values replaced, and that any other newest payload replaces all,
+/// until the next object.
 pub async fn last_values_are_merged(t: &dyn Telemetry) {
     let device = given::device();
     let steps = [
@@ -256,7 +259,7 @@ pub async fn last_values_are_bounded(t: &dyn Telemetry) {
     assert_eq!(lasts[0], lasts[1]);
 }
 
-/// The first keeps the id of the event; the others have ids right behind it.
+/// Checks that the first value has the identifier of the event, and that the others have identifiers right behind it.
 pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     let device = given::device();
     let event = id(7);
@@ -270,8 +273,9 @@ pub async fn values_of_one_run_have_ids_of_their_own(t: &dyn Telemetry) {
     assert_eq!(of_x.items[0].payload.text(), "4");
 }
 
-/// A deleted series is gone at once, the others stay; what is stored then is all there is.
-pub async fn a_deleted_series_begins_anew(t: &dyn Telemetry) {
+/// Checks that a deleted series is gone at once, that the others stay, and that values stored later are all that it
+/// has.
+pub async fn deleted_series_starts_empty(t: &dyn Telemetry) {
     let device = given::device();
     let reading = device.reading();
     for n in 0..100 {

@@ -33,7 +33,7 @@ fn file(folder: &tempfile::TempDir) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_costs_no_later_write() {
+async fn later_writes_succeed_after_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();
     let db = empty(&file(&folder)).await;
     for round in 0..4 {
@@ -101,7 +101,7 @@ async fn a_registry_that_keeps_nothing_is_not_healthy(address: &str) {
     for _ in 0..2 {
         assert!(db.write.healthy().await.is_err());
     }
-    // Neither a refusal because of a statement's content nor an empty transaction tells anything about health.
+    // A refusal because of a statement's content and an empty transaction are no sign of health.
     db.begin().await.unwrap().commit().await.unwrap();
     assert!(db.write.healthy().await.is_err());
     db.write.run(Sql::new("ALTER TABLE stopped RENAME TO pulse")).await.unwrap();
@@ -137,7 +137,7 @@ async fn setting(tx: &impl Connection, name: &str) -> String {
 
 /// Checks that a reading transaction sees one moment, and that a writing one sees earlier commits of others.
 #[tokio::test(flavor = "multi_thread")]
-async fn postgresql_reads_as_of_one_moment_and_changes_nothing_meanwhile() {
+async fn postgresql_reader_sees_one_snapshot_and_writes_nothing() {
     let database = OwnDatabase::new().await;
     let db = empty(&database.address).await;
     let (reads, writes) = (db.snapshot().await.unwrap(), db.begin().await.unwrap());

@@ -75,7 +75,7 @@ fn books_are_right(devices: &Devices) {
 }
 
 #[tokio::test]
-async fn what_is_not_durable_stays_and_the_rest_is_bounded() {
+async fn durable_devices_are_evicted_and_others_stay() {
     let devices = Devices::new(100 * DeviceState::default().weight());
     visit(&devices, 1, 0, 1).await;
     for key in 1..10_000 {
@@ -88,7 +88,7 @@ async fn what_is_not_durable_stays_and_the_rest_is_bounded() {
 }
 
 #[tokio::test]
-async fn whoever_grows_makes_others_leave_in_all_shards() {
+async fn growing_device_evicts_others_in_all_shards() {
     const MAX: usize = 8 << 20;
     let devices = Devices::new(MAX);
     for key in 0..SHARDS {
@@ -106,7 +106,7 @@ async fn whoever_grows_makes_others_leave_in_all_shards() {
 }
 
 #[tokio::test]
-async fn who_is_held_stays() {
+async fn locked_device_is_not_evicted() {
     let devices = Devices::new(0);
     let held = devices.lock(7, tenant(1), 0).await;
     for key in 0..1_000 {
@@ -123,7 +123,7 @@ async fn quiet_ones(devices: &Devices) {
 }
 
 #[tokio::test]
-async fn a_tenant_of_few_heavy_devices_pushes_out_its_own() {
+async fn tenant_of_few_heavy_devices_evicts_its_own() {
     const MAX: usize = 1 << 20;
     let devices = Devices::new(MAX);
     quiet_ones(&devices).await;
@@ -139,7 +139,7 @@ async fn a_tenant_of_few_heavy_devices_pushes_out_its_own() {
 }
 
 #[tokio::test]
-async fn devices_that_must_stay_push_out_nobody_who_has_no_more_than_the_equal_part() {
+async fn unevictable_devices_evict_no_tenant_within_its_share() {
     const MAX: usize = 1 << 20;
     let devices = Devices::new(MAX);
     quiet_ones(&devices).await;
@@ -164,7 +164,7 @@ async fn devices_that_must_stay_push_out_nobody_who_has_no_more_than_the_equal_p
 }
 
 #[tokio::test]
-async fn tenants_whose_devices_must_stay_hide_none_behind_them_that_may_leave() {
+async fn unevictable_devices_hide_no_evictable_ones() {
     const MAX: usize = 1 << 20;
     let devices = Devices::new(MAX);
     for of in 0..60 {
@@ -181,7 +181,7 @@ async fn tenants_whose_devices_must_stay_hide_none_behind_them_that_may_leave() 
 }
 
 #[tokio::test]
-async fn a_device_is_counted_where_it_belongs() {
+async fn device_is_charged_to_its_tenant() {
     let devices = Devices::new(1 << 20);
     let weight_of = |of: u64| devices.by_use.lock().weights().get(&tenant(of).unwrap()).copied();
     // Only the system itself has used the device so far.
@@ -220,7 +220,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #[test]
-    fn the_books_are_right_and_the_bound_holds(steps in prop::collection::vec(step(), 1..200)) {
+    fn cache_weights_are_exact_and_bounded(steps in prop::collection::vec(step(), 1..200)) {
         const MAX: usize = 32 * KIB;
         let devices = Devices::new(MAX);
         let lock = |of, key, durable| futures::executor::block_on(devices.lock(key, tenant(of), durable));
@@ -262,7 +262,7 @@ proptest! {
 }
 
 #[test]
-fn devices_that_come_grow_leave_and_change_hands_at_once_are_counted_right() {
+fn concurrent_changes_of_devices_keep_weights_exact() {
     const MAX: usize = 256 * KIB;
     let mut devices = Devices::new(MAX);
     std::thread::scope(|scope| {
