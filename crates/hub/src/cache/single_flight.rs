@@ -9,7 +9,13 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The keys that are being loaded or waited for. Clients may choose the keys, so the hash function has a random seed.
-pub(crate) struct SingleFlight<K: Hash + Eq>(Mutex<HashMap<K, Arc<KeyLoads>>>);
+pub struct SingleFlight<K: Hash + Eq>(Mutex<HashMap<K, RunningLoads>>);
+
+/// An entry of a key, which is removed when no load is left.
+struct RunningLoads {
+    count: usize,
+    loads: Arc<KeyLoads>,
+}
 
 struct KeyLoads {
     turn: Arc<Semaphore>,
@@ -18,7 +24,7 @@ struct KeyLoads {
 }
 
 /// A load of one key: no other exclusive load begins while this one lives.
-pub(crate) struct Load<'a, K: Hash + Eq> {
+pub struct Load<'a, K: Hash + Eq> {
     flights: &'a SingleFlight<K>,
     key: &'a K,
     loads: Arc<KeyLoads>,
@@ -27,19 +33,24 @@ pub(crate) struct Load<'a, K: Hash + Eq> {
 }
 
 impl<K: Hash + Eq + Clone> SingleFlight<K> {
-    pub(crate) fn new() -> Self {
+    /// Tracks no load yet.
+    pub fn new() -> Self {
         Self(Mutex::default())
     }
 
     /// Begins a load that may run at the same time as others of the key.
-    pub(crate) fn concurrent<'a>(&'a self, key: &'a K) -> Load<'a, K> {
+    pub fn concurrent<'a>(&'a self, key: &'a K) -> Load<'a, K> {
         let first = || Arc::new(KeyLoads { turn: Arc::new(Semaphore::new(1)), invalidations: AtomicU64::new(0) });
-        let loads = Arc::clone(self.0.lock().entry(key.clone()).or_insert_with(first));
+        let mut flights = self.0.lock();
+        let running = flights.entry(key.clone()).or_insert_with(|| RunningLoads { count: 0, loads: first() });
+        running.count += 1;
+        let loads = Arc::clone(&running.loads);
+        drop(flights);
         Load { flights: self, key, loads, turn: None }
     }
 
     /// Begins a load once no other exclusive load of the key is running.
-    pub(crate) async fn alone<'a>(&'a self, key: &'a K) -> Load<'a, K> {
+    pub async fn alone<'a>(&'a self, key: &'a K) -> Load<'a, K> {
         let mut load = self.concurrent(key);
         // The semaphore is never closed; a load without a turn would only load twice.
         load.turn = Arc::clone(&load.loads.turn).acquire_owned().await.ok();
@@ -53,16 +64,16 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
     }
 
     /// Notes that the key has changed.
-    pub(crate) fn invalidate(&self, key: &K) {
-        if let Some(loads) = self.0.lock().get(key) {
-            loads.invalidations.fetch_add(1, Ordering::SeqCst);
+    pub fn invalidate(&self, key: &K) {
+        if let Some(running) = self.0.lock().get(key) {
+            running.loads.invalidations.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
 impl<K: Hash + Eq> Load<'_, K> {
     /// Returns how often the key has changed since the earliest of its overlapping loads began.
-    pub(crate) fn invalidations(&self) -> u64 {
+    pub fn invalidations(&self) -> u64 {
         self.loads.invalidations.load(Ordering::SeqCst)
     }
 }
@@ -71,8 +82,11 @@ impl<K: Hash + Eq> Drop for Load<'_, K> {
     fn drop(&mut self) {
         let mut flights = self.flights.0.lock();
         drop(self.turn.take());
-        // Two references are left: the map's and this one. Others are made under the lock.
-        if Arc::strong_count(&self.loads) == 2 {
+        // Counted under the lock. References are dropped after it: two loads could each see that of the other, and leave
+        // the entry.
+        let Some(running) = flights.get_mut(self.key) else { return };
+        running.count -= 1;
+        if running.count == 0 {
             flights.remove(self.key);
         }
     }
