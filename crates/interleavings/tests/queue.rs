@@ -14,7 +14,8 @@ use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::thread;
 use uuid::Uuid;
 
-const LIMITS: QueueLimits = QueueLimits { at_once: 2, of_all: 8, of_one: 8, of_site: 8, slice: Duration::ZERO };
+const LIMITS: QueueLimits =
+    QueueLimits { at_once: 2, of_all: 8, of_one: 8, of_site: 8, slice: Duration::ZERO, ..QueueLimits::NONE };
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
