@@ -256,6 +256,7 @@ describe('alarms on a dashboard', () => {
     await form.getByText(`Chosen: ${room.name}`).waitFor();
     await form.getByRole('button', { name: 'Add', exact: true }).click();
     await page.getByRole('button', { name: 'Save' }).click();
+    await page.getByRole('button', { name: 'Arrange' }).waitFor();
     await page
       .getByRole('region', { name: `${room.name}: Alarms` })
       .getByText('is too warm')
