@@ -1,7 +1,7 @@
 //! A queue for slots, which are the right to do long work: a few at a time, shared fairly between tenants.
 //!
 //! A free slot goes to the site that has the fewest (see [`isobar_model::site`]), and among equals to the one that had
-//! its last slot the longest ago; within a site to its tenants by the same rule. Work that lasts longer than a slice of
+//! its last slot the longest ago; within a site to its tenants, and within a tenant to its parts, by the same rule. Work that lasts longer than a slice of
 //! time while others wait returns its slot and queues again, so that no work waits for the end of another.
 //!
 //! When the queue is full, the tenant that has begun most loses its youngest waiting work to a tenant that has begun
@@ -31,8 +31,8 @@ const BYTES_A_LOOK: usize = 64 << 10;
 pub struct QueueLimits {
     /// Slots at the same time.
     pub at_once: usize,
-    /// Slots of one site at the same time: its further work waits although slots are free.
-    pub at_once_of_site: usize,
+    /// Slots of one tenant at the same time: its further work waits although slots are free.
+    pub at_once_of_tenant: usize,
     /// Work that has begun and not ended, of all tenants. Beyond it, new work takes the place of waiting work of a tenant
     /// that has more, or is refused. Continued work is not counted and keeps its place.
     pub of_all: usize,
@@ -48,7 +48,7 @@ impl QueueLimits {
     /// Limits nothing.
     pub const NONE: Self = Self {
         at_once: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         of_all: usize::MAX,
         of_one: usize::MAX,
         of_site: usize::MAX,
@@ -58,15 +58,25 @@ impl QueueLimits {
 
 /// A party that competes for slots, alone and together with its site.
 pub trait Holder: Copy + Ord + Send + 'static {
-    /// The group of parties that count together against others.
+    /// The tenant that the party belongs to, or the party itself.
+    type Tenant: Copy + Ord + Send;
+    /// The group of tenants that count together against others.
     type Site: Copy + Ord + Send;
+
+    /// Returns the tenant of this party.
+    fn tenant(&self) -> Self::Tenant;
 
     /// Returns the group of this party.
     fn site(&self) -> Self::Site;
 }
 
 impl Holder for OrganizationId {
+    type Tenant = Self;
     type Site = Site;
+
+    fn tenant(&self) -> Self {
+        *self
+    }
 
     fn site(&self) -> Site {
         Self::site(self)
@@ -121,6 +131,7 @@ struct State<H: Holder> {
     number: u64,
     /// Holders that have a slot, wait for one or have begun something.
     holders: BTreeMap<H, HolderSlots<H>>,
+    tenants: BTreeMap<H::Tenant, Holds>,
     sites: BTreeMap<H::Site, Holds>,
 }
 
@@ -194,7 +205,7 @@ impl<H: Holder> Line<H> {
         state.number += 1;
         let number = state.number;
         let line = Arc::clone(self);
-        // While a slot is free, all that wait are of sites that have as many as they may.
+        // While a slot is free, all that wait are of tenants that have as many as they may.
         if state.holds.taken < self.limits.at_once && self.may_take(state, holder) {
             state.change(holder, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
             return Entered::Slot(QueueSlot { line, holder, begun });
@@ -206,9 +217,9 @@ impl<H: Holder> Line<H> {
         Entered::Line(Waiter { line, holder, number, given })
     }
 
-    /// Returns true if the holder's site may take another slot.
+    /// Returns true if the holder's tenant may take another slot.
     fn may_take(&self, state: &State<H>, holder: H) -> bool {
-        state.of_site(holder).taken < self.limits.at_once_of_site
+        state.of_tenant(holder).taken < self.limits.at_once_of_tenant
     }
 
     fn note_waiting(&self, state: &State<H>) {
@@ -239,7 +250,8 @@ impl<H: Holder> Line<H> {
         }
         let waiting = state.holders.iter().filter(|(id, of)| !of.line.is_empty() && self.may_take(state, **id));
         let turn = |holds: Holds| (holds.taken, holds.last);
-        let (holder, _) = waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(of.holds)))?;
+        let (holder, _) =
+            waiting.min_by_key(|(id, of)| (turn(state.of_site(**id)), turn(state.of_tenant(**id)), turn(of.holds)))?;
         let holder = *holder;
         let first = state.leave(holder, 0)?;
         state.number += 1;
@@ -251,24 +263,25 @@ impl<H: Holder> Line<H> {
 }
 
 impl<H: Holder> State<H> {
-    /// Changes the counts of a tenant, its site and all. A tenant that arrives counts as if it had a slot just now; one
+    /// Changes the counts of a holder, its tenant, its site and all. One that arrives counts as if it had a slot just now; one
     /// that has nothing is removed.
     fn change(&mut self, holder: H, change: impl Fn(&mut Holds)) {
         let last = self.number;
-        let site = self.sites.entry(holder.site()).or_insert(Holds { last, ..Holds::default() });
         let of = self
             .holders
             .entry(holder)
             .or_insert_with(|| HolderSlots { holds: Holds { last, ..Holds::default() }, line: VecDeque::new() });
         change(&mut self.holds);
-        change(site);
         change(&mut of.holds);
-        if site.is_nothing() {
-            self.sites.remove(&holder.site());
-        }
+        change_in(&mut self.tenants, holder.tenant(), last, &change);
+        change_in(&mut self.sites, holder.site(), last, &change);
         if of.holds.is_nothing() && of.line.is_empty() {
             self.holders.remove(&holder);
         }
+    }
+
+    fn of_tenant(&self, holder: H) -> Holds {
+        self.tenants.get(&holder.tenant()).copied().unwrap_or_default()
     }
 
     fn of_site(&self, holder: H) -> Holds {
@@ -313,9 +326,25 @@ impl<H: Holder> State<H> {
     }
 }
 
+/// Changes the counts of a key, which is removed when it has nothing. A key that arrives counts as if it had a slot at
+/// `last`.
+fn change_in<K: Copy + Ord>(counts: &mut BTreeMap<K, Holds>, key: K, last: u64, change: impl Fn(&mut Holds)) {
+    let holds = counts.entry(key).or_insert(Holds { last, ..Holds::default() });
+    change(holds);
+    if holds.is_nothing() {
+        counts.remove(&key);
+    }
+}
+
 impl<H: Holder> Default for State<H> {
     fn default() -> Self {
-        Self { holds: Holds::default(), number: 0, holders: BTreeMap::new(), sites: BTreeMap::new() }
+        Self {
+            holds: Holds::default(),
+            number: 0,
+            holders: BTreeMap::new(),
+            tenants: BTreeMap::new(),
+            sites: BTreeMap::new(),
+        }
     }
 }
 

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, TraceStep, Trigger};
+use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, ProjectId};
+use isobar_model::site::Site;
 use isobar_quota::{Claim, FairQueue, Holder, QueueLimits, QueueSlot, SharedAmount, TenantShare, TenantShares};
 use isobar_traces::Span;
 use tokio::runtime::{Builder, Runtime};
@@ -34,10 +35,10 @@ const THREADS_A_PROCESSOR: usize = 4;
 const PROCESSORS_MIN: usize = 2;
 /// Part of the threads that the runs of one tenant occupy at the same time: one in so many.
 const TENANT_PART: usize = 4;
-/// Long runs that wait or are under way, of all, of a tenant and of a project; beyond, whoever has most loses
+/// Long runs that wait or are under way, of all, of the tenants of one site and of a project; beyond, whoever has most loses
 /// its youngest waiting one, or the answer is 503.
 const LONG_RUNS_MAX: usize = 4_096;
-const LONG_RUNS_OF_TENANT_MAX: usize = 1_024;
+const LONG_RUNS_OF_SITE_MAX: usize = 1_024;
 const LONG_RUNS_OF_PROJECT_MAX: usize = 256;
 /// Bytes held by long runs that wait or are under way, changes of settings among them, of all tenants together; beyond,
 /// 503. One tenant has at most twice what is left for the others.
@@ -123,10 +124,15 @@ impl RunCounter {
 }
 
 impl Holder for ProjectRuns {
-    type Site = OrganizationId;
+    type Tenant = OrganizationId;
+    type Site = Site;
 
-    fn site(&self) -> OrganizationId {
+    fn tenant(&self) -> OrganizationId {
         self.tenant
+    }
+
+    fn site(&self) -> Site {
+        self.tenant.site()
     }
 }
 
@@ -144,8 +150,8 @@ impl Designs {
             at_once: threads,
             of_all: LONG_RUNS_MAX,
             of_one: LONG_RUNS_OF_PROJECT_MAX,
-            of_site: LONG_RUNS_OF_TENANT_MAX,
-            at_once_of_site: threads / TENANT_PART,
+            of_site: LONG_RUNS_OF_SITE_MAX,
+            at_once_of_tenant: threads / TENANT_PART,
             // A run cannot be interrupted.
             slice: Duration::MAX,
         });
@@ -176,19 +182,6 @@ impl Designs {
             self.engines.add(u64::from(outcome.engines));
         }
         outcome
-    }
-
-    /// Runs a design on this thread, and traces what each element received and produced.
-    pub(crate) fn run_traced(
-        &self,
-        plan: &Plan,
-        trigger: Trigger<'_>,
-        event: &EventView<'_>,
-        device: &DeviceView,
-        memory: &dyn Memory,
-    ) -> (Outcome, Vec<TraceStep>) {
-        let _span = Span::of_work(RUN_SPAN);
-        isobar_design::run_traced(plan, trigger, event, device, memory)
     }
 
     /// Waits for a place for a long run of a project; with `held`, takes a share of the memory of long runs too.

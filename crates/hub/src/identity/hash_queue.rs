@@ -48,7 +48,12 @@ impl HashedFor {
 }
 
 impl Holder for HashedFor {
+    type Tenant = Self;
     type Site = HashSite;
+
+    fn tenant(&self) -> Self {
+        *self
+    }
 
     fn site(&self) -> HashSite {
         match self {
@@ -66,7 +71,7 @@ pub(super) fn hash_queue() -> FairQueue<HashedFor> {
         of_all: HASHES_AT_ONCE + HASHES_WAITING_MAX,
         of_one: HASHES_OF_ADDRESS_MAX,
         of_site: HASHES_OF_SITE_MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         // A hash cannot be interrupted.
         slice: std::time::Duration::MAX,
     })

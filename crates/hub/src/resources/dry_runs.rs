@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use isobar_design::{DeviceView, Effect, EmptyMemory, EventView, Memory, Outcome, Plan, TraceStep, Trigger};
+use isobar_design::{
+    DeviceView, Effect, EmptyMemory, EventView, Memory, Outcome, Plan, TraceStep, Trigger, run_traced,
+};
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::check::Faults;
 use isobar_model::dry_run::DryRunInput;
@@ -16,7 +18,7 @@ use isobar_model::time::Timestamp;
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::designs::{Admission, Designs, HeldByRun, RunPlace};
+use crate::designs::{Admission, HeldByRun, RunPlace};
 use crate::error::if_there;
 use crate::ingest::design_runs::RunMemory;
 
@@ -90,10 +92,7 @@ impl Hub {
         let run = PlannedRun { plan, start, element: input.element, payload: input.payload, id, now };
         match (device, made_up) {
             (Some(entry), _) => self.dry_run_on(&entry, run, &place).await,
-            (None, Some(view)) => {
-                let hub = self.clone();
-                self.0.designs.in_pool(&place, move || run.on(&hub.0.designs, &view, &EmptyMemory)).await
-            }
+            (None, Some(view)) => self.0.designs.in_pool(&place, move || run.on(&view, &EmptyMemory)).await,
             (None, None) => Err(Error::internal("a dry run without a device")),
         }
     }
@@ -129,8 +128,7 @@ impl Hub {
             let before = entry.before_missing.load(Ordering::Relaxed);
             Arc::make_mut(&mut view).status = Status::numbered(before.into()).unwrap_or_default();
         }
-        let hub = self.clone();
-        let trial = move || run.on(&hub.0.designs, &view, &RunMemory { memory: turn.memory(), left: None });
+        let trial = move || run.on(&view, &RunMemory { memory: turn.memory(), left: None });
         self.0.designs.in_pool(place, trial).await
     }
 }
@@ -171,7 +169,7 @@ struct PlannedRun {
 }
 
 impl PlannedRun {
-    fn on(&self, designs: &Designs, device: &DeviceView, memory: &dyn Memory) -> DryRun {
+    fn on(&self, device: &DeviceView, memory: &dyn Memory) -> DryRun {
         let (element, payload, tree) = (&*self.element, &self.payload, self.payload.tree());
         let trigger = match self.start {
             DryRunStart::DeviceEvent => Trigger::DeviceEvent { element },
@@ -180,7 +178,7 @@ impl PlannedRun {
         };
         let (id, received_at, now) = (self.id, self.id.minted_at(), self.now);
         let event = EventView { id, element, received_at, now, payload, tree: &tree };
-        let (mut outcome, trace) = designs.run_traced(&self.plan, trigger, &event, device, memory);
+        let (mut outcome, trace) = run_traced(&self.plan, trigger, &event, device, memory);
         // Effects on the memory of elements are internal.
         outcome.effects.retain(|effect| !matches!(effect, Effect::Remember { .. } | Effect::Forget { .. }));
         DryRun { trace, outcome }

@@ -30,7 +30,7 @@ impl BoundedJobs {
                 of_all: waiting,
                 of_one,
                 of_site: usize::MAX,
-                at_once_of_site: usize::MAX,
+                at_once_of_tenant: usize::MAX,
                 slice,
             }),
             threads: None,

@@ -10,7 +10,7 @@ const LIMITS: QueueLimits = QueueLimits {
     of_all: 6,
     of_one: 4,
     of_site: usize::MAX,
-    at_once_of_site: usize::MAX,
+    at_once_of_tenant: usize::MAX,
     slice: Duration::ZERO,
 };
 
@@ -25,7 +25,7 @@ fn tenant_of(number: u128, site: u32) -> OrganizationId {
 
 impl State<OrganizationId> {
     fn is_forgotten(&self) -> bool {
-        self.holders.is_empty() && self.sites.is_empty() && self.holds.is_nothing()
+        self.holders.is_empty() && self.tenants.is_empty() && self.sites.is_empty() && self.holds.is_nothing()
     }
 }
 
@@ -95,7 +95,7 @@ fn three_tenants_and_a_crowded_site_leave_room() {
         of_all: 64,
         of_one: 24,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     };
     let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
@@ -122,7 +122,7 @@ fn tenants_of_one_site_share_one_turn() {
         of_all: 20,
         of_one: 10,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let mut slot = Some(at_once(&slots, 9).unwrap());
@@ -148,7 +148,7 @@ fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
         of_all: 5,
         of_one: 4,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let _slot = at_once(&slots, 1).unwrap();
@@ -169,7 +169,7 @@ fn granted_slot_is_not_evicted_by_the_next_claim() {
         of_all: 3,
         of_one: 3,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let slot = at_once(&slots, 1).unwrap();
@@ -197,7 +197,7 @@ fn paused_work_is_evicted_and_continued_work_is_not() {
         of_all: 2,
         of_one: 2,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let slot = at_once(&slots, 1).unwrap();
@@ -239,7 +239,7 @@ fn work_that_queues_again_counts_once() {
         of_all: 2,
         of_one: 2,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let slot = at_once(&slots, 1).unwrap();
@@ -271,7 +271,7 @@ fn equal_tenants_alternate() {
         of_all: 20,
         of_one: 10,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let mut slot = Some(at_once(&slots, 1).unwrap());
@@ -398,4 +398,18 @@ proptest! {
         drop(expected);
         prop_assert!(slots.line.state.lock().is_forgotten());
     }
+}
+
+#[test]
+fn tenant_with_its_part_of_the_slots_waits_although_one_is_free() {
+    let slots = FairQueue::new(QueueLimits { at_once: 3, at_once_of_tenant: 2, ..QueueLimits::NONE });
+    let mut own = vec![at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
+    let mut waits = waiter(&slots, 1);
+    let other = at_once(&slots, 2).unwrap();
+    drop(other);
+    assert!((&mut waits).now_or_never().is_none(), "a slot of another tenant is none of its part");
+    own.pop();
+    assert!(waits.now_or_never().unwrap().is_ok());
+    drop(own);
+    assert!(slots.line.state.lock().is_forgotten());
 }

@@ -101,7 +101,7 @@ async fn long_queue_scan_waits_for_a_slot_and_delays_nobody() {
         of_all: 4,
         of_one: 4,
         of_site: usize::MAX,
-        at_once_of_site: usize::MAX,
+        at_once_of_tenant: usize::MAX,
         slice: Duration::ZERO,
     });
     let (device, claim) = (device_of(&store, 1).await, given::claim());

@@ -108,7 +108,7 @@ mod tests {
             of_all: 4,
             of_one: 2,
             of_site: usize::MAX,
-            at_once_of_site: usize::MAX,
+            at_once_of_tenant: usize::MAX,
             slice: Duration::ZERO,
         });
         let device = given::device();
