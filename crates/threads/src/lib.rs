@@ -7,8 +7,6 @@ mod pace;
 mod policy;
 mod serving;
 
-use std::io;
-use std::thread;
 use std::time::Duration;
 
 pub use gathering::Gathering;
@@ -38,29 +36,4 @@ pub(crate) fn come_in_turn() {
 pub fn give_way(niceness: i32) {
     policy::be_nice(niceness, GIVING);
     pace::begin();
-}
-
-/// Starts work on a thread of its own that gets only idle processor time: any other thread preempts it at once. While
-/// all processors are busy it may get almost none, so no caller should wait for the work without a limit.
-///
-/// # Errors
-/// No further thread can be started at present; nothing was done.
-pub fn start_with_what_is_left(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    let alone = || {
-        policy::follow(Policy::Idle, None);
-        work();
-    };
-    thread::Builder::new().name(name.to_owned()).spawn(alone).map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_with_what_is_left_is_done() {
-        let (tell, told) = std::sync::mpsc::channel();
-        start_with_what_is_left("left", move || tell.send(7).unwrap()).unwrap();
-        assert_eq!(told.recv().unwrap(), 7);
-    }
 }

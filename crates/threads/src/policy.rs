@@ -12,8 +12,6 @@ pub(crate) enum Policy {
     Usual,
     /// `SCHED_BATCH`.
     Batch,
-    /// `SCHED_IDLE`.
-    Idle,
 }
 
 /// Sets the scheduling of this thread, if the system supports it. The slice is the time that it has a processor while
@@ -128,7 +126,6 @@ pub(crate) mod linux {
         let number = match policy {
             Policy::Usual => libc::SCHED_OTHER,
             Policy::Batch => libc::SCHED_BATCH,
-            Policy::Idle => libc::SCHED_IDLE,
         };
         number as u32
     }

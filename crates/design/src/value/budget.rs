@@ -18,7 +18,8 @@ const STEPS_MAX: u32 = 10_000;
 /// texts and writing long ones takes far below a nanosecond a byte.
 const UNITS_MAX: u64 = 1_000_000;
 /// Units above which a run, or a plan that may take so many, belongs on a thread that serves no calls: at worst, this
-/// is a millisecond. A run that takes more although nothing foretold it ends where it began, after 20 ms at worst.
+/// is a millisecond. A run that takes more although nothing foretold it ends where it began, after
+/// [`UNITS_MAX`]: 10 to 20 ms of ordinary work, 40 ms of nearly any.
 pub const LONG_RUN_UNITS: u64 = 25_000;
 /// Bytes emitted by a run above which the device stays locked until they are durable: all callers that come in
 /// meanwhile wait for as much.

@@ -14,7 +14,7 @@ use super::shared_entries::SharedEntry;
 use crate::designs::ProjectRuns;
 
 /// Runs of a project that go to the pool after an unforeseen long one, the next long one included. A long run costs the
-/// thread that serves the call 20 ms at worst, spread over this many runs a fifth of a millisecond each.
+/// thread that serves the call 10 to 40 ms at worst; over this many runs that is less than half a millisecond each.
 pub(crate) const RUNS_ASIDE: u32 = 100;
 
 /// Caches a project's compiled design.
