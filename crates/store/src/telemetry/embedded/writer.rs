@@ -62,12 +62,7 @@ impl CommitWriter {
         let writing = Writing { db: db.clone(), shared: shared.clone(), applied, ticket: 0, position };
         let (db, syncing, note) = (db.clone(), shared.clone(), note.clone());
         let spawn = |thread: &'static str, work: Box<dyn FnOnce() + Send>| {
-            let shared = shared.clone();
-            let watched = move || {
-                let _watched = Watched { shared: &shared, thread };
-                work();
-            };
-            std::thread::Builder::new().name(thread.to_owned()).spawn(watched).map_err(StoreError::unavailable)
+            std::thread::Builder::new().name(thread.to_owned()).spawn(work).map_err(StoreError::unavailable)
         };
         let mut writer = Self { threads: Vec::with_capacity(2), shared: shared.clone() };
         writer.threads.push(spawn(WRITER, Box::new(move || writing.run()))?);
@@ -104,6 +99,8 @@ type Spot = (u8, u64, u32);
 
 impl Writing {
     fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let _watched = Watched { shared: &shared, thread: WRITER };
         let options = WriteOptions::default();
         let (mut gathered, mut gathering) = (Gathered::default(), Gathering::default());
         while self.shared.take_waiting(&mut gathered) {
@@ -212,6 +209,8 @@ fn prefix(key: &[u8]) -> u64 {
 }
 
 fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
+    // It ends before the channel does, so that a panic is the cause of the failure, and not its consequence for the writer.
+    let _watched = Watched { shared, thread: SYNCER };
     let (mut gathering, mut synced) = (Gathering::default(), 0);
     while let Ok(first) = applied.recv() {
         let mut batches = SmallVec::<[Applied; UNSYNCED_BATCHES_MAX + 1]>::new();
