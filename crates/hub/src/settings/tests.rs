@@ -124,13 +124,14 @@ async fn memory_of_an_abandoned_or_panicking_change_is_given_back() {
     let failed = puts(&stage, &device, "label", text(100 * KIB)).await;
     assert!(matches!(failed, Err(Error::Internal(_))), "{failed:?}");
     assert!(has_room(&stage, 150 * KIB));
-    let _places = stage.hub.0.designs.all_places(stage.entry(&device).await.project_runs());
+    let places = stage.hub.0.designs.all_places(stage.entry(&device).await.project_runs());
     let mut left = Box::pin(puts(&stage, &device, "label", text(100 * KIB)));
-    until("a change waits", async || {
+    until("a change waits for a place", async || {
         assert!(futures::poll!(&mut left).is_pending());
-        !has_room(&stage, 100 * KIB)
+        stage.hub.0.designs.long_runs() == (places.len(), 1)
     })
     .await;
+    assert!(!has_room(&stage, 100 * KIB));
     drop(left);
     assert!(has_room(&stage, 150 * KIB));
 }
