@@ -48,7 +48,7 @@ describe('numbers', () => {
     await labels.getByText(SERIAL, { exact: true }).waitFor();
     await labels.getByText('1.0', { exact: true }).waitFor();
     const event = page.locator('[data-event]').first();
-    expect(await event.locator('summary').first().innerText()).toContain(READING);
+    await event.locator('summary').getByText(READING, { exact: true }).waitFor();
     await event.locator('summary').first().click();
     await event.getByText(ENERGY, { exact: true }).waitFor();
     await event.getByText(SERIAL, { exact: true }).waitFor();
