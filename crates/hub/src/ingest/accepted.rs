@@ -70,7 +70,7 @@ impl Accepted {
             if let Some(PendingEvent { ingest, entry, now, turn }) = &mut self.pending {
                 turn.durable.wait().await?;
                 ingest.activity.device(entry, *now);
-                ingest.publish(entry, turn.queued);
+                ingest.committer.publish(entry, turn.queued);
             }
             Ok(self.id)
         }

@@ -102,7 +102,7 @@ impl DesignRuns<'_> {
         if self.view().status == Status::Missing {
             self.keep_missing(&mut effects);
         }
-        self.ingest.carry_out(id, effects, &mut self.run);
+        self.run.carry_out(id, effects);
     }
 
     /// Keeps the status `missing`, which only an event ends; a status that the runs set is restored then.
@@ -133,7 +133,7 @@ impl DesignRuns<'_> {
             Actor::Device(_) | Actor::System(_) => None,
         };
         self.bytes += value.as_ref().map_or(0, |value| value.bytes().len());
-        self.ingest.change_setting(name, value, by, &mut self.run)
+        self.run.change_setting(name, value, by)
     }
 
     /// Adds a user's change of an alarm.
@@ -204,7 +204,7 @@ impl Ingest {
             match done {
                 Ok((answer, mut pending)) => {
                     pending.durable.wait().await?;
-                    self.publish(entry, pending.queued);
+                    self.committer.publish(entry, pending.queued);
                     return Ok(Some(answer));
                 }
                 Err(TurnFailure::Outdated) => return Ok(None),
@@ -223,14 +223,14 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         work: &mut impl FnMut(&mut DesignRuns<'_>) -> T,
     ) -> std::result::Result<(T, PendingTurn), TurnFailure> {
-        let run = RunCommit::new(entry, self.env.now()).ok_or(TurnFailure::Outdated)?;
+        let run = RunCommit::new((&self.env, &self.caches), entry, self.env.now()).ok_or(TurnFailure::Outdated)?;
         self.env.ids_go_on_behind(turn.memory().newest());
         let left = UncommittedState::default();
         let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };
         let answer = work(&mut runs);
         let DesignRuns { run, mut turn, units, .. } = runs;
         entry.plan.note_run(units > LONG_RUN_UNITS);
-        Ok((answer, self.commit(run, &mut turn)?))
+        Ok((answer, self.committer.commit(run, &mut turn)?))
     }
 }
 

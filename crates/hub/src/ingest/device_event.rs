@@ -12,46 +12,19 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::telemetry::{Commit, Durable, Idempotency, Locked, Memory, TURNS_MAX, Turn};
-use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use isobar_store::telemetry::{Commit, Durable, Locked, Memory, TURNS_MAX, Turn};
 
 use super::accepted::Accepted;
 use super::design_runs::RunMemory;
+use super::effects::{new_cloud_event, queue_up};
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
-use super::run_commit::{RunCommit, TurnFailure, tell};
-use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX};
+use super::incoming::{Incoming, RunSignal, remembered, tell};
+use super::run_commit::{RunCommit, TurnFailure};
+use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::cache::shared_entries::SharedEntry as _;
 use crate::designs::{Admission, RunPlace};
 use crate::identity::authentication::Principal;
-
-/// An event as it came in.
-pub(super) struct Incoming<'a> {
-    pub element: Arc<str>,
-    pub payload: RawJson,
-    pub idempotency_key: Option<Cow<'a, str>>,
-    pub now: Timestamp,
-    /// The reason for storing it in history only, without a run.
-    pub refused: Option<Cow<'a, str>>,
-    /// Told when the event has run, before it is durable: its device's next one may run.
-    pub ran: Option<RunSignal>,
-}
-
-impl Incoming<'_> {
-    /// Returns a copy that owns its texts. The payload is shared.
-    fn to_owned(&self) -> Incoming<'static> {
-        let owned = |text: &Option<Cow<'_, str>>| text.as_deref().map(|text| Cow::Owned(text.to_owned()));
-        Incoming {
-            element: Arc::clone(&self.element),
-            payload: self.payload.clone(),
-            idempotency_key: owned(&self.idempotency_key),
-            now: self.now,
-            refused: owned(&self.refused),
-            ran: self.ran.clone(),
-        }
-    }
-}
 
 /// An event that came by the webhook, as one of an element.
 pub(crate) struct IntegratedEvent<'a> {
@@ -63,9 +36,6 @@ pub(crate) struct IntegratedEvent<'a> {
     /// Told when it has run.
     pub ran: RunSignal,
 }
-
-/// Tells once that an event has run; when it is dropped before, that it never will.
-pub(crate) type RunSignal = Arc<Mutex<Option<oneshot::Sender<()>>>>;
 
 /// The outcome of a run, or `None`, without a change, if the entry is outdated.
 pub(super) type EventOutcome = Result<Option<Accepted>>;
@@ -237,7 +207,8 @@ impl Ingest {
         event: &Incoming<'_>,
         tree: &Json<'_>,
     ) -> std::result::Result<Accepted, TurnFailure> {
-        let (mut run, view) = RunCommit::of_event(entry, event.now).ok_or(TurnFailure::Outdated)?;
+        let (mut run, view) =
+            RunCommit::of_event((&self.env, &self.caches), entry, event.now).ok_or(TurnFailure::Outdated)?;
         // Identifiers grow from run to run, and expressions see what the run before has left.
         self.env.ids_go_on_behind(turn.memory().newest());
         let id = self.env.new_id();
@@ -245,7 +216,7 @@ impl Ingest {
             Some(why) => run.add_refused(id, event, why),
             None => self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run),
         }
-        let pending = self.commit(run, &mut turn)?;
+        let pending = self.committer.commit(run, &mut turn)?;
         drop(turn);
         if let Some(ran) = &event.ran {
             tell(ran);
@@ -271,7 +242,7 @@ impl Ingest {
         let outcome = self.designs.run(&run.plan, Trigger::DeviceEvent { element }, &seen, view, &before);
         run.entry.plan.note_run(outcome.units > LONG_RUN_UNITS);
         run.add_event(id, event);
-        self.carry_out(id, outcome.effects, run);
+        run.carry_out(id, outcome.effects);
         run.add_errors(outcome.errors);
     }
 
@@ -301,7 +272,7 @@ impl Ingest {
                 queued => {
                     let (id, mut durable) = queued?;
                     durable.wait().await?;
-                    self.publish(entry, true);
+                    self.committer.publish(entry, true);
                     return Ok(Some(id));
                 }
             }
@@ -319,18 +290,13 @@ impl Ingest {
     ) -> std::result::Result<(EventId, Durable), StoreError> {
         self.env.ids_go_on_behind(turn.memory().newest());
         let mut commit = Commit::default();
-        let cloud_event = self.new_cloud_event(element, payload, None);
+        let cloud_event = new_cloud_event(&self.env, element, payload, None);
         let id = cloud_event.id;
-        super::effects::queue_up(cloud_event, &mut commit);
+        queue_up(cloud_event, &mut commit);
         commit.idempotency = key.map(|(key, now)| remembered(key, id, now));
-        self.add_followed(entry, &mut commit);
+        self.committer.add_followed(entry, &mut commit);
         Ok((id, turn.commit(commit)?.durable))
     }
-}
-
-/// An idempotency key, and the answer that it stands for.
-pub(super) fn remembered(key: &str, answer: EventId, now: Timestamp) -> Idempotency {
-    Idempotency { key: key.to_owned(), answer, expires_at: now.plus_seconds(IDEMPOTENCY_SECONDS) }
 }
 
 #[cfg(test)]

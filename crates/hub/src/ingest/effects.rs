@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use isobar_design::{DeviceView, ERRORS_MAX, Effect};
+use isobar_design::{ERRORS_MAX, Effect};
 use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::{EventId, SettingId, UserId};
 use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson, with_members};
@@ -14,20 +14,20 @@ use isobar_store::telemetry::{
     Commit, DEVICE_LAST_BYTES_MAX, Memory, NewCloudEvent, NewEvent, NewValue, SERIES_MAX, last_room,
 };
 
-use super::Ingest;
-use super::run_commit::RunCommit;
+use super::run_commit::{RunCommit, change_view};
 use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
+use crate::env::Env;
 use crate::outbox::RegistryWork;
 use crate::outbox::work::{AlarmWork, CallWork, NoticeWork, SettingWork};
 
 /// Bytes stored in addition to the merged payloads, at most.
 const BESIDE_BYTES: usize = 8;
 
-impl Ingest {
+impl RunCommit<'_> {
     /// Turns the effects of a run into rows and into work for the outbox. The device's view changes once, in the end.
-    pub(super) fn carry_out(&self, id: EventId, effects: Vec<Effect>, run: &mut RunCommit<'_>) {
-        let RunCommit { entry, commit, work, .. } = run;
+    pub fn carry_out(&mut self, id: EventId, effects: Vec<Effect>) {
+        let Self { env, entry, commit, work, .. } = self;
         let mut changes = ViewChanges::default();
         for effect in effects {
             match effect {
@@ -36,8 +36,7 @@ impl Ingest {
                 // An empty state is none.
                 Effect::Forget { element } => commit.states.push((element, Bytes::new())),
                 Effect::Send { element, payload, ttl_minutes } => {
-                    let cloud_event = self.new_cloud_event(element, payload, ttl_minutes);
-                    queue_up(cloud_event, commit);
+                    queue_up(new_cloud_event(env, element, payload, ttl_minutes), commit);
                 }
                 Effect::SetStatus(status) => changes.statuses.push(status),
                 Effect::SetMeta { tag, value } => {
@@ -64,55 +63,48 @@ impl Ingest {
                 }),
                 Effect::SetLocation(place) => work.location = Some((place.latitude, place.longitude)),
                 Effect::SetSetting { element, value } => {
-                    let (_, value) = self.note_setting(&element, value, None, work);
+                    let (_, value) = note_setting(env, &element, value, None, work);
                     changes.settings.push((element, value));
                 }
             }
         }
-        changes.apply(&self.caches, entry, work);
+        changes.apply(self.caches, entry, work);
     }
 
-    /// A setting gets a value (none: back to the default), by a user or else by the device itself.
-    pub(super) fn change_setting(
-        &self,
-        name: Arc<str>,
-        value: Option<RawJson>,
-        by: Option<UserId>,
-        run: &mut RunCommit<'_>,
-    ) -> SettingId {
-        let (id, value) = self.note_setting(&name, value, by, &mut run.work);
+    /// Sets a setting, by a user or else by the device itself; `None` is its default. Returns the record's identifier.
+    pub fn change_setting(&mut self, name: Arc<str>, value: Option<RawJson>, by: Option<UserId>) -> SettingId {
+        let (id, value) = note_setting(self.env, &name, value, by, &mut self.work);
         let changes = ViewChanges { settings: vec![(name, value)], ..ViewChanges::default() };
-        changes.apply(&self.caches, run.entry, &mut run.work);
+        changes.apply(self.caches, self.entry, &mut self.work);
         id
     }
+}
 
-    /// The record of a setting's change, to be made; and its value, in a copy of its own: its bytes may be a small part of a
-    /// large buffer.
-    fn note_setting(
-        &self,
-        name: &Arc<str>,
-        value: Option<RawJson>,
-        by: Option<UserId>,
-        work: &mut RegistryWork,
-    ) -> (SettingId, Option<RawJson>) {
-        let id = SettingId(self.env.new_id().0);
-        let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
-        let text = value.as_ref().map(|value| value.text().to_owned());
-        work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
-        (id, value)
-    }
+/// Adds the record of a setting's change. Returns its identifier, and a copy of the value: its bytes may be a small part
+/// of a large buffer.
+fn note_setting(
+    env: &Env,
+    name: &Arc<str>,
+    value: Option<RawJson>,
+    by: Option<UserId>,
+    work: &mut RegistryWork,
+) -> (SettingId, Option<RawJson>) {
+    let id = SettingId(env.new_id().0);
+    let value = value.map(|value| RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
+    let text = value.as_ref().map(|value| value.text().to_owned());
+    work.settings.push(SettingWork { id, name: name.to_string(), value: text, by });
+    (id, value)
+}
 
-    /// A cloud event, minted now. It expires by the clock as it is, whatever moment it bears.
-    pub(super) fn new_cloud_event(
-        &self,
-        element: Arc<str>,
-        payload: RawJson,
-        ttl_minutes: Option<u32>,
-    ) -> NewCloudEvent {
-        let id = self.env.new_id();
-        let expires_at = ttl_minutes.map(|minutes| self.env.now().plus_seconds(i64::from(minutes) * 60));
-        NewCloudEvent { id, element, payload, expires_at }
-    }
+/// Mints a cloud event. It expires by the present time, whatever time its identifier has.
+pub(super) fn new_cloud_event(
+    env: &Env,
+    element: Arc<str>,
+    payload: RawJson,
+    ttl_minutes: Option<u32>,
+) -> NewCloudEvent {
+    let expires_at = ttl_minutes.map(|minutes| env.now().plus_seconds(i64::from(minutes) * 60));
+    NewCloudEvent { id: env.new_id(), element, payload, expires_at }
 }
 
 /// Puts a cloud event into the queue and the history of a commit.
@@ -158,13 +150,6 @@ impl ViewChanges {
         });
         caches.view_changed(entry);
     }
-}
-
-/// Changes a device's view.
-pub(super) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
-    #[cfg(test)]
-    tests::CHANGED.set(tests::CHANGED.get() + 1);
-    entry.change_view(change);
 }
 
 /// Gives settings values, or takes those of the device's own away. Of one that is there several times the last counts.

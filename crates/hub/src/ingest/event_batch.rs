@@ -19,8 +19,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::Ingest;
 use super::accepted::Accepted;
-use super::device_event::Incoming;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
+use super::incoming::Incoming;
 use crate::error::{is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
 use crate::support::pace::Slices;

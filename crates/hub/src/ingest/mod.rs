@@ -2,11 +2,13 @@
 //! its design, commits and publishes.
 
 pub(crate) mod accepted;
+mod committer;
 pub(crate) mod design_runs;
 pub(crate) mod device_event;
 mod effects;
 pub(crate) mod event_batch;
 pub(crate) mod event_input;
+pub(crate) mod incoming;
 mod queue_bells;
 mod run_commit;
 mod run_design;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use isobar_model::ids::DeviceKey;
 use tokio::sync::Notify;
 
-use self::queue_bells::QueueBells;
+use self::committer::Committer;
 use crate::cache::Caches;
 use crate::designs::Designs;
 use crate::env::Env;
@@ -31,8 +33,6 @@ use isobar_quota::TenantShares;
 
 pub(crate) use self::run_design::Occasion;
 
-/// Lifetime of an idempotency key in seconds (contract: Events).
-const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 /// Runs of one event, when its device changes under it again and again.
 pub(crate) const RUNS_MAX: usize = 32;
 
@@ -40,12 +40,10 @@ pub(crate) const RUNS_MAX: usize = 32;
 pub(crate) struct Ingest {
     env: Arc<Env>,
     designs: Arc<Designs>,
-    outbox: Arc<Outbox>,
     caches: Arc<Caches>,
     activity: Arc<Activity>,
-    usage: Arc<Usage>,
     identity: Arc<Identity>,
-    bells: QueueBells,
+    committer: Committer,
     batch_bytes: Arc<TenantShares>,
     batch_pace: Pace,
 }
@@ -59,17 +57,18 @@ impl Ingest {
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
-        let (bells, batch_bytes, batch_pace) = (QueueBells::new(), event_batch::batch_bytes(), Pace::default());
-        Self { env, designs, outbox, caches, activity, usage, identity, bells, batch_bytes, batch_pace }
+        let committer = Committer::new(Arc::clone(&env), outbox, usage);
+        let (batch_bytes, batch_pace) = (event_batch::batch_bytes(), Pace::default());
+        Self { env, designs, caches, activity, identity, committer, batch_bytes, batch_pace }
     }
 
     /// Returns the bell that rings when a cloud event is queued for the device, or its token ends.
     pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
-        self.bells.queue_bell(device)
+        self.committer.bells.queue_bell(device)
     }
 
     /// A cloud event was queued for the device, or its token has ended: long polls look again.
     pub(crate) fn ring(&self, device: DeviceKey) {
-        self.bells.ring(device);
+        self.committer.bells.ring(device);
     }
 }

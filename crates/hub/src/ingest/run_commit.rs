@@ -1,29 +1,30 @@
-//! The commit of one turn of a device, from its begin to the store.
+//! The effects of the runs of one turn of a device, until they are committed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::error::Error;
-use isobar_model::event::{Event, EventError, EventType};
+use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::EventId;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::telemetry::{Commit, Committed, Durable, NewEvent, OutboxChange, StreamedEvents, Turn};
+use isobar_store::telemetry::{Commit, Durable, NewEvent};
 
-use super::Ingest;
-use super::device_event::{Incoming, RunSignal, remembered};
-use super::effects::{add_left_out, change_view, hold_to_series};
+use super::incoming::{Incoming, remembered};
+use crate::cache::Caches;
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
 use crate::cache::shared_entries::SharedEntry as _;
-use crate::metering::usage::hold_to_quota;
-use crate::outbox::{RegistryWork, Staging, StagingFailure};
+use crate::env::Env;
+use crate::outbox::{RegistryWork, StagingFailure};
 
 /// The effects of the runs of one turn, collected while the device is locked. If dropped before the commit, it restores
 /// the device's entry.
 pub(super) struct RunCommit<'a> {
+    pub env: &'a Env,
+    pub caches: &'a Caches,
     pub entry: &'a Arc<DeviceEntry>,
     /// The plan that the runs use, even if it is replaced meanwhile.
     pub plan: Arc<Plan>,
@@ -75,23 +76,17 @@ impl From<StagingFailure> for TurnFailure {
     }
 }
 
-/// Signals that the event has run.
-pub(super) fn tell(ran: &RunSignal) {
-    if let Some(ran) = ran.lock().take() {
-        // Nobody waits for the last one.
-        let _ = ran.send(());
-    }
-}
-
 impl<'a> RunCommit<'a> {
     /// Begins the commit of a turn. Returns `None` if the entry is outdated.
-    pub fn new(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<Self> {
+    pub fn new((env, caches): (&'a Env, &'a Caches), entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<Self> {
         if !entry.is_current() {
             return None;
         }
         let plan = entry.plan()?;
         let (view, in_run) = entry.begin_run()?;
         Some(Self {
+            env,
+            caches,
             entry,
             plan,
             before: Some(entry.state(Arc::clone(&view))),
@@ -104,8 +99,12 @@ impl<'a> RunCommit<'a> {
 
     /// Begins the commit of an event's turn; also returns the device as its design sees it. Any event ends `missing` and
     /// restores the status before it (contract: The project design). Returns `None` if the entry is outdated.
-    pub fn of_event(entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<(Self, Arc<DeviceView>)> {
-        let mut run = Self::new(entry, now)?;
+    pub fn of_event(
+        of: (&'a Env, &'a Caches),
+        entry: &'a Arc<DeviceEntry>,
+        now: Timestamp,
+    ) -> Option<(Self, Arc<DeviceView>)> {
+        let mut run = Self::new(of, entry, now)?;
         let view = Arc::clone(&run.seen);
         entry.heard.store(now.millis(), Ordering::Relaxed);
         if view.status != Status::Missing {
@@ -143,6 +142,11 @@ impl<'a> RunCommit<'a> {
         self.add_errors(vec![EventError { element: String::new(), message: why.to_owned() }]);
     }
 
+    /// Marks the turn as committed: the device's entry keeps what the runs left.
+    pub fn keep(mut self) {
+        self.before = None;
+    }
+
     /// Adds the errors of the event's run.
     pub fn add_errors(&mut self, errors: Vec<EventError>) {
         if let Some(event) = self.commit.history.first_mut() {
@@ -159,71 +163,15 @@ impl Drop for RunCommit<'_> {
     }
 }
 
-impl Ingest {
-    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full.
-    pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn) -> Result<PendingTurn, TurnFailure> {
-        let mut commit = std::mem::take(&mut run.commit);
-        hold_to_series(turn.memory(), &mut commit);
-        let stored = hold_to_quota(run.entry, &mut commit);
-        add_left_out(turn.memory(), &mut commit);
-        let staging = match self.stage(&mut run)? {
-            Some((outbox, staging)) => {
-                commit.outbox = outbox;
-                Some(staging)
-            }
-            None => None,
-        };
-        self.add_followed(run.entry, &mut commit);
-        let queued = !commit.queue.is_empty();
-        let Committed { bytes, durable, .. } = turn.commit(commit)?;
-        // The device is still locked: its next turn sees all of this.
-        run.before = None;
-        if let Some(staging) = staging {
-            staging.comes();
-        }
-        if stored > 0 {
-            self.usage.stores(run.entry, stored);
-        }
-        Ok(PendingTurn { queued, bytes, durable })
-    }
-
-    /// Stages the findings for the registry in the outbox, if there are any; returns its changes for the commit.
-    fn stage(&self, run: &mut RunCommit<'_>) -> Result<Option<(Vec<OutboxChange>, Staging)>, TurnFailure> {
-        if run.work.is_empty() {
-            return Ok(None);
-        }
-        let (entry, work) = (run.entry, std::mem::take(&mut run.work));
-        let device = (entry.device, entry.lineage.top());
-        let (store, now) = (self.env.telemetry(), self.env.now());
-        let staged = self.outbox.stage(device, || entry.is_current(), work, store, now)?;
-        self.env.reaches("hand_over");
-        Ok(Some(staged))
-    }
-
-    /// Adds the events that streams show of a commit, if there are streams.
-    pub(super) fn add_followed(&self, entry: &DeviceEntry, commit: &mut Commit) {
-        if self.env.telemetry().is_followed() {
-            let events = commit.history.iter().map(|event| Arc::new(to_event(entry, event))).collect();
-            commit.streamed = Some(Arc::new(StreamedEvents { lineage: Arc::new(entry.lineage.clone()), events }));
-        }
-    }
-
-    /// Wakes long polls after a durable commit. The store notifies event streams.
-    pub(super) fn publish(&self, entry: &DeviceEntry, queued: bool) {
-        if queued {
-            self.bells.ring(entry.device.key);
-        }
-    }
+/// Changes a device's view.
+pub(super) fn change_view(entry: &DeviceEntry, change: impl FnOnce(&mut DeviceView)) {
+    #[cfg(test)]
+    CHANGED.set(CHANGED.get() + 1);
+    entry.change_view(change);
 }
 
-fn to_event(entry: &DeviceEntry, event: &NewEvent) -> Event {
-    Event {
-        id: event.id,
-        received_at: event.id.minted_at(),
-        kind: event.kind,
-        device: entry.device.id,
-        element: Arc::clone(&event.element),
-        payload: event.payload.clone(),
-        errors: event.errors.clone(),
-    }
+#[cfg(test)]
+thread_local! {
+    /// Number of changes of a device's view.
+    pub(super) static CHANGED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -18,7 +18,8 @@ use super::task::Block;
 use super::{EventsAmount, GONE, TaskReport, TaskRun, too_many_events};
 use crate::Hub;
 use crate::error::{is_ours, of_one_of_many};
-use crate::ingest::device_event::{IntegratedEvent, RunSignal};
+use crate::ingest::device_event::IntegratedEvent;
+use crate::ingest::incoming::RunSignal;
 use crate::support::pace::Pace;
 
 /// Devices of a delivery whose events run at the same time.

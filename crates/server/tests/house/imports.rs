@@ -121,6 +121,44 @@ fn floors_of_the_design_import_only_lower_ones() {
     assert_eq!(known, there, "every module of the design is a floor, or above them");
 }
 
+/// The modules of the hub's `ingest`, from the lowest to the highest; `ingest` is its struct, whose verbs follow.
+const INGEST_FLOORS: [&str; 12] = [
+    "incoming",
+    "queue_bells",
+    "run_commit",
+    "effects",
+    "committer",
+    "ingest",
+    "event_input",
+    "accepted",
+    "design_runs",
+    "run_design",
+    "device_event",
+    "event_batch",
+];
+
+#[test]
+fn floors_of_ingest_import_only_lower_ones() {
+    let folder = root().join("crates/hub/src");
+    let floor = |module: &[String]| {
+        let mut path = module.iter().map(String::as_str);
+        let name = (path.next() == Some("ingest")).then(|| path.next().unwrap_or("ingest"));
+        name.filter(|name| *name != "tests" && path.next() != Some("tests")).map(str::to_owned)
+    };
+    let height = |floor: &str| INGEST_FLOORS.iter().position(|it| *it == floor);
+    let known = Sources::of_folder(&folder).knowledge().into_iter();
+    let within: Vec<(String, String)> =
+        known.filter_map(|(module, other)| Some((floor(&module)?, floor(&other)?))).collect();
+    assert!(within.len() >= INGEST_FLOORS.len(), "imports are found: {within:?}");
+    let wrong: BTreeSet<&(String, String)> =
+        within.iter().filter(|(from, to)| from != to && from != "ingest" && height(to) >= height(from)).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let there: BTreeSet<String> = modules_of(&folder.join("ingest")).into_iter().filter(|it| it != "tests").collect();
+    let known: BTreeSet<String> =
+        INGEST_FLOORS.iter().map(|it| if *it == "ingest" { "mod" } else { it }).map(str::to_owned).collect();
+    assert_eq!(known, there, "every module of ingest is a floor");
+}
+
 /// Returns the forbidden imports of a sample crate in which `high` may import `middle` and `low`, `middle` may import
 /// all, and `low` none, with one more source of a module of `low`.
 fn found_in(module: &[&str], source: &str) -> BTreeSet<String> {

@@ -1,7 +1,5 @@
 //! Tests that the effects of runs on their device are bounded and applied once, for any design and event.
 
-use std::cell::Cell;
-
 use isobar_model::access;
 use isobar_model::event::Event;
 use isobar_model::meta::MetaSize;
@@ -12,12 +10,8 @@ use isobar_store::telemetry::HistoryQuery;
 
 use super::*;
 use crate::ingest::design_runs::RUNS_BYTES_FULL;
+use crate::ingest::run_commit::CHANGED;
 use crate::stage::Stage;
-
-thread_local! {
-    /// Number of changes of a device's view.
-    pub(super) static CHANGED: Cell<usize> = const { Cell::new(0) };
-}
 
 /// `reading` leads to these links, and there are these other elements.
 fn design(links: &[String], others: &str) -> String {
