@@ -9,7 +9,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Name of threads in the log after a panic; the system sees names by their work.
+/// Name of the runtime's threads, in the log after a panic and for the system's tools.
 const THREAD: &str = "isobar";
 /// Most threads for blocking work: registry look-ups, scans, password hashing.
 const BLOCKING_THREADS_MAX: usize = 64;
@@ -27,17 +27,13 @@ const TIDY_EVERY: Duration = Duration::from_secs(10);
 /// Exit code after a second stop signal.
 const EXIT_WHEN_TOLD_TWICE: i32 = 130;
 
-/// Makes a runtime with `threads` threads that serve requests, which are scheduled with priority. Threads for blocking
-/// work, and those they start, such as the stores' own, are not.
+/// Makes a runtime with `threads` threads that serve requests, and up to [`BLOCKING_THREADS_MAX`] for blocking work.
 pub fn start(threads: usize) -> io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(threads)
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_keep_alive(BLOCKING_THREAD_IDLE)
         .thread_name(THREAD)
-        .on_thread_start(isobar_threads::begin)
-        // Only serving threads park here. They come out of the same pool, so they are not known before.
-        .on_thread_park(isobar_threads::serve)
         .enable_all()
         .build()
 }
@@ -128,63 +124,7 @@ impl StopSignals {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
-
-    use isobar_model::time::Clock;
-    use tokio::runtime::Handle;
-
     use super::*;
-
-    /// Returns the system's name of this thread.
-    #[cfg(target_os = "linux")]
-    fn called() -> String {
-        std::fs::read_to_string("/proc/thread-self/comm").unwrap().trim().to_owned()
-    }
-
-    /// Checks the threads of a runtime where blocking work begins before the serving threads and blocks them
-    /// repeatedly.
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn serving_threads_have_priority() {
-        const PAUSE: Duration = Duration::from_millis(1);
-        const PAUSES_MAX: usize = 50;
-        for round in 0..10 {
-            let runtime = start(1).unwrap();
-            let all_at_once = Arc::new(Barrier::new(4));
-            let blocking: Vec<_> = (0..4)
-                .map(|_| {
-                    let all_at_once = Arc::clone(&all_at_once);
-                    runtime.spawn_blocking(move || {
-                        all_at_once.wait();
-                        called()
-                    })
-                })
-                .collect();
-            let serving = runtime.spawn(async {
-                for _ in 0..3 {
-                    // On a slow machine a pause may be over before it is awaited.
-                    for _ in 0..PAUSES_MAX {
-                        Clock::System.sleep(PAUSE).await;
-                        if called() == "isobar-serve" {
-                            break;
-                        }
-                    }
-                    assert_eq!(called(), "isobar-serve");
-                    tokio::task::block_in_place(|| {
-                        isobar_threads::serve_no_more();
-                        Handle::current().block_on(Clock::System.sleep(PAUSE));
-                        assert_eq!(called(), "isobar-block");
-                    });
-                }
-            });
-            runtime.block_on(async {
-                serving.await.unwrap_or_else(|error| panic!("round {round}: {error}"));
-                for one in blocking {
-                    assert_eq!(one.await.unwrap(), "isobar-block", "round {round}");
-                }
-            });
-        }
-    }
 
     #[test]
     fn files_are_reserved_for_the_stores() {

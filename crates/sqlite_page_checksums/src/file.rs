@@ -262,7 +262,6 @@ fn read_log(writing: &LogWriter, to: &mut [u8], at: u64, from: &dyn Fn(&mut [u8]
 
 unsafe extern "C" fn write(file: *mut ffi::sqlite3_file, from: *const c_void, length: c_int, at: i64) -> c_int {
     // The layer may have to pause here: a large transaction, like a checkpoint, writes page after page.
-    crate::vfs::before_write();
     let (Ok(size), Ok(offset)) = (usize::try_from(length), u64::try_from(at)) else { return ffi::SQLITE_IOERR_WRITE };
     // SAFETY: SQLite has as many bytes there as it says.
     let bytes = unsafe { from_raw_parts(from.cast::<u8>(), size) };

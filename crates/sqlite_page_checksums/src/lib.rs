@@ -63,7 +63,7 @@ mod tests;
 pub use accept::accept_loss;
 pub use loss::Loss;
 pub use prepare::{Open, PagesError, companions, loss, page_fits, prepare};
-pub use vfs::{VFS, call_before_writes};
+pub use vfs::VFS;
 pub use watch::{damage_of, last_damage};
 
 /// SQLite's error code for a page that does not agree with its checksum: `SQLITE_IOERR_DATA`.

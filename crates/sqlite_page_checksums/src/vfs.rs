@@ -19,22 +19,6 @@ use crate::paths::LOG_END;
 pub const VFS: &str = "sqlite_page_checksums";
 pub(crate) const C_NAME: &CStr = c"sqlite_page_checksums";
 
-/// The function that is called before each write.
-static BEFORE_WRITE: OnceLock<fn()> = OnceLock::new();
-
-/// Has a function called on the writing thread before each write to a database or a log: a scheduler's pause, for
-/// example, as a large transaction or a checkpoint writes many pages. The first call for a process decides.
-pub fn call_before_writes(function: fn()) {
-    let _ = BEFORE_WRITE.set(function);
-}
-
-/// Calls the function that the program has asked to have called before a write, if it has.
-pub(crate) fn before_write() {
-    if let Some(function) = BEFORE_WRITE.get() {
-        function();
-    }
-}
-
 /// Registers the VFS with SQLite, once. Returns false if SQLite has no VFS of its own to build on.
 pub(crate) fn register() -> bool {
     static DONE: OnceLock<bool> = OnceLock::new();

@@ -56,8 +56,6 @@ struct Row {
 }
 
 pub async fn measure(options: &Options, page: &Page) -> Result<(), Failure> {
-    // Elsewhere the good tenant would have a processor of its own.
-    isobar_threads::come_soon();
     let mut rows = Vec::new();
     for case in cases::chosen(options) {
         let row = beside(options, case).await.map_err(|failure| format!("{}: {failure}", case.name()))?;

@@ -156,19 +156,13 @@ async fn accept(listener: &TcpListener, server: &Arc<Server>, stop: &Shutdown, s
                 server.slots.free(|| server.app.now()).await;
                 begin(server, stop, stream, peer);
                 if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
-                    others_first().await;
+                    tokio::task::yield_now().await;
                 }
             }
             Err(error) => accept_failed(server, error).await,
         }
         shift.well();
     }
-}
-
-/// Yields to other tasks of this thread, and to threads that wait for its processor.
-async fn others_first() {
-    isobar_threads::rest_at_times();
-    tokio::task::yield_now().await;
 }
 
 /// Folds finished measurements and closes idle connections if there are many, at intervals.

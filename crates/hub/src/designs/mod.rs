@@ -18,6 +18,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::site::Site;
 use isobar_quota::{Claim, FairQueue, Holder, QueueLimits, QueueSlot, SharedAmount, TenantShare, TenantShares};
+use isobar_threads::{NICENESS, give_way};
 use isobar_traces::Span;
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,9 +26,6 @@ use crate::supervisor::guarded;
 
 /// Stack of a thread of the pool, in bytes.
 const STACK_BYTES: usize = 8 << 20;
-/// Niceness of the pool's threads (nice(2)) relative to those that serve calls: when both want a processor, the pool gets
-/// about a tenth.
-const NICENESS: i32 = 10;
 /// Name of these threads.
 const THREAD: &str = "isobar-design";
 /// Threads of the pool for each processor, and fewest processors that count: what runs long on some leaves the others.
@@ -145,7 +143,7 @@ impl Designs {
         let threads = threads();
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
-        builder.on_thread_start(|| isobar_threads::give_way(NICENESS));
+        builder.on_thread_start(|| give_way(NICENESS));
         let places = FairQueue::new(QueueLimits {
             at_once: threads,
             of_all: LONG_RUNS_MAX,

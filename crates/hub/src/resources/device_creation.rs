@@ -150,7 +150,6 @@ impl Hub {
     ) -> Result<Vec<(usize, Checked)>> {
         let (mut looked, mut checked) = (Looked::default(), Vec::with_capacity(items.len()));
         for (index, item) in items.into_iter().enumerate() {
-            isobar_threads::let_others_in();
             let item = match item {
                 Ok(input) => self.device_check(caller, input, &mut looked).await,
                 Err(faults) => Err(Error::Invalid(faults)),
@@ -208,7 +207,6 @@ impl Hub {
     async fn devices_commit(&self, devices: Vec<(usize, Checked)>, outcome: &mut CreationOutcome) -> Result<()> {
         let (mut groups, mut tokens) = (Vec::<NewDevices>::new(), Vec::with_capacity(devices.len()));
         for (index, Checked { permit, new, token, .. }) in devices {
-            isobar_threads::let_others_in();
             tokens.push((index, new.id, token));
             match groups.last_mut().filter(|group| group.permit.target() == permit.target()) {
                 Some(group) => group.devices.push(new),

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use isobar_threads::Pace;
-
 use super::names::Places;
 use super::number::is_finite;
 use super::{DEPTH_MAX, Json, Number};
@@ -31,7 +29,7 @@ impl JsonFault {
 
 /// Parses a whole text.
 pub fn parse(text: &str) -> Result<Json<'_>, JsonFault> {
-    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0, pace: Pace::default() };
+    let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     let value = reader.value(0)?;
     reader.skip_white_space();
     if reader.at < text.len() { Err(reader.fault("something follows the value")) } else { Ok(value) }
@@ -41,7 +39,6 @@ struct Reader<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    pace: Pace,
 }
 
 impl<'a> Reader<'a> {
@@ -71,7 +68,6 @@ impl<'a> Reader<'a> {
     }
 
     fn value(&mut self, depth: usize) -> Result<Json<'a>, JsonFault> {
-        self.pace.step();
         self.skip_white_space();
         match self.peek() {
             Some(b'{' | b'[') if depth >= DEPTH_MAX => Err(self.fault(format!("nested deeper than {DEPTH_MAX}"))),

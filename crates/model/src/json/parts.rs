@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use isobar_threads::Pace;
 
 use super::names::Places;
 use super::scan::{members, name_of};
@@ -147,9 +146,7 @@ impl<'p> Parts<'p> {
         let replaced = laid.iter().filter_map(|(at, ..)| self.present(*at));
         self.bytes -= replaced.map(Member::bytes).sum::<usize>();
         let mut left_out = 0;
-        let mut pace = Pace::default();
         for (at, name, member) in laid {
-            pace.step();
             let fits = 1 + self.bytes + member.bytes() <= most;
             left_out += usize::from(!fits);
             match at {

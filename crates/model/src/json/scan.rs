@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use isobar_threads::Pace;
-
 use super::{Json, Number, parse};
 
 /// A step of a path: a key, which may also index an array.
@@ -62,11 +60,8 @@ pub(super) fn same_keys(left: &str, right: &str) -> bool {
 
 /// Iterates over the members of a checked object: the quoted name and the text of the value.
 pub(super) fn members(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    let (mut scanner, mut pace) = (Scanner { text, at: 0 }, Pace::default());
-    std::iter::from_fn(move || {
-        pace.step();
-        scanner.next_member()
-    })
+    let mut scanner = Scanner { text, at: 0 };
+    std::iter::from_fn(move || scanner.next_member())
 }
 
 /// Unquotes a name.

@@ -5,7 +5,6 @@ mod advisory_locks;
 pub(crate) mod connections;
 mod driver;
 mod fitness;
-mod gathered;
 pub(crate) mod sqlite_file;
 pub(crate) mod transaction;
 
@@ -235,12 +234,8 @@ pub(crate) async fn one(connection: &impl Connection, sql: Sql) -> Result<Option
 
 /// Returns all rows.
 pub(crate) async fn all(connection: &impl Connection, sql: Sql) -> Result<Vec<Row>> {
-    let reading = connection.ask(sql.statement(connection.dialect(), AnswerKind::AllRows));
-    let answer = match connection.dialect() {
-        Dialect::Sqlite => gathered::gathered(reading).await,
-        Dialect::Postgres => reading.await,
-    };
-    Ok(answer.map_err(failure)?.rows.into_iter().map(Row).collect())
+    let statement = sql.statement(connection.dialect(), AnswerKind::AllRows);
+    Ok(connection.ask(statement).await.map_err(failure)?.rows.into_iter().map(Row).collect())
 }
 
 /// Executes a change and returns how many rows it touched.

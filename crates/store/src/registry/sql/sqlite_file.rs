@@ -14,8 +14,6 @@ const SENSELESS: [&str; 5] = ["11", "267", "523", "779", "26"];
 /// Prepares a file for opening; returns the name of the layer through which it must be opened.
 pub(crate) async fn prepare(path: &str, how: Open) -> Result<Option<&'static str>> {
     let path = PathBuf::from(path);
-    // A large change is written page by page, and so is what a checkpoint copies.
-    sqlite_page_checksums::call_before_writes(isobar_threads::rest_at_times);
     blocking(move || sqlite_page_checksums::prepare(&path, how)).await
 }
 

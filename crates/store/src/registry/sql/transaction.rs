@@ -22,9 +22,6 @@ use crate::error::{Result, StoreError};
 /// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
 
-/// Steps of SQLite's virtual machine (about a tenth of a millisecond) after which a long query yields the processor.
-const SQLITE_STEPS_A_LOOK: i32 = 2_000;
-
 /// Connections that write. SQLite has a single one, so writers queue here and never meet a locked database.
 #[derive(Clone, Debug)]
 pub(crate) struct Writer {
@@ -185,24 +182,13 @@ impl Health {
 
 /// Checks every connection of a pool to SQLite when it is returned and before it is handed out again.
 pub(crate) fn guard_sqlite(pool: SqlitePoolOptions) -> SqlitePoolOptions {
-    pool.before_acquire(|connection, _| Box::pin(is_at_rest(connection)))
-        .after_connect(|connection, _| {
-            Box::pin(async move {
-                // Each connection has a thread of its own in the driver, and its queries may take long.
-                connection.lock_handle().await?.set_progress_handler(SQLITE_STEPS_A_LOOK, || {
-                    isobar_threads::rest_at_times();
-                    true
-                });
-                Ok(())
-            })
+    pool.before_acquire(|connection, _| Box::pin(is_at_rest(connection))).after_release(|connection, _| {
+        Box::pin(async move {
+            // A rollback that was begun by dropping a transaction has ended after this ping.
+            connection.ping().await?;
+            Ok(is_outside(connection))
         })
-        .after_release(|connection, _| {
-            Box::pin(async move {
-                // A rollback that was begun by dropping a transaction has ended after this ping.
-                connection.ping().await?;
-                Ok(is_outside(connection))
-            })
-        })
+    })
 }
 
 /// Makes every connection of a pool to PostgreSQL begin with a statement, and checks it before it is handed out. A

@@ -377,7 +377,6 @@ pub fn next(
                 write(&read_event(device.id, *id, &value)?, &mut text);
                 events.push(PieceEvent { position: *position, device: device.id, end: text.len() });
             }
-            isobar_threads::let_others_in();
         }
         count += 1;
     }

@@ -7,7 +7,6 @@ use std::sync::atomic::{self, AtomicUsize};
 
 use isobar_model::ids::EventId;
 use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
-use isobar_threads::Pace;
 use smallvec::SmallVec;
 
 use super::keys::{self, TimeOrder};
@@ -360,15 +359,6 @@ pub struct First {
     cut: Option<RowPosition<'static>>,
 }
 
-/// Compares positions; a hundred thousand take many milliseconds, so the comparison yields to other threads in between.
-fn in_order(sort: &Sort) -> impl FnMut(&RowPosition<'static>, &RowPosition<'static>) -> Ordering {
-    let mut pace = Pace::default();
-    move |left, right| {
-        pace.step();
-        sort.compare(left, right)
-    }
-}
-
 impl First {
     /// Creates an empty collector.
     pub fn new(most: usize, after: Option<RowPosition<'static>>, budget: RoundBudget) -> Self {
@@ -393,13 +383,13 @@ impl First {
 
     fn shrink(&mut self, sort: &Sort) {
         if self.kept.len() > self.most && self.most > 0 {
-            self.kept.select_nth_unstable_by(self.most - 1, in_order(sort));
+            self.kept.select_nth_unstable_by(self.most - 1, |left, right| sort.compare(left, right));
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
             self.bytes = self.kept.iter().map(RowPosition::bytes).sum();
         }
         while self.kept.len() > 1 && !self.budget.has(self.bytes) {
-            self.kept.sort_unstable_by(in_order(sort));
+            self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
             self.most = self.kept.len() / 2;
             self.kept.truncate(self.most);
             self.cut = self.kept.last().cloned();
@@ -409,7 +399,7 @@ impl First {
 
     /// Returns the positions, in order.
     pub fn take_positions(&mut self, sort: &Sort) -> Vec<RowPosition<'static>> {
-        self.kept.sort_unstable_by(in_order(sort));
+        self.kept.sort_unstable_by(|left, right| sort.compare(left, right));
         self.kept.truncate(self.most);
         std::mem::take(&mut self.kept)
     }
@@ -444,34 +434,5 @@ mod tests {
         }
         drop(rounds);
         assert_eq!(all.0.load(atomic::Ordering::Relaxed), ROUNDS_BYTES_MAX);
-    }
-
-    /// Counts how often the current thread has yielded voluntarily (proc_pid_status(5)).
-    #[cfg(target_os = "linux")]
-    fn rests() -> u64 {
-        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        count.unwrap().trim().parse().unwrap()
-    }
-
-    #[cfg(target_os = "linux")]
-    #[test]
-    fn long_sort_yields_to_others() {
-        const MANY: u64 = 100_000;
-        let giving = || {
-            isobar_threads::give_way(3);
-            let sort = Sort::of(vec![ValueSort { field: FilterField::Payload(Vec::new()), descending: false }]);
-            let mut first = First::new(MANY as usize, None, RoundBudget::new(&Arc::new(SortedBytes::default())));
-            for sequence in 0..MANY {
-                let payload = (sequence * 7_919 % MANY).to_string();
-                let row = ScannedRow { sequence, id: EventId(Uuid::nil()), order: 0, payload: &payload };
-                first.offer(&sort, sort.position(&row));
-            }
-            let before = rests();
-            assert_eq!(first.take_positions(&sort).len(), MANY as usize);
-            rests() - before
-        };
-        let rested = std::thread::spawn(giving).join().unwrap();
-        assert!(rested >= 5, "{rested}");
     }
 }

@@ -12,7 +12,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use isobar_model::time::Clock;
-use isobar_threads::Gathering;
 use isobar_traces::Span;
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use rocksdb_wal_check::Note;
@@ -102,11 +101,10 @@ impl Writing {
         let shared = Arc::clone(&self.shared);
         let _watched = Watched { shared: &shared, thread: WRITER };
         let options = WriteOptions::default();
-        let (mut gathered, mut gathering) = (Gathered::default(), Gathering::default());
+        let mut gathered = Gathered::default();
         while self.shared.take_waiting(&mut gathered) {
             let mut traced = gathered.take_traced();
             let mut rest = gathered.commits();
-            gathering.works_on(rest.len());
             metrics::gauge!("isobar_telemetry_waiting_commits").set(rest.len() as f64);
             while !rest.is_empty() {
                 let (batch, later) = rest.split_at(batch_length(rest));
@@ -211,14 +209,10 @@ fn prefix(key: &[u8]) -> u64 {
 fn sync(db: &DB, shared: &Shared, note: &Note, applied: &Receiver<Applied>) {
     // It ends before the channel does, so that a panic is the cause of the failure, and not its consequence for the writer.
     let _watched = Watched { shared, thread: SYNCER };
-    let (mut gathering, mut synced) = (Gathering::default(), 0);
     while let Ok(first) = applied.recv() {
         let mut batches = SmallVec::<[Applied; UNSYNCED_BATCHES_MAX + 1]>::new();
         batches.push(first);
         batches.extend(applied.try_iter());
-        let newest = batches.last().map_or(synced, |batch| batch.ticket);
-        gathering.works_on(usize::try_from(newest - synced).unwrap_or(usize::MAX));
-        synced = newest;
         let start = Clock::System.instant();
         #[cfg(test)]
         shared.may_panic(SYNCER);
