@@ -22,7 +22,6 @@ use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::run_commit::{RunCommit, TurnFailure, tell};
 use super::{IDEMPOTENCY_SECONDS, Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::designs::{Admission, RunPlace};
 use crate::identity::authentication::Principal;
 

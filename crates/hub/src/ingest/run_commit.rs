@@ -17,7 +17,6 @@ use super::device_event::{Incoming, RunSignal, remembered};
 use super::effects::{add_left_out, change_view, hold_to_series};
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::metering::usage::hold_to_quota;
 use crate::outbox::{RegistryWork, Staging, StagingFailure};
 
