@@ -1,8 +1,9 @@
-//! Everything that waits, shares or is refused because there is too much of it, as instances of four rules.
+//! Everything that waits, shares or is refused because there is too much of it, as instances of five rules.
 //!
 //! - [`SharedAmount`]: a tenant may hold at most twice what is then left for others. [`TenantShares`] counts what is
 //!   held under that rule (bytes, places) and refuses what exceeds it.
 //! - [`FairQueue`]: a few slots, which go to the tenant that has the fewest; the rest wait in line.
+//! - [`TenantLru`]: a cache in which the tenant that has most loses what it has not used for the longest.
 //! - [`WaitPlaces`]: places of calls that wait long and hold nothing else.
 //! - When all is full, the tenant that has most gives up its youngest waiting place to one that has fewer, in queue and
 //!   places alike ([`Holding::yields_to`]).
@@ -12,6 +13,7 @@
 mod fair_queue;
 mod holdings;
 mod shared_amount;
+mod tenant_lru;
 mod tenant_shares;
 mod wait_places;
 
@@ -22,6 +24,7 @@ use uuid::Uuid;
 pub use fair_queue::{Claim, FairQueue, Holder, QueueLimits, QueueSlot, Slice};
 pub use holdings::{Holding, TenantAmounts};
 pub use shared_amount::SharedAmount;
+pub use tenant_lru::{LruChange, LruLimits, LruPlace, TENANT_BYTES, TenantLru};
 pub use tenant_shares::{TenantShare, TenantShares};
 pub use wait_places::{WaitPlace, WaitPlaces};
 

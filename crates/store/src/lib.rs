@@ -4,7 +4,6 @@
 //! Nothing above this crate knows SQL or the bytes of a key. A method that touches a tenant's rows demands a permit
 //! from [`isobar_model::access`].
 
-pub mod by_use;
 pub mod error;
 #[cfg(test)]
 #[path = "../tests/suite/telemetry/given.rs"]

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{Caller, Lineage, RestrictedKey};
 use isobar_model::device::Device;
-use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId};
+use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, SessionId, UserId};
+use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
+use isobar_quota::LruPlace;
 use isobar_store::registry::KeyRecord;
-use uuid::Uuid;
 
 use super::data_quota::DataQuota;
 use super::held::{Held, InRun, Weighed};
 use super::loading_cache::CacheValue;
 use super::plan_entry::PlanEntry;
-use super::shared_entries::SharedEntry;
 use crate::designs::{HeldByRun, ProjectRuns};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
@@ -118,6 +118,21 @@ impl DeviceEntry {
         self.held.get()
     }
 
+    /// Returns true if this entry is the installed one of its device and its project has no newer design.
+    pub fn is_current(&self) -> bool {
+        self.held.is_installed() && self.plan.is_current()
+    }
+
+    /// Notes a use of the entry, which delays its eviction.
+    pub fn note_use(&self) {
+        self.held.note_use();
+    }
+
+    /// Returns the entry's place in the cache, or `None` if it was never installed.
+    pub fn place(&self) -> Option<&LruPlace> {
+        self.held.place()
+    }
+
     /// Begins a run and returns the device's state, or `None` if the entry was retired. The caller holds the device's
     /// lock.
     pub fn begin_run(&self) -> Option<(Arc<DeviceView>, InRun<'_, DeviceView>)> {
@@ -151,29 +166,40 @@ impl Weighed for DeviceView {
     }
 }
 
-impl SharedEntry for DeviceEntry {
-    type Key = DeviceId;
-    type Says = DeviceView;
-
-    fn key(&self) -> DeviceId {
-        self.device.id
-    }
-
-    fn minted(key: DeviceId) -> Uuid {
-        key.0
-    }
-
+impl CacheValue<DeviceId> for Arc<DeviceEntry> {
     fn tenant(&self) -> OrganizationId {
         self.lineage.top()
     }
 
-    fn held(&self) -> &Held<DeviceView> {
-        &self.held
+    fn weight(&self) -> usize {
+        self.held.weight()
     }
 
-    /// Returns true if this entry is the installed one of its device and its project has no newer design.
-    fn is_current(&self) -> bool {
-        self.held.is_installed() && self.plan.is_current()
+    fn is_valid(&self) -> bool {
+        self.is_current()
+    }
+
+    fn install(&self, place: &Arc<LruPlace>) {
+        self.held.install(place);
+    }
+
+    fn leave(&self) -> bool {
+        self.held.leave()
+    }
+
+    fn retire(&self) {
+        self.held.retire();
+    }
+}
+
+/// The token of a device leads to its entry, which stays when the token leaves the cache.
+impl CacheValue<Digest> for Arc<DeviceEntry> {
+    fn tenant(&self) -> OrganizationId {
+        self.lineage.top()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.is_current()
     }
 }
 
@@ -236,14 +262,38 @@ impl ApiKeyEntry {
     }
 }
 
-impl CacheValue for Arc<AccountEntry> {
-    fn evicted(&self) {
+impl CacheValue<UserId> for Arc<AccountEntry> {
+    fn tenant(&self) -> OrganizationId {
+        self.caller.lineage.top()
+    }
+
+    fn retire(&self) {
         self.outdated.store(true, Ordering::Release);
     }
 }
 
-// Checks of their own find these values outdated, or nobody keeps them for long.
-impl CacheValue for Arc<DeviceEntry> {}
-impl CacheValue for Arc<SessionEntry> {}
-impl CacheValue for Arc<ApiKeyEntry> {}
-impl CacheValue for Lineage {}
+impl CacheValue<SessionId> for Arc<SessionEntry> {
+    fn tenant(&self) -> OrganizationId {
+        self.caller.lineage.top()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.account.is_current()
+    }
+}
+
+impl CacheValue<Digest> for Arc<ApiKeyEntry> {
+    fn tenant(&self) -> OrganizationId {
+        self.caller.lineage.top()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.account.is_current()
+    }
+}
+
+impl CacheValue<OrganizationId> for Lineage {
+    fn tenant(&self) -> OrganizationId {
+        self.top()
+    }
+}

@@ -1,52 +1,70 @@
 //! A bounded cache that never serves a value changed before the read began.
 //!
-//! Each key has one load at a time, and concurrent readers share its result. A load whose key was invalidated meanwhile
-//! is returned to its readers, but not cached.
+//! Each key has one load at a time, and concurrent readers share its result; [`LoadingCache::begin`] alone begins loads
+//! that may overlap. A load is outdated if its key was invalidated meanwhile, or another value of the key was installed
+//! or evicted: runs may have changed a device through its entry, which an earlier read does not show. The result of an
+//! outdated load is returned to its readers, but not cached.
+//!
+//! Without room, the tenant whose values weigh most loses the least recently used one ([`isobar_quota::TenantLru`]).
 
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
-use quick_cache::sync::Cache;
-use quick_cache::{DefaultHashBuilder, Lifecycle, UnitWeighter};
+use isobar_model::ids::OrganizationId;
+use isobar_quota::{LruChange, LruLimits, LruPlace, TenantLru};
 
-use super::single_flight::SingleFlight;
+use super::single_flight::{Load, SingleFlight};
 
-/// A value of the cache. Holders of a clone must learn that later changes no longer reach it.
-pub(crate) trait CacheValue: Clone {
-    /// Called when the cache drops the value: it was invalidated, evicted, or invalidated during its load.
-    fn evicted(&self) {}
-}
+/// A value that is cached by keys of type `K`. Holders of a clone must learn that later changes no longer reach it.
+pub(crate) trait CacheValue<K>: Clone {
+    /// Returns the tenant that the value is charged to.
+    fn tenant(&self) -> OrganizationId;
 
-/// Notifies values that the cache evicts.
-#[derive(Clone)]
-struct TellEvicted;
-
-impl<K, V: CacheValue> Lifecycle<K, V> for TellEvicted {
-    type RequestState = ();
-
-    fn on_evict(&self, (): &mut (), _: K, value: V) {
-        value.evicted();
+    /// Returns the weight of the value: bytes, or 1 in a cache that is bounded by their number.
+    fn weight(&self) -> usize {
+        1
     }
+
+    /// Returns false if a cached value has become outdated by itself: it is loaded anew.
+    fn is_valid(&self) -> bool {
+        true
+    }
+
+    /// Stores the place by which the value changes its weight; called when the cache adds the value.
+    fn install(&self, _place: &Arc<LruPlace>) {}
+
+    /// Prepares an eviction; returns false if the value is in use and must stay.
+    fn leave(&self) -> bool {
+        self.retire();
+        true
+    }
+
+    /// Called when the cache has dropped the value: it was invalidated or evicted, or its load was outdated.
+    fn retire(&self) {}
 }
 
-/// A cache of at most `capacity` entries that loads missing values once for all readers.
+/// A cache that loads missing values once for all readers.
 pub(crate) struct LoadingCache<K: Hash + Eq, V> {
-    cache: Cache<K, V, UnitWeighter, DefaultHashBuilder, TellEvicted>,
+    values: TenantLru<K, V>,
     loads: SingleFlight<K>,
-    /// Version of the whole cache: grows with every change that may concern any key.
-    epoch: AtomicU64,
 }
 
-impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
-    pub(crate) fn new(capacity: usize) -> Self {
-        let cache = Cache::with(capacity, capacity as u64, UnitWeighter, DefaultHashBuilder::default(), TellEvicted);
-        Self { cache, loads: SingleFlight::new(), epoch: AtomicU64::new(0) }
+impl<K: Hash + Eq + Clone, V: CacheValue<K>> LoadingCache<K, V> {
+    /// Makes a cache of at most this many values that weigh at most so many bytes.
+    pub(crate) fn new(entries: usize, bytes: usize) -> Self {
+        let limits = LruLimits { entries, bytes, evictions: usize::MAX, spares_small_shares: false };
+        Self { values: TenantLru::new(limits), loads: SingleFlight::new() }
     }
 
-    /// Returns the cached value.
+    /// Returns the cached value and notes its use.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        self.cache.get(key)
+        self.values.get(key).filter(V::is_valid)
+    }
+
+    /// Returns the cached value; the look does not delay its eviction.
+    pub(crate) fn peek(&self, key: &K) -> Option<V> {
+        self.values.peek(key).filter(V::is_valid)
     }
 
     /// Returns the cached value, or else the result of `load`. A missing value is not cached.
@@ -54,7 +72,7 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
     where
         F: Future<Output = Result<Option<V>, E>>,
     {
-        if let Some(value) = self.cache.get(key) {
+        if let Some(value) = self.get(key) {
             return Ok(Some(value));
         }
         // Boxed, because a load is rare and its future large: every call would reserve and move its space.
@@ -66,80 +84,151 @@ impl<K: Hash + Eq + Clone, V: CacheValue> LoadingCache<K, V> {
         F: Future<Output = Result<Option<V>, E>>,
     {
         let load = self.loads.alone(key).await;
-        if let Some(value) = self.cache.get(key) {
+        if let Some(value) = self.get(key) {
             return Ok(Some(value));
         }
-        let epoch = || (self.epoch.load(Ordering::SeqCst), load.invalidations());
-        let before = epoch();
-        let Some(value) = find().await? else { return Ok(None) };
-        if epoch() == before {
-            self.cache.insert(key.clone(), value.clone());
-            // An invalidation between the look at the epoch and the insertion found nothing to remove.
-            if epoch() != before {
-                self.forget(key);
-            }
-        } else {
-            value.evicted();
-        }
-        Ok(Some(value))
+        Ok(find().await?.map(|value| self.install(value, &load)))
     }
 
-    fn forget(&self, key: &K) {
-        if let Some((_, value)) = self.cache.remove(key) {
-            value.evicted();
-        }
+    /// Begins a load that may overlap with others of its key; the caller has read nothing for it yet.
+    pub(crate) fn begin<'a>(&'a self, key: &'a K) -> Load<'a, K> {
+        self.loads.concurrent(key)
     }
 
-    /// Removes a key, and discards the result of its running load.
-    pub(crate) fn invalidate(&self, key: &K) {
+    /// Caches a loaded value, or returns the one that a faster load has cached. The result of an outdated load is
+    /// retired instead.
+    pub(crate) fn install(&self, value: V, load: &Load<'_, K>) -> V {
+        let key = load.key();
+        let mut change = self.values.change();
+        if let Some(value) = self.get(key) {
+            return value;
+        }
+        self.take_out(&mut change, key);
+        if load.is_outdated() {
+            value.retire();
+            return value;
+        }
         self.loads.invalidate(key);
-        self.forget(key);
+        let make = |place: &_| {
+            value.install(place);
+            value.clone()
+        };
+        let (owner, weight) = ((key.clone(), value.tenant()), value.weight());
+        change.insert(owner, weight, make, |key, value| self.leaves(key, value));
+        change.end().iter().for_each(V::retire);
+        value
+    }
+
+    fn take_out(&self, change: &mut LruChange<'_, K, V>, key: &K) {
+        if let Some(value) = change.remove(key) {
+            value.retire();
+        }
+    }
+
+    /// Prepares an eviction. Running loads may have read the row before runs by this value changed it.
+    fn leaves(&self, key: &K, value: &V) -> bool {
+        let leaves = value.leave();
+        if leaves {
+            self.loads.invalidate(key);
+        }
+        leaves
+    }
+
+    /// Makes room after a value's weight has changed.
+    pub(crate) fn settle(&self, place: &LruPlace) {
+        self.values.settle(place, |key, value| self.leaves(key, value)).iter().for_each(V::retire);
+    }
+
+    /// Removes a key, and discards the results of its running loads.
+    pub(crate) fn invalidate(&self, key: &K) {
+        let mut change = self.values.change();
+        self.loads.invalidate(key);
+        self.take_out(&mut change, key);
     }
 
     /// Discards the results of running loads; cached values stay, and callers must check that they are current.
     pub(crate) fn discard_loads(&self) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
+        // No load may be about to cache its result.
+        let _change = self.values.change();
+        self.loads.invalidate_all();
     }
 
     /// Removes the values for which `chosen` returns true, and discards the results of running loads.
     pub(crate) fn forget_if(&self, chosen: impl Fn(&V) -> bool) {
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        self.cache.retain(|_, value| {
-            let goes = chosen(value);
-            if goes {
-                value.evicted();
-            }
-            !goes
-        });
+        let mut change = self.values.change();
+        self.loads.invalidate_all();
+        change.remove_if(|_, value| chosen(value)).iter().for_each(V::retire);
     }
 
     /// Removes every value.
     pub(crate) fn clear(&self) {
         self.forget_if(|_| true);
     }
+
+    /// Returns the weight of all values.
+    pub(crate) fn weight(&self) -> usize {
+        self.values.weight()
+    }
+}
+
+#[cfg(test)]
+impl<K: Hash + Eq + Clone, V: CacheValue<K>> LoadingCache<K, V> {
+    /// Evicts all values that are not in use.
+    pub(crate) fn push_all_out(&self) {
+        let evicted = self.values.change().remove_if(|key, value| self.leaves(key, value));
+        evicted.iter().for_each(V::retire);
+    }
+
+    /// Returns true if no load is running.
+    pub(crate) fn nobody_loads(&self) -> bool {
+        self.loads.is_empty()
+    }
+
+    /// Returns all values.
+    pub(crate) fn all(&self) -> Vec<V> {
+        self.values.values()
+    }
+
+    /// Returns all values after checking that their weights add up to the counted weight; nobody may change a value
+    /// meanwhile.
+    pub(crate) fn books_are_right(&self) -> Vec<V> {
+        let (all, tenants) = (self.all(), self.values.weights().len());
+        let weights = all.iter().map(V::weight).sum::<usize>();
+        assert_eq!(self.weight(), tenants * isobar_quota::TENANT_BYTES + weights);
+        all
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use isobar_quota::NOBODY;
 
     use super::*;
 
-    impl CacheValue for &'static str {}
+    impl CacheValue<u32> for &'static str {
+        fn tenant(&self) -> OrganizationId {
+            NOBODY
+        }
+    }
 
     #[derive(Clone, Default)]
     struct Evicted(Arc<AtomicBool>);
 
-    impl CacheValue for Evicted {
-        fn evicted(&self) {
+    impl CacheValue<u32> for Evicted {
+        fn tenant(&self) -> OrganizationId {
+            NOBODY
+        }
+
+        fn retire(&self) {
             self.0.store(true, Ordering::SeqCst);
         }
     }
 
     #[tokio::test]
     async fn load_invalidated_meanwhile_is_not_cached() {
-        let cache: LoadingCache<u32, &'static str> = LoadingCache::new(8);
+        let cache: LoadingCache<u32, &'static str> = LoadingCache::new(8, usize::MAX);
         type Change = fn(&LoadingCache<u32, &'static str>);
         for change in [(|cache| cache.invalidate(&1)) as Change, |cache| cache.discard_loads(), |cache| cache.clear()] {
             let loaded = cache
@@ -163,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn loaded_value_stays_until_it_is_invalidated() {
-        let cache: LoadingCache<u32, &str> = LoadingCache::new(8);
+        let cache: LoadingCache<u32, &str> = LoadingCache::new(8, usize::MAX);
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("a")) }).await, Ok(Some("a")));
         assert_eq!(cache.get_or_load(&1, || async { Ok::<_, ()>(Some("b")) }).await, Ok(Some("a")));
         cache.invalidate(&1);
@@ -172,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrent_readers_share_one_load() {
-        let (cache, loads) = (LoadingCache::<u32, Evicted>::new(8), AtomicU64::new(0));
+        let (cache, loads) = (LoadingCache::<u32, Evicted>::new(8, usize::MAX), AtomicU64::new(0));
         let ask = || async {
             let load = || async {
                 loads.fetch_add(1, Ordering::SeqCst);
@@ -188,7 +277,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_value_is_notified() {
-        let cache: LoadingCache<u32, Evicted> = LoadingCache::new(2);
+        let cache: LoadingCache<u32, Evicted> = LoadingCache::new(2, usize::MAX);
         let load = async |key: u32| {
             let load = || async { Ok::<_, ()>(Some(Evicted::default())) };
             cache.get_or_load(&key, load).await.unwrap().unwrap()

@@ -8,7 +8,6 @@ pub(crate) mod held;
 mod loading_cache;
 pub(crate) mod plan_entry;
 mod plans;
-pub(crate) mod shared_entries;
 mod single_flight;
 mod snapshots;
 #[cfg(test)]
@@ -31,8 +30,8 @@ use self::departures::Departures;
 use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, SessionEntry};
 use self::loading_cache::LoadingCache;
 use self::plan_entry::PlanEntry;
-use self::shared_entries::{EntryBounds, EntryLoad, SharedEntries, SharedEntry as _};
-use self::snapshots::DeviceSnapshots;
+use self::single_flight::Load;
+use self::snapshots::{SNAPSHOTS_BYTES_MAX, Snapshot};
 use crate::env::Env;
 use crate::outbox::Outbox;
 use crate::support::bounded_jobs::BoundedJobs;
@@ -66,14 +65,14 @@ pub(crate) struct Caches {
     outbox: Arc<Outbox>,
     meters: Arc<Meters>,
     compile_jobs: BoundedJobs,
-    devices: SharedEntries<DeviceEntry>,
+    devices: LoadingCache<DeviceId, Arc<DeviceEntry>>,
     device_tokens: LoadingCache<Digest, Arc<DeviceEntry>>,
-    plans: SharedEntries<PlanEntry>,
+    plans: LoadingCache<ProjectId, Arc<PlanEntry>>,
     accounts: LoadingCache<UserId, Arc<AccountEntry>>,
     sessions: LoadingCache<SessionId, Arc<SessionEntry>>,
     api_keys: LoadingCache<Digest, Arc<ApiKeyEntry>>,
     lineages: LoadingCache<OrganizationId, Lineage>,
-    snapshots: DeviceSnapshots,
+    snapshots: LoadingCache<DeviceId, Snapshot>,
     departures: Departures,
 }
 
@@ -90,14 +89,14 @@ impl Caches {
             outbox,
             meters,
             compile_jobs,
-            devices: SharedEntries::new(EntryBounds { entries: DEVICES_MAX, bytes: DEVICES_BYTES_MAX }),
-            device_tokens: LoadingCache::new(DEVICES_MAX),
-            plans: SharedEntries::new(EntryBounds { entries: PLANS_MAX, bytes: PLANS_BYTES_MAX }),
-            accounts: LoadingCache::new(ACCOUNTS_MAX),
-            sessions: LoadingCache::new(ACCOUNTS_MAX),
-            api_keys: LoadingCache::new(ACCOUNTS_MAX),
-            lineages: LoadingCache::new(ACCOUNTS_MAX),
-            snapshots: DeviceSnapshots::new(),
+            devices: LoadingCache::new(DEVICES_MAX, DEVICES_BYTES_MAX),
+            device_tokens: LoadingCache::new(DEVICES_MAX, usize::MAX),
+            plans: LoadingCache::new(PLANS_MAX, PLANS_BYTES_MAX),
+            accounts: LoadingCache::new(ACCOUNTS_MAX, usize::MAX),
+            sessions: LoadingCache::new(ACCOUNTS_MAX, usize::MAX),
+            api_keys: LoadingCache::new(ACCOUNTS_MAX, usize::MAX),
+            lineages: LoadingCache::new(ACCOUNTS_MAX, usize::MAX),
+            snapshots: LoadingCache::new(usize::MAX, SNAPSHOTS_BYTES_MAX),
             departures: Departures::new(),
         })
     }
@@ -110,29 +109,22 @@ impl Caches {
     /// Returns the device that a token belongs to.
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
         if let Some(entry) = self.device_tokens.get(token) {
-            if entry.is_current() {
-                entry.held().note_use();
-                return Ok(entry);
-            }
-            self.device_tokens.invalidate(token);
+            entry.note_use();
+            return Ok(entry);
         }
         let load = || async {
             let Some(id) = self.env.registry().device_by_token(token).await? else { return Ok(None) };
             self.device_entry(id).await
         };
-        let entry = self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)?;
         // An entry that was not installed has no state: the caller looks for a newer one.
-        if !entry.is_current() {
-            self.device_tokens.invalidate(token);
-        }
-        Ok(entry)
+        self.device_tokens.get_or_load(token, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// Returns true if the cache knows that the token still belongs to this device. False means that it ended, or that
     /// something else has changed.
     pub(crate) fn token_stands(&self, token: &Digest, entry: &Arc<DeviceEntry>) -> bool {
         let known = self.device_tokens.get(token);
-        known.is_some_and(|known| Arc::ptr_eq(&known, entry) && known.is_current())
+        known.is_some_and(|known| Arc::ptr_eq(&known, entry))
     }
 
     /// Returns true if the cache knows that the session still belongs to this caller. False means that it ended, or
@@ -151,7 +143,7 @@ impl Caches {
 
     /// Returns the entry of a device, or `None` if there is no such device.
     pub(crate) async fn device_entry(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
-        if let Some(entry) = self.devices.get(id) {
+        if let Some(entry) = self.devices.get(&id) {
             return Ok(Some(entry));
         }
         let load = self.devices.begin(&id);
@@ -176,7 +168,9 @@ impl Caches {
     /// Notes that a run has changed a device's state in its entry: other entries are evicted if the cache has grown too
     /// large.
     pub(crate) fn view_changed(&self, entry: &DeviceEntry) {
-        self.devices.changed(entry);
+        if let Some(place) = entry.place() {
+            self.devices.settle(place);
+        }
     }
 
     /// Publishes the weights of cached devices and compiled designs as gauges.
@@ -232,7 +226,7 @@ impl Caches {
     async fn load_piece(
         &self,
         placed: &[(CanRead<DeviceRef>, Lineage)],
-        loads: &HashMap<DeviceId, EntryLoad<'_, DeviceId>>,
+        loads: &HashMap<DeviceId, Load<'_, DeviceId>>,
         entries: &mut Vec<Arc<DeviceEntry>>,
     ) -> Result<()> {
         let registry = self.env.registry();
@@ -274,13 +268,6 @@ impl Caches {
 
     /// Returns the session of a JWT, if it is still open.
     pub(crate) async fn session_entry(&self, session: SessionId, user: UserId) -> Result<Arc<SessionEntry>> {
-        let sessions = &self.sessions;
-        if let Some(entry) = sessions.get(&session) {
-            if entry.account.is_current() {
-                return Ok(entry);
-            }
-            sessions.invalidate(&session);
-        }
         let load = || async {
             let open = self.env.registry().session(session).await?;
             if open.is_none_or(|open| open.user != user) {
@@ -290,18 +277,11 @@ impl Caches {
             let caller = Arc::new(Caller { session: Some(session), ..(*account.caller).clone() });
             Ok(Some(Arc::new(SessionEntry { caller, account })))
         };
-        sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
+        self.sessions.get_or_load(&session, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// Returns an API key by its digest, even if it has expired.
     pub(crate) async fn api_key_entry(&self, key: &Digest) -> Result<Arc<ApiKeyEntry>> {
-        let api_keys = &self.api_keys;
-        if let Some(entry) = api_keys.get(key) {
-            if entry.account.is_current() {
-                return Ok(entry);
-            }
-            api_keys.invalidate(key);
-        }
         let load = || async {
             let Some(record) = self.env.registry().api_key_by_digest(key).await? else {
                 return Ok::<_, Error>(None);
@@ -309,7 +289,7 @@ impl Caches {
             let Some(account) = self.account_entry(record.user).await? else { return Ok(None) };
             Ok(Some(Arc::new(ApiKeyEntry::new(record, account))))
         };
-        api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
+        self.api_keys.get_or_load(key, load).await?.ok_or(Error::Unauthenticated)
     }
 
     /// Returns the lineage of an organization, or `None` if there is no such organization.
@@ -321,14 +301,14 @@ impl Caches {
     /// Retires a changed device's entry, so that its next event sees the change.
     pub(crate) fn device_changed(&self, id: DeviceId) {
         self.device_tokens.discard_loads();
-        self.devices.retire(id);
+        self.devices.invalidate(&id);
     }
 
     /// Retires a project's changed design, so that the next event of each of its devices runs the new one.
     pub(crate) fn design_changed(&self, project: ProjectId) {
         self.device_tokens.discard_loads();
         self.devices.discard_loads();
-        self.plans.retire(project);
+        self.plans.invalidate(&project);
     }
 
     /// Removes a changed user's account, so that its next call sees the change, whatever credentials it uses.
@@ -352,11 +332,11 @@ impl Caches {
         self.api_keys.discard_loads();
         self.accounts.forget_if(|account| account.caller.lineage.contains(id));
         self.device_tokens.discard_loads();
-        self.devices.retire_if(|entry| entry.lineage.contains(id));
+        self.devices.forget_if(|entry| entry.lineage.contains(id));
     }
 
     /// Returns the entry of a device, if it is cached.
     pub(crate) fn cached_device(&self, id: DeviceId) -> Option<Arc<DeviceEntry>> {
-        self.devices.get(id)
+        self.devices.get(&id)
     }
 }

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use isobar_design::Plan;
 use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::retention::ProjectRetention;
-use uuid::Uuid;
+use isobar_quota::LruPlace;
 
 use super::held::{Held, Weighed};
-use super::shared_entries::SharedEntry;
+use super::loading_cache::CacheValue;
 use crate::designs::ProjectRuns;
 
 /// Runs of a project that go to the pool after an unforeseen long one, the next long one included. A long run costs the
@@ -63,10 +63,20 @@ impl PlanEntry {
         Arc::new(Self { project, tenant, held: Held::new(design), runs_aside: AtomicU32::new(0) })
     }
 
+    /// Returns the project.
+    pub fn project(&self) -> ProjectId {
+        self.project
+    }
+
     /// Returns the design and counts a use, or returns `None` if the entry was evicted or replaced.
     pub fn plan(&self) -> Option<Arc<Plan>> {
         self.held.note_use();
         self.held.get().map(|design| Arc::clone(&design.plan.plan))
+    }
+
+    /// Returns true if this entry is the installed one of its project.
+    pub fn is_current(&self) -> bool {
+        self.held.is_installed()
     }
 
     /// Returns the project and its tenant, which its long runs are counted for.
@@ -108,23 +118,28 @@ impl Weighed for DesignInForce {
     }
 }
 
-impl SharedEntry for PlanEntry {
-    type Key = ProjectId;
-    type Says = DesignInForce;
-
-    fn key(&self) -> ProjectId {
-        self.project
-    }
-
-    fn minted(key: ProjectId) -> Uuid {
-        key.0
-    }
-
+impl CacheValue<ProjectId> for Arc<PlanEntry> {
     fn tenant(&self) -> OrganizationId {
         self.tenant
     }
 
-    fn held(&self) -> &Held<DesignInForce> {
-        &self.held
+    fn weight(&self) -> usize {
+        self.held.weight()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.is_current()
+    }
+
+    fn install(&self, place: &Arc<LruPlace>) {
+        self.held.install(place);
+    }
+
+    fn leave(&self) -> bool {
+        self.held.leave()
+    }
+
+    fn retire(&self) {
+        self.held.retire();
     }
 }

@@ -20,7 +20,6 @@ use isobar_store::registry::NewSpecification;
 use super::Caches;
 use super::entries::DeviceEntry;
 use super::plan_entry::{PlanEntry, WeighedPlan};
-use super::shared_entries::SharedEntry as _;
 
 /// Compiles and weighs a stored design. Events wait for it, so it does not queue behind the designs that clients send.
 async fn compiled_stored(planes: RawJson) -> Result<std::result::Result<WeighedPlan, Vec<Fault>>> {
@@ -58,21 +57,9 @@ impl Caches {
     /// Returns the compiled design of a project. A stored specification was checked when it was written; one that no
     /// longer compiles because an older release wrote it is an internal error, which the log names.
     pub(crate) async fn plan_entry(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
-        match self.plans.get(project) {
-            Some(entry) => Ok(entry),
-            // Boxed, because a load is rare and its future large.
-            None => Box::pin(self.plan_loaded(project)).await,
-        }
-    }
-
-    async fn plan_loaded(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
         // Many devices of a project report at once after a start: one compilation serves them all.
-        let load = self.plans.begin_alone(&project).await;
-        if let Some(entry) = self.plans.get(project) {
-            return Ok(entry);
-        }
-        let entry = self.plan_found(project).await?;
-        Ok(self.plans.install(entry, &load))
+        let load = async || self.plan_found(project).await.map(Some);
+        self.plans.get_or_load(&project, load).await?.ok_or(Error::Missing("project"))
     }
 
     async fn plan_found(&self, project: ProjectId) -> Result<Arc<PlanEntry>> {
@@ -108,7 +95,7 @@ impl Caches {
 
     async fn project_of(&self, entry: &DeviceEntry) -> Result<ProjectId> {
         let newest = self.device_entry(entry.device.id).await?.ok_or(Error::Missing("device"))?;
-        Ok(newest.plan.key())
+        Ok(newest.plan.project())
     }
 
     /// Returns the retention of a device's storage elements: from this entry, or from a newer one if its design was
@@ -130,7 +117,7 @@ impl Caches {
         let mut retention = HashMap::with_capacity(devices.len());
         let mut unknown = Vec::new();
         for permit in devices {
-            let cached = self.devices.peek(permit.target().id);
+            let cached = self.devices.peek(&permit.target().id);
             match cached.and_then(|entry| entry.plan.retention()) {
                 Some(kept) => {
                     retention.insert(permit.target().key, kept);
@@ -151,7 +138,7 @@ impl Caches {
 
     /// Returns the retention of a project's values without compiling its design.
     async fn retention_of(&self, project: ProjectId) -> Result<Arc<ProjectRetention>> {
-        if let Some(kept) = self.plans.peek(project).and_then(|entry| entry.retention()) {
+        if let Some(kept) = self.plans.peek(&project).and_then(|entry| entry.retention()) {
             return Ok(kept);
         }
         let permit = access::system(project, "values of many devices are read as their projects keep them").reading();
@@ -162,7 +149,7 @@ impl Caches {
     /// readers need not filter them any more.
     pub(crate) fn retention_settled(&self, project: ProjectId, settled: ProjectRetention) {
         self.plans.discard_loads();
-        if let Some(entry) = self.plans.peek(project) {
+        if let Some(entry) = self.plans.peek(&project) {
             entry.settle_retention(&Arc::new(settled));
         }
     }

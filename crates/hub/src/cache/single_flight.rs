@@ -8,8 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The keys that are being loaded or waited for. Clients may choose the keys, so the hash function has a random seed.
-pub struct SingleFlight<K: Hash + Eq>(Mutex<HashMap<K, RunningLoads>>);
+/// The keys that are being loaded or waited for. A load learns if what it read may have changed meanwhile.
+pub struct SingleFlight<K: Hash + Eq> {
+    /// Clients may choose the keys, so the hash function has a random seed.
+    running: Mutex<HashMap<K, RunningLoads>>,
+    /// Grows with every change that may concern any key.
+    epoch: AtomicU64,
+}
 
 /// An entry of a key, which is removed when no load is left.
 struct RunningLoads {
@@ -28,6 +33,8 @@ pub struct Load<'a, K: Hash + Eq> {
     flights: &'a SingleFlight<K>,
     key: &'a K,
     loads: Arc<KeyLoads>,
+    /// The epoch and the key's invalidations when the load began.
+    begun: (u64, u64),
     /// The key's turn; `None` while the load waits for it, and for concurrent loads.
     turn: Option<OwnedSemaphorePermit>,
 }
@@ -35,18 +42,20 @@ pub struct Load<'a, K: Hash + Eq> {
 impl<K: Hash + Eq + Clone> SingleFlight<K> {
     /// Tracks no load yet.
     pub fn new() -> Self {
-        Self(Mutex::default())
+        Self { running: Mutex::default(), epoch: AtomicU64::new(0) }
     }
 
     /// Begins a load that may run at the same time as others of the key.
     pub fn concurrent<'a>(&'a self, key: &'a K) -> Load<'a, K> {
         let first = || Arc::new(KeyLoads { turn: Arc::new(Semaphore::new(1)), invalidations: AtomicU64::new(0) });
-        let mut flights = self.0.lock();
-        let running = flights.entry(key.clone()).or_insert_with(|| RunningLoads { count: 0, loads: first() });
+        let mut all = self.running.lock();
+        let running = all.entry(key.clone()).or_insert_with(|| RunningLoads { count: 0, loads: first() });
         running.count += 1;
         let loads = Arc::clone(&running.loads);
-        drop(flights);
-        Load { flights: self, key, loads, turn: None }
+        drop(all);
+        let mut load = Load { flights: self, key, loads, begun: (0, 0), turn: None };
+        load.begun = load.now();
+        load
     }
 
     /// Begins a load once no other exclusive load of the key is running.
@@ -54,24 +63,44 @@ impl<K: Hash + Eq + Clone> SingleFlight<K> {
         let mut load = self.concurrent(key);
         // The semaphore is never closed; a load without a turn would only load twice.
         load.turn = Arc::clone(&load.loads.turn).acquire_owned().await.ok();
+        load.begun = load.now();
         load
     }
 
     /// Returns true if no load is running.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.running.lock().is_empty()
     }
 
-    /// Notes that the key has changed.
+    /// Notes that the key has changed: its running loads are outdated.
     pub fn invalidate(&self, key: &K) {
-        if let Some(running) = self.0.lock().get(key) {
+        if let Some(running) = self.running.lock().get(key) {
             running.loads.invalidations.fetch_add(1, Ordering::SeqCst);
         }
+    }
+
+    /// Notes that any key may have changed: all running loads are outdated.
+    pub fn invalidate_all(&self) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 }
 
 impl<K: Hash + Eq> Load<'_, K> {
+    /// Returns the key.
+    pub fn key(&self) -> &K {
+        self.key
+    }
+
+    /// Returns true if the key may have changed since the load began.
+    pub fn is_outdated(&self) -> bool {
+        self.now() != self.begun
+    }
+
+    fn now(&self) -> (u64, u64) {
+        (self.flights.epoch.load(Ordering::SeqCst), self.invalidations())
+    }
+
     /// Returns how often the key has changed since the earliest of its overlapping loads began.
     pub fn invalidations(&self) -> u64 {
         self.loads.invalidations.load(Ordering::SeqCst)
@@ -80,14 +109,14 @@ impl<K: Hash + Eq> Load<'_, K> {
 
 impl<K: Hash + Eq> Drop for Load<'_, K> {
     fn drop(&mut self) {
-        let mut flights = self.flights.0.lock();
+        let mut all = self.flights.running.lock();
         drop(self.turn.take());
         // Counted under the lock. References are dropped after it: two loads could each see that of the other, and leave
         // the entry.
-        let Some(running) = flights.get_mut(self.key) else { return };
+        let Some(running) = all.get_mut(self.key) else { return };
         running.count -= 1;
         if running.count == 0 {
-            flights.remove(self.key);
+            all.remove(self.key);
         }
     }
 }
@@ -104,12 +133,16 @@ mod tests {
         let mut second = Box::pin(flights.alone(&1));
         assert!(futures::poll!(second.as_mut()).is_pending());
         flights.invalidate(&1);
-        assert_eq!((first.invalidations(), other.invalidations()), (1, 0));
+        assert!(first.is_outdated() && !other.is_outdated());
+        flights.invalidate_all();
+        assert!(other.is_outdated());
         drop(other);
-        assert_eq!(flights.0.lock().len(), 1);
+        assert_eq!(flights.running.lock().len(), 1);
         drop(first);
-        drop(second.await);
-        assert_eq!(flights.0.lock().len(), 0);
+        let second = second.await;
+        assert!(!second.is_outdated(), "it begins with its turn");
+        drop(second);
+        assert_eq!(flights.running.lock().len(), 0);
     }
 
     #[tokio::test]
@@ -120,6 +153,6 @@ mod tests {
         assert!(futures::poll!(second.as_mut()).is_pending());
         drop(second);
         drop(first);
-        assert_eq!(flights.0.lock().len(), 0);
+        assert_eq!(flights.running.lock().len(), 0);
     }
 }

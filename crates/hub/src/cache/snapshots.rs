@@ -9,43 +9,43 @@ use std::sync::atomic::Ordering;
 use isobar_model::access::CanRead;
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceRef};
-use quick_cache::sync::Cache;
+use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId};
 
 use super::Caches;
 use super::entries::DeviceEntry;
-use super::shared_entries::SharedEntry as _;
+use super::loading_cache::CacheValue;
 
-/// Cached devices, at most.
-const SNAPSHOTS_MAX: usize = 16_384;
+/// Bytes that cached devices may weigh: 16,384 devices of 2 KiB; a typical one weighs 1 to 1.5 KiB.
+pub(super) const SNAPSHOTS_BYTES_MAX: usize = 32 << 20;
+/// Approximate bytes of a cached device in addition to its texts.
+const SNAPSHOT_BYTES: usize = 1 << 10;
 /// Attempts to read a device whose row keeps changing.
 const SNAPSHOT_LOOKS_MAX: usize = 3;
-/// Bytes of metadata of a cached device, at most: with the number of devices this bounds the memory.
-const SNAPSHOT_META_BYTES_MAX: usize = 4_096;
 
 /// A device as it was read, with the entry and the row version that make it valid.
 #[derive(Clone)]
-struct Snapshot {
+pub(super) struct Snapshot {
     device: Arc<Device>,
     entry: Arc<DeviceEntry>,
     /// The version of the row that was read.
     row: u64,
 }
 
-/// Caches snapshots of devices.
-pub(crate) struct DeviceSnapshots(Cache<DeviceId, Snapshot>);
-
-impl DeviceSnapshots {
-    pub(crate) fn new() -> Self {
-        Self(Cache::new(SNAPSHOTS_MAX))
+impl CacheValue<DeviceId> for Snapshot {
+    fn tenant(&self) -> OrganizationId {
+        self.entry.lineage.top()
     }
 
-    fn get(&self, entry: &Arc<DeviceEntry>) -> Option<Arc<Device>> {
-        let snapshot = self.0.get(&entry.device.id)?;
-        let holds = Arc::ptr_eq(&snapshot.entry, entry)
-            && snapshot.row == entry.row.load(Ordering::Acquire)
-            && entry.is_current();
-        holds.then_some(snapshot.device)
+    fn weight(&self) -> usize {
+        let device = &*self.device;
+        let address = device.street_address.iter().flat_map(|at| [&at.address, &at.city, &at.region, &at.country]);
+        let texts = [&device.version, &device.protocol, &device.description].into_iter().chain(address).flatten();
+        let texts = texts.chain([&device.name, &device.organization_name]).chain(&device.protocols);
+        SNAPSHOT_BYTES + texts.map(String::len).sum::<usize>() + device.meta.bytes().len()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.row == self.entry.row.load(Ordering::Acquire) && self.entry.is_current()
     }
 }
 
@@ -56,18 +56,15 @@ impl Caches {
         permit: &CanRead<DeviceRef>,
         entry: &Arc<DeviceEntry>,
     ) -> Result<Arc<Device>> {
-        if let Some(device) = self.snapshots.get(entry) {
-            return Ok(device);
-        }
-        // Read before the row: a change in between makes the snapshot stale.
-        let row = entry.row.load(Ordering::Acquire);
-        let found = self.env.registry().device_fetch(permit).await?.ok_or(Error::Missing("device"))?;
-        let device = Arc::new(found);
-        if entry.is_current() && device.meta.bytes().len() <= SNAPSHOT_META_BYTES_MAX {
-            let snapshot = Snapshot { device: Arc::clone(&device), entry: Arc::clone(entry), row };
-            self.snapshots.0.insert(device.id, snapshot);
-        }
-        Ok(device)
+        let load = || async {
+            // Read before the row: a change in between makes the snapshot stale.
+            let row = entry.row.load(Ordering::Acquire);
+            let found = self.env.registry().device_fetch(permit).await?;
+            let snapshot = |device| Snapshot { device: Arc::new(device), entry: Arc::clone(entry), row };
+            Ok::<_, Error>(found.map(snapshot))
+        };
+        let snapshot = self.snapshots.get_or_load(&entry.device.id, load).await?;
+        Ok(snapshot.ok_or(Error::Missing("device"))?.device)
     }
 
     /// Returns the device with the pending changes of its runs applied over the registry's row.

@@ -10,7 +10,7 @@ use isobar_model::ids::{DeviceKey, SettingId};
 use isobar_model::json::{RawJson, parse};
 use isobar_model::retention::ProjectRetention;
 use isobar_model::setting::SETTINGS_BYTES_MAX;
-use isobar_store::by_use::{EntriesByUse, TENANT_BYTES};
+use isobar_quota::{LruLimits, TENANT_BYTES, TenantLru};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use rand::{SeedableRng as _, rngs::StdRng};
@@ -18,12 +18,13 @@ use uuid::Uuid;
 
 use super::data_quota::Meters;
 use super::held::{InRun, Weighed as _};
+use super::loading_cache::CacheValue as _;
 use super::*;
 use crate::stage::{Stage, blank_device};
 
 mod overtaken;
 
-type DeviceEntries = SharedEntries<DeviceEntry>;
+type DeviceEntries = LoadingCache<DeviceId, Arc<DeviceEntry>>;
 
 /// Fixed weight of an entry, without its state.
 const ENTRY_BYTES: usize = DeviceView::ENTRY_BYTES;
@@ -51,8 +52,9 @@ fn with_settings(of: usize, number: usize, meta: usize, settings: Vec<SettingRec
     let specification = parse(r#"{"cloud":{"elements":{}}}"#).unwrap();
     let plan = Plan::compile(&specification).unwrap();
     let plan = PlanEntry::new(ProjectId(Uuid::nil()), tenant(of), plan.into(), ProjectRetention::default());
-    let (counted, place) = EntriesByUse::default().add(tenant(of), ());
-    plan.held().install(&counted, place);
+    let limits = LruLimits { entries: 1, bytes: usize::MAX, evictions: 1, spares_small_shares: false };
+    let plans = TenantLru::new(limits);
+    plans.change().insert(((), tenant(of)), 0, |place| plan.install(place), |(), ()| true);
     let (lineage, meters) = (Lineage::new([], tenant(of)), Meters::default());
     let quota = meters.quota_of(&lineage);
     let found = Device { meta: text(meta), ..blank_device() };
@@ -60,7 +62,7 @@ fn with_settings(of: usize, number: usize, meta: usize, settings: Vec<SettingRec
 }
 
 fn bounded(entries: usize, bytes: usize) -> DeviceEntries {
-    DeviceEntries::new(EntryBounds { entries, bytes })
+    DeviceEntries::new(entries, bytes)
 }
 
 /// Loads an entry and installs it.
@@ -74,8 +76,13 @@ fn put(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) -> Arc<DeviceEntry> {
 fn put_too_late(entries: &DeviceEntries, entry: &Arc<DeviceEntry>) -> Arc<DeviceEntry> {
     let id = entry.device.id;
     let load = entries.begin(&id);
-    entries.retire(id);
+    entries.invalidate(&id);
     entries.install(Arc::clone(entry), &load)
+}
+
+/// Makes room after the entry's weight has changed.
+fn settle(entries: &DeviceEntries, entry: &DeviceEntry) {
+    entries.settle(entry.place().unwrap());
 }
 
 /// Returns the numbers of the devices whose entry is installed.
@@ -94,9 +101,9 @@ fn least_recently_used_entries_are_evicted() {
     }
     assert_eq!((installed(&entries).len(), entries.weight()), (10, TENANT_BYTES + 10 * (ENTRY_BYTES + META)));
     for number in [0, 2, 4] {
-        entries.get(device(number).id).unwrap();
+        entries.get(&device(number).id).unwrap();
         // A peek does not count as a use.
-        entries.peek(device(number + 1).id).unwrap();
+        entries.peek(&device(number + 1).id).unwrap();
     }
     for number in 10..15 {
         put(&entries, &entry(0, number, META));
@@ -121,7 +128,7 @@ fn growing_entry_evicts_others_and_stays() {
     let run = grown[0].begin_run().unwrap();
     for size in [10, 20, 40, 60] {
         grown[0].change_view(|view| view.meta = text(size * KIB));
-        entries.changed(&grown[0]);
+        settle(&entries, &grown[0]);
         assert!(grown[0].is_current() && entries.weight() <= MAX, "{} bytes", entries.weight());
     }
     assert_eq!(installed(&entries), [0]);
@@ -129,7 +136,7 @@ fn growing_entry_evicts_others_and_stays() {
     grown[0].restore(grown[0].state(text_view(&grown[0], 4 * KIB)));
     assert_eq!(entries.weight(), TENANT_BYTES + ENTRY_BYTES + 4 * KIB);
     drop(run);
-    entries.retire(grown[0].device.id);
+    entries.invalidate(&grown[0].device.id);
     assert_eq!((entries.weight(), installed(&entries).len()), (0, 0));
 }
 
@@ -152,7 +159,7 @@ fn tenant_with_heavy_devices_evicts_its_own() {
     for round in 0..5 {
         for number in 1_000..1_100 {
             put(&entries, &entry(99, number, 60 * KIB));
-            entries.get(device(number).id).unwrap();
+            entries.get(&device(number).id).unwrap();
             assert!(entries.weight() <= MAX, "{} bytes in round {round}", entries.weight());
         }
         let stay = installed(&entries);
@@ -204,9 +211,9 @@ fn device_memory_is_bounded_while_entries_are_referenced() {
 fn entry_that_is_not_installed_has_no_state() {
     let entries = bounded(10_000, 1 << 20);
     let changes: [fn(&DeviceEntries, DeviceId); 4] = [
-        |entries, id| entries.retire(id),
+        |entries, id| entries.invalidate(&id),
         |entries, _| entries.discard_loads(),
-        |entries, _| entries.retire_if(|_| false),
+        |entries, _| entries.forget_if(|_| false),
         |entries, id| {
             put(entries, &entry(0, id.0.as_u128() as usize, 2));
             entries.push_all_out();
@@ -218,7 +225,7 @@ fn entry_that_is_not_installed_has_no_state() {
         let load = entries.begin(&id);
         change(&entries, id);
         let loaded = entries.install(entry(number % 3, number, 64 * KIB), &load);
-        assert!(!loaded.is_current() && entries.get(id).is_none());
+        assert!(!loaded.is_current() && entries.get(&id).is_none());
         held.push(loaded);
     }
     let bytes: usize = held.iter().filter_map(|entry| entry.view()).map(|view| view.meta.bytes().len()).sum();
@@ -229,7 +236,7 @@ fn entry_that_is_not_installed_has_no_state() {
 fn run_keeps_its_entrys_state_until_it_ends() {
     let entries = bounded(10, usize::MAX);
     for retires in
-        [|entries: &DeviceEntries| entries.push_all_out(), |entries: &DeviceEntries| entries.retire(device(1).id)]
+        [|entries: &DeviceEntries| entries.push_all_out(), |entries: &DeviceEntries| entries.invalidate(&device(1).id)]
     {
         let entry = entry(0, 1, 2);
         put(&entries, &entry);
@@ -297,11 +304,11 @@ proptest! {
                     makes_room = true;
                 }
                 Step::ComesTooLate { .. } => made.push(put_too_late(&entries, coming.next().unwrap())),
-                Step::IsUsed(number) => drop(entries.get(device(number).id)),
+                Step::IsUsed(number) => drop(entries.get(&device(number).id)),
                 Step::Grows { number, meta } => {
-                    if let Some(entry) = entries.peek(device(number).id) {
+                    if let Some(entry) = entries.peek(&device(number).id) {
                         entry.change_view(|view| view.meta = text(meta));
-                        entries.changed(&entry);
+                        settle(&entries, &entry);
                         makes_room = true;
                     }
                 }
@@ -312,8 +319,8 @@ proptest! {
                     }
                 }
                 Step::Rests(number) => drop(runs.remove(&number)),
-                Step::Changes(number) => entries.retire(device(number).id),
-                Step::TenantChanges(of) => entries.retire_if(|entry| entry.lineage.top() == tenant(of)),
+                Step::Changes(number) => entries.invalidate(&device(number).id),
+                Step::TenantChanges(of) => entries.forget_if(|entry| entry.lineage.top() == tenant(of)),
             }
             let all = entries.books_are_right();
             prop_assert!(all.iter().all(|entry| entry.is_current() && entry.view().is_some()));
@@ -347,7 +354,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn load(&self, number: usize, load: &EntryLoad<'_, DeviceId>) -> Arc<DeviceEntry> {
+    fn load(&self, number: usize, load: &Load<'_, DeviceId>) -> Arc<DeviceEntry> {
         let runs = *self.committed[number].lock();
         yield_to_others();
         let loaded = entry(number % 3, number, KIB);
@@ -358,7 +365,7 @@ impl Crowd {
     /// Runs once: counts on from the entry's state, and commits if the entry is still current.
     fn run(&self, number: usize, grows: usize) {
         let id = device(number).id;
-        let found = self.entries.get(id);
+        let found = self.entries.get(&id);
         let entry = found.unwrap_or_else(|| {
             yield_to_others();
             self.load(number, &self.entries.begin(&id))
@@ -373,7 +380,7 @@ impl Crowd {
         let is_current = entry.is_current();
         assert!(!is_current || view.name == known.to_string(), "{} runs were seen of {known}", view.name);
         entry.change_view(|view| (view.name, view.meta) = ((known + 1).to_string(), text(grows)));
-        self.entries.changed(&entry);
+        settle(&self.entries, &entry);
         assert!(entry.view().is_some(), "a run keeps what its entry says");
         let before = entry.state(view);
         let mut committed = self.committed[number].lock();
@@ -403,7 +410,7 @@ fn concurrent_loads_runs_and_evictions_lose_no_run() {
                 for _ in 0..4_000 {
                     let number = chance.random_range(0..DEVICES);
                     match chance.random_range(0..20) {
-                        0 => crowd.entries.retire(device(number).id),
+                        0 => crowd.entries.invalidate(&device(number).id),
                         1 => crowd.entries.push_all_out(),
                         _ => crowd.run(number, chance.random_range(0..6 * KIB)),
                     }

@@ -9,7 +9,6 @@ use super::effects::{add_left_out, hold_to_series};
 use super::queue_bells::QueueBells;
 use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
 use crate::cache::entries::DeviceEntry;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::env::Env;
 use crate::metering::usage::{Usage, hold_to_quota};
 use crate::outbox::{Outbox, Staging};

@@ -22,7 +22,6 @@ use super::incoming::{Incoming, RunSignal, remembered, tell};
 use super::run_commit::{RunCommit, TurnFailure};
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::designs::{Admission, RunPlace};
 use crate::identity::authentication::Principal;
 

@@ -16,7 +16,6 @@ use super::incoming::{Incoming, remembered};
 use crate::cache::Caches;
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::env::Env;
 use crate::outbox::{RegistryWork, StagingFailure};
 

@@ -16,7 +16,6 @@ use isobar_store::telemetry::{Looked, QueueQuery};
 
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
-use crate::cache::shared_entries::SharedEntry as _;
 use crate::identity::authentication::{Credentials, HeldCredential, Principal};
 use crate::ingest::RUNS_MAX;
 use crate::ingest::event_input::{check_idempotency_key, element_name};

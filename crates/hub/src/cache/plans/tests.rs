@@ -13,9 +13,11 @@ use isobar_model::time::Timestamp;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
+use super::super::loading_cache::{CacheValue as _, LoadingCache};
 use super::super::plan_entry::PlanEntry;
-use super::super::shared_entries::{EntryBounds, SharedEntries, SharedEntry as _};
 use crate::stage::Stage;
+
+type Plans = LoadingCache<ProjectId, Arc<PlanEntry>>;
 
 const KIB: usize = 1 << 10;
 const STORES: &str = r#"{
@@ -41,13 +43,13 @@ fn design(of: usize, number: usize, bytes: usize) -> Arc<PlanEntry> {
     PlanEntry::new(project(number), tenant(of), plan.into(), ProjectRetention::default())
 }
 
-fn bounded(bytes: usize) -> SharedEntries<PlanEntry> {
-    SharedEntries::new(EntryBounds { entries: 10_000, bytes })
+fn bounded(bytes: usize) -> Plans {
+    Plans::new(10_000, bytes)
 }
 
 /// Loads an entry and installs it.
-fn put(plans: &SharedEntries<PlanEntry>, entry: Arc<PlanEntry>) -> Arc<PlanEntry> {
-    let key = entry.key();
+fn put(plans: &Plans, entry: Arc<PlanEntry>) -> Arc<PlanEntry> {
+    let key = entry.project();
     let load = plans.begin(&key);
     plans.install(entry, &load)
 }
@@ -103,18 +105,18 @@ fn run_keeps_its_design_and_a_new_weight_is_counted() {
 #[test]
 fn design_changed_during_compilation_is_not_cached() {
     let plans = bounded(usize::MAX);
-    let changes: [fn(&SharedEntries<PlanEntry>); 2] = [|plans| plans.retire(project(0)), |plans| plans.discard_loads()];
+    let changes: [fn(&Plans); 2] = [|plans| plans.invalidate(&project(0)), |plans| plans.discard_loads()];
     for change in changes {
         let key = project(0);
         let load = plans.begin(&key);
         change(&plans);
         let old = plans.install(design(0, 0, KIB), &load);
-        assert!(!old.is_current() && old.plan().is_none() && plans.get(key).is_none());
+        assert!(!old.is_current() && old.plan().is_none() && plans.get(&key).is_none());
     }
     // A change of another project has no effect.
     let key = project(0);
     let load = plans.begin(&key);
-    plans.retire(project(1));
+    plans.invalidate(&project(1));
     assert!(plans.install(design(0, 0, KIB), &load).is_current());
 }
 

@@ -1,5 +1,6 @@
 //! Tests that an entry loaded before runs changed the device is not installed.
 
+use super::super::loading_cache::CacheValue as _;
 use super::*;
 
 #[tokio::test]
@@ -26,7 +27,7 @@ async fn older_load_is_not_installed_after_newer_was_evicted() {
     }
     assert!(!new.is_current());
     let shown = entries.install(old, &slow);
-    assert!(!shown.is_current() && entries.get(first.id).is_none());
+    assert!(!shown.is_current() && entries.get(&first.id).is_none());
     // A load that begins now is installed.
     let begun = entries.begin(&first.id);
     assert!(entries.install(load().await, &begun).is_current());
@@ -44,7 +45,7 @@ fn load_begun_before_an_eviction_is_not_installed() {
     let old = entry(0, 1, 2);
     // A run changes the state of the installed entry, and the entry is evicted.
     entries.push_all_out();
-    assert!(!entries.install(old, &load).is_current() && entries.get(id).is_none());
+    assert!(!entries.install(old, &load).is_current() && entries.get(&id).is_none());
 }
 
 #[test]
@@ -55,9 +56,9 @@ fn load_begun_before_entry_lost_its_design_is_not_installed() {
     assert!(put(&entries, &new).is_current());
     // A run changes the state of the new entry. Then its project's design is evicted: no run uses the entry any more,
     // and nobody has removed it.
-    new.plan.held().retire();
-    assert!(!new.is_current() && new.held().is_installed());
-    assert!(!entries.install(old, &slow).is_current() && entries.get(id).is_none());
+    new.plan.retire();
+    assert!(!new.is_current() && new.place().unwrap().is_cached());
+    assert!(!entries.install(old, &slow).is_current() && entries.get(&id).is_none());
     // A load that begins now is installed.
     assert!(put(&entries, &entry(0, 1, 2)).is_current());
     drop(slow);

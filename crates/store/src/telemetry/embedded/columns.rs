@@ -7,11 +7,10 @@
 //! All tenants share the memory. At the bound, the tenant with most of it loses its least recently used column, so that
 //! no tenant evicts another's equal share.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use isobar_model::ids::OrganizationId;
-use parking_lot::Mutex;
+use isobar_quota::{LruLimits, TenantLru};
 
 /// Values of a block. Only full blocks are cached.
 pub const BLOCK_VALUES: u64 = 4_096;
@@ -26,9 +25,10 @@ const SCALES: [f64; 7] = [1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_
 /// Marker for a missing number among whole ones.
 const NONE: i32 = i32::MIN;
 
-/// Key of a column: the moments or the numbers at a path, for a block of a series.
+/// Key of a column: the moments or the numbers at a path, for a block of a series, as a tenant has cached it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct ColumnKey {
+    tenant: OrganizationId,
     series: u64,
     block: u64,
     /// Path, or `None` for the moments.
@@ -63,28 +63,7 @@ pub struct NewColumns {
 }
 
 /// Cache of columns.
-pub struct ColumnCache {
-    bytes_max: usize,
-    held: Mutex<HeldColumns>,
-}
-
-#[derive(Default)]
-struct HeldColumns {
-    bytes: usize,
-    /// Columns of each tenant.
-    tenants: HashMap<OrganizationId, TenantColumns>,
-}
-
-/// Columns of a tenant. Clients choose the paths, so the table uses a randomly keyed hash.
-#[derive(Default)]
-struct TenantColumns {
-    bytes: usize,
-    /// Column, with the time of its last use.
-    columns: HashMap<ColumnKey, (Arc<BlockColumn>, u64)>,
-    /// Keys by last use, least recent first.
-    by_use: BTreeMap<u64, ColumnKey>,
-    uses: u64,
-}
+pub struct ColumnCache(TenantLru<ColumnKey, Arc<BlockColumn>>);
 
 impl Default for ColumnCache {
     fn default() -> Self {
@@ -94,17 +73,16 @@ impl Default for ColumnCache {
 
 impl ColumnCache {
     /// Creates a cache of this many bytes.
-    fn of(bytes_max: usize) -> Self {
-        Self { bytes_max, held: Mutex::default() }
+    fn of(bytes: usize) -> Self {
+        let (entries, evictions) = (usize::MAX, usize::MAX);
+        Self(TenantLru::new(LruLimits { entries, bytes, evictions, spares_small_shares: false }))
     }
 
     /// Returns the columns of a block for these paths, if the tenant has all of them cached.
     pub fn get(&self, tenant: OrganizationId, series: u64, block: u64, paths: &[Arc<[String]>]) -> Option<Columns> {
-        let mut held = self.held.lock();
-        let own = held.tenants.get_mut(&tenant)?;
-        let moments = own.get(&ColumnKey { series, block, path: None })?;
-        let of = |path: &Arc<[String]>| own.get(&ColumnKey { series, block, path: Some(Arc::clone(path)) });
-        Some(Columns { moments, numbers: paths.iter().map(of).collect::<Option<_>>()? })
+        let of = |path| self.0.get(&ColumnKey { tenant, series, block, path });
+        let moments = of(None)?;
+        Some(Columns { moments, numbers: paths.iter().map(|path| of(Some(Arc::clone(path)))).collect::<Option<_>>()? })
     }
 
     /// Caches the columns of a block for a tenant, if the block is full.
@@ -113,64 +91,14 @@ impl ColumnCache {
         if !is_full(made.moments.len()) || !made.numbers.iter().all(|numbers| is_full(numbers.len())) {
             return;
         }
-        let moments = (ColumnKey { series, block, path: None }, BlockColumn::of_moments(made.moments));
+        let key = |path| ColumnKey { tenant, series, block, path };
+        let moments = (key(None), BlockColumn::of_moments(made.moments));
         let of = |(path, numbers): (&Arc<[String]>, Vec<f64>)| {
-            (ColumnKey { series, block, path: Some(Arc::clone(path)) }, BlockColumn::of_numbers(numbers))
+            (key(Some(Arc::clone(path))), BlockColumn::of_numbers(numbers))
         };
-        let columns = std::iter::once(moments).chain(paths.iter().zip(made.numbers).map(of)).collect::<Vec<_>>();
-        let mut held = self.held.lock();
-        for (key, column) in columns {
-            held.put(tenant, key, Arc::new(column));
-        }
-        while held.bytes > self.bytes_max && held.let_go() {}
-    }
-}
-
-impl HeldColumns {
-    fn put(&mut self, tenant: OrganizationId, key: ColumnKey, column: Arc<BlockColumn>) {
-        let own = self.tenants.entry(tenant).or_default();
-        let before = own.bytes;
-        own.put(key, column);
-        self.bytes = self.bytes + own.bytes - before;
-    }
-
-    /// Evicts the least recently used column of the tenant with most memory; returns false if there is none.
-    fn let_go(&mut self) -> bool {
-        let Some((tenant, most)) = self.tenants.iter_mut().max_by_key(|(_, own)| own.bytes) else { return false };
-        let (tenant, before) = (*tenant, most.bytes);
-        most.let_go();
-        self.bytes -= before - most.bytes;
-        if most.columns.is_empty() {
-            self.tenants.remove(&tenant);
-        }
-        true
-    }
-}
-
-impl TenantColumns {
-    fn get(&mut self, key: &ColumnKey) -> Option<Arc<BlockColumn>> {
-        let (column, used) = self.columns.get_mut(key)?;
-        self.uses += 1;
-        let key = self.by_use.remove(&std::mem::replace(used, self.uses))?;
-        self.by_use.insert(self.uses, key);
-        Some(Arc::clone(column))
-    }
-
-    fn put(&mut self, key: ColumnKey, column: Arc<BlockColumn>) {
-        self.uses += 1;
-        self.bytes += key.bytes() + column.bytes();
-        self.by_use.insert(self.uses, key.clone());
-        if let Some((before, used)) = self.columns.insert(key, (column, self.uses))
-            && let Some(key) = self.by_use.remove(&used)
-        {
-            self.bytes -= key.bytes() + before.bytes();
-        }
-    }
-
-    fn let_go(&mut self) {
-        let Some((_, key)) = self.by_use.pop_first() else { return };
-        if let Some((column, _)) = self.columns.remove(&key) {
-            self.bytes -= key.bytes() + column.bytes();
+        for (key, column) in std::iter::once(moments).chain(paths.iter().zip(made.numbers).map(of)) {
+            let (bytes, column) = (key.bytes() + column.bytes(), Arc::new(column));
+            self.0.change().insert((key, tenant), bytes, |_| column, |_, _| true);
         }
     }
 }
@@ -310,7 +238,8 @@ mod tests {
     #[test]
     fn tenant_evicts_its_own_columns() {
         // A column takes four bytes a value: seven blocks fit, and nearly an eighth.
-        let (cache, paths) = (ColumnCache::of(15 * 4 * BLOCK_VALUES as usize), vec![Arc::from(["a".to_owned()])]);
+        const BYTES_MAX: usize = 15 * 4 * BLOCK_VALUES as usize;
+        let (cache, paths) = (ColumnCache::of(BYTES_MAX), vec![Arc::from(["a".to_owned()])]);
         let other = OrganizationId(uuid::Uuid::from_u128(2));
         let keeps = |tenant, block| {
             let mut made = NewColumns::new(1);
@@ -338,9 +267,8 @@ mod tests {
         }
         let count = |tenant| (0..40).filter(|block| has(tenant, *block)).count();
         assert_eq!((count(OWN), count(other)), (3, 3));
-        let held = cache.held.lock();
-        assert_eq!(held.bytes, held.tenants.values().map(|own| own.bytes).sum::<usize>());
-        assert!(held.bytes <= cache.bytes_max);
+        assert_eq!(cache.0.weight(), cache.0.weights().values().sum::<usize>());
+        assert!(cache.0.weight() <= BYTES_MAX);
     }
 
     #[test]
@@ -358,7 +286,7 @@ mod tests {
             let mut numbers = Vec::new();
             cache.get(OWN, 1, 0, &paths).unwrap().numbers(0, &mut numbers);
             assert!(numbers.len() as u64 == BLOCK_VALUES && numbers.iter().all(|number| number.is_nan()));
-            cache.held.lock().bytes
+            cache.0.weight() - isobar_quota::TENANT_BYTES
         };
         let moments = COLUMN_BYTES + 4 * BLOCK_VALUES as usize;
         assert!((moments..moments + 2 * COLUMN_BYTES).contains(&bytes(1)));

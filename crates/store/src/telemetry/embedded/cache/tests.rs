@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use isobar_quota::TENANT_BYTES;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::by_use::TENANT_BYTES;
 
 const KIB: usize = 1 << 10;
 
@@ -45,33 +45,29 @@ fn chance(seed: u64) -> impl FnMut(u64) -> u64 {
 }
 
 fn weight(devices: &Devices) -> usize {
-    devices.weight.load(Ordering::Relaxed)
+    devices.0.weight()
 }
 
 /// Counts the devices in memory.
 fn count(devices: &Devices) -> usize {
-    devices.shards.iter().map(|shard| shard.lock().len()).sum()
+    devices.0.values().len()
 }
 
 fn is_there(devices: &Devices, key: u64) -> bool {
-    devices.shard(key).lock().contains_key(&key)
+    devices.0.peek(&key).is_some()
 }
 
 /// Checks that the counted weights equal the actual ones, of each tenant and of all; no device may be locked meanwhile.
 fn books_are_right(devices: &Devices) {
-    let by_use = devices.by_use.lock();
     let mut weights = BTreeMap::<OrganizationId, usize>::new();
-    for shard in &devices.shards {
-        for (key, slot) in shard.lock().iter() {
-            let device = slot.device.try_lock().unwrap();
-            assert_eq!((*key, device.state.as_ref().map_or(0, DeviceState::weight)), (device.key, device.weight));
-            assert_eq!(by_use.at(device.tenant, slot.place), Some(key));
-            *weights.entry(device.tenant).or_insert(TENANT_BYTES) += device.weight;
-        }
+    for device in devices.0.values() {
+        let device = device.try_lock().unwrap();
+        let weight = device.state.as_ref().map_or(0, DeviceState::weight);
+        assert!(device.place.is_cached() && device.place.set_weight(weight) == weight);
+        *weights.entry(device.place.tenant()).or_insert(TENANT_BYTES) += weight;
     }
-    assert_eq!(by_use.weights(), weights);
-    assert_eq!(by_use.count(), count(devices));
     assert_eq!(weight(devices), weights.values().sum::<usize>());
+    assert_eq!(devices.0.weights(), weights);
 }
 
 #[tokio::test]
@@ -90,14 +86,15 @@ async fn durable_devices_are_evicted_and_others_stay() {
 #[tokio::test]
 async fn growing_device_evicts_others_in_all_shards() {
     const MAX: usize = 8 << 20;
+    const DEVICES: u64 = 64;
     let devices = Devices::new(MAX);
-    for key in 0..SHARDS {
+    for key in 0..DEVICES {
         comes(&devices, 1, key, MAX / 8, 0).await;
         let weight = weight(&devices);
         assert!(weight <= MAX + MAX / 8 + 1_000, "{weight} bytes after {key}");
     }
     // No device is added; one that is present grows.
-    let mut held = devices.lock(SHARDS - 1, tenant(1), 0).await;
+    let mut held = devices.lock(DEVICES - 1, tenant(1), 0).await;
     takes(&devices, &mut held, MAX / 2, 0);
     drop(held);
     let (count, weight) = (count(&devices), weight(&devices));
@@ -110,9 +107,9 @@ async fn locked_device_is_not_evicted() {
     let devices = Devices::new(0);
     let held = devices.lock(7, tenant(1), 0).await;
     for key in 0..1_000 {
-        visit(&devices, key % 3, key * SHARDS + 7 + SHARDS, 0).await;
+        visit(&devices, key % 3, key + 8, 0).await;
     }
-    assert!(Arc::ptr_eq(OwnedMutexGuard::mutex(&held.0), &devices.used(7).unwrap()));
+    assert!(Arc::ptr_eq(OwnedMutexGuard::mutex(&held.0), &devices.0.get(&7).unwrap()));
 }
 
 /// Adds two hundred devices of forty tenants, which are idle from now on and take a quarter of the cache.
@@ -183,11 +180,11 @@ async fn unevictable_devices_hide_no_evictable_ones() {
 #[tokio::test]
 async fn device_is_charged_to_its_tenant() {
     let devices = Devices::new(1 << 20);
-    let weight_of = |of: u64| devices.by_use.lock().weights().get(&tenant(of).unwrap()).copied();
+    let weight_of = |of: u64| devices.0.weights().get(&tenant(of).unwrap()).copied();
     // Only the system itself has used the device so far.
     drop(devices.lock(7, None, 0).await);
     comes(&devices, 1, 7, 10 * KIB, 0).await;
-    assert!(weight_of(1).unwrap() > 10 * KIB && devices.by_use.lock().tenants() == 1);
+    assert!(weight_of(1).unwrap() > 10 * KIB && devices.0.weights().len() == 1);
     // The device moves to another tenant, and stays there when the system uses it.
     drop(devices.lock_now(7, tenant(2)).unwrap());
     drop(devices.lock_now(7, None).unwrap());
@@ -285,8 +282,8 @@ fn concurrent_changes_of_devices_keep_weights_exact() {
     });
     books_are_right(&devices);
     // All writes are durable now, and the bound is 0: only the device that is added stays.
-    devices.weight_max = 0;
+    devices.0.limit(0);
     drop(futures::executor::block_on(devices.lock(1_000, tenant(9), u64::MAX)));
-    assert_eq!((count(&devices), devices.by_use.lock().tenants()), (1, 1));
+    assert_eq!((count(&devices), devices.0.weights().len()), (1, 1));
     books_are_right(&devices);
 }

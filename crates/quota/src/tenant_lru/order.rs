@@ -1,8 +1,7 @@
-//! The order in which a cache that tenants share evicts its entries: of the tenant whose entries weigh most, the least
-//! recently used one.
+//! The order in which entries are evicted: of the tenant whose entries weigh most, the least recently used one.
 //!
 //! The heaviest tenant is found without a scan: tenants are sorted by their noted weight, and code that changes a weight
-//! by more than a little notes it again. Smaller changes do not need the lock under which a cache keeps this.
+//! by more than a little notes it again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,9 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use isobar_model::ids::OrganizationId;
-use rustc_hash::FxHashMap;
 
-/// Bytes that a tenant takes here in addition to its entries. They are counted with them.
+/// Bytes that a tenant takes in a cache in addition to its entries. They are counted with them.
 pub const TENANT_BYTES: usize = 384;
 /// A changed weight is noted again if it differs by more than so many bytes and by more than such a part.
 const UNNOTED_BYTES_MAX: usize = 1 << 10;
@@ -25,7 +23,8 @@ const ENTRIES_ASKED_MAX: usize = 64;
 
 /// The weight of the entries of one tenant, in bytes, which is also counted in the weight of all.
 #[derive(Debug)]
-pub struct TenantWeight {
+pub(super) struct TenantWeight {
+    tenant: OrganizationId,
     own: AtomicUsize,
     /// The value that was noted last.
     noted: AtomicUsize,
@@ -33,26 +32,30 @@ pub struct TenantWeight {
 }
 
 impl TenantWeight {
-    fn new(all: &Arc<AtomicUsize>) -> Arc<Self> {
-        let weight = Self { own: AtomicUsize::new(0), noted: AtomicUsize::new(0), all: Arc::clone(all) };
+    fn new(tenant: OrganizationId, all: &Arc<AtomicUsize>) -> Arc<Self> {
+        let weight = Self { tenant, own: AtomicUsize::new(0), noted: AtomicUsize::new(0), all: Arc::clone(all) };
         weight.change(0, TENANT_BYTES);
         Arc::new(weight)
     }
 
-    /// Returns the current weight.
-    pub fn get(&self) -> usize {
+    /// Returns the tenant.
+    pub(super) fn id(&self) -> OrganizationId {
+        self.tenant
+    }
+
+    fn get(&self) -> usize {
         self.own.load(Ordering::Relaxed)
     }
 
     /// Replaces the weight `before` of an entry by `after`.
-    pub fn change(&self, before: usize, after: usize) {
+    pub(super) fn change(&self, before: usize, after: usize) {
         let more = after.wrapping_sub(before);
         self.own.fetch_add(more, Ordering::Relaxed);
         self.all.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Returns true if the weight differs so much from the noted one that [`EntriesByUse::note`] must be called.
-    pub fn is_to_note(&self) -> bool {
+    /// Returns true if the weight differs so much from the noted one that [`TenantOrder::note`] must be called.
+    pub(super) fn is_to_note(&self) -> bool {
         let noted = self.noted.load(Ordering::Relaxed);
         self.get().abs_diff(noted) > UNNOTED_BYTES_MAX.max(noted / UNNOTED_PART)
     }
@@ -60,17 +63,17 @@ impl TenantWeight {
 
 /// The conditions of one examination of an entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub(super) struct Examination {
     /// True if the entry must stay if it was used since its last examination.
-    pub spares_used: bool,
+    pub(super) spares_used: bool,
     /// Its new place in the order, if it stays.
-    pub place: u64,
+    pub(super) place: u64,
 }
 
-/// The entries of all tenants.
+/// The keys of the entries of all tenants.
 #[derive(Debug)]
-pub struct EntriesByUse<E> {
-    tenants: FxHashMap<OrganizationId, TenantEntries<E>>,
+pub(super) struct TenantOrder<K> {
+    tenants: BTreeMap<OrganizationId, TenantEntries<K>>,
     /// Tenants by noted weight, lightest first.
     by_weight: BTreeSet<(usize, OrganizationId)>,
     /// The position before which the next examination begins: no tenant from here on had an entry to evict.
@@ -81,16 +84,16 @@ pub struct EntriesByUse<E> {
 }
 
 #[derive(Debug)]
-struct TenantEntries<E> {
+struct TenantEntries<K> {
     weight: Arc<TenantWeight>,
-    /// Entries by place, which each gets when it is added and when it is examined and stays.
-    by_use: BTreeMap<u64, E>,
+    /// Keys by place, which each entry gets when it is added and when it is examined and stays.
+    by_use: BTreeMap<u64, K>,
 }
 
-impl<E> Default for EntriesByUse<E> {
+impl<K> Default for TenantOrder<K> {
     fn default() -> Self {
         Self {
-            tenants: FxHashMap::default(),
+            tenants: BTreeMap::new(),
             by_weight: BTreeSet::new(),
             asked: None,
             all: Arc::default(),
@@ -100,19 +103,24 @@ impl<E> Default for EntriesByUse<E> {
     }
 }
 
-impl<E> EntriesByUse<E> {
+impl<K> TenantOrder<K> {
     /// Returns the number of entries.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
     }
 
     /// Returns the number of tenants with entries.
-    pub fn tenants(&self) -> usize {
+    pub(super) fn tenants(&self) -> usize {
         self.tenants.len()
     }
 
+    /// Returns the weight of each tenant's entries.
+    pub(super) fn weights(&self) -> BTreeMap<OrganizationId, usize> {
+        self.tenants.iter().map(|(tenant, own)| (*tenant, own.weight.get())).collect()
+    }
+
     /// Returns the counter of the total weight, which may be read at any time.
-    pub fn weight_of_all(&self) -> Arc<AtomicUsize> {
+    pub(super) fn weight_of_all(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.all)
     }
 
@@ -121,26 +129,21 @@ impl<E> EntriesByUse<E> {
         self.places
     }
 
-    /// Returns the bytes that are counted for a tenant in addition to a new entry.
-    pub fn bytes_to_come(&self, tenant: OrganizationId) -> usize {
-        if self.tenants.contains_key(&tenant) { 0 } else { TENANT_BYTES }
-    }
-
     /// Adds an entry of a tenant; returns the counter for its weight, and its place.
-    pub fn add(&mut self, tenant: OrganizationId, entry: E) -> (Arc<TenantWeight>, u64) {
+    pub(super) fn add(&mut self, tenant: OrganizationId, key: K) -> (Arc<TenantWeight>, u64) {
         let place = self.next_place();
         let (all, by_weight) = (&self.all, &mut self.by_weight);
         let own = self.tenants.entry(tenant).or_insert_with(|| {
             by_weight.insert((0, tenant));
-            TenantEntries { weight: TenantWeight::new(all), by_use: BTreeMap::new() }
+            TenantEntries { weight: TenantWeight::new(tenant, all), by_use: BTreeMap::new() }
         });
-        own.by_use.insert(place, entry);
+        own.by_use.insert(place, key);
         self.count += 1;
         (Arc::clone(&own.weight), place)
     }
 
-    /// Removes the entry at this place of a tenant. The caller subtracts its weight.
-    pub fn remove(&mut self, tenant: OrganizationId, place: u64) {
+    /// Removes the entry at this place of a tenant. The caller has subtracted its weight.
+    pub(super) fn remove(&mut self, tenant: OrganizationId, place: u64) {
         let Some(own) = self.tenants.get_mut(&tenant) else { return };
         if own.by_use.remove(&place).is_some() {
             self.count -= 1;
@@ -149,7 +152,7 @@ impl<E> EntriesByUse<E> {
     }
 
     /// Notes the weight of a tenant's entries. Removes a tenant without entries.
-    pub fn note(&mut self, tenant: OrganizationId) {
+    pub(super) fn note(&mut self, tenant: OrganizationId) {
         let Some(own) = self.tenants.get(&tenant) else { return };
         let weight = own.weight.get();
         let noted = own.weight.noted.swap(weight, Ordering::Relaxed);
@@ -163,20 +166,19 @@ impl<E> EntriesByUse<E> {
         }
     }
 
-    /// Removes and returns the next entry: of the heaviest tenant the least recently used one for which `leaves` returns
-    /// true. If none of that tenant leaves, the next tenant is examined if its entries weigh more than `part`: a lighter
-    /// one loses nothing to entries that must stay. Returns `None` if no examined entry leaves; the next call continues
-    /// behind them.
-    pub fn retire_next(&mut self, part: usize, mut leaves: impl FnMut(&E, Asked) -> bool) -> Option<E> {
+    /// Removes the next entry and returns its value: of the heaviest tenant the least recently used one for which
+    /// `evict` returns the value. If none of that tenant leaves, the next tenant is examined if its entries weigh more
+    /// than `share`. Returns `None` if no examined entry leaves; the next call continues behind them.
+    pub(super) fn evict<V>(&mut self, share: usize, mut evict: impl FnMut(&K, Examination) -> Option<V>) -> Option<V> {
         for _ in 0..TENANTS_ASKED_MAX {
             let before = self.asked.map_or(Bound::Unbounded, Bound::Excluded);
             let next = self.by_weight.range((Bound::Unbounded, before)).next_back().copied();
             let is_heaviest = self.asked.is_none();
-            self.asked = next.filter(|(_, tenant)| is_heaviest || self.weight_of(*tenant) > part);
+            self.asked = next.filter(|(_, tenant)| is_heaviest || self.weight_of(*tenant) > share);
             let (_, tenant) = self.asked?;
-            if let Some(entry) = self.retire_of(tenant, &mut leaves) {
+            if let Some(value) = self.evict_of(tenant, &mut evict) {
                 self.asked = None;
-                return Some(entry);
+                return Some(value);
             }
         }
         None
@@ -186,37 +188,40 @@ impl<E> EntriesByUse<E> {
         self.tenants.get(&tenant).map_or(0, |own| own.weight.get())
     }
 
-    fn retire_of(&mut self, tenant: OrganizationId, leaves: &mut impl FnMut(&E, Asked) -> bool) -> Option<E> {
+    fn evict_of<V>(
+        &mut self,
+        tenant: OrganizationId,
+        evict: &mut impl FnMut(&K, Examination) -> Option<V>,
+    ) -> Option<V> {
         let asked_max = self.tenants.get(&tenant).map_or(0, |own| ENTRIES_ASKED_MAX.min(2 * own.by_use.len()));
         for asked in 0..asked_max {
             let place = self.next_place();
             let own = self.tenants.get_mut(&tenant)?;
-            let (_, entry) = own.by_use.pop_first()?;
-            if leaves(&entry, Asked { spares_used: asked < asked_max / 2, place }) {
+            let (_, key) = own.by_use.pop_first()?;
+            if let Some(value) = evict(&key, Examination { spares_used: asked < asked_max / 2, place }) {
                 self.count -= 1;
                 self.note(tenant);
-                return Some(entry);
+                return Some(value);
             }
-            own.by_use.insert(place, entry);
+            own.by_use.insert(place, key);
         }
         None
     }
 }
 
 #[cfg(test)]
-impl<E> EntriesByUse<E> {
-    /// Returns the entry at this place of a tenant.
-    pub(crate) fn at(&self, tenant: OrganizationId, place: u64) -> Option<&E> {
+impl<K> TenantOrder<K> {
+    /// Returns the key at this place of a tenant.
+    pub(super) fn at(&self, tenant: OrganizationId, place: u64) -> Option<&K> {
         self.tenants.get(&tenant)?.by_use.get(&place)
     }
 
-    /// Returns the weight of each tenant's entries. Checks that each tenant is noted once, with about this weight.
-    pub(crate) fn weights(&self) -> BTreeMap<OrganizationId, usize> {
+    /// Checks that each tenant is noted once, with about its weight.
+    pub(super) fn check_notes(&self) {
         assert_eq!(self.by_weight.len(), self.tenants.len());
         for (noted, tenant) in &self.by_weight {
             let weight = &self.tenants[tenant].weight;
             assert!(!weight.is_to_note() && *noted == weight.noted.load(Ordering::Relaxed));
         }
-        self.tenants.iter().map(|(tenant, own)| (*tenant, own.weight.get())).collect()
     }
 }
