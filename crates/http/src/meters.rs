@@ -76,6 +76,9 @@ const ALL: &[(MetricKind, &str, &str)] = &[
         "Changes of settings refused with 503: runs that waited held too much",
     ),
     (MetricKind::Counter, "isobar_webhook_refused_total", "Deliveries refused with 503: those under way held too much"),
+    (MetricKind::Gauge, "isobar_limit", "Total of a limit that tenants share, by limit"),
+    (MetricKind::Gauge, "isobar_limit_used", "What is held, runs or waits under that limit, by limit"),
+    (MetricKind::Counter, "isobar_limit_refused_total", "Times that a limit refused something, by limit"),
     (MetricKind::Counter, "isobar_spans_sent_total", "Spans of traces that the collector has taken"),
     (MetricKind::Counter, "isobar_spans_dropped_total", "Spans for which there was no room among those that wait"),
     (MetricKind::Counter, "isobar_spans_failed_total", "Spans that the collector did not take"),
@@ -91,14 +94,16 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "process_cpu_seconds_total", "Whole seconds of processor time that the process has had"),
 ];
 
-/// Counters that have labels. They appear with their first count; all others appear at the start, at zero.
-const LABELLED: [&str; 6] = [
+/// Counters that have labels. They appear with their first count, those of limits with their limit; all others appear at
+/// the start, at zero.
+const LABELLED: [&str; 7] = [
     REQUESTS,
     "isobar_deliveries_total",
     "isobar_notices_total",
     "isobar_call_answers_total",
     "isobar_worker_restarts_total",
     "isobar_task_panics_total",
+    "isobar_limit_refused_total",
 ];
 
 /// Type of a metric.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_hub::{Hub, TenantShares, WaitPlaces};
+use isobar_hub::{Hub, TenantShares, WaitPlaces, limits};
 use isobar_model::time::Timestamp;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::watch;
@@ -16,11 +16,6 @@ use crate::response::RequestIds;
 /// Quarters of all connections that long polls and streams may take: a new client still needs a connection to ask for a
 /// place.
 const LONG_WAITS_QUARTERS: usize = 3;
-
-/// Most bytes of request bodies in flight: several of the largest that the settings allow.
-const BODY_MEMORY_BYTES_MAX: usize = 256 << 20;
-/// Most bytes of responses in flight, which clients may read slowly.
-const RESPONSE_MEMORY_BYTES_MAX: usize = 512 << 20;
 
 /// The operator's settings of HTTP.
 #[derive(Clone, Debug)]
@@ -61,8 +56,8 @@ impl Default for HttpSettings {
             console: &[],
             backup: None,
             transfer_time: TRANSFER_TIME,
-            body_memory_bytes_max: BODY_MEMORY_BYTES_MAX,
-            response_memory_bytes_max: RESPONSE_MEMORY_BYTES_MAX,
+            body_memory_bytes_max: limits::BODY_MEMORY.of_all,
+            response_memory_bytes_max: limits::RESPONSE_MEMORY.of_all,
         }
     }
 }
@@ -95,11 +90,12 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub fn new(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> Self {
+        let waits = settings.max_connections / 4 * LONG_WAITS_QUARTERS;
         Self {
             request_ids: RequestIds::new(hub.clock().now()),
-            body_memory: TenantShares::fair(settings.body_memory_bytes_max),
-            response_memory: TenantShares::fair(settings.response_memory_bytes_max),
-            long_waits: WaitPlaces::new(settings.max_connections / 4 * LONG_WAITS_QUARTERS),
+            body_memory: TenantShares::new(&limits::BODY_MEMORY.with_total(settings.body_memory_bytes_max)),
+            response_memory: TenantShares::new(&limits::RESPONSE_MEMORY.with_total(settings.response_memory_bytes_max)),
+            long_waits: WaitPlaces::new(&limits::LONG_WAITS.with_total(waits)),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),
             hub,

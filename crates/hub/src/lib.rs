@@ -62,7 +62,7 @@ pub use ingest::accepted::Accepted;
 pub use ingest::event_batch::BatchReport;
 pub use ingest::event_input::NO_NAME;
 pub use isobar_design::{Effect, Outcome, Produced, TraceStep};
-pub use isobar_quota::{TenantShare, TenantShares, WaitPlace, WaitPlaces};
+pub use isobar_quota::{TenantShare, TenantShares, UNLIMITED, WaitPlace, WaitPlaces, limits};
 pub use isobar_store::registry::LetterBounds;
 pub use isobar_store::registry::NotificationMark;
 pub use isobar_store::registry::Png;

@@ -27,9 +27,8 @@ use crate::resources::followed_lists::FollowedLists;
 use crate::resources::picture::Pictures;
 use crate::supervisor::Supervisor;
 use crate::support::bounded_jobs::BoundedJobs;
-use crate::webhook::DeliveryMemory;
 use crate::{Hub, Parts, resources};
-use isobar_quota::TenantShares;
+use isobar_quota::{TenantShares, limits};
 
 /// The owners of the modules' state, and the little state of the operations themselves.
 pub(crate) struct Rooms {
@@ -50,7 +49,7 @@ pub(crate) struct Rooms {
     pub bucket_bytes: Arc<TenantShares>,
     pub stream_bytes: Arc<TenantShares>,
     pub followed_lists: FollowedLists,
-    pub deliveries: DeliveryMemory,
+    pub deliveries: Arc<TenantShares>,
     pub creation_jobs: BoundedJobs,
     pub listing_jobs: BoundedJobs,
     pub selection_jobs: BoundedJobs,
@@ -116,7 +115,7 @@ impl Hub {
             bucket_bytes: resources::buckets::bucket_bytes(),
             stream_bytes: resources::event_stream::stream_bytes(),
             followed_lists: FollowedLists::new()?,
-            deliveries: DeliveryMemory::new(),
+            deliveries: TenantShares::new(&limits::WEBHOOK_BYTES),
             creation_jobs: resources::device_creation::creation_jobs()?,
             listing_jobs: resources::devices::listing_jobs(),
             selection_jobs: resources::device_selection::selection_jobs(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use isobar_interleavings::{WaitPlace, WaitPlaces, in_many_orders};
+use isobar_interleavings::{UNLIMITED, WaitPlace, WaitPlaces, in_many_orders};
 use isobar_model::ids::OrganizationId;
 use shuttle::future::{block_on, spawn};
 use shuttle::thread;
@@ -49,7 +49,7 @@ fn assert_all_are_free(places: &Arc<WaitPlaces>) {
 #[test]
 fn evicted_wait_ends_and_no_other() {
     in_many_orders(|| {
-        let places = WaitPlaces::new(OF_ALL);
+        let places = WaitPlaces::new(&UNLIMITED.with_total(OF_ALL));
         let (mut first, mut other) = fill(&places);
         // The two youngest of the tenant that has most wait in threads of their own; shuttle finds one that waits for ever.
         let evicted = first.split_off(2).into_iter().map(|(place, ended)| spawn(ended.map(move |()| drop(place))));
@@ -65,7 +65,7 @@ fn evicted_wait_ends_and_no_other() {
 #[test]
 fn place_that_is_returned_while_it_is_evicted_is_free_once() {
     in_many_orders(|| {
-        let places = WaitPlaces::new(OF_ALL);
+        let places = WaitPlaces::new(&UNLIMITED.with_total(OF_ALL));
         let (mut first, mut other) = fill(&places);
         let youngest = first.pop().unwrap();
         let returns = thread::spawn(move || drop(youngest));

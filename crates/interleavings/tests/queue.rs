@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use isobar_interleavings::{Claim, FairQueue, Full, Mutex, QueueLimits, QueueSlot, in_many_orders};
+use isobar_interleavings::{Claim, FairQueue, Full, Limit, Mutex, QueueSlot, UNLIMITED, in_many_orders};
 use isobar_model::ids::OrganizationId;
 use shuttle::future::{block_on, spawn, yield_now};
 use shuttle::thread;
 use uuid::Uuid;
 
-const LIMITS: QueueLimits =
-    QueueLimits { at_once: 2, of_all: 8, of_one: 8, of_site: 8, slice: Duration::ZERO, ..QueueLimits::NONE };
+const LIMITS: Limit = Limit { at_once: 2, of_all: 8, of_one: 8, of_site: 8, slice: Duration::ZERO, ..UNLIMITED };
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -28,8 +27,8 @@ struct Counted {
 }
 
 impl Counted {
-    fn new(limits: QueueLimits) -> Arc<Self> {
-        Arc::new(Self { queue: FairQueue::new(limits), working: AtomicUsize::new(0) })
+    fn new(limits: Limit) -> Arc<Self> {
+        Arc::new(Self { queue: FairQueue::new(&limits), working: AtomicUsize::new(0) })
     }
 
     /// Works while others run, then returns the slot.
@@ -42,7 +41,7 @@ impl Counted {
 }
 
 /// Checks that nothing is left in the queue: as much work may begin as in a new one, and as many slots are free.
-fn assert_is_as_new(queue: &FairQueue, limits: QueueLimits) {
+fn assert_is_as_new(queue: &FairQueue, limits: Limit) {
     assert_eq!(queue.taken_and_waiting(), (0, 0), "a slot is lost");
     let begin = |of: usize| {
         let mut wait = queue.take(Claim::begin(tenant(100 + of as u128))).boxed();
@@ -52,7 +51,7 @@ fn assert_is_as_new(queue: &FairQueue, limits: QueueLimits) {
     let slots = begun.iter().filter(|(answer, _)| matches!(answer, Some(Ok(_)))).count();
     let waits = begun.iter().filter(|(answer, _)| answer.is_none()).count();
     assert_eq!((slots, slots + waits), (limits.at_once, limits.of_all), "work that has ended is counted");
-    assert!(matches!(begin(limits.of_all), (Some(Err(Full)), _)), "work that has begun is not counted");
+    assert!(matches!(begin(limits.of_all), (Some(Err(Full { .. })), _)), "work that has begun is not counted");
     drop(begun);
     assert_eq!(queue.taken_and_waiting(), (0, 0));
 }
@@ -107,9 +106,9 @@ fn slot_given_to_a_cancelled_wait_goes_to_the_next() {
 
 #[test]
 fn evicted_wait_is_refused_and_every_other_gets_a_slot() {
-    const FEW: QueueLimits = QueueLimits { at_once: 1, of_all: 4, ..LIMITS };
+    const FEW: Limit = Limit { at_once: 1, of_all: 4, ..LIMITS };
     in_many_orders(|| {
-        let queue = Arc::new(FairQueue::new(FEW));
+        let queue = Arc::new(FairQueue::new(&FEW));
         let held = queue.take(Claim::begin(tenant(1))).now_or_never().unwrap().unwrap();
         let refused = Arc::new(AtomicUsize::new(0));
         let claim = |of: u128| {
@@ -121,7 +120,7 @@ fn evicted_wait_is_refused_and_every_other_gets_a_slot() {
                         assert!(taken + waiting <= FEW.of_all, "more has begun than may");
                         drop(slot);
                     }
-                    Err(Full) => drop(refused.fetch_add(1, Ordering::SeqCst)),
+                    Err(Full { .. }) => drop(refused.fetch_add(1, Ordering::SeqCst)),
                 }
             })
         };
@@ -137,9 +136,9 @@ fn evicted_wait_is_refused_and_every_other_gets_a_slot() {
 
 #[test]
 fn tenant_with_fewest_slots_is_next_and_its_own_in_order() {
-    const ONE: QueueLimits = QueueLimits { at_once: 1, ..LIMITS };
+    const ONE: Limit = Limit { at_once: 1, ..LIMITS };
     in_many_orders(|| {
-        let queue = Arc::new(FairQueue::new(ONE));
+        let queue = Arc::new(FairQueue::new(&ONE));
         let held = queue.take(Claim::begin(tenant(1))).now_or_never().unwrap().unwrap();
         // Those in the line, in the order in which they came: many of one tenant, then one of each other.
         let mut waits: Vec<_> = [(1, 'a'), (1, 'b'), (1, 'c'), (2, 'd'), (3, 'e')]

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use isobar_interleavings::{TenantShares, in_many_orders};
+use isobar_interleavings::{TenantShares, UNLIMITED, in_many_orders};
 use isobar_model::ids::OrganizationId;
 use shuttle::thread;
 use uuid::Uuid;
@@ -20,7 +20,8 @@ fn tenant(number: u128) -> OrganizationId {
 #[test]
 fn sum_of_shares_never_exceeds_the_amount_and_comes_back() {
     in_many_orders(|| {
-        let (shares, granted) = (TenantShares::fair(OF_ALL), Arc::new(AtomicUsize::new(0)));
+        let shares = TenantShares::new(&UNLIMITED.with_total(OF_ALL));
+        let granted = Arc::new(AtomicUsize::new(0));
         let takers = [1, 1, 2, 3].map(|of| {
             let (shares, granted) = (Arc::clone(&shares), Arc::clone(&granted));
             thread::spawn(move || {

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::site::Site;
@@ -18,43 +18,13 @@ use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::{Full, Holding};
+use crate::{Full, Holding, Limit, LimitMeter};
 
 type Result<T> = std::result::Result<T, Full>;
 
 /// Rows and bytes of rows between two reads of the clock.
 const ROWS_A_LOOK: u32 = 64;
 const BYTES_A_LOOK: usize = 64 << 10;
-
-/// The limits of one kind of work.
-#[derive(Clone, Copy, Debug)]
-pub struct QueueLimits {
-    /// Slots at the same time.
-    pub at_once: usize,
-    /// Slots of one tenant at the same time: its further work waits although slots are free.
-    pub at_once_of_tenant: usize,
-    /// Work that has begun and not ended, of all tenants. Beyond it, new work takes the place of waiting work of a tenant
-    /// that has more, or is refused. Continued work is not counted and keeps its place.
-    pub of_all: usize,
-    /// Work of one tenant that has begun and not ended. Beyond it, new work of the tenant is refused.
-    pub of_one: usize,
-    /// Work of one site that has begun and not ended. Beyond it, new work from there is refused.
-    pub of_site: usize,
-    /// Time after which a slot is returned if others wait.
-    pub slice: Duration,
-}
-
-impl QueueLimits {
-    /// Limits nothing.
-    pub const NONE: Self = Self {
-        at_once: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        of_all: usize::MAX,
-        of_one: usize::MAX,
-        of_site: usize::MAX,
-        slice: Duration::MAX,
-    };
-}
 
 /// A party that competes for slots, alone and together with its site.
 pub trait Holder: Copy + Ord + Send + 'static {
@@ -118,13 +88,15 @@ pub struct QueueSlot<H: Holder = OrganizationId> {
 }
 
 struct Line<H: Holder> {
-    limits: QueueLimits,
+    limit: Limit,
+    meter: LimitMeter,
     /// Length of the line, read without the lock.
     waiting: AtomicUsize,
     state: Mutex<State<H>>,
 }
 
 struct State<H: Holder> {
+    meter: LimitMeter,
     /// Sum over all tenants.
     holds: Holds,
     /// Increments with each slot that is granted, each that is waited for, and all work that begins.
@@ -159,8 +131,10 @@ struct Waiting<H: Holder> {
 
 impl<H: Holder> FairQueue<H> {
     /// Makes a queue with all slots free.
-    pub fn new(limits: QueueLimits) -> Self {
-        Self { line: Arc::new(Line { limits, waiting: AtomicUsize::new(0), state: Mutex::default() }) }
+    pub fn new(limit: &Limit) -> Self {
+        let meter = LimitMeter::new(limit);
+        let state = Mutex::new(State::new(meter.clone()));
+        Self { line: Arc::new(Line { limit: *limit, meter, waiting: AtomicUsize::new(0), state }) }
     }
 
     /// Waits for a slot. Dropping the future leaves the line.
@@ -187,7 +161,7 @@ impl<H: Holder> Line<H> {
         let begun = match claim.goes_on {
             true => None,
             false => {
-                evicted = state.make_room(holder, self.limits)?;
+                evicted = state.make_room(holder, &self.limit)?;
                 state.number += 1;
                 state.change(holder, |holds| holds.begun += 1);
                 Some(state.number)
@@ -206,7 +180,7 @@ impl<H: Holder> Line<H> {
         let number = state.number;
         let line = Arc::clone(self);
         // While a slot is free, all that wait are of tenants that have as many as they may.
-        if state.holds.taken < self.limits.at_once && self.may_take(state, holder) {
+        if state.holds.taken < self.limit.at_once && self.may_take(state, holder) {
             state.change(holder, |holds| (holds.taken, holds.last) = (holds.taken + 1, number));
             return Entered::Slot(QueueSlot { line, holder, begun });
         }
@@ -219,7 +193,7 @@ impl<H: Holder> Line<H> {
 
     /// Returns true if the holder's tenant may take another slot.
     fn may_take(&self, state: &State<H>, holder: H) -> bool {
-        state.of_tenant(holder).taken < self.limits.at_once_of_tenant
+        state.of_tenant(holder).taken < self.limit.at_once_of_tenant
     }
 
     fn note_waiting(&self, state: &State<H>) {
@@ -245,7 +219,7 @@ impl<H: Holder> Line<H> {
 
     /// Takes the next out of the line if a slot is free.
     fn next(&self, state: &mut State<H>) -> Option<(H, Waiting<H>)> {
-        if state.holds.taken >= self.limits.at_once {
+        if state.holds.taken >= self.limit.at_once {
             return None;
         }
         let waiting = state.holders.iter().filter(|(id, of)| !of.line.is_empty() && self.may_take(state, **id));
@@ -271,7 +245,9 @@ impl<H: Holder> State<H> {
             .holders
             .entry(holder)
             .or_insert_with(|| HolderSlots { holds: Holds { last, ..Holds::default() }, line: VecDeque::new() });
+        let begun = self.holds.begun;
         change(&mut self.holds);
+        self.meter.change(begun, self.holds.begun);
         change(&mut of.holds);
         change_in(&mut self.tenants, holder.tenant(), last, &change);
         change_in(&mut self.sites, holder.site(), last, &change);
@@ -303,12 +279,12 @@ impl<H: Holder> State<H> {
 
     /// Makes room for new work of a tenant. When all is full, the tenant with most loses its youngest waiting work, if that
     /// leaves it no less than this tenant then has.
-    fn make_room(&mut self, holder: H, limits: QueueLimits) -> Result<Option<Waiting<H>>> {
+    fn make_room(&mut self, holder: H, limit: &Limit) -> Result<Option<Waiting<H>>> {
         let own = self.begun(holder);
-        if own.of_tenant >= limits.of_one || own.of_site >= limits.of_site {
-            return Err(Full);
+        if own.of_tenant >= limit.of_one || own.of_site >= limit.of_site {
+            return Err(self.meter.refuse());
         }
-        if self.holds.begun < limits.of_all {
+        if self.holds.begun < limit.of_all {
             return Ok(None);
         }
         let youngest = |(id, of): (&H, &HolderSlots<H>)| {
@@ -319,7 +295,7 @@ impl<H: Holder> State<H> {
             let begun = of.line.iter().enumerate().filter_map(|(at, waiting)| Some((waiting.begun?, at)));
             begun.max().map(|(begun, at)| (theirs, begun, *id, at))
         };
-        let (_, _, heaviest, at) = self.holders.iter().filter_map(youngest).max().ok_or(Full)?;
+        let (_, _, heaviest, at) = self.holders.iter().filter_map(youngest).max().ok_or_else(|| self.meter.refuse())?;
         let evicted = self.leave(heaviest, at);
         self.change(heaviest, |holds| holds.begun -= 1);
         Ok(evicted)
@@ -336,9 +312,10 @@ fn change_in<K: Copy + Ord>(counts: &mut BTreeMap<K, Holds>, key: K, last: u64, 
     }
 }
 
-impl<H: Holder> Default for State<H> {
-    fn default() -> Self {
+impl<H: Holder> State<H> {
+    fn new(meter: LimitMeter) -> Self {
         Self {
+            meter,
             holds: Holds::default(),
             number: 0,
             holders: BTreeMap::new(),
@@ -378,7 +355,7 @@ struct Waiter<H: Holder> {
 async fn slot<H: Holder>(entered: Entered<H>) -> Result<QueueSlot<H>> {
     match entered {
         Entered::Slot(slot) => Ok(slot),
-        Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| Full),
+        Entered::Line(mut waiter) => (&mut waiter.given).await.map_err(|_| waiter.line.meter.refuse()),
     }
 }
 
@@ -447,7 +424,7 @@ impl<H: Holder> Slice<'_, H> {
 
     /// Returns true if the work may keep its slot: nothing waits, or the slice is not over.
     pub fn goes_on(&self) -> bool {
-        !self.slot.is_wanted() || Clock::System.elapsed(self.begun) < self.slot.line.limits.slice
+        !self.slot.is_wanted() || Clock::System.elapsed(self.begun) < self.slot.line.limit.slice
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use isobar_model::ids::OrganizationId;
 use parking_lot::Mutex;
 
-use crate::{Full, NOBODY, SharedAmount, TenantAmounts};
+use crate::{Full, Limit, LimitMeter, NOBODY, SharedAmount, TenantAmounts};
 
 type Result<T> = std::result::Result<T, Full>;
 
@@ -18,6 +18,7 @@ pub struct TenantShares {
     amount: SharedAmount,
     /// Fixed maximum of one tenant.
     of_one: usize,
+    meter: LimitMeter,
     held: Mutex<TenantAmounts>,
 }
 
@@ -30,14 +31,26 @@ pub struct TenantShare {
 }
 
 impl TenantShares {
-    /// Makes a resource of `of_all`, of which one tenant may hold `of_one`.
-    pub fn new(of_all: usize, of_one: usize) -> Arc<Self> {
-        Arc::new(Self { amount: SharedAmount::of(of_all), of_one, held: Mutex::default() })
+    /// Makes a resource with this total, of which one tenant may hold `of_one`.
+    pub fn new(limit: &Limit) -> Arc<Self> {
+        let (amount, meter) = (SharedAmount::of(limit.of_all), LimitMeter::new(limit));
+        Arc::new(Self { amount, of_one: limit.of_one, meter, held: Mutex::default() })
     }
 
-    /// Makes a resource of `of_all` without a fixed maximum for one tenant.
-    pub fn fair(of_all: usize) -> Arc<Self> {
-        Self::new(of_all, usize::MAX)
+    /// Returns the part of `amount` to charge for work that must have room when nothing else is held, however large it
+    /// is: at most the largest holding of a single tenant.
+    pub fn capped(&self, amount: usize) -> usize {
+        amount.min(self.amount.of_one()).min(self.of_one)
+    }
+
+    /// Returns true if a tenant may hold so much more.
+    pub fn has_room(&self, tenant: OrganizationId, more: usize) -> bool {
+        self.allows(&self.held.lock(), tenant, more)
+    }
+
+    fn allows(&self, held: &TenantAmounts, tenant: OrganizationId, more: usize) -> bool {
+        let own = held.of(tenant).plus(more);
+        self.amount.allows(own, held.all().saturating_add(more)) && own.of_tenant <= self.of_one
     }
 
     /// Returns the sum over all tenants.
@@ -63,13 +76,12 @@ impl TenantShares {
             return Ok(());
         }
         let mut held = self.held.lock();
-        if after > before {
-            let (own, all) = (held.of(tenant).plus(after - before), held.all().saturating_add(after - before));
-            if !self.amount.allows(own, all) || own.of_tenant > self.of_one {
-                return Err(Full);
-            }
+        if after > before && !self.allows(&held, tenant, after - before) {
+            return Err(self.meter.refuse());
         }
         held.change(tenant, before, after);
+        drop(held);
+        self.meter.change(before, after);
         Ok(())
     }
 }
@@ -107,21 +119,30 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::UNLIMITED;
+
+    fn shares(of_all: usize, of_one: usize) -> Arc<TenantShares> {
+        TenantShares::new(&Limit { of_all, of_one, ..UNLIMITED })
+    }
+
+    fn fair(of_all: usize) -> Arc<TenantShares> {
+        shares(of_all, usize::MAX)
+    }
 
     #[test]
     fn tenant_cannot_exceed_its_share() {
-        let shares = TenantShares::new(20, 6);
+        let shares = shares(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let first = take(1, 4).unwrap();
-        assert!(matches!(take(1, 3), Err(Full)));
+        assert!(matches!(take(1, 3), Err(Full { .. })));
         let (second, third) = (take(1, 2).unwrap(), take(2, 6).unwrap());
-        assert!(matches!(take(2, 1), Err(Full)));
+        assert!(matches!(take(2, 1), Err(Full { .. })));
         // A tenant that fills the rest leaves something for the next.
         let fourth = take(3, 5).unwrap();
-        assert!(matches!(take(3, 1), Err(Full)) && take(4, 2).is_ok());
+        assert!(matches!(take(3, 1), Err(Full { .. })) && take(4, 2).is_ok());
         drop(first);
         let fifth = take(3, 1).unwrap();
-        assert!(matches!(take(3, 1), Err(Full)));
+        assert!(matches!(take(3, 1), Err(Full { .. })));
         drop((second, third, fourth, fifth));
         assert!(shares.held.lock().is_nothing());
     }
@@ -130,11 +151,11 @@ mod tests {
     fn tenants_of_one_site_share_one_part() {
         let (site, other) = (Site::of_tag(7), OrganizationId(Uuid::from_u128(1)));
         let crowd = |number: u128| site.founds(Uuid::from_u128(number << 32));
-        for shares in [TenantShares::fair(100), TenantShares::new(100, 6)] {
+        for shares in [fair(100), shares(100, 6)] {
             let held: Vec<_> = (1..200).filter_map(|number| shares.take(crowd(number), 1).ok()).collect();
             assert_eq!(held.len(), 79);
             let share = shares.take(other, 6).unwrap();
-            assert!(matches!(shares.take(crowd(200), 1), Err(Full)));
+            assert!(matches!(shares.take(crowd(200), 1), Err(Full { .. })));
             drop((held, share));
             assert!(shares.held.lock().is_nothing());
         }
@@ -142,10 +163,10 @@ mod tests {
 
     #[test]
     fn share_grows_up_to_its_limit_and_shrinks_always() {
-        let shares = TenantShares::new(20, 6);
+        let shares = shares(20, 6);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let (mut first, second) = (take(1, 3).unwrap(), take(1, 2).unwrap());
-        assert!(matches!(first.resize(5), Err(Full)));
+        assert!(matches!(first.resize(5), Err(Full { .. })));
         first.resize(4).unwrap();
         assert!(take(1, 1).is_err() && take(2, 7).is_err());
         first.resize(1).unwrap();
@@ -158,15 +179,15 @@ mod tests {
 
     #[test]
     fn share_is_larger_when_others_hold_less() {
-        let shares = TenantShares::fair(27);
+        let shares = fair(27);
         let take = |tenant: u128, amount| shares.take(OrganizationId(Uuid::from_u128(tenant)), amount);
         let first = take(1, 18).unwrap();
-        assert!(matches!(take(1, 1), Err(Full)));
+        assert!(matches!(take(1, 1), Err(Full { .. })));
         let second = take(2, 6).unwrap();
-        assert!(matches!(take(2, 1), Err(Full)));
+        assert!(matches!(take(2, 1), Err(Full { .. })));
         drop(first);
         let third = take(2, 12).unwrap();
-        assert!(matches!(take(2, 1), Err(Full)) && take(1, 6).is_ok());
+        assert!(matches!(take(2, 1), Err(Full { .. })) && take(1, 6).is_ok());
         drop((second, third));
         assert!(shares.held.lock().is_nothing());
     }
@@ -176,7 +197,7 @@ mod tests {
         fn sum_of_shares_never_exceeds_the_total(
             takes in prop::collection::vec((0..4_u128, 0..200_usize, any::<bool>()), 0..100),
         ) {
-            let (shares, mut held) = (TenantShares::fair(500), Vec::new());
+            let (shares, mut held) = (fair(500), Vec::new());
             for (tenant, amount, gives_back) in takes {
                 let mut share = shares.share((tenant > 0).then(|| OrganizationId(Uuid::from_u128(tenant))));
                 let before = shares.held();

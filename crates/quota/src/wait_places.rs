@@ -9,7 +9,7 @@ use isobar_model::ids::OrganizationId;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::{Full, NOBODY, SharedAmount, TenantAmounts};
+use crate::{Full, Limit, LimitMeter, NOBODY, SharedAmount, TenantAmounts};
 
 type Result<T> = std::result::Result<T, Full>;
 
@@ -17,6 +17,7 @@ type Result<T> = std::result::Result<T, Full>;
 #[derive(Debug)]
 pub struct WaitPlaces {
     amount: SharedAmount,
+    meter: LimitMeter,
     state: Mutex<WaitState>,
 }
 
@@ -38,9 +39,10 @@ pub struct WaitPlace {
 }
 
 impl WaitPlaces {
-    /// Makes `of_all` places.
-    pub fn new(of_all: usize) -> Arc<Self> {
-        Arc::new(Self { amount: SharedAmount::of(of_all), state: Mutex::default() })
+    /// Makes as many places as the limit has.
+    pub fn new(limit: &Limit) -> Arc<Self> {
+        let (amount, meter) = (SharedAmount::of(limit.of_all), LimitMeter::new(limit));
+        Arc::new(Self { amount, meter, state: Mutex::default() })
     }
 
     /// Takes a place for a tenant; the future ends if the place is given to another. [`Full`] if there is none.
@@ -50,12 +52,13 @@ impl WaitPlaces {
     ) -> Result<(WaitPlace, impl Future<Output = ()> + Send + use<>)> {
         let (tenant, (end, ended)) = (tenant.unwrap_or(NOBODY), oneshot::channel());
         let mut state = self.state.lock();
-        let evicted = state.make_room(tenant, self.amount)?;
+        let evicted = state.make_room(tenant, self)?;
         state.number += 1;
         let number = state.number;
         state.held.change(tenant, 0, 1);
         state.waits.entry(tenant).or_default().insert(number, end);
         drop(state);
+        self.meter.change(usize::from(evicted.is_some()), 1);
         // Its future ends.
         drop(evicted);
         let place = WaitPlace { places: Arc::clone(self), tenant, number };
@@ -66,17 +69,17 @@ impl WaitPlaces {
 impl WaitState {
     /// Makes room for one more place of a tenant; returns the place that was evicted for it. While places are left for
     /// other sites, only a tenant without one may evict another of its own site.
-    fn make_room(&mut self, tenant: OrganizationId, amount: SharedAmount) -> Result<Option<oneshot::Sender<()>>> {
+    fn make_room(&mut self, tenant: OrganizationId, of: &WaitPlaces) -> Result<Option<oneshot::Sender<()>>> {
         let (own, all) = (self.held.of(tenant), self.held.all() + 1);
-        if amount.allows(own.plus(1), all) {
+        if of.amount.allows(own.plus(1), all) {
             return Ok(None);
         }
         let may_yield = |id: &OrganizationId| {
             let (theirs, is_same_site) = (self.held.of(*id), id.site() == tenant.site());
-            let is_asked = amount.is_spent(all) || (is_same_site && own.of_tenant == 0);
+            let is_asked = of.amount.is_spent(all) || (is_same_site && own.of_tenant == 0);
             (is_asked && theirs.yields_to(own, is_same_site)).then_some((theirs, *id))
         };
-        let (_, heaviest) = self.waits.keys().filter_map(may_yield).max().ok_or(Full)?;
+        let (_, heaviest) = self.waits.keys().filter_map(may_yield).max().ok_or_else(|| of.meter.refuse())?;
         Ok(self.leave(heaviest, None))
     }
 
@@ -100,6 +103,7 @@ impl WaitState {
 impl Drop for WaitPlace {
     fn drop(&mut self) {
         let left = self.places.state.lock().leave(self.tenant, Some(self.number));
+        self.places.meter.change(usize::from(left.is_some()), 0);
         drop(left);
     }
 }
@@ -113,6 +117,11 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
+    use crate::UNLIMITED;
+
+    fn places(of_all: usize) -> Arc<WaitPlaces> {
+        WaitPlaces::new(&UNLIMITED.with_total(of_all))
+    }
 
     type Wait = (WaitPlace, BoxFuture<'static, ()>);
 
@@ -137,7 +146,7 @@ mod tests {
 
     #[test]
     fn tenant_with_most_gives_up_its_youngest_place_when_full() {
-        let places = WaitPlaces::new(100);
+        let places = places(100);
         let mut first = fill(&places, tenant(1));
         let mut others: Vec<Wait> = (2..5).flat_map(|number| fill(&places, tenant(number))).collect();
         others.push(take(&places, tenant(5)).unwrap());
@@ -156,7 +165,7 @@ mod tests {
 
     #[test]
     fn free_places_are_given_before_any_is_evicted() {
-        let places = WaitPlaces::new(100);
+        let places = places(100);
         let mut first = fill(&places, tenant(1));
         let second = fill(&places, tenant(2));
         assert_eq!((second.len(), ended(&mut first).len()), (22, 0));
@@ -164,7 +173,7 @@ mod tests {
 
     #[test]
     fn tenants_of_one_site_leave_places_to_others_and_to_each_other() {
-        let places = WaitPlaces::new(100);
+        let places = places(100);
         let crowd = |number: u128| Site::of_tag(7).founds(Uuid::from_u128(number << 32));
         let mut first = fill(&places, crowd(1));
         let (second, third) = (fill(&places, crowd(2)), fill(&places, crowd(3)));
@@ -184,7 +193,7 @@ mod tests {
         fn tenant_without_a_place_is_refused_only_if_none_has_two(
             steps in prop::collection::vec((0..9_u128, any::<bool>(), 0..20_usize), 0..200),
         ) {
-            let (places, mut held) = (WaitPlaces::new(12), Vec::<(OrganizationId, Wait)>::new());
+            let (places, mut held) = (places(12), Vec::<(OrganizationId, Wait)>::new());
             for (number, gives_back, at) in steps {
                 let asks = Site::of_tag(number as u32 / 3).founds(Uuid::from_u128(number << 32));
                 if gives_back && !held.is_empty() {

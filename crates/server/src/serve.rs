@@ -56,8 +56,9 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     let url = own_url(&listeners)?;
     // Before any upgrade of the folder's contents: older programs must not write to them.
     folder.stamp()?;
-    let stores = Stores::open(settings).await?;
+    // Before the stores, which have limits with metrics.
     let metrics = isobar_http::prometheus()?.install_recorder()?;
+    let stores = Stores::open(settings).await?;
     let otlp = settings.otlp.as_ref().map(Otlp::start).transpose()?.map(Arc::new);
     let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
     let platform = Platform::new(settings, &stores, hub.clock().clone());

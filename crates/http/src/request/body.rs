@@ -201,6 +201,7 @@ pub(crate) async fn drain(body: &mut RequestBody, clock: &Clock) {
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt as _, stream};
+    use isobar_hub::UNLIMITED;
     use proptest::prelude::*;
 
     use super::*;
@@ -211,7 +212,7 @@ mod tests {
     }
 
     async fn collected(mut body: RequestBody, limit: usize) -> Result<Bytes, Problem> {
-        let receiving = TenantShares::fair(1 << 30);
+        let receiving = TenantShares::new(&UNLIMITED.with_total(1 << 30));
         let collected = collect(&mut body, limits(limit, &receiving)).await;
         // No byte of it is charged any more.
         assert_eq!(receiving.held(), 0);
@@ -301,7 +302,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_bodies_in_pieces_share_the_memory_limit() {
-        let receiving = TenantShares::fair(100);
+        let receiving = TenantShares::new(&UNLIMITED.with_total(100));
         let collect = async |mut body| collect(&mut body, limits(1_000, &receiving)).await;
         let mut other = receiving.share(None);
         other.grow(60).unwrap();
@@ -320,7 +321,7 @@ mod tests {
             known: bool,
         ) {
             let all: Vec<u8> = (0..sizes.iter().sum()).map(|number| number as u8).collect();
-            let receiving = TenantShares::fair(1 << 30);
+            let receiving = TenantShares::new(&UNLIMITED.with_total(1 << 30));
             let share = receiving.share(None);
             let capacity_max = if known { all.len() } else { 100_000 };
             let mut whole = BodyBuffer { bytes: Vec::new(), capacity_max, limit: 100_000, share };

@@ -213,7 +213,7 @@ mod tests {
     use futures::stream;
     use http_body_util::BodyExt as _;
     use hyper::body::Body as _;
-    use isobar_hub::TenantShares;
+    use isobar_hub::{TenantShares, UNLIMITED};
 
     use super::*;
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_body_is_charged_until_its_last_piece() {
-        let quota = TenantShares::fair(900_000);
+        let quota = TenantShares::new(&UNLIMITED.with_total(900_000));
         let mut body = of(500_000).charged(share(&quota)).unwrap();
         assert_eq!(body.size_hint().exact(), Some(500_000));
         assert!(matches!(of(500_000).charged(share(&quota)), Err(Error::Busy)));
@@ -249,7 +249,7 @@ mod tests {
 
     #[tokio::test]
     async fn large_pieces_are_charged_one_at_a_time() {
-        let quota = TenantShares::fair(900_000);
+        let quota = TenantShares::new(&UNLIMITED.with_total(900_000));
         let pieces = |sizes: &[usize]| {
             let pieces: Vec<_> = sizes.iter().map(|size| Ok::<_, Error>(Bytes::from(vec![b'x'; *size]))).collect();
             ResponseBody::Boxed(Body::from_stream(stream::iter(pieces))).charged(share(&quota)).unwrap()
@@ -268,7 +268,7 @@ mod tests {
 
     #[tokio::test]
     async fn shared_body_is_charged_to_no_tenant() {
-        let quota = TenantShares::fair(90);
+        let quota = TenantShares::new(&UNLIMITED.with_total(90));
         let shared = ResponseBody::shared(vec![b'x'; 500_000].into()).charged(share(&quota)).unwrap();
         assert_eq!(quota.held(), 0);
         assert_eq!(shared.collect().await.unwrap().to_bytes().len(), 500_000);

@@ -216,14 +216,14 @@ mod tests {
     use axum::http::StatusCode;
     use futures::{StreamExt as _, stream};
     use http_body_util::BodyExt as _;
-    use isobar_hub::TenantShares;
+    use isobar_hub::{TenantShares, UNLIMITED};
     use isobar_model::error::Error;
 
     use super::*;
     use crate::response::{self, JSON};
 
     fn shares() -> Arc<TenantShares> {
-        TenantShares::fair(100 << 20)
+        TenantShares::new(&UNLIMITED.with_total(100 << 20))
     }
 
     fn text(bytes: usize) -> Vec<u8> {
@@ -304,7 +304,7 @@ mod tests {
 
     #[tokio::test]
     async fn compressor_without_room_leaves_the_body_plain() {
-        let full = TenantShares::fair(1_000);
+        let full = TenantShares::new(&UNLIMITED.with_total(1_000));
         let response = compressed(pieces(vec![text(9_000).into()]), Some(Coding::Gzip), full.share(None));
         assert!(!response.headers().contains_key(CONTENT_ENCODING));
         assert!(sent(response).await == text(9_000));

@@ -50,11 +50,6 @@ const PLANS_BYTES_MAX: usize = 256 << 20;
 const PLANS_BYTES_GAUGES: [&str; 2] = ["isobar_plan_cache_bytes", "isobar_plan_cache_bytes_max"];
 /// Name of the threads that compile the designs clients send.
 const COMPILING_THREAD: &str = "isobar-compile";
-/// Limits on compiling designs that clients send: compilations at the same time, and running or queued ones of all
-/// tenants and of one tenant. Beyond the limits the call is refused with 503.
-const COMPILING_AT_ONCE: usize = 2;
-const COMPILING_MAX: usize = 64;
-const COMPILING_OF_ONE_MAX: usize = 32;
 /// Cached accounts, sessions and API keys, at most, each.
 const ACCOUNTS_MAX: usize = 16_384;
 
@@ -82,8 +77,7 @@ impl Caches {
     /// # Errors
     /// Returns an error if the system gives no more threads.
     pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Result<Self> {
-        let compile_jobs =
-            BoundedJobs::giving_way(COMPILING_THREAD, COMPILING_AT_ONCE, COMPILING_MAX, COMPILING_OF_ONE_MAX)?;
+        let compile_jobs = BoundedJobs::giving_way(COMPILING_THREAD, &isobar_quota::limits::DESIGN_COMPILATIONS)?;
         Ok(Self {
             env,
             outbox,

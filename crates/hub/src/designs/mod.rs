@@ -11,13 +11,12 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use isobar_design::{DeviceView, EventView, Memory, Outcome, Plan, Trigger};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, ProjectId};
 use isobar_model::site::Site;
-use isobar_quota::{Claim, FairQueue, Holder, QueueLimits, QueueSlot, SharedAmount, TenantShare, TenantShares};
+use isobar_quota::{Claim, FairQueue, Holder, QueueSlot, TenantShare, TenantShares, limits};
 use isobar_threads::{NICENESS, give_way};
 use isobar_traces::Span;
 use tokio::runtime::{Builder, Runtime};
@@ -33,14 +32,6 @@ const THREADS_A_PROCESSOR: usize = 4;
 const PROCESSORS_MIN: usize = 2;
 /// Part of the threads that the runs of one tenant occupy at the same time: one in so many.
 const TENANT_PART: usize = 4;
-/// Long runs that wait or are under way, of all, of the tenants of one site and of a project; beyond, whoever has most loses
-/// its youngest waiting one, or the answer is 503.
-const LONG_RUNS_MAX: usize = 4_096;
-const LONG_RUNS_OF_SITE_MAX: usize = 1_024;
-const LONG_RUNS_OF_PROJECT_MAX: usize = 256;
-/// Bytes held by long runs that wait or are under way, changes of settings among them, of all tenants together; beyond,
-/// 503. One tenant has at most twice what is left for the others.
-pub(crate) const QUEUED_BYTES_MAX: usize = 192 << 20;
 
 /// The span of a run.
 const RUN_SPAN: &str = "run design";
@@ -144,19 +135,10 @@ impl Designs {
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(threads).thread_name(THREAD).thread_stack_size(STACK_BYTES);
         builder.on_thread_start(|| give_way(NICENESS));
-        let places = FairQueue::new(QueueLimits {
-            at_once: threads,
-            of_all: LONG_RUNS_MAX,
-            of_one: LONG_RUNS_OF_PROJECT_MAX,
-            of_site: LONG_RUNS_OF_SITE_MAX,
-            at_once_of_tenant: threads / TENANT_PART,
-            // A run cannot be interrupted.
-            slice: Duration::MAX,
-        });
         Ok(Self {
             pool: Some(builder.build().map_err(Error::internal)?),
-            places,
-            held: TenantShares::fair(QUEUED_BYTES_MAX),
+            places: FairQueue::new(&limits::LONG_RUNS.with_slots(threads, threads / TENANT_PART)),
+            held: TenantShares::new(&limits::LONG_RUN_BYTES),
             runs: RunCounter::new(RUNS),
             engines: RunCounter::new(ENGINES),
             long: RunCounter::new(LONG_RUNS),
@@ -210,8 +192,7 @@ impl Designs {
     /// # Errors
     /// `Busy` if all long runs, or those of the tenant, hold as much as they may.
     pub(crate) fn hold(&self, held: HeldByRun) -> Result<TenantShare> {
-        let bytes = held.bytes.min(SharedAmount::of(QUEUED_BYTES_MAX).of_one());
-        Ok(self.held.take(held.tenant, bytes)?)
+        Ok(self.held.take(held.tenant, self.held.capped(held.bytes))?)
     }
 
     /// Does work of a long run in the pool. The place stays taken until the work has ended, even if the future is dropped.

@@ -76,7 +76,7 @@ async fn long_runs_of_a_project_are_bounded_and_parts_of_calls_wait() {
         places.push(designs.place(project(1, 1), Admission::New, None).await.unwrap());
     }
     let waiting = designs.fill(project(1, 1));
-    assert_eq!(places.len() + waiting.len(), LONG_RUNS_OF_PROJECT_MAX);
+    assert_eq!(places.len() + waiting.len(), limits::LONG_RUNS.of_one);
     let part = designs.place(project(1, 1), Admission::Part, None);
     tokio::pin!(part);
     assert!(futures::poll!(&mut part).is_pending());

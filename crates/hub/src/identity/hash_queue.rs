@@ -7,19 +7,10 @@ use std::net::IpAddr;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::site::Site;
-use isobar_quota::{FairQueue, Holder, QueueLimits};
+use isobar_quota::{FairQueue, Holder, limits};
 
 use super::rate_limit::counted;
 use super::sites::site_of;
-
-/// Hashes computed at the same time: each takes about 19 MiB and tens of milliseconds.
-pub(super) const HASHES_AT_ONCE: usize = 2;
-/// Requests that may wait for a hash.
-const HASHES_WAITING_MAX: usize = 256;
-/// Requests of one address, or of the users of one tenant, that compute or wait for a hash.
-const HASHES_OF_ADDRESS_MAX: usize = 32;
-/// Requests of one site that compute or wait for a hash. Tenants that registered from one site are one site.
-const HASHES_OF_SITE_MAX: usize = 64;
 
 /// The party that a password is hashed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,15 +57,7 @@ impl Holder for HashedFor {
 
 /// Makes the queue.
 pub(super) fn hash_queue() -> FairQueue<HashedFor> {
-    FairQueue::new(QueueLimits {
-        at_once: HASHES_AT_ONCE,
-        of_all: HASHES_AT_ONCE + HASHES_WAITING_MAX,
-        of_one: HASHES_OF_ADDRESS_MAX,
-        of_site: HASHES_OF_SITE_MAX,
-        at_once_of_tenant: usize::MAX,
-        // A hash cannot be interrupted.
-        slice: std::time::Duration::MAX,
-    })
+    FairQueue::new(&limits::PASSWORD_HASHES)
 }
 
 #[cfg(test)]
@@ -83,9 +66,12 @@ mod tests {
 
     use futures::FutureExt as _;
     use futures::future::BoxFuture;
-    use isobar_quota::{Claim, Full, QueueSlot};
+    use isobar_quota::{Claim, Full, Limit, QueueSlot};
 
     use super::*;
+
+    const LIMIT: Limit = limits::PASSWORD_HASHES;
+    const WAITING: usize = LIMIT.of_all - LIMIT.at_once;
 
     /// Returns an address in a network of 64 bits of a site.
     fn at(site: u16, network: u16) -> HashedFor {
@@ -98,7 +84,7 @@ mod tests {
 
     /// Takes all slots for other callers.
     fn all(line: &Arc<FairQueue<HashedFor>>) -> Vec<QueueSlot<HashedFor>> {
-        (0..HASHES_AT_ONCE)
+        (0..LIMIT.at_once)
             .map(|_| line.take(Claim::begin(HashedFor::System)).now_or_never().unwrap().unwrap())
             .collect()
     }
@@ -112,7 +98,7 @@ mod tests {
         let mut slot = async move { line.take(Claim::begin(who)).await }.boxed();
         match (&mut slot).now_or_never() {
             None => Some(slot),
-            Some(Err(Full)) => None,
+            Some(Err(Full { .. })) => None,
             Some(other) => panic!("{:?}", other.map(|_| ())),
         }
     }
@@ -122,7 +108,7 @@ mod tests {
         let line = Arc::new(hash_queue());
         let mut slots = all(&line);
         let crowd: Vec<_> = (0..1_000).filter_map(|network| waits(&line, at(1, network))).collect();
-        assert_eq!(crowd.len(), HASHES_OF_SITE_MAX);
+        assert_eq!(crowd.len(), LIMIT.of_site);
         let [other, plain] = [at(2, 0), ipv4(1)].map(|who| waits(&line, who).unwrap());
         // The first slot is that of the crowd, the next are those of the two who came last.
         slots.clear();
@@ -138,10 +124,10 @@ mod tests {
         let line = Arc::new(hash_queue());
         let (slots, mut all_waiting) = (all(&line), Vec::new());
         for (who, places) in [
-            (at(1, 1), HASHES_OF_ADDRESS_MAX),
-            (at(1, 2), HASHES_OF_SITE_MAX - HASHES_OF_ADDRESS_MAX),
-            (ipv4(1), HASHES_OF_ADDRESS_MAX),
-            (HashedFor::Tenant(OrganizationId(uuid::Uuid::from_u128(1))), HASHES_OF_ADDRESS_MAX),
+            (at(1, 1), LIMIT.of_one),
+            (at(1, 2), LIMIT.of_site - LIMIT.of_one),
+            (ipv4(1), LIMIT.of_one),
+            (HashedFor::Tenant(OrganizationId(uuid::Uuid::from_u128(1))), LIMIT.of_one),
         ] {
             let waiting: Vec<_> = (0..100).filter_map(|_| waits(&line, who)).collect();
             assert_eq!(waiting.len(), places, "{who:?}");
@@ -157,12 +143,12 @@ mod tests {
         let slots = all(&line);
         let from = (0..10).flat_map(|site| (0..100).map(move |network| at(site, network)));
         let mut crowd: Vec<_> = from.filter_map(|who| waits(&line, who)).collect();
-        assert_eq!(line.taken_and_waiting().1, HASHES_WAITING_MAX);
+        assert_eq!(line.taken_and_waiting().1, WAITING);
         // Callers from elsewhere find a place.
         let others: Vec<_> = (0..20).map(|number| waits(&line, ipv4(number)).unwrap()).collect();
-        assert_eq!(line.taken_and_waiting().1, HASHES_WAITING_MAX);
+        assert_eq!(line.taken_and_waiting().1, WAITING);
         let evicted = crowd.iter_mut().filter_map(|waiting| waiting.now_or_never()).filter(Result::is_err).count();
-        assert_eq!(crowd.len() + others.len() - evicted, HASHES_WAITING_MAX);
+        assert_eq!(crowd.len() + others.len() - evicted, WAITING);
         drop((slots, others, crowd));
         assert_eq!(line.taken_and_waiting(), (0, 0));
     }

@@ -7,8 +7,8 @@ use isobar_model::chance::Chance;
 use isobar_model::error::{Error, Result};
 use isobar_threads::GivingThreads;
 
-use super::hash_queue::{HASHES_AT_ONCE, HashedFor, hash_queue};
-use isobar_quota::{Claim, FairQueue};
+use super::hash_queue::{HashedFor, hash_queue};
+use isobar_quota::{Claim, FairQueue, limits};
 
 /// Name of the hashing threads.
 const HASH_THREAD: &str = "isobar-password";
@@ -25,7 +25,7 @@ pub(crate) struct Passwords {
 
 impl Passwords {
     pub(crate) fn new() -> Result<Self> {
-        let threads = GivingThreads::new(HASH_THREAD, HASHES_AT_ONCE).map_err(Error::internal)?;
+        let threads = GivingThreads::new(HASH_THREAD, limits::PASSWORD_HASHES.at_once).map_err(Error::internal)?;
         Ok(Self { queue: hash_queue(), threads })
     }
 

@@ -303,11 +303,11 @@ mod tests {
     use std::pin::{Pin, pin};
 
     use isobar_model::device::Device;
-    use isobar_quota::SharedAmount;
+    use isobar_quota::{SharedAmount, limits};
 
     use super::*;
     use crate::cache::plan_entry::RUNS_ASIDE;
-    use crate::designs::{HeldByRun, QUEUED_BYTES_MAX};
+    use crate::designs::HeldByRun;
     use crate::stage::Stage;
 
     /// A design whose code is given nothing of the event.
@@ -415,7 +415,7 @@ mod tests {
             format!(r#"{{"name":"d","projectUuid":"{}","meta":{{"a":"{}"}}}}"#, device.project, "x".repeat(60 * KIB));
         let (with_meta, other) = (stage.another(&with_meta).await, stage.device_of_another_tenant(CODED).await);
         // Another project of the tenant leaves it little of the memory.
-        let bytes = SharedAmount::of(QUEUED_BYTES_MAX).of_one() - 64 * KIB;
+        let bytes = SharedAmount::of(limits::LONG_RUN_BYTES.of_all).of_one() - 64 * KIB;
         let held = HeldByRun { tenant: stage.admin.lineage.top(), bytes };
         let project = stage.entry(&full).await.project_runs();
         let place = stage.hub.0.designs.place(project, Admission::New, Some(held)).await.unwrap();

@@ -25,7 +25,7 @@ use crate::error::{is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
 use crate::support::pace::Slices;
 use isobar_quota::NOBODY;
-use isobar_quota::TenantShares;
+use isobar_quota::{TenantShares, limits};
 
 /// Devices of a batch whose events run at a time.
 const BATCH_DEVICES_AT_ONCE: usize = 64;
@@ -35,14 +35,12 @@ const BATCH_UNDER_WAY_MAX: usize = 128;
 const BATCH_SLICE: Duration = Duration::from_micros(250);
 /// Tries of an event that the store has no room for, after the batch's own before it are durable.
 const BATCH_TRIES_MAX: usize = 8;
-/// Bytes of batches that are read and run, of which one tenant has at most twice what is left for the others; beyond, 503.
-const BATCH_BYTES_MAX: usize = 256 << 20;
 /// A body's bytes count so often: as it came, and as payloads.
 const BATCH_BYTES_TIMES: usize = 2;
 
 /// Makes the share of memory for batches.
 pub(super) fn batch_bytes() -> Arc<TenantShares> {
-    TenantShares::fair(BATCH_BYTES_MAX)
+    TenantShares::new(&limits::EVENT_BATCH_BYTES)
 }
 
 /// The outcome of a batch.
@@ -273,7 +271,7 @@ mod tests {
         let mut held = Vec::new();
         for tenant in 1..=4 {
             held.extend(std::iter::from_fn(|| take(tenant).ok()));
-            assert!(matches!(take(tenant), Err(Full)));
+            assert!(matches!(take(tenant), Err(Full { .. })));
         }
         let batch = format!(r#"[{{"deviceId":"{}","elementName":"reading","payload":1}}]"#, device.id);
         let caller = Principal::User(Arc::clone(&stage.admin));

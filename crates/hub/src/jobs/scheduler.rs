@@ -32,7 +32,7 @@ use crate::ingest::design_runs::RunsEstimate;
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::pace::Pace;
 use crate::support::scope_guard::ScopeGuard;
-use isobar_quota::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares, limits};
 
 /// Interval between queries for timers that are due.
 const TIMER_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -40,9 +40,6 @@ const TIMER_LOOK_EVERY: Duration = Duration::from_secs(1);
 const TIMERS_BATCH: usize = 512;
 /// Timers that run at the same time.
 const TIMERS_AT_ONCE: usize = 64;
-/// Timers whose code runs or waits, and those of one tenant, in addition to the events that its code has to run on.
-const CODE_TIMERS_MAX: usize = 512;
-const CODE_TIMERS_OF_ONE_MAX: usize = 64;
 /// Name of the timer that checks for silence; no element has this name.
 const SILENCE: &str = "";
 /// A long run is given up for lost after so many seconds.
@@ -99,7 +96,7 @@ struct PutOff {
 impl SchedulerState {
     pub(crate) fn new() -> Self {
         Self {
-            code: TenantShares::new(CODE_TIMERS_MAX, CODE_TIMERS_OF_ONE_MAX),
+            code: TenantShares::new(&limits::CODE_TIMERS),
             timers: Mutex::default(),
             #[cfg(test)]
             writes: Default::default(),

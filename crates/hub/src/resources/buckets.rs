@@ -20,22 +20,19 @@ use crate::identity::authentication::Principal;
 use crate::resources::bucket_rows::BucketAnswer;
 use crate::resources::data::ELEMENT;
 use crate::{Hub, TreeQuery};
-use isobar_quota::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares, limits};
 
 /// Devices that may each have a series of their own in one answer, at most.
 pub const DEVICES_APART_MAX: usize = 100;
 /// Devices whose values may be merged into one series, at most.
 pub const DEVICES_ALIKE_MAX: usize = 1_000;
-/// Memory of all concurrent answers in bytes; one tenant has at most twice what is left for the others. Beyond this the
-/// call is refused with 503.
-const BUCKET_BYTES_OF_ALL_MAX: usize = 384 << 20;
 /// Memory that an answer reserves at first, and each further time it grows, in bytes. A finished answer keeps only what
 /// it uses.
 const BUCKET_BYTES_PIECE: usize = 1 << 20;
 
 /// Makes the shares of the memory for answers.
 pub(crate) fn bucket_bytes() -> Arc<TenantShares> {
-    TenantShares::fair(BUCKET_BYTES_OF_ALL_MAX)
+    TenantShares::new(&limits::BUCKET_BYTES)
 }
 
 /// A request to aggregate series.
@@ -403,7 +400,7 @@ mod tests {
         let held = shares.held();
         assert!((1..BUCKET_BYTES_PIECE / 2).contains(&held), "{held}");
         let tenant = stage.admin.lineage.top();
-        let rest = shares.take(tenant, SharedAmount::of(BUCKET_BYTES_OF_ALL_MAX).of_one() - held).unwrap();
+        let rest = shares.take(tenant, SharedAmount::of(limits::BUCKET_BYTES.of_all).of_one() - held).unwrap();
         assert!(matches!(ask().await, Err(Error::Busy)));
         drop(rest);
         assert_eq!(ask().await.unwrap().totals(), (1, 0));
@@ -423,7 +420,7 @@ mod tests {
         let mut held = Vec::new();
         for tenant in 1..=4 {
             held.extend(std::iter::from_fn(|| take(tenant).ok()));
-            assert!(matches!(take(tenant), Err(Full)));
+            assert!(matches!(take(tenant), Err(Full { .. })));
         }
         let caller = Principal::User(Arc::clone(&stage.admin));
         let asked = stage.hub.buckets(&caller, device.id, "reading", request(Functions::default())).await;

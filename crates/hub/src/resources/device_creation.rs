@@ -16,16 +16,12 @@ use super::devices::check_meta;
 use crate::Hub;
 use crate::error::{ORGANIZATION, PROJECT, naming, of_one_of_many};
 use crate::support::bounded_jobs::BoundedJobs;
+use isobar_quota::limits;
 
 /// Devices created in one transaction: other writers have their turn in between, and none waits long for its sync.
 const DEVICES_OF_A_TRANSACTION: usize = 50;
 /// Name of the threads that create devices in bulk.
 const CREATING_THREAD: &str = "isobar-bulks";
-/// Limits on bulk creations: running at the same time, and running or queued ones of all tenants and of one. Beyond the
-/// limits the call is refused with 503.
-const CREATIONS_AT_ONCE: usize = 2;
-const CREATIONS_MAX: usize = 64;
-const CREATIONS_OF_ONE_MAX: usize = 8;
 
 /// The outcome of a bulk creation.
 #[derive(Debug, Default)]
@@ -42,7 +38,7 @@ pub struct CreationOutcome {
 /// # Errors
 /// Returns an error if the system gives no more threads.
 pub(crate) fn creation_jobs() -> Result<BoundedJobs> {
-    BoundedJobs::giving_way(CREATING_THREAD, CREATIONS_AT_ONCE, CREATIONS_MAX, CREATIONS_OF_ONE_MAX)
+    BoundedJobs::giving_way(CREATING_THREAD, &limits::BULK_CHANGES)
 }
 
 /// A device that can be created, as far as its body and its caller are concerned.

@@ -14,20 +14,14 @@ use isobar_store::registry::{
 
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::{Hub, TreeQuery};
-use isobar_quota::TenantShare;
+use isobar_quota::{TenantShare, limits};
 
-/// Limits on selections (lists with filters, summaries, starting CSVs): running at the same time, and running or queued
-/// ones of all tenants and of one. Beyond the limits the call is refused with 503. Half of the readers of a registry on
-/// SQLite are left to other calls.
-const SELECTIONS_AT_ONCE: usize = 2;
-const SELECTIONS_MAX: usize = 64;
-const SELECTIONS_OF_ONE_MAX: usize = 24;
 /// Devices that a CSV reads at a time.
 const CSV_DEVICES_AT_ONCE: usize = 500;
 
-/// Makes the slots of selections.
+/// Makes the slots of selections: lists with filters, summaries, and the beginnings of CSVs.
 pub(crate) fn selection_jobs() -> BoundedJobs {
-    BoundedJobs::shared(SELECTIONS_AT_ONCE, SELECTIONS_MAX, SELECTIONS_OF_ONE_MAX)
+    BoundedJobs::shared(&limits::DEVICE_SELECTIONS)
 }
 
 /// The purpose of a selection.

@@ -24,18 +24,14 @@ use crate::identity::authentication::Principal;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::support::scope_guard::ScopeGuard;
 use crate::{Hub, TreeQuery};
+use isobar_quota::limits;
 
-/// Limits on lists without filters: running at the same time, as many as a registry on SQLite has readers for, and
-/// running or queued ones of all tenants and of one. Beyond the limits the call is refused with 503.
-const LISTS_AT_ONCE: usize = 4;
-const LISTS_MAX: usize = 1_024;
-const LISTS_OF_ONE_MAX: usize = 512;
 /// Attempts to change a device that keeps moving between organizations; beyond this the call is refused with 503.
 pub(super) const DECISIONS_MAX: usize = 16;
 
-/// Makes the slots of lists.
+/// Makes the slots of lists without filters.
 pub(crate) fn listing_jobs() -> BoundedJobs {
-    BoundedJobs::shared(LISTS_AT_ONCE, LISTS_MAX, LISTS_OF_ONE_MAX)
+    BoundedJobs::shared(&limits::DEVICE_LISTS)
 }
 
 /// Selects the last values to return with a device.

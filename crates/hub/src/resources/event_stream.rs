@@ -27,7 +27,7 @@ use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 use crate::{Hub, TreeQuery};
-use isobar_quota::{TenantShare, TenantShares};
+use isobar_quota::{TenantShare, TenantShares, limits};
 
 /// The header by which a client names the last event it received.
 const LAST_EVENT_ID: &str = "header.Last-Event-ID";
@@ -42,13 +42,10 @@ const STREAM_PIECE_BYTES: usize = 64 << 10;
 const EVENT_NAMES_BYTES: usize = 512;
 /// Largest event in bytes that is not charged to a tenant while it is sent.
 const LARGE_BYTES: usize = 16 << 10;
-/// Memory of all streams in bytes, and of those of one tenant. A stream beyond the limit waits.
-const STREAMS_BYTES_MAX: usize = 512 << 20;
-const STREAMS_OF_ONE_BYTES_MAX: usize = 32 << 20;
 
 /// Makes the shares of the memory of streams.
 pub(crate) fn stream_bytes() -> Arc<TenantShares> {
-    TenantShares::new(STREAMS_BYTES_MAX, STREAMS_OF_ONE_BYTES_MAX)
+    TenantShares::new(&limits::STREAM_BYTES)
 }
 
 /// Writes the messages of a stream.

@@ -12,16 +12,11 @@ use isobar_store::telemetry::{ValueChunk, ValueCursor, ValueQuery};
 
 use crate::Hub;
 use crate::resources::data::ELEMENT;
-use isobar_quota::{TenantShare, TenantShares};
-
-/// Concurrent exports of all tenants and of one, which leaves others a part; beyond this the call is refused with 503.
-/// Each holds at most one piece of its series in memory.
-const EXPORTS_MAX: usize = 256;
-const EXPORTS_OF_ONE_MAX: usize = 32;
+use isobar_quota::{TenantShare, TenantShares, limits};
 
 /// Makes the shares of concurrent exports.
 pub(crate) fn exports() -> Arc<TenantShares> {
-    TenantShares::new(EXPORTS_MAX, EXPORTS_OF_ONE_MAX)
+    TenantShares::new(&limits::EXPORTS)
 }
 
 /// An export whose first piece is loaded. Its end was fixed when it began: values stored later are not included.

@@ -17,9 +17,8 @@ use parking_lot::Mutex;
 
 use crate::Hub;
 use crate::support::bounded_jobs::BoundedJobs;
+use isobar_quota::limits;
 
-/// Lists made at a time. The registry has few readers, and other calls need them too.
-const FOLLOWED_LISTS_AT_ONCE: usize = 2;
 /// Name of the threads that make lists.
 const FOLLOWED_THREAD: &str = "isobar-followed";
 /// Organizations remembered before those without a waiting list are removed.
@@ -48,7 +47,7 @@ pub(crate) struct FollowedLists {
 impl FollowedLists {
     pub(crate) fn new() -> Result<Self> {
         // The queue is unbounded: there is at most one list for each organization.
-        let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, FOLLOWED_LISTS_AT_ONCE, usize::MAX, usize::MAX)?;
+        let jobs = BoundedJobs::giving_way(FOLLOWED_THREAD, &limits::FOLLOWED_LISTS)?;
         Ok(Self {
             jobs,
             waiting: Mutex::default(),
@@ -143,6 +142,8 @@ mod tests {
     use super::*;
     use crate::identity::authentication::Credentials;
     use crate::stage::{Stage, until};
+
+    const AT_ONCE: usize = limits::FOLLOWED_LISTS.at_once;
     use crate::{StreamScope, StreamWriter};
 
     const STREAMS: usize = 8;
@@ -233,14 +234,14 @@ mod tests {
         let lists = &stage.hub.0.followed_lists;
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = Arc::new(Mutex::new(ended));
-        let others: Vec<_> = (0..FOLLOWED_LISTS_AT_ONCE)
+        let others: Vec<_> = (0..AT_ONCE)
             .map(|_| {
                 let (hub, ended) = (stage.hub.clone(), Arc::clone(&ended));
                 let wait = async move { Ok(ended.lock().recv().is_ok()) };
                 tokio::spawn(async move { hub.0.followed_lists.jobs.drive(isobar_quota::NOBODY, "test", wait).await })
             })
             .collect();
-        while lists.jobs.running_and_waiting() != (FOLLOWED_LISTS_AT_ONCE, 0) {
+        while lists.jobs.running_and_waiting() != (AT_ONCE, 0) {
             tokio::task::yield_now().await;
         }
         let mut resumed = Vec::new();
@@ -258,7 +259,7 @@ mod tests {
             sharing() == Some(STREAMS + 1)
         })
         .await;
-        assert_eq!(lists.jobs.running_and_waiting(), (FOLLOWED_LISTS_AT_ONCE, 1));
+        assert_eq!(lists.jobs.running_and_waiting(), (AT_ONCE, 1));
         for _ in &others {
             end.send(()).unwrap();
         }

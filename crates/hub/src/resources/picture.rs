@@ -15,6 +15,7 @@ use isobar_model::access::Caller;
 use isobar_model::error::{self, Error};
 
 use crate::support::bounded_jobs::BoundedJobs;
+use isobar_quota::limits;
 
 /// Largest accepted image, in bytes.
 const IMAGE_BYTES_MAX: usize = 2 << 20;
@@ -27,11 +28,6 @@ const METADATA_BYTES_MAX: u64 = 8 << 20;
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// Name of the thread that decodes images.
 const PICTURES_THREAD: &str = "isobar-pictures";
-/// Images decoded at the same time.
-const PICTURES_AT_ONCE: usize = 1;
-/// Images that are decoded or wait, of all tenants and of one, before the next is refused.
-const PICTURES_WAITING_MAX: usize = 16;
-const PICTURES_WAITING_OF_ONE_MAX: usize = 8;
 
 /// Base64 with or without padding.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -48,8 +44,7 @@ impl Pictures {
     /// # Errors
     /// Returns an error if the system gives no more threads.
     pub(crate) fn new() -> error::Result<Self> {
-        BoundedJobs::giving_way(PICTURES_THREAD, PICTURES_AT_ONCE, PICTURES_WAITING_MAX, PICTURES_WAITING_OF_ONE_MAX)
-            .map(Self)
+        BoundedJobs::giving_way(PICTURES_THREAD, &limits::PICTURES).map(Self)
     }
 
     /// Returns a posted text with its picture as PNG.

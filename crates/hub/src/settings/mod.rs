@@ -5,8 +5,8 @@ pub(crate) mod device;
 
 use isobar_model::error::{Error, Result};
 
-use crate::designs::{Designs, HeldByRun, QUEUED_BYTES_MAX};
-use isobar_quota::TenantShare;
+use crate::designs::{Designs, HeldByRun};
+use isobar_quota::{TenantShare, limits};
 
 const CHANGES_REFUSED: &str = "isobar_settings_refused_total";
 
@@ -21,7 +21,7 @@ pub(crate) fn held_by_changes(designs: &Designs, held: HeldByRun) -> Result<Tena
 /// Counts a change that has no room, and returns its error.
 pub(crate) fn no_room() -> Error {
     metrics::counter!(CHANGES_REFUSED).increment(1);
-    let most = QUEUED_BYTES_MAX >> 20;
+    let most = limits::LONG_RUN_BYTES.of_all >> 20;
     Error::NoRoom(format!(
         "changes of settings and runs that wait hold at most {most} MiB, those of one tenant at most twice what is left of that"
     ))

@@ -58,7 +58,7 @@ fn holds(stage: &Stage, bytes: usize) -> Result<TenantShare> {
 
 /// Something else of the tenant holds all that it may, but for so many bytes.
 fn leaves(stage: &Stage, bytes: usize) -> TenantShare {
-    holds(stage, SharedAmount::of(QUEUED_BYTES_MAX).of_one() - bytes).unwrap()
+    holds(stage, SharedAmount::of(limits::LONG_RUN_BYTES.of_all).of_one() - bytes).unwrap()
 }
 
 /// Returns true if there is room for so many more bytes.

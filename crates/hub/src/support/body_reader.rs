@@ -12,22 +12,14 @@ use isobar_model::json::{Json, RawJson};
 use isobar_quota::NOBODY;
 
 use super::bounded_jobs::BoundedJobs;
-use isobar_quota::TenantShares;
+use isobar_quota::{TenantShares, limits};
 
 /// Largest body read on the serving thread, in bytes. JSON with short names of this size takes up to a millisecond.
 pub(crate) const READ_HERE_BYTES_MAX: usize = 32 << 10;
 /// Name of the threads that read longer bodies.
 const READING_THREAD: &str = "isobar-bodies";
-/// Limits on longer bodies: read at the same time, and read or queued ones of all tenants and of one. Beyond the limits
-/// the call is refused with 503.
-const READ_AT_ONCE: usize = 2;
-const READING_MAX: usize = 4_096;
-const READING_OF_ONE_MAX: usize = 1_024;
-/// Bytes of longer bodies that are read or queued, of all tenants and of one; beyond this the call is refused with 503.
-const READING_BYTES_MAX: usize = 256 << 20;
-const READING_BYTES_OF_ONE_MAX: usize = 64 << 20;
 
-/// Reads bodies of calls within limits.
+/// Reads bodies of calls within limits; beyond them the call is refused with 503.
 pub(crate) struct BodyReader {
     jobs: BoundedJobs,
     bytes: Arc<TenantShares>,
@@ -40,8 +32,8 @@ impl BodyReader {
     /// Returns an error if the system gives no more threads.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self {
-            jobs: BoundedJobs::giving_way(READING_THREAD, READ_AT_ONCE, READING_MAX, READING_OF_ONE_MAX)?,
-            bytes: TenantShares::new(READING_BYTES_MAX, READING_BYTES_OF_ONE_MAX),
+            jobs: BoundedJobs::giving_way(READING_THREAD, &limits::BODY_READS)?,
+            bytes: TenantShares::new(&limits::BODY_READ_BYTES),
         })
     }
 
@@ -104,6 +96,8 @@ fn payload_of(body: &Bytes) -> std::result::Result<(RawJson, Json<'_>), String> 
 mod tests {
     use super::*;
 
+    const OF_ONE: usize = limits::BODY_READ_BYTES.of_one;
+
     #[tokio::test]
     async fn long_body_is_read_on_another_thread() {
         let (bodies, here) = (BodyReader::new().unwrap(), std::thread::current().id());
@@ -120,7 +114,7 @@ mod tests {
         let (bodies, [one, other]) =
             (BodyReader::new().unwrap(), [1, 2].map(|n| Some(OrganizationId(uuid::Uuid::from_u128(n)))));
         let (begin, begun) = std::sync::mpsc::channel::<()>();
-        let most = bodies.read(one, READING_BYTES_OF_ONE_MAX, move || begun.recv().is_ok());
+        let most = bodies.read(one, OF_ONE, move || begun.recv().is_ok());
         let rest = async {
             // Polled after the first read, which occupies the tenant's whole share.
             let refused = bodies.read(one, READ_HERE_BYTES_MAX + 1, || ()).await;
@@ -128,12 +122,12 @@ mod tests {
             let refused = bodies.take_apart(one, 1, || ()).await;
             assert!(matches!(refused, Err(isobar_model::error::Error::Busy)), "{refused:?}");
             bodies.read(one, READ_HERE_BYTES_MAX, || ()).await.unwrap();
-            bodies.read(other, READING_BYTES_OF_ONE_MAX, || ()).await.unwrap();
+            bodies.read(other, OF_ONE, || ()).await.unwrap();
             begin.send(()).unwrap();
         };
         let (first, ()) = futures::future::join(most, rest).await;
         assert!(first.unwrap());
-        bodies.read(one, READING_BYTES_OF_ONE_MAX, || ()).await.unwrap();
+        bodies.read(one, OF_ONE, || ()).await.unwrap();
     }
 
     #[tokio::test]

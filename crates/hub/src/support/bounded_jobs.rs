@@ -4,7 +4,7 @@
 use isobar_model::access::Caller;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
-use isobar_quota::{Claim, FairQueue, NOBODY, QueueLimits};
+use isobar_quota::{Claim, FairQueue, Limit, NOBODY};
 use isobar_threads::GivingThreads;
 use tokio::runtime::Handle;
 
@@ -18,30 +18,17 @@ pub(crate) struct BoundedJobs {
 }
 
 impl BoundedJobs {
-    /// Makes a queue with `at_once` jobs at the same time, `waiting` that run or wait, and `of_one` of a single tenant.
-    /// When all slots are taken, the tenant with most loses its youngest waiting job, which fails with [`Error::Busy`],
-    /// to one that has fewer.
-    pub(crate) fn shared(at_once: usize, waiting: usize, of_one: usize) -> Self {
-        // None of these jobs can be interrupted and resumed.
-        let slice = std::time::Duration::MAX;
-        Self {
-            slots: FairQueue::new(QueueLimits {
-                at_once,
-                of_all: waiting,
-                of_one,
-                of_site: usize::MAX,
-                at_once_of_tenant: usize::MAX,
-                slice,
-            }),
-            threads: None,
-        }
+    /// Makes a queue with this limit. None of its jobs can be interrupted and resumed. When all slots are taken, the tenant
+    /// with most loses its youngest waiting job, which fails with [`Error::Busy`], to one that has fewer.
+    pub(crate) fn shared(limit: &Limit) -> Self {
+        Self { slots: FairQueue::new(limit), threads: None }
     }
 
     /// Makes such a queue on threads of this name that give way to all others, for jobs that use a processor for long.
     /// At normal priority a job would delay each thread that wakes by some milliseconds.
-    pub(crate) fn giving_way(name: &str, at_once: usize, waiting: usize, of_one: usize) -> Result<Self> {
-        let threads = GivingThreads::new(name, at_once).map_err(Error::internal)?;
-        Ok(Self { threads: Some(threads), ..Self::shared(at_once, waiting, of_one) })
+    pub(crate) fn giving_way(name: &str, limit: &Limit) -> Result<Self> {
+        let threads = GivingThreads::new(name, limit.at_once).map_err(Error::internal)?;
+        Ok(Self { threads: Some(threads), ..Self::shared(limit) })
     }
 
     /// Returns the numbers of running and of waiting jobs.
@@ -121,6 +108,7 @@ mod tests {
     use isobar_model::access::Lineage;
     use isobar_model::ids::UserId;
     use isobar_model::role::Role;
+    use isobar_quota::UNLIMITED;
     use parking_lot::Mutex;
     use uuid::Uuid;
 
@@ -134,7 +122,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn job_of_an_idle_tenant_replaces_one_of_the_busiest() {
-        let jobs = Arc::new(BoundedJobs::shared(1, 64, 24));
+        let jobs = Arc::new(BoundedJobs::shared(&Limit { at_once: 1, of_all: 64, of_one: 24, ..UNLIMITED }));
         let (begin, begun) = mpsc::channel::<()>();
         let under_way = {
             let jobs = Arc::clone(&jobs);
@@ -159,7 +147,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn one_tenant_leaves_places_for_the_others() {
-        let jobs = Arc::new(BoundedJobs::shared(1, 5, 2));
+        let jobs = Arc::new(BoundedJobs::shared(&Limit { at_once: 1, of_all: 5, of_one: 2, ..UNLIMITED }));
         let (begin, begun) = mpsc::channel::<()>();
         let begun = Arc::new(Mutex::new(begun));
         let held = [caller(1, 11), caller(1, 12)].map(|caller| {

@@ -6,17 +6,13 @@ use std::sync::Arc;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::OrganizationId;
 use isobar_model::json::RawJson;
-use isobar_quota::SharedAmount;
+use isobar_quota::{TenantShare, TenantShares, limits};
 use isobar_store::registry::NewLabels;
 
 use super::EventsAmount;
 use super::task::{Block, Task};
 use super::tasks::Extracted;
-use isobar_quota::{TenantShare, TenantShares};
 
-/// Bytes that the deliveries of all tenants hold together; beyond, 503. One tenant has at most twice what is left for the
-/// others.
-pub(super) const DELIVERIES_BYTES_MAX: usize = 256 << 20;
 /// Bytes that a device of a delivery takes in addition to its name and payloads, and an event in addition to its payload.
 const DEVICE_BYTES: usize = 1 << 10;
 const EVENT_BYTES: usize = 512;
@@ -25,48 +21,29 @@ const LABELS_BYTES_AT_ONCE: usize = 4 << 20;
 
 const DELIVERIES_REFUSED: &str = "isobar_webhook_refused_total";
 
-/// The memory for deliveries.
-pub(crate) struct DeliveryMemory {
-    bytes: Arc<TenantShares>,
-    refused: metrics::Counter,
+/// Takes so many bytes for a delivery of a tenant. A delivery of any size has room if nothing else is held.
+///
+/// # Errors
+/// `NoRoom`: the tenant holds as much as it may.
+pub(super) fn take(memory: &Arc<TenantShares>, tenant: OrganizationId, bytes: usize) -> Result<TenantShare> {
+    memory.take(tenant, memory.capped(bytes)).map_err(|_| no_room())
 }
 
-/// Memory of one delivery; dropping it returns the memory.
-#[derive(Debug)]
-pub struct HeldByDelivery(TenantShare);
-
-impl DeliveryMemory {
-    pub(crate) fn new() -> Self {
-        Self { bytes: TenantShares::fair(DELIVERIES_BYTES_MAX), refused: metrics::counter!(DELIVERIES_REFUSED) }
-    }
-
-    /// Takes so many bytes for a delivery of a tenant. A delivery of any size has room if nothing else is held.
-    ///
-    /// # Errors
-    /// `NoRoom`: the tenant holds as much as it may.
-    pub(super) fn take(&self, tenant: OrganizationId, bytes: usize) -> Result<HeldByDelivery> {
-        self.bytes.take(tenant, capped(bytes)).map(HeldByDelivery).map_err(|_| self.no_room())
-    }
-
-    /// Sets the bytes that a delivery holds. If they are not granted, the delivery keeps the bytes that it had.
-    ///
-    /// # Errors
-    /// As [`DeliveryMemory::take`].
-    pub(super) fn resize(&self, held: &mut HeldByDelivery, bytes: usize) -> Result<()> {
-        held.0.resize(capped(bytes)).map_err(|_| self.no_room())
-    }
-
-    fn no_room(&self) -> Error {
-        self.refused.increment(1);
-        let most = DELIVERIES_BYTES_MAX >> 20;
-        Error::NoRoom(format!(
-            "webhook deliveries under way hold at most {most} MiB, those of one tenant at most twice what is left of that"
-        ))
-    }
+/// Sets the bytes that a delivery holds. If they are not granted, the delivery keeps the bytes that it had.
+///
+/// # Errors
+/// As [`take`].
+pub(super) fn resize(memory: &TenantShares, held: &mut TenantShare, bytes: usize) -> Result<()> {
+    held.resize(memory.capped(bytes)).map_err(|_| no_room())
 }
 
-fn capped(bytes: usize) -> usize {
-    bytes.min(SharedAmount::of(DELIVERIES_BYTES_MAX).of_one())
+/// Counts a delivery that has no room, and returns its error.
+fn no_room() -> Error {
+    metrics::counter!(DELIVERIES_REFUSED).increment(1);
+    let most = limits::WEBHOOK_BYTES.of_all >> 20;
+    Error::NoRoom(format!(
+        "webhook deliveries under way hold at most {most} MiB, those of one tenant at most twice what is left of that"
+    ))
 }
 
 /// Sizes of what a delivery makes of its body, in bytes.

@@ -23,6 +23,7 @@ use isobar_model::ids::{DeviceId, DeviceRef, EventId, OrganizationId, ProjectId,
 use isobar_model::json::{Json, RawJson};
 use isobar_model::project::empty_object;
 use isobar_model::secret::Secret;
+use isobar_quota::TenantShare;
 use isobar_store::registry::{NewDevice, NewLabels, NewTagged, TagCarrier};
 
 use self::memory::DeliverySize;
@@ -33,8 +34,6 @@ use crate::Hub;
 use crate::error::if_there;
 use crate::support::scope_guard::ScopeGuard;
 
-pub(crate) use self::memory::DeliveryMemory;
-pub use self::memory::HeldByDelivery;
 pub use self::parameters::{Given, PARAMETERS};
 
 /// Longest name of a device, in characters.
@@ -73,7 +72,7 @@ pub struct WebhookReport {
     /// The results, device by device.
     pub tasks: Vec<TaskReport>,
     /// The memory that the report occupies.
-    pub held: HeldByDelivery,
+    pub held: TenantShare,
 }
 
 /// The result for one device.
@@ -184,7 +183,7 @@ impl Hub {
         caller: &Caller,
         request: &Request,
         target: &Target,
-        (extracted, mut held): (Extracted, HeldByDelivery),
+        (extracted, mut held): (Extracted, TenantShare),
     ) -> Result<WebhookReport> {
         let size = DeliverySize::of(&extracted, &request.label);
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
@@ -202,7 +201,7 @@ impl Hub {
         });
         let usable = self.usable_projects(caller, &tasks, &known).await?;
         let ahead = self.events_ahead(request.integration, &tasks, &known, &usable).await?;
-        self.0.deliveries.resize(&mut held, size.run(ahead))?;
+        memory::resize(&self.0.deliveries, &mut held, size.run(ahead))?;
         let mut work: Vec<TaskRun> = tasks.into_iter().map(|task| TaskRun::begin(task, &known)).collect();
         let at_once = size.devices_at_once(PROVISIONED_AT_ONCE);
         self.provision(caller, request, target, (&labels, &usable), work.as_mut_slice(), at_once).await?;
@@ -275,13 +274,13 @@ impl Hub {
         caller: &Caller,
         request: Option<Arc<Request>>,
         body: Bytes,
-    ) -> Result<Option<(Extracted, HeldByDelivery)>> {
+    ) -> Result<Option<(Extracted, TenantShare)>> {
         let (tenant, bytes, hub) = (caller.lineage.top(), body.len(), self.clone());
         let work = move || match request {
             Some(request) => {
                 let extracted = tasks::extract(&request, &body)?;
                 let size = DeliverySize::of(&extracted, &request.label);
-                Ok(Some((extracted, hub.0.deliveries.take(tenant, size.extracted())?)))
+                Ok(Some((extracted, memory::take(&hub.0.deliveries, tenant, size.extracted())?)))
             }
             None => match RawJson::check(body) {
                 Ok(_) => Ok(None),

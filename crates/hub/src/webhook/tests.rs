@@ -7,10 +7,9 @@ use futures::stream::FuturesUnordered;
 use isobar_model::access::Lineage;
 use isobar_model::device::Device;
 use isobar_power::within_patience;
-use isobar_quota::SharedAmount;
+use isobar_quota::{SharedAmount, limits};
 use isobar_store::registry::{Tag, TagCase};
 
-use super::memory::DELIVERIES_BYTES_MAX;
 use super::*;
 use crate::designs::RunPlace;
 use crate::stage::{Stage, until};
@@ -69,8 +68,8 @@ fn another(stage: &Stage) -> Caller {
 }
 
 /// Reserves all memory of the tenant for other deliveries, except for this many bytes.
-fn leaves(stage: &Stage, bytes: usize) -> HeldByDelivery {
-    let held = SharedAmount::of(DELIVERIES_BYTES_MAX).of_one() - bytes;
+fn leaves(stage: &Stage, bytes: usize) -> TenantShare {
+    let held = SharedAmount::of(limits::WEBHOOK_BYTES.of_all).of_one() - bytes;
     stage.hub.0.deliveries.take(stage.admin.lineage.top(), held).unwrap()
 }
 

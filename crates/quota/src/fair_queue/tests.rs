@@ -1,18 +1,14 @@
+use std::time::Duration;
+
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
+use crate::UNLIMITED;
 
-const LIMITS: QueueLimits = QueueLimits {
-    at_once: 2,
-    of_all: 6,
-    of_one: 4,
-    of_site: usize::MAX,
-    at_once_of_tenant: usize::MAX,
-    slice: Duration::ZERO,
-};
+const LIMITS: Limit = Limit { at_once: 2, of_all: 6, of_one: 4, slice: Duration::ZERO, ..UNLIMITED };
 
 fn tenant(number: u128) -> OrganizationId {
     OrganizationId(Uuid::from_u128(number))
@@ -43,14 +39,14 @@ fn at_once(slots: &FairQueue, of: u128) -> Result<QueueSlot> {
 
 #[test]
 fn waiting_is_bounded_of_all_and_of_one() {
-    let slots = FairQueue::new(LIMITS);
+    let slots = FairQueue::new(&LIMITS);
     let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 2).unwrap()];
     let waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     let others = [waiter(&slots, 2), waiter(&slots, 3)];
     // Who would have as many as the one that has most.
-    assert!(matches!(at_once(&slots, 2), Err(Full)));
+    assert!(matches!(at_once(&slots, 2), Err(Full { .. })));
     let mut fewer = waiter(&slots, 3);
-    assert!(matches!(at_once(&slots, 3), Err(Full)));
+    assert!(matches!(at_once(&slots, 3), Err(Full { .. })));
     // What was let in is not refused.
     let mut goes_on = slots.take(Claim::go_on(tenant(4))).boxed();
     assert!((&mut goes_on).now_or_never().is_none());
@@ -60,7 +56,7 @@ fn waiting_is_bounded_of_all_and_of_one() {
     assert_eq!(slots.taken_and_waiting(), (2, 2));
     drop(waiter(&slots, 1));
     let _own = [waiter(&slots, 5), waiter(&slots, 5), waiter(&slots, 5)];
-    assert!(matches!(at_once(&slots, 5), Err(Full)));
+    assert!(matches!(at_once(&slots, 5), Err(Full { .. })));
     drop((_own, taken));
     assert!((&mut goes_on).now_or_never().unwrap().is_ok() && (&mut fewer).now_or_never().unwrap().is_ok());
     assert_eq!(slots.taken_and_waiting(), (0, 0));
@@ -69,17 +65,17 @@ fn waiting_is_bounded_of_all_and_of_one() {
 
 #[test]
 fn newcomer_evicts_the_heaviest_tenant_when_full() {
-    let slots = FairQueue::new(LIMITS);
+    let slots = FairQueue::new(&LIMITS);
     let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
     let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
     let mut others = [waiter(&slots, 2), waiter(&slots, 3)];
     let mut victims = [waiter(&slots, 4)];
-    assert!(matches!((&mut many[1]).now_or_never(), Some(Err(Full))));
+    assert!(matches!((&mut many[1]).now_or_never(), Some(Err(Full { .. }))));
     assert!((&mut many[0]).now_or_never().is_none());
     let mut next = waiter(&slots, 5);
-    assert!(matches!((&mut many[0]).now_or_never(), Some(Err(Full))));
+    assert!(matches!((&mut many[0]).now_or_never(), Some(Err(Full { .. }))));
     // Nobody has two that wait, and what has a slot is let be.
-    assert!(matches!(at_once(&slots, 6), Err(Full)));
+    assert!(matches!(at_once(&slots, 6), Err(Full { .. })));
     assert_eq!(slots.taken_and_waiting(), (2, 4));
     let all = others.iter_mut().chain(&mut victims).chain([&mut next]);
     drop(taken);
@@ -90,18 +86,11 @@ fn newcomer_evicts_the_heaviest_tenant_when_full() {
 
 #[test]
 fn three_tenants_and_a_crowded_site_leave_room() {
-    let limits = QueueLimits {
-        at_once: 4,
-        of_all: 64,
-        of_one: 24,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    };
+    let limits = Limit { at_once: 4, of_all: 64, of_one: 24, slice: Duration::ZERO, ..UNLIMITED };
     let crowds: [&dyn Fn(u128) -> OrganizationId; 2] =
         [&|number| tenant(1 + number % 3), &|number| tenant_of(number, u32::MAX)];
     for crowd in crowds {
-        let slots = FairQueue::new(limits);
+        let slots = FairQueue::new(&limits);
         let mut all: Vec<_> = (0..200).map(|number| slots.take(Claim::begin(crowd(number))).boxed()).collect();
         let _held: Vec<_> = all.iter_mut().filter_map(|asks| asks.now_or_never()).collect();
         assert_eq!(slots.taken_and_waiting(), (4, 60));
@@ -117,14 +106,7 @@ fn three_tenants_and_a_crowded_site_leave_room() {
 
 #[test]
 fn tenants_of_one_site_share_one_turn() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 20,
-        of_one: 10,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO, ..UNLIMITED });
     let mut slot = Some(at_once(&slots, 9).unwrap());
     let crowd = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let others = [(2, waiter(&slots, 2)), (2, waiter(&slots, 2))];
@@ -143,14 +125,7 @@ fn tenants_of_one_site_share_one_turn() {
 
 #[test]
 fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 5,
-        of_one: 4,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 5, of_one: 4, slice: Duration::ZERO, ..UNLIMITED });
     let _slot = at_once(&slots, 1).unwrap();
     let ask = |number| slots.take(Claim::begin(tenant_of(number, 7))).boxed();
     let mut many: Vec<_> = [10, 10, 10].into_iter().map(ask).collect();
@@ -158,20 +133,13 @@ fn newcomer_of_a_site_evicts_its_heaviest_tenant() {
     assert!(many.iter_mut().all(|waits| waits.now_or_never().is_none()));
     let mut few = [ask(11)];
     assert!(few.iter_mut().all(|waits| waits.now_or_never().is_none()));
-    assert!(matches!((&mut many[2]).now_or_never(), Some(Err(Full))));
-    assert!(matches!(ask(11).now_or_never(), Some(Err(Full))));
+    assert!(matches!((&mut many[2]).now_or_never(), Some(Err(Full { .. }))));
+    assert!(matches!(ask(11).now_or_never(), Some(Err(Full { .. }))));
 }
 
 #[test]
 fn granted_slot_is_not_evicted_by_the_next_claim() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 3,
-        of_one: 3,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 3, of_one: 3, slice: Duration::ZERO, ..UNLIMITED });
     let slot = at_once(&slots, 1).unwrap();
     let mut waiting = [waiter(&slots, 1), waiter(&slots, 1)];
     // The slot is on its way to the first one, who has not looked yet.
@@ -179,8 +147,8 @@ fn granted_slot_is_not_evicted_by_the_next_claim() {
     let mut others = vec![waiter(&slots, 2)];
     assert_eq!(slots.taken_and_waiting(), (1, 2));
     others.push(waiter(&slots, 3));
-    assert!(matches!((&mut waiting[1]).now_or_never(), Some(Err(Full))));
-    assert!(matches!(at_once(&slots, 4), Err(Full)));
+    assert!(matches!((&mut waiting[1]).now_or_never(), Some(Err(Full { .. }))));
+    assert!(matches!(at_once(&slots, 4), Err(Full { .. })));
     // Who hangs up on it passes it on.
     drop(waiting);
     let next = (&mut others[0]).now_or_never().unwrap().unwrap();
@@ -192,14 +160,7 @@ fn granted_slot_is_not_evicted_by_the_next_claim() {
 
 #[test]
 fn paused_work_is_evicted_and_continued_work_is_not() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 2,
-        of_one: 2,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO, ..UNLIMITED });
     let slot = at_once(&slots, 1).unwrap();
     let mut second = waiter(&slots, 1);
     let mut goes_on = slots.take(Claim::go_on(tenant(1))).boxed();
@@ -209,7 +170,7 @@ fn paused_work_is_evicted_and_continued_work_is_not() {
     let held = (&mut second).now_or_never().unwrap().unwrap();
     // The second has the slot, so the first is the youngest that waits.
     let mut other = waiter(&slots, 2);
-    assert!(matches!((&mut first).now_or_never(), Some(Err(Full))));
+    assert!(matches!((&mut first).now_or_never(), Some(Err(Full { .. }))));
     drop(held);
     drop((&mut other).now_or_never().unwrap().unwrap());
     drop((&mut goes_on).now_or_never().unwrap().unwrap());
@@ -219,7 +180,7 @@ fn paused_work_is_evicted_and_continued_work_is_not() {
 
 #[test]
 fn continued_work_refuses_no_other() {
-    let slots = FairQueue::new(LIMITS);
+    let slots = FairQueue::new(&LIMITS);
     let taken = [1, 1].map(|of| at_once(&slots, of).unwrap());
     let mut streams: Vec<_> = (0..100).map(|_| slots.take(Claim::go_on(tenant(1))).boxed()).collect();
     assert!(streams.iter_mut().all(|waits| waits.now_or_never().is_none()));
@@ -234,14 +195,7 @@ fn continued_work_refuses_no_other() {
 
 #[test]
 fn work_that_queues_again_counts_once() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 2,
-        of_one: 2,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 2, of_one: 2, slice: Duration::ZERO, ..UNLIMITED });
     let slot = at_once(&slots, 1).unwrap();
     let mut other = waiter(&slots, 2);
     let mut again = slot.pass_on().boxed();
@@ -254,7 +208,7 @@ fn work_that_queues_again_counts_once() {
 
 #[test]
 fn next_slot_goes_to_the_tenant_with_fewest() {
-    let slots = FairQueue::new(LIMITS);
+    let slots = FairQueue::new(&LIMITS);
     let taken = [at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
     let mut many = [waiter(&slots, 1), waiter(&slots, 1)];
     let mut other = waiter(&slots, 2);
@@ -266,14 +220,7 @@ fn next_slot_goes_to_the_tenant_with_fewest() {
 
 #[test]
 fn equal_tenants_alternate() {
-    let slots = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 20,
-        of_one: 10,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    let slots = FairQueue::new(&Limit { at_once: 1, of_all: 20, of_one: 10, slice: Duration::ZERO, ..UNLIMITED });
     let mut slot = Some(at_once(&slots, 1).unwrap());
     let mut waits: Vec<_> = [1, 1, 1, 1, 2, 2, 3].map(|of| (of, waiter(&slots, of))).into();
     let mut order = Vec::new();
@@ -289,7 +236,7 @@ fn equal_tenants_alternate() {
 
 #[test]
 fn slice_ends_when_another_claim_waits() {
-    let slots = FairQueue::new(QueueLimits { at_once: 1, ..LIMITS });
+    let slots = FairQueue::new(&Limit { at_once: 1, ..LIMITS });
     let slot = at_once(&slots, 1).unwrap();
     assert!(slot.slice().goes_on());
     let mut other = waiter(&slots, 2);
@@ -302,7 +249,7 @@ fn slice_ends_when_another_claim_waits() {
 
 #[test]
 fn large_or_many_rows_are_a_time_to_look() {
-    let slots = FairQueue::new(LIMITS);
+    let slots = FairQueue::new(&LIMITS);
     let slot = at_once(&slots, 1).unwrap();
     let mut slice = slot.slice();
     assert!(slice.is_time_to_look(1 << 20));
@@ -369,7 +316,7 @@ proptest! {
     /// free one, and a refused holder has as many as those who wait.
     #[test]
     fn no_slot_is_lost(steps in prop::collection::vec((0_u8..5, 0_usize..8, 0_u128..6), 0..200)) {
-        let slots = FairQueue::new(LIMITS);
+        let slots = FairQueue::new(&LIMITS);
         let mut expected = Expected::default();
         for (step, at, of) in steps {
             match step {
@@ -402,7 +349,7 @@ proptest! {
 
 #[test]
 fn tenant_with_its_part_of_the_slots_waits_although_one_is_free() {
-    let slots = FairQueue::new(QueueLimits { at_once: 3, at_once_of_tenant: 2, ..QueueLimits::NONE });
+    let slots = FairQueue::new(&Limit { at_once: 3, at_once_of_tenant: 2, ..UNLIMITED });
     let mut own = vec![at_once(&slots, 1).unwrap(), at_once(&slots, 1).unwrap()];
     let mut waits = waiter(&slots, 1);
     let other = at_once(&slots, 2).unwrap();

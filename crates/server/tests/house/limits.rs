@@ -50,7 +50,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Formats a number with commas between the thousands.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     digits.char_indices().fold(String::new(), |mut out, (at, digit)| {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

@@ -8,6 +8,7 @@ mod imports;
 mod limits;
 mod names;
 mod paths;
+mod shared_limits;
 mod supply;
 
 use std::path::{Path, PathBuf};

@@ -72,6 +72,7 @@ mod secrets;
 mod sessions;
 mod settings;
 mod settings_bulk;
+mod shared_limits;
 mod shown;
 mod statuses;
 mod stream_ends;

@@ -150,7 +150,7 @@ struct CallWorker {
 
 impl CallWorker {
     async fn run(&self, mut shift: Shift) {
-        let mut under_way = UnderWay::default();
+        let mut under_way = UnderWay::new();
         let mut all_have_destinations = false;
         loop {
             self.env.reaches("calls");

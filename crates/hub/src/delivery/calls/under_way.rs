@@ -1,56 +1,63 @@
 //! The calls that are under way, and their numbers by destination and by tenant.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use isobar_model::ids::OrganizationId;
-use isobar_quota::SharedAmount;
-use isobar_quota::TenantAmounts;
+use isobar_quota::{NOBODY, TenantShare, TenantShares, limits};
 use tokio::task::{self, JoinSet};
 
 use super::destinations::tenant_of;
 use crate::supervisor::spawn_guarded_in;
-use isobar_quota::NOBODY;
 
-/// Calls under way at the same time, which tenants share.
-const CALLS_MAX: usize = 128;
 /// Concurrent calls of one tenant to one host, which is one destination.
 pub(super) const CALLS_OF_A_DESTINATION_MAX: usize = 4;
 
 /// The calls that are under way.
-#[derive(Default)]
 pub(super) struct UnderWay {
     tasks: JoinSet<()>,
-    /// The identifier and the destination of each.
-    calls: HashMap<task::Id, (String, String)>,
+    /// The identifier and the destination of each, and its place among all.
+    calls: HashMap<task::Id, (String, String, TenantShare)>,
     ids: HashSet<String>,
     destinations: HashMap<String, usize>,
-    held: TenantAmounts,
+    places: Arc<TenantShares>,
     /// The destination from which the next search begins.
     pub next_destination: String,
 }
 
 impl UnderWay {
+    pub fn new() -> Self {
+        Self {
+            tasks: JoinSet::new(),
+            calls: HashMap::new(),
+            ids: HashSet::new(),
+            destinations: HashMap::new(),
+            places: TenantShares::new(&limits::OUTGOING_CALLS),
+            next_destination: String::new(),
+        }
+    }
+
     /// Returns true if this call is under way.
     pub fn contains(&self, id: &str) -> bool {
         self.ids.contains(id)
     }
 
+    /// Begins a call, or leaves it for later if its tenant has no place for it.
     pub fn begin(&mut self, id: String, destination: String, work: impl Future<Output = ()> + Send + 'static) {
+        let Ok(place) = self.places.take(organization(&destination), 1) else { return };
         let task = spawn_guarded_in(&mut self.tasks, "call", work).id();
-        self.held.change(organization(&destination), 0, 1);
         *self.destinations.entry(destination.clone()).or_default() += 1;
         self.ids.insert(id.clone());
-        self.calls.insert(task, (id, destination));
+        self.calls.insert(task, (id, destination, place));
     }
 
     pub fn is_full(&self) -> bool {
-        self.ids.len() >= CALLS_MAX
+        self.ids.len() >= limits::OUTGOING_CALLS.of_all
     }
 
     /// Returns true if the tenant of a destination, with its site, has reached its share of calls.
     pub fn is_full_of(&self, destination: &str) -> bool {
-        let own = self.held.of(organization(destination)).plus(1);
-        !SharedAmount::of(CALLS_MAX).allows(own, self.ids.len() + 1)
+        !self.places.has_room(organization(destination), 1)
     }
 
     /// Returns the number of calls to a destination that are under way.
@@ -62,9 +69,8 @@ impl UnderWay {
     pub async fn end_one(&mut self) {
         let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
         let task = ended.map_or_else(|failed| failed.id(), |(id, ())| id);
-        let Some((id, destination)) = self.calls.remove(&task) else { return };
+        let Some((id, destination, _place)) = self.calls.remove(&task) else { return };
         self.ids.remove(&id);
-        self.held.change(organization(&destination), 1, 0);
         one_less(&mut self.destinations, &destination);
     }
 }
@@ -93,7 +99,7 @@ mod tests {
         let destination = |tenant: u128, host: u32| {
             destination_of(Some(OrganizationId(uuid::Uuid::from_u128(tenant))), &format!("http://host{host}/"))
         };
-        let mut under_way = UnderWay::default();
+        let mut under_way = UnderWay::new();
         let fills = |under_way: &mut UnderWay, tenant: u128| {
             let before = under_way.ids.len();
             for number in 0.. {
@@ -111,7 +117,7 @@ mod tests {
         for _ in 0..127 {
             under_way.end_one().await;
         }
-        assert!(under_way.ids.is_empty() && under_way.destinations.is_empty() && under_way.held.is_nothing());
+        assert!(under_way.ids.is_empty() && under_way.destinations.is_empty() && under_way.places.held() == 0);
         assert!(futures::poll!(std::pin::pin!(under_way.end_one())).is_pending());
     }
 }

@@ -22,7 +22,7 @@ async fn timer_without_a_place_is_put_off_and_keeps_its_rhythm() {
     let hub = &stage.hub.clone();
     let first = stage.device(CODED).await;
     let mut devices = vec![first.clone()];
-    for _ in 0..CODE_TIMERS_OF_ONE_MAX + 20 {
+    for _ in 0..limits::CODE_TIMERS.of_one + 20 {
         devices.push(stage.another(&format!(r#"{{"name":"d","projectUuid":"{}"}}"#, first.project)).await);
     }
     stage.clock.advance_seconds(300);
@@ -33,7 +33,7 @@ async fn timer_without_a_place_is_put_off_and_keeps_its_rhythm() {
     let waiting = hub.0.designs.fill(project);
     let mut runs = JoinSet::new();
     assert!(!hub.0.jobs.serve_timers(&mut runs).await.unwrap());
-    assert!(runs.len() <= CODE_TIMERS_OF_ONE_MAX);
+    assert!(runs.len() <= limits::CODE_TIMERS.of_one);
     assert_eq!(hub.0.jobs.scheduler.writes.load(Ordering::Relaxed), 1, "one write for all of them");
     while runs.join_next().await.is_some() {}
     hub.0.jobs.serve_timers(&mut runs).await.unwrap();

@@ -12,6 +12,7 @@ use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry as _;
 use isobar_store::telemetry::embedded::{Embedded, Options};
+use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection as _, PgConnection};
@@ -39,6 +40,8 @@ pub struct TestSettings {
     pub smtp_url: Option<String>,
     /// Share and seed of the commits that conflict with another process. `None` if there is no other.
     pub conflicts: Option<Conflicts>,
+    /// What /metrics shows; `None` if nothing is recorded.
+    pub metrics: Option<PrometheusHandle>,
 }
 
 /// Commits that conflict.
@@ -75,6 +78,7 @@ impl Default for TestSettings {
             queue_max_events: Options::default().queue_max_events,
             smtp_url: None,
             conflicts: Conflicts::from_environment(),
+            metrics: None,
         }
     }
 }
@@ -364,7 +368,8 @@ async fn run(
     let address = public.local_addr().unwrap();
     let listeners = Listeners { public, tls: None, operations: None };
     // Never installed: every scene has a server of its own, but a process has one recorder.
-    let metrics = isobar_http::prometheus().unwrap().build_recorder().handle();
+    let unused = || isobar_http::prometheus().unwrap().build_recorder().handle();
+    let metrics = settings.metrics.clone().unwrap_or_else(unused);
     let app = isobar_http::app(hub.clone(), settings.http.clone(), metrics);
     let (stop, stopped) = oneshot::channel();
     let served = tokio::spawn(async move {

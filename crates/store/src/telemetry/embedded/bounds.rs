@@ -12,7 +12,7 @@ use super::{Embedded, Options, engine};
 use crate::error::{Result, StoreError};
 use crate::given::{self, id};
 use crate::telemetry::{Committed, DEVICE_LAST_BYTES_MAX, QueueQuery, SERIES_MAX, Telemetry};
-use isobar_quota::{FairQueue, QueueLimits};
+use isobar_quota::{FairQueue, Limit, UNLIMITED};
 
 /// Puts a device of the tenant with this number in memory.
 async fn device_of(store: &Embedded, tenant: u128) -> CanWrite<DeviceRef> {
@@ -96,14 +96,7 @@ async fn refused_open_unlocks_the_folder() {
 async fn long_queue_scan_waits_for_a_slot_and_delays_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-    store.scans = FairQueue::new(QueueLimits {
-        at_once: 1,
-        of_all: 4,
-        of_one: 4,
-        of_site: usize::MAX,
-        at_once_of_tenant: usize::MAX,
-        slice: Duration::ZERO,
-    });
+    store.scans = FairQueue::new(&Limit { at_once: 1, of_all: 4, of_one: 4, slice: Duration::ZERO, ..UNLIMITED });
     let (device, claim) = (device_of(&store, 1).await, given::claim());
     let mut ids = Vec::new();
     for n in 0..400 {

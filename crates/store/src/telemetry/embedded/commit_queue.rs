@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use isobar_quota::{LimitMeter, limits};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -55,6 +56,7 @@ pub struct Shared {
     reserved: AtomicUsize,
     /// Bytes of the queued rows, readable without the lock.
     bytes: AtomicUsize,
+    meter: LimitMeter,
     /// Newest ticket whose rows are readable.
     applied: Mutex<u64>,
     applied_more: Condvar,
@@ -98,6 +100,7 @@ impl Shared {
             wake: Condvar::new(),
             reserved: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
+            meter: LimitMeter::new(&limits::COMMIT_BYTES),
             applied: Mutex::new(0),
             applied_more: Condvar::new(),
             tickets: Arc::default(),
@@ -142,11 +145,12 @@ impl Shared {
         let reservation = Reservation { shared: Arc::clone(self), tenant, holds_place: true };
         let has_room =
             || self.bytes.load(Ordering::Relaxed) <= BYTES_FOR_ALL || self.waiting.lock().gathered.has_room(tenant);
-        if waiting < WAITING_COMMITS_MAX && has_room() {
+        let too_many = waiting >= WAITING_COMMITS_MAX;
+        if !too_many && has_room() {
             return Ok(reservation);
         }
         metrics::counter!("isobar_telemetry_refused_total").increment(1);
-        Err(StoreError::Busy)
+        Err(if too_many { StoreError::Busy } else { self.meter.refuse().into() })
     }
 
     /// Returns the newest durable ticket.
@@ -174,6 +178,8 @@ impl Shared {
         waiting.rest = Rest::Awake;
         std::mem::swap(&mut waiting.gathered, gathered);
         self.bytes.store(0, Ordering::Relaxed);
+        drop(waiting);
+        self.meter.set_used(gathered.bytes());
         true
     }
 

@@ -4,8 +4,7 @@
 use std::ops::Range;
 
 use isobar_model::ids::OrganizationId;
-use isobar_quota::SharedAmount;
-use isobar_quota::TenantAmounts;
+use isobar_quota::{SharedAmount, TenantAmounts, limits};
 use isobar_traces::{GROUP_LINKS_MAX, SpanLink};
 use uuid::Uuid;
 
@@ -16,11 +15,10 @@ const ROWS_PIECE_BYTES: usize = 128 << 10;
 /// Empty buffers that are kept for reuse.
 const SPARE_PIECES_MAX: usize = 8;
 
-/// Bytes of queued rows beyond which the tenant with most of them is refused; as many again may be with the writer.
-/// Tenants share them.
-const WAITING_BYTES_MAX: usize = 24 << 20;
+/// Bytes of queued rows, which tenants share.
+const WAITING_BYTES: SharedAmount = SharedAmount::of(limits::COMMIT_BYTES.of_all);
 /// Bytes up to which no tenant can exceed its share.
-pub const BYTES_FOR_ALL: usize = SharedAmount::of(WAITING_BYTES_MAX).of_one();
+pub const BYTES_FOR_ALL: usize = WAITING_BYTES.of_one();
 /// Bytes beyond which every tenant is refused; up to them, each tenant with nothing queued may still send a commit.
 const WAITING_BYTES_FULL: usize = 48 << 20;
 
@@ -57,7 +55,7 @@ impl Gathered {
     /// Returns true if a tenant may queue more rows.
     pub fn has_room(&self, tenant: Tenant) -> bool {
         let own = self.held.of(organization(tenant));
-        let has_part = own.of_site == 0 || SharedAmount::of(WAITING_BYTES_MAX).allows(own, self.bytes());
+        let has_part = own.of_site == 0 || WAITING_BYTES.allows(own, self.bytes());
         self.bytes() < WAITING_BYTES_FULL && has_part
     }
 
@@ -149,7 +147,7 @@ mod tests {
         assert!(BYTES_FOR_ALL < fill(tenant(1)).1 + COMMIT);
         for number in 2..6 {
             let (count, bytes) = fill(tenant(number));
-            assert!(count > 0 && bytes < WAITING_BYTES_MAX + 2 * COMMIT, "{count} commits, {bytes} bytes");
+            assert!(count > 0 && bytes < limits::COMMIT_BYTES.of_all + 2 * COMMIT, "{count} commits, {bytes} bytes");
         }
         // Later tenants may have a commit too, until the full bound is reached.
         let last = (6..1_000).take_while(|number| fill(tenant(*number)).0 > 0).count();
@@ -174,7 +172,7 @@ mod tests {
             has_room
         };
         let crowd = (1..100).take_while(|number| comes(*number)).count();
-        assert!(crowd << 20 <= WAITING_BYTES_MAX, "{crowd}");
+        assert!(crowd << 20 <= limits::COMMIT_BYTES.of_all, "{crowd}");
         assert!(gathered.has_room(Some(OrganizationId(Uuid::from_u128(1)))));
     }
 

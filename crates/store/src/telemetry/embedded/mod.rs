@@ -48,7 +48,6 @@ mod writer;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use isobar_model::ids::{DeviceKey, OrganizationId};
 use isobar_threads::GivingThreads;
@@ -72,15 +71,11 @@ pub(super) use self::turn::EmbeddedTurn;
 use self::writer::CommitWriter;
 use super::Examined;
 use crate::error::{Result, StoreError};
-use isobar_quota::{FairQueue, QueueLimits};
+use isobar_quota::{FairQueue, limits};
 
 /// Files that the store has open at a time, at most: the tables that are kept open, and in addition those that are
 /// being written or scanned, logs, the manifest and folders.
 pub const TELEMETRY_FILES_MAX: u64 = engine::OPEN_FILES_MAX as u64 + 96;
-/// Reads that take long: scans over whole series, pieces of exports, catching up with events. Others have their slots at the
-/// latest after a slice.
-const SCANS: QueueLimits =
-    QueueLimits { at_once: 4, of_all: 64, of_one: 24, slice: Duration::from_millis(20), ..QueueLimits::NONE };
 
 /// Settings of the operator.
 #[derive(Clone, Debug)]
@@ -174,7 +169,8 @@ impl Embedded {
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
         let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
         let threads = Mutex::new(Some((worker, writer)));
-        Ok(Self { core, threads, scans: FairQueue::new(SCANS), scan_threads: scan_threads(SCANS.at_once)? })
+        let (scans, scan_threads) = (FairQueue::new(&limits::SCANS), scan_threads(limits::SCANS.at_once)?);
+        Ok(Self { core, threads, scans, scan_threads })
     }
 
     /// Returns the slots of long reads; a caller that keeps one makes others wait.

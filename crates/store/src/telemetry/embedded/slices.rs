@@ -92,7 +92,7 @@ mod tests {
     use crate::telemetry::{
         Filter, FilterField, Followed, Operand, Operator, StreamPosition, Telemetry, ValueQuery, ValueSort,
     };
-    use isobar_quota::{Claim, FairQueue, QueueLimits};
+    use isobar_quota::{Claim, FairQueue, Limit, UNLIMITED};
 
     fn claim(tenant: u128) -> Claim {
         Claim::begin(OrganizationId(Uuid::from_u128(tenant)))
@@ -102,14 +102,7 @@ mod tests {
     async fn store_with(values: usize) -> (tempfile::TempDir, Embedded, CanWrite<DeviceRef>) {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Embedded::open(folder.path(), Options::default()).unwrap();
-        store.scans = FairQueue::new(QueueLimits {
-            at_once: 1,
-            of_all: 4,
-            of_one: 2,
-            of_site: usize::MAX,
-            at_once_of_tenant: usize::MAX,
-            slice: Duration::ZERO,
-        });
+        store.scans = FairQueue::new(&Limit { at_once: 1, of_all: 4, of_one: 2, slice: Duration::ZERO, ..UNLIMITED });
         let device = given::device();
         for start in (0..values).step_by(1_000) {
             let payloads: Vec<String> = (start..start + 1_000).map(|n| (n * 7 % values).to_string()).collect();
