@@ -44,11 +44,14 @@ pub struct TenantLru<K, V> {
     limits: LruLimits,
     /// Callers choose the keys, so the hash function has a random seed.
     hasher: RandomState,
-    parts: Box<[Mutex<HashMap<K, PlacedValue<V>>>]>,
+    parts: Box<[TablePart<K, V>]>,
     weight: Arc<AtomicUsize>,
     /// Locked before any part.
     order: Mutex<TenantOrder<K>>,
 }
+
+/// A part of the table.
+type TablePart<K, V> = Mutex<HashMap<K, PlacedValue<V>>>;
 
 struct PlacedValue<V> {
     value: V,
@@ -122,7 +125,7 @@ impl<K: Hash + Eq + Clone, V: Clone> TenantLru<K, V> {
         }
     }
 
-    fn part(&self, key: &K) -> &Mutex<HashMap<K, PlacedValue<V>>> {
+    fn part(&self, key: &K) -> &TablePart<K, V> {
         &self.parts[self.hasher.hash_one(key) as usize % PARTS]
     }
 
@@ -141,9 +144,8 @@ impl<K: Hash + Eq + Clone, V: Clone> TenantLru<K, V> {
 
     /// Returns the values of all entries.
     pub fn values(&self) -> Vec<V> {
-        let of_part = |part: &Mutex<HashMap<K, PlacedValue<V>>>| -> Vec<V> {
-            part.lock().values().map(|slot| slot.value.clone()).collect()
-        };
+        let of_part =
+            |part: &TablePart<K, V>| -> Vec<V> { part.lock().values().map(|slot| slot.value.clone()).collect() };
         self.parts.iter().flat_map(of_part).collect()
     }
 
