@@ -220,7 +220,11 @@ impl Ingest {
                 }
             };
             match accepted {
-                Ok(accepted) => return Ok(Some(accepted)),
+                Ok(mut accepted) => match accepted.settled().await {
+                    Err(StoreError::Conflict) => {}
+                    // Other failures are told when the event is to be durable.
+                    Ok(()) | Err(_) => return Ok(Some(accepted)),
+                },
                 Err(TurnFailure::Outdated) => return Ok(None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
@@ -232,7 +236,7 @@ impl Ingest {
     /// Runs the design of a locked device on the event, and commits all that it causes.
     fn run_event_in(
         self: &Arc<Self>,
-        mut turn: Turn,
+        turn: Turn,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
@@ -245,8 +249,7 @@ impl Ingest {
             Some(why) => run.add_refused(id, event, why),
             None => self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run),
         }
-        let pending = self.commit(run, &mut turn)?;
-        drop(turn);
+        let pending = self.commit(run, turn)?;
         if let Some(ran) = &event.ran {
             tell(ran);
         }
@@ -300,7 +303,10 @@ impl Ingest {
                 Err(StoreError::Conflict) => {}
                 queued => {
                     let (id, mut durable) = queued?;
-                    durable.wait().await?;
+                    match durable.wait().await {
+                        Err(StoreError::Conflict) => continue,
+                        outcome => outcome?,
+                    }
                     self.publish(entry, true);
                     return Ok(Some(id));
                 }

@@ -18,7 +18,7 @@ use super::effects::{add_left_out, change_view, hold_to_series};
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
 use crate::cache::shared_entries::SharedEntry as _;
-use crate::metering::usage::hold_to_quota;
+use crate::metering::usage::{Usage, hold_to_quota};
 use crate::outbox::{RegistryWork, Staging, StagingFailure};
 
 /// The effects of the runs of one turn, collected while the device is locked. If dropped before the commit, it restores
@@ -45,6 +45,36 @@ pub(super) struct PendingTurn {
     /// Bytes that were committed for which all who write wait.
     pub bytes: usize,
     pub durable: Durable,
+}
+
+/// A turn whose commit may still conflict with another: the device stays locked until its outcome is known, and if it
+/// left nothing, the device's entry and the outbox are as before.
+struct UnsettledTurn {
+    _turn: Turn,
+    entry: Arc<DeviceEntry>,
+    before: Option<EntryState>,
+    staging: Option<Staging>,
+    /// Where the stored bytes are counted, and their number.
+    usage: (Arc<Usage>, u64),
+}
+
+impl UnsettledTurn {
+    fn settle(self, is_durable: bool) {
+        let Self { _turn, entry, before, staging, usage: (usage, stored) } = self;
+        if !is_durable {
+            // The staging is dropped: its work does not come.
+            if let Some(before) = before {
+                entry.restore(before);
+            }
+            return;
+        }
+        if let Some(staging) = staging {
+            staging.comes();
+        }
+        if stored > 0 {
+            usage.stores(&entry, stored);
+        }
+    }
 }
 
 /// The reason for which a turn left nothing.
@@ -160,8 +190,9 @@ impl Drop for RunCommit<'_> {
 }
 
 impl Ingest {
-    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full.
-    pub(super) fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn) -> Result<PendingTurn, TurnFailure> {
+    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full. Ends the
+    /// turn, unless its commit may still conflict with another.
+    pub(super) fn commit(&self, mut run: RunCommit<'_>, mut turn: Turn) -> Result<PendingTurn, TurnFailure> {
         let mut commit = std::mem::take(&mut run.commit);
         hold_to_series(turn.memory(), &mut commit);
         let stored = hold_to_quota(run.entry, &mut commit);
@@ -177,7 +208,14 @@ impl Ingest {
         let queued = !commit.queue.is_empty();
         let Committed { bytes, durable, .. } = turn.commit(commit)?;
         // The device is still locked: its next turn sees all of this.
-        run.before = None;
+        let before = run.before.take();
+        if durable.may_conflict() {
+            let settles = (Arc::clone(&self.usage), stored);
+            let unsettled =
+                UnsettledTurn { _turn: turn, entry: Arc::clone(run.entry), before, staging, usage: settles };
+            durable.settle_with(move |is_durable| unsettled.settle(is_durable));
+            return Ok(PendingTurn { queued, bytes, durable });
+        }
         if let Some(staging) = staging {
             staging.comes();
         }
