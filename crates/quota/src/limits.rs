@@ -138,7 +138,7 @@ pub const RESPONSE_MEMORY: Limit = Limit {
     ..UNLIMITED
 };
 
-/// As many bytes again may be with the writer.
+/// Bounds waiting commits; the writer may have as many bytes again.
 pub const COMMIT_BYTES: Limit = Limit {
     name: "commit_bytes",
     unit: BYTES,
@@ -171,7 +171,7 @@ pub const LONG_RUNS: Limit = Limit {
     ..UNLIMITED
 };
 
-/// What is charged for a run: payload or values, metadata and settings of the device.
+/// Charges a run its payload or values, and the metadata and settings of the device.
 pub const LONG_RUN_BYTES: Limit = Limit {
     name: "long_run_bytes",
     unit: BYTES,
@@ -201,7 +201,7 @@ pub const DESIGN_COMPILATIONS: Limit = Limit {
     ..UNLIMITED
 };
 
-/// What a delivery holds from the extraction of its body to its answer.
+/// Charges a delivery from the extraction of its body to its answer.
 pub const WEBHOOK_BYTES: Limit = Limit {
     name: "webhook_bytes",
     unit: BYTES,
@@ -273,7 +273,7 @@ pub const FOLLOWED_LISTS: Limit = Limit {
     ..UNLIMITED
 };
 
-/// As many run as a registry on SQLite has readers for.
+/// Has as many slots as a registry on SQLite has readers.
 pub const DEVICE_LISTS: Limit = Limit {
     name: "device_lists",
     unit: "lists",

@@ -32,7 +32,7 @@ pub(super) fn take(memory: &Arc<TenantShares>, tenant: OrganizationId, bytes: us
 /// Sets the bytes that a delivery holds. If they are not granted, the delivery keeps the bytes that it had.
 ///
 /// # Errors
-/// As [`take`].
+/// See [`take`].
 pub(super) fn resize(memory: &TenantShares, held: &mut TenantShare, bytes: usize) -> Result<()> {
     held.resize(memory.capped(bytes)).map_err(|_| no_room())
 }

@@ -262,7 +262,7 @@ proptest! {
             if must_stay.is_empty() {
                 prop_assert!(cache.weight() <= BYTES, "{} bytes", cache.weight());
                 prop_assert!(after.len() <= ENTRIES || matches!(step, Step::Weighs(..)), "{} entries", after.len());
-                // Who has lost an entry had about as much as anybody before that.
+                // A tenant that lost an entry had about as much as any other one before.
                 let weights = cache.weights();
                 let most = weights.values().copied().max().unwrap_or(0);
                 for (_, tenant) in before.iter().filter(|(key, _)| **key != own && !after.contains(key)) {

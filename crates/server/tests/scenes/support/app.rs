@@ -40,7 +40,7 @@ pub struct TestSettings {
     pub smtp_url: Option<String>,
     /// Share and seed of the commits that conflict with another process. `None` if there is no other.
     pub conflicts: Option<Conflicts>,
-    /// What /metrics shows; `None` if nothing is recorded.
+    /// Renders the page of /metrics; `None` if nothing is recorded.
     pub metrics: Option<PrometheusHandle>,
 }
 
