@@ -90,7 +90,7 @@ impl Env {
 
     /// Continues the identifiers of earlier processes: the first new one is greater than all in the stores.
     pub async fn ids_go_on(&self) -> Result<()> {
-        let stored = self.telemetry.follow().from.newest;
+        let stored = self.telemetry.newest_event();
         let newest = self.registry.newest_id().await?.map_or(stored, |registered| stored.max(registered));
         self.ids_go_on_behind(newest);
         let (clock, newest) = (self.now(), newest.minted_at());

@@ -9,7 +9,6 @@ use isobar_hub::{Hub, Parts, Started};
 use isobar_model::chance::Chance;
 use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
-use isobar_store::telemetry::Telemetry as _;
 
 use crate::acme::Renewal;
 use crate::config::{self, Settings};
@@ -83,7 +82,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     }
     announce(&url, first_password.as_deref())?;
     service_manager::report_ready(&url);
-    let telemetry = stores.telemetry.clone();
+    let telemetry = stores.telemetry.port();
     let mut failure = None;
     let ends = async {
         tokio::select! {
@@ -136,7 +135,7 @@ fn own_url(listeners: &Listeners) -> std::io::Result<String> {
 async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Result<Started, Failure> {
     let parts = Parts {
         registry: stores.registry.clone(),
-        telemetry: stores.telemetry.clone(),
+        telemetry: stores.telemetry.port(),
         mailer: mailer(settings)?,
         clock: Clock::System,
         chance: Chance::from_system(),

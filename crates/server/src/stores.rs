@@ -6,10 +6,11 @@ use std::sync::Arc;
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{LostDevices, Telemetry as _};
+use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::{LostDevices, Telemetry};
 
 use crate::Failure;
-use crate::config::Settings;
+use crate::config::{Settings, TelemetryPlace};
 
 /// File that identifies a folder of RocksDB.
 const TELEMETRY_MARK: &str = "CURRENT";
@@ -18,7 +19,35 @@ const TELEMETRY_MARK: &str = "CURRENT";
 #[derive(Clone)]
 pub struct Stores {
     pub registry: Registry,
-    pub telemetry: Arc<Embedded>,
+    pub telemetry: TelemetryStore,
+}
+
+/// The telemetry store that the settings name. Cloning shares it.
+#[derive(Clone)]
+pub enum TelemetryStore {
+    Embedded(Arc<Embedded>),
+    Postgres(Arc<PostgresTelemetry>),
+}
+
+impl TelemetryStore {
+    /// Returns the port to the store.
+    pub fn port(&self) -> Arc<dyn Telemetry> {
+        match self {
+            Self::Embedded(store) => Arc::clone(store) as _,
+            Self::Postgres(store) => Arc::clone(store) as _,
+        }
+    }
+
+    /// Returns the embedded store.
+    ///
+    /// # Errors
+    /// Telemetry is in PostgreSQL.
+    pub fn embedded(&self) -> Result<&Embedded, Failure> {
+        match self {
+            Self::Embedded(store) => Ok(store),
+            Self::Postgres(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
+        }
+    }
 }
 
 impl Stores {
@@ -35,6 +64,13 @@ impl Stores {
     /// devices that it lost are recorded, and their data is unreachable until they are back.
     async fn agree_on_numbers(&self) -> Result<(), StoreError> {
         let Self { registry, telemetry } = self;
+        let telemetry = match telemetry {
+            TelemetryStore::Embedded(telemetry) => telemetry,
+            TelemetryStore::Postgres(telemetry) => {
+                let (given, known) = (registry.device_number_given().await?, telemetry.greatest_device().await?);
+                return registry.device_numbers_raise(given.max(known)).await;
+            }
+        };
         let mut back = Vec::new();
         for lost in telemetry.devices_lost().await? {
             if registry.has_device_within(lost.after, lost.up_to).await? {
@@ -59,15 +95,17 @@ impl Stores {
     /// Opens both stores without creating or changing anything.
     pub async fn open_as_they_are(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
-        if !is_telemetry(&settings.telemetry) {
-            return Err(format!("there is no telemetry store in {}", settings.telemetry.display()).into());
+        if let TelemetryPlace::Folder(folder) = &settings.telemetry
+            && !is_telemetry(folder)
+        {
+            return Err(format!("there is no telemetry store in {}", folder.display()).into());
         }
         Ok(Self { registry, telemetry: open_telemetry(settings).await? })
     }
 
     /// Closes both.
     pub async fn close(self) -> Result<(), Failure> {
-        let telemetry = self.telemetry.close().await;
+        let telemetry = self.telemetry.port().close().await;
         self.registry.close().await?;
         Ok(telemetry?)
     }
@@ -88,14 +126,22 @@ pub fn telemetry_options(settings: &Settings) -> Options {
     Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() }
 }
 
-/// Opens telemetry on a blocking thread, as it replays the write-ahead log.
-async fn open_telemetry(settings: &Settings) -> Result<Arc<Embedded>, Failure> {
-    let options = telemetry_options(settings);
-    let path = settings.telemetry.clone();
-    let opened = tokio::task::spawn_blocking(move || Embedded::open(&path, options)).await?;
-    let told =
-        |error| format!("the telemetry store {} cannot be opened: {}", settings.telemetry.display(), whole(&error));
-    Ok(Arc::new(opened.map_err(told)?))
+/// Opens telemetry: a folder on a blocking thread, as that replays the write-ahead log.
+async fn open_telemetry(settings: &Settings) -> Result<TelemetryStore, Failure> {
+    let path = match &settings.telemetry {
+        TelemetryPlace::Folder(path) => path.clone(),
+        TelemetryPlace::Postgres(address) => {
+            let queue_max_events = u64::from(settings.queue_max_events);
+            let options = PostgresOptions { queue_max_events, ..PostgresOptions::default() };
+            let opened = PostgresTelemetry::open(address, options).await;
+            let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
+            return Ok(TelemetryStore::Postgres(Arc::new(opened.map_err(told)?)));
+        }
+    };
+    let (options, folder) = (telemetry_options(settings), path.clone());
+    let opened = tokio::task::spawn_blocking(move || Embedded::open(&folder, options)).await?;
+    let told = |error| format!("the telemetry store {} cannot be opened: {}", path.display(), whole(&error));
+    Ok(TelemetryStore::Embedded(Arc::new(opened.map_err(told)?)))
 }
 
 /// Formats an error with its causes.

@@ -10,7 +10,7 @@ use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
-use isobar_store::telemetry::{Commit, Durable, OutboxEntry, TURNS_MAX};
+use isobar_store::telemetry::{Commit, OutboxEntry, TURNS_MAX};
 use tokio::runtime::Handle;
 
 use super::alarm_changes::ChangedAlarm;
@@ -103,7 +103,7 @@ impl Delivery {
         if !self.outbox.has_parked_labels(device.key) {
             return Ok(());
         }
-        self.commit_dropped_labels(permit, is_dropped).await?.wait().await?;
+        self.commit_dropped_labels(permit, is_dropped).await?;
         tracing::info!(device = %device.id, "parked labels are dropped: somebody has written others");
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Delivery {
         &self,
         permit: &CanWrite<DeviceRef>,
         is_dropped: &(dyn Fn(&str) -> bool + Sync),
-    ) -> Result<Durable> {
+    ) -> Result<()> {
         let store = self.env.telemetry();
         let number = || store.outbox_number();
         for _ in 0..TURNS_MAX {
@@ -120,7 +120,13 @@ impl Delivery {
             let commit = |outbox| turn.commit(Commit { outbox, ..Commit::default() });
             match self.outbox.drop_parked_labels(*permit.target(), is_dropped, &number, commit) {
                 Err(StoreError::Conflict) => {}
-                committed => return Ok(committed?.durable),
+                committed => {
+                    drop(turn);
+                    match committed?.durable.wait().await {
+                        Err(StoreError::Conflict) => {}
+                        outcome => return Ok(outcome?),
+                    }
+                }
             }
         }
         Err(Error::Busy)

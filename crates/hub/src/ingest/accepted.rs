@@ -7,6 +7,7 @@ use isobar_design::SHORT_RUN_BYTES_MAX;
 use isobar_model::error::Result;
 use isobar_model::ids::EventId;
 use isobar_model::time::Timestamp;
+use isobar_store::error::StoreError;
 
 use super::Ingest;
 use super::run_commit::PendingTurn;
@@ -48,6 +49,15 @@ impl Accepted {
     /// commit that arrives meanwhile waits for as much.
     pub(super) fn leaves_much(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.turn.bytes > SHORT_RUN_BYTES_MAX)
+    }
+
+    /// Waits until its commit cannot conflict any more: not at all, in a store that nobody else writes to. The payload is kept
+    /// until then, as the event may have to run again.
+    pub(super) async fn settled(&mut self) -> std::result::Result<(), StoreError> {
+        match &mut self.pending {
+            Some(pending) if pending.turn.durable.may_conflict() => pending.turn.durable.wait().await,
+            _ => Ok(()),
+        }
     }
 
     /// Waits until it is written, however that ends: [`Accepted::durable`] tells.

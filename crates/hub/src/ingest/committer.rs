@@ -7,7 +7,7 @@ use isobar_store::telemetry::{Commit, Committed, NewEvent, OutboxChange, Streame
 
 use super::effects::{add_left_out, hold_to_series};
 use super::queue_bells::QueueBells;
-use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
+use super::run_commit::{PendingTurn, RunCommit, TurnFailure, UnsettledTurn};
 use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
 use crate::metering::usage::{Usage, hold_to_quota};
@@ -26,8 +26,9 @@ impl Committer {
         Self { env, outbox, usage, bells: QueueBells::new() }
     }
 
-    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full.
-    pub fn commit(&self, mut run: RunCommit<'_>, turn: &mut Turn) -> Result<PendingTurn, TurnFailure> {
+    /// Commits the effects of a turn's runs, or nothing if their entry is outdated by now, or the outbox is full. Ends the
+    /// turn, unless its commit may still conflict with another.
+    pub fn commit(&self, mut run: RunCommit<'_>, mut turn: Turn) -> Result<PendingTurn, TurnFailure> {
         let mut commit = std::mem::take(&mut run.commit);
         hold_to_series(turn.memory(), &mut commit);
         let stored = hold_to_quota(run.entry, &mut commit);
@@ -44,7 +45,13 @@ impl Committer {
         let Committed { bytes, durable, .. } = turn.commit(commit)?;
         // The device is still locked: its next turn sees all of this.
         let entry = run.entry;
-        run.keep();
+        let before = run.keep();
+        if durable.may_conflict() {
+            let usage = (Arc::clone(&self.usage), stored);
+            let unsettled = UnsettledTurn { turn, entry: Arc::clone(entry), before, staging, usage };
+            durable.settle_with(move |is_durable| unsettled.settle(is_durable));
+            return Ok(PendingTurn { queued, bytes, durable });
+        }
         if let Some(staging) = staging {
             staging.comes();
         }

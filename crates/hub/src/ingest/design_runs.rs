@@ -14,6 +14,7 @@ use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
+use isobar_store::error::StoreError;
 use isobar_store::telemetry::{Memory, TURNS_MAX, Turn};
 
 use super::Ingest;
@@ -202,11 +203,14 @@ impl Ingest {
                 }
             };
             match done {
-                Ok((answer, mut pending)) => {
-                    pending.durable.wait().await?;
-                    self.committer.publish(entry, pending.queued);
-                    return Ok(Some(answer));
-                }
+                Ok((answer, mut pending)) => match pending.durable.wait().await {
+                    Err(StoreError::Conflict) => {}
+                    outcome => {
+                        outcome?;
+                        self.committer.publish(entry, pending.queued);
+                        return Ok(Some(answer));
+                    }
+                },
                 Err(TurnFailure::Outdated) => return Ok(None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
@@ -228,9 +232,9 @@ impl Ingest {
         let left = UncommittedState::default();
         let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };
         let answer = work(&mut runs);
-        let DesignRuns { run, mut turn, units, .. } = runs;
+        let DesignRuns { run, turn, units, .. } = runs;
         entry.plan.note_run(units > LONG_RUN_UNITS);
-        Ok((answer, self.committer.commit(run, &mut turn)?))
+        Ok((answer, self.committer.commit(run, turn)?))
     }
 }
 

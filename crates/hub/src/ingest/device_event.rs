@@ -189,7 +189,11 @@ impl Ingest {
                 }
             };
             match accepted {
-                Ok(accepted) => return Ok(Some(accepted)),
+                Ok(mut accepted) => match accepted.settled().await {
+                    Err(StoreError::Conflict) => {}
+                    // Other failures are told when the event is to be durable.
+                    Ok(()) | Err(_) => return Ok(Some(accepted)),
+                },
                 Err(TurnFailure::Outdated) => return Ok(None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
@@ -201,7 +205,7 @@ impl Ingest {
     /// Runs the design of a locked device on the event, and commits all that it causes.
     fn run_event_in(
         self: &Arc<Self>,
-        mut turn: Turn,
+        turn: Turn,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
@@ -215,8 +219,7 @@ impl Ingest {
             Some(why) => run.add_refused(id, event, why),
             None => self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run),
         }
-        let pending = self.committer.commit(run, &mut turn)?;
-        drop(turn);
+        let pending = self.committer.commit(run, turn)?;
         if let Some(ran) = &event.ran {
             tell(ran);
         }
@@ -270,7 +273,10 @@ impl Ingest {
                 Err(StoreError::Conflict) => {}
                 queued => {
                     let (id, mut durable) = queued?;
-                    durable.wait().await?;
+                    match durable.wait().await {
+                        Err(StoreError::Conflict) => continue,
+                        outcome => outcome?,
+                    }
                     self.committer.publish(entry, true);
                     return Ok(Some(id));
                 }

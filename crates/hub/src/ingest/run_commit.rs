@@ -10,14 +10,15 @@ use isobar_model::ids::EventId;
 use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::telemetry::{Commit, Durable, NewEvent};
+use isobar_store::telemetry::{Commit, Durable, NewEvent, Turn};
 
 use super::incoming::{Incoming, remembered};
 use crate::cache::Caches;
 use crate::cache::entries::{DeviceEntry, EntryState};
 use crate::cache::held::InRun;
 use crate::env::Env;
-use crate::outbox::{RegistryWork, StagingFailure};
+use crate::metering::usage::Usage;
+use crate::outbox::{RegistryWork, Staging, StagingFailure};
 
 /// The effects of the runs of one turn, collected while the device is locked. If dropped before the commit, it restores
 /// the device's entry.
@@ -45,6 +46,37 @@ pub(super) struct PendingTurn {
     /// Bytes that were committed for which all who write wait.
     pub bytes: usize,
     pub durable: Durable,
+}
+
+/// A turn whose commit may still conflict with another: the device stays locked until its outcome is known, and if it
+/// left nothing, the device's entry and the outbox are as before.
+pub(super) struct UnsettledTurn {
+    pub turn: Turn,
+    pub entry: Arc<DeviceEntry>,
+    pub before: Option<EntryState>,
+    pub staging: Option<Staging>,
+    /// Where the stored bytes are counted, and their number.
+    pub usage: (Arc<Usage>, u64),
+}
+
+impl UnsettledTurn {
+    /// Ends the turn: its commit is durable, or has left nothing.
+    pub fn settle(self, is_durable: bool) {
+        let Self { turn: _turn, entry, before, staging, usage: (usage, stored) } = self;
+        if !is_durable {
+            // The staging is dropped: its work does not come.
+            if let Some(before) = before {
+                entry.restore(before);
+            }
+            return;
+        }
+        if let Some(staging) = staging {
+            staging.comes();
+        }
+        if stored > 0 {
+            usage.stores(&entry, stored);
+        }
+    }
 }
 
 /// The reason for which a turn left nothing.
@@ -141,9 +173,9 @@ impl<'a> RunCommit<'a> {
         self.add_errors(vec![EventError { element: String::new(), message: why.to_owned() }]);
     }
 
-    /// Marks the turn as committed: the device's entry keeps what the runs left.
-    pub fn keep(mut self) {
-        self.before = None;
+    /// Marks the turn as committed: the device's entry keeps what the runs left. Returns its state from before.
+    pub fn keep(mut self) -> Option<EntryState> {
+        self.before.take()
     }
 
     /// Adds the errors of the event's run.

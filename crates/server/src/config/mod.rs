@@ -56,8 +56,8 @@ pub struct Settings {
     pub log: LogChoice,
     /// `sqlite:PATH` or `postgres://…`.
     pub registry: String,
-    /// Folder of RocksDB with telemetry.
-    pub telemetry: PathBuf,
+    /// Place of telemetry.
+    pub telemetry: TelemetryPlace,
     /// `[http]`
     pub http: Http,
     /// `[rate_limit]`
@@ -74,6 +74,25 @@ pub struct Settings {
     pub backup: BackupSettings,
     /// `[observability]`; `None` if nothing is exported.
     pub otlp: Option<OtlpSettings>,
+}
+
+/// `stores.telemetry`
+#[derive(Clone, PartialEq)]
+pub enum TelemetryPlace {
+    /// A folder of RocksDB.
+    Folder(PathBuf),
+    /// An address of PostgreSQL.
+    Postgres(String),
+}
+
+impl fmt::Debug for TelemetryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => folder.fmt(f),
+            // It may contain a password.
+            Self::Postgres(_) => f.write_str("postgres"),
+        }
+    }
 }
 
 /// `[http]`
@@ -228,6 +247,19 @@ impl Settings {
         Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path)))
     }
 
+    /// Returns the folder of telemetry.
+    ///
+    /// # Errors
+    /// Telemetry is in PostgreSQL.
+    pub fn telemetry_folder(&self) -> Result<&Path, crate::Failure> {
+        match &self.telemetry {
+            TelemetryPlace::Folder(folder) => Ok(folder),
+            TelemetryPlace::Postgres(_) => Err("telemetry is in PostgreSQL, and its tools do this there: \
+                                                pg_dump, pg_restore, pg_amcheck"
+                .into()),
+        }
+    }
+
     /// Reads all settings and collects every fault; `None` only together with a fault.
     fn read(layers: &mut Layers) -> Option<Self> {
         let listen = layers.parsed("listen", socket_address);
@@ -256,7 +288,7 @@ impl Settings {
         Some(Self {
             public_url: public_url?,
             registry: registry?.unwrap_or_else(|| format!("sqlite:{}", data.join("registry.db").display())),
-            telemetry: telemetry?.unwrap_or_else(|| data.join("telemetry")),
+            telemetry: telemetry?.unwrap_or_else(|| TelemetryPlace::Folder(data.join("telemetry"))),
             log: log?,
             listen,
             data,
@@ -395,11 +427,14 @@ fn registry(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn telemetry(text: &str) -> Result<Option<PathBuf>, String> {
+fn telemetry(text: &str) -> Result<Option<TelemetryPlace>, String> {
+    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+        return Ok(Some(TelemetryPlace::Postgres(text.to_owned())));
+    }
     match text.strip_prefix("rocksdb:") {
         _ if text.is_empty() => Ok(None),
-        Some(path) if !path.is_empty() => Ok(Some(Path::new(path).to_owned())),
-        _ => Err("must be rocksdb:PATH".to_owned()),
+        Some(path) if !path.is_empty() => Ok(Some(TelemetryPlace::Folder(Path::new(path).to_owned()))),
+        _ => Err("must be rocksdb:PATH or postgres://…".to_owned()),
     }
 }
 

@@ -45,7 +45,7 @@ fn commented_file_is_the_default() {
             public_url: None,
             log: LogChoice::read("info").unwrap(),
             registry: "sqlite:./data/registry.db".to_owned(),
-            telemetry: "./data/telemetry".into(),
+            telemetry: TelemetryPlace::Folder("./data/telemetry".into()),
             http: Http {
                 threads: default_threads(),
                 cors_origins: vec![],
@@ -156,7 +156,7 @@ fn every_name_of_the_contract_is_a_setting() {
         public_url: Some("https://iot.example.com".to_owned()),
         log: LogChoice::read("debug").unwrap(),
         registry: "postgres://isobar@localhost/isobar".to_owned(),
-        telemetry: "there".into(),
+        telemetry: TelemetryPlace::Folder("there".into()),
         http: Http {
             threads: 3,
             cors_origins: vec!["https://a.example".to_owned()],

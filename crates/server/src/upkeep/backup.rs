@@ -70,9 +70,10 @@ impl Mark {
 
 /// Copies all state into a folder, which is created or must be empty.
 pub async fn into_folder(settings: &Settings, stores: &Stores, to: &Path) -> Result<UpkeepReport, Failure> {
+    let telemetry = stores.telemetry.embedded()?;
     let unfinished = Unfinished::begin(to)?;
     // Telemetry before the registry: see the module above.
-    let copied = stores.telemetry.backup(&to.join(TELEMETRY)).await;
+    let copied = telemetry.backup(&to.join(TELEMETRY)).await;
     copied.map_err(|error| format!("telemetry cannot be copied: {}", crate::stores::whole(&error)))?;
     let with_registry = stores.registry.backup(&to.join(REGISTRY)).await;
     let with_registry =

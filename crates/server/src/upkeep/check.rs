@@ -15,12 +15,12 @@ use crate::stores::{Stores, is_telemetry, no_registry, telemetry_options, whole}
 
 /// Checks both stores while they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
-    compare(stores.telemetry.examine().await, &stores.registry).await
+    compare(stores.telemetry.embedded()?.examine().await, &stores.registry).await
 }
 
 /// Checks both stores without a running platform, and changes nothing.
 pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
-    let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
+    let (path, options) = (settings.telemetry_folder()?.to_owned(), telemetry_options(settings));
     let telemetry = tokio::task::spawn_blocking(move || match is_telemetry(&path) {
         true => Embedded::examine_folder(&path, &options),
         false => Embedded::loss(&path).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned()))),

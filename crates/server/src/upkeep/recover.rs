@@ -1,7 +1,7 @@
 //! `isobar recover`: makes a platform start again that refuses to because acknowledged data is lost. Each store
 //! determines the loss; nothing is done before it is named and confirmed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::embedded::{Embedded, Loss};
@@ -34,7 +34,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
         steps.extend(lost_devices(&settings));
     }
     if wanted.clock {
-        steps.push(clock(&settings, now));
+        steps.push(clock(&settings, now)?);
     }
     let mut text: String = steps.iter().map(|step| step.named.as_str()).collect();
     if steps.is_empty() {
@@ -54,7 +54,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
 
 /// Finds acknowledged writes of the telemetry store that cannot be replayed.
 fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
-    let path = settings.telemetry.clone();
+    let path = settings.telemetry_folder()?.to_owned();
     let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
     let Some(loss) = Embedded::loss(&path).map_err(cannot)? else { return Ok(None) };
     let named = format!("Telemetry: {loss}.\nWhat is left of the log is copied to {} first.\n", aside.display());
@@ -64,7 +64,7 @@ fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Fai
 }
 
 fn drop_telemetry(settings: &Settings, loss: &Loss, aside: &Path) -> Result<String, Failure> {
-    let (path, options) = (&settings.telemetry, telemetry_options(settings));
+    let (path, options) = (settings.telemetry_folder()?, telemetry_options(settings));
     Embedded::recover(path, &options, loss, aside)
         .map_err(|error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error)))?;
     Ok("The telemetry store goes on without them.\n".to_owned())
@@ -79,7 +79,7 @@ fn lost_changes(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failu
 
 /// Returns the devices that the registry has lost, as a start recorded them.
 fn lost_devices(settings: &Settings) -> Option<Step> {
-    let (path, options) = (settings.telemetry.clone(), telemetry_options(settings));
+    let (path, options) = (settings.telemetry_folder().ok()?.to_owned(), telemetry_options(settings));
     // Failures that need a change are left for the next start, or `isobar check`.
     let lost = is_telemetry(&path).then(|| Embedded::lost_devices(&path, &options).ok())?;
     let lost = lost.filter(|lost| !lost.is_empty())?;
@@ -98,8 +98,8 @@ fn lost_devices(settings: &Settings) -> Option<Step> {
 }
 
 /// Makes the telemetry store trust the clock.
-fn clock(settings: &Settings, now: Timestamp) -> Step {
-    let (path, options): (PathBuf, _) = (settings.telemetry.clone(), telemetry_options(settings));
+fn clock(settings: &Settings, now: Timestamp) -> Result<Step, Failure> {
+    let (path, options) = (settings.telemetry_folder()?.to_owned(), telemetry_options(settings));
     let seen = match is_telemetry(&path).then(|| Embedded::seen(&path, &options)) {
         Some(Ok(Some(seen))) => format!("the telemetry store believes it up to {seen}"),
         Some(Err(error)) => format!("what the telemetry store believes cannot be read: {}", whole(&error)),
@@ -112,5 +112,5 @@ fn clock(settings: &Settings, now: Timestamp) -> Step {
         Embedded::believe(&path, &options, now).map_err(|error| whole(&error))?;
         Ok("The clock is believed.\n".to_owned())
     };
-    Step { named, take: Box::new(take) }
+    Ok(Step { named, take: Box::new(take) })
 }

@@ -102,7 +102,7 @@ impl Places {
             }
             _ => {}
         }
-        Ok(Self { registry, telemetry: settings.telemetry.clone(), mail: settings.data.join(MAIL_FOLDER) })
+        Ok(Self { registry, telemetry: settings.telemetry_folder()?.to_owned(), mail: settings.data.join(MAIL_FOLDER) })
     }
 
     fn must_be_free(&self, data: &Path) -> Result<(), Failure> {
@@ -179,7 +179,7 @@ impl Places {
 /// Opens both stores as they are, checks them, and reports the result.
 fn look(settings: &Settings, mark: &Mark) -> Result<UpkeepReport, Failure> {
     if !mark.with_registry {
-        let examined = Embedded::examine_folder(&settings.telemetry, &telemetry_options(settings))?;
+        let examined = Embedded::examine_folder(settings.telemetry_folder()?, &telemetry_options(settings))?;
         let sound = examined.faults.is_empty();
         let text = match examined.faults.first() {
             None => "Telemetry is sound. Restore PostgreSQL's dump that was made after this backup, then run isobar check.\n".to_owned(),

@@ -20,7 +20,7 @@ pub fn upgrade_check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     let folder = DataFolder::take(&settings.data)?;
     let layout = folder.layout()?;
-    let format = Embedded::format(&settings.telemetry, &telemetry_options(&settings));
+    let format = Embedded::format(settings.telemetry_folder()?, &telemetry_options(&settings));
     let format = format.map_err(|error| format!("telemetry cannot be opened: {}", whole(&error)))?;
     let (found, known) = runtime::start(1)?.block_on(async {
         let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;

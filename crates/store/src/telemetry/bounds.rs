@@ -1,6 +1,6 @@
 //! Bounds the memory of a device's last values.
 
-use isobar_model::json::LAST_BYTES_MAX;
+use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson};
 
 /// Bounds the series of a device: as many as the elements of two designs. A value that would begin another series is
 /// not stored.
@@ -16,4 +16,16 @@ const LAST_BYTES_MIN: usize = 64;
 /// other series. Bytes in use are never revoked.
 pub fn last_room(own: usize, others: usize) -> usize {
     DEVICE_LAST_BYTES_MAX.saturating_sub(others).max(own).clamp(LAST_BYTES_MIN, LAST_BYTES_MAX)
+}
+
+/// Merges payloads into the last values of a series, oldest first. `others` are the bytes of the last values of the
+/// device's other series.
+pub(crate) fn last_after<'p>(
+    before: &[u8],
+    payloads: impl IntoIterator<Item = &'p RawJson>,
+    others: usize,
+) -> LastKept {
+    let older = std::str::from_utf8(before).ok().filter(|text| !text.is_empty());
+    let payloads = payloads.into_iter().map(|payload| -> &RawJson { payload });
+    LastKept::after_all_within(last_room(before.len(), others), older, payloads).0
 }

@@ -10,6 +10,7 @@ use isobar_model::time::Timestamp;
 use smallvec::SmallVec;
 
 use super::StreamedEvents;
+use super::time_order::id_of;
 
 /// The writes of one run, applied together or not at all.
 #[derive(Clone, Debug, Default)]
@@ -95,4 +96,17 @@ pub struct Idempotency {
     pub answer: EventId,
     /// Until when the key is remembered.
     pub expires_at: Timestamp,
+}
+
+/// Pairs the values that a run stores in one series with their identifiers: the first value of an event has the event's,
+/// the others get those behind it.
+pub(crate) fn value_ids<'v>(
+    values: impl Iterator<Item = &'v NewValue>,
+) -> impl Iterator<Item = (EventId, &'v NewValue)> {
+    let mut newest: Option<(EventId, u128)> = None;
+    values.map(move |value| {
+        let nth = newest.filter(|(event, _)| *event == value.event).map_or(0, |(_, nth)| nth + 1);
+        newest = Some((value.event, nth));
+        (id_of(value.event.0.as_u128().wrapping_add(nth)), value)
+    })
 }

@@ -1,6 +1,8 @@
 //! Tracks applied commits until they are durable.
 
 use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
@@ -16,9 +18,68 @@ pub struct Durable(Progress);
 #[derive(Debug)]
 enum Progress {
     Awaited(oneshot::Receiver<()>),
+    /// The store answers each commit by itself.
+    Answered(Box<AwaitedAnswer>),
     Durable,
+    /// Another commit was first.
+    Conflict,
     /// The outcome is unknown for ever.
     Lost,
+}
+
+/// A commit that the store answers by itself.
+#[derive(Debug)]
+struct AwaitedAnswer {
+    told: oneshot::Receiver<Result<()>>,
+    settling: Arc<Mutex<Settling>>,
+}
+
+/// Work to do once the outcome is known, or the outcome: true if the commit is durable.
+#[derive(Debug)]
+enum Settling {
+    Awaited(Option<Settle>),
+    Settled(bool),
+}
+
+struct Settle(Box<dyn FnOnce(bool) + Send>);
+
+impl fmt::Debug for Settle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Settle")
+    }
+}
+
+/// The right to answer a commit. Dropped before that, the outcome is unknown for ever.
+#[derive(Debug)]
+pub(crate) struct CommitAnswer {
+    tell: Option<oneshot::Sender<Result<()>>>,
+    settling: Arc<Mutex<Settling>>,
+}
+
+impl CommitAnswer {
+    /// Answers the commit.
+    pub fn send(mut self, outcome: Result<()>) {
+        self.settle(outcome.is_ok());
+        if let Some(tell) = self.tell.take() {
+            // The caller may be gone.
+            let _ = tell.send(outcome);
+        }
+    }
+
+    fn settle(&self, is_durable: bool) {
+        let before = std::mem::replace(&mut *self.settling.lock(), Settling::Settled(is_durable));
+        if let Settling::Awaited(Some(Settle(settle))) = before {
+            settle(is_durable);
+        }
+    }
+}
+
+impl Drop for CommitAnswer {
+    fn drop(&mut self) {
+        if self.tell.is_some() {
+            self.settle(false);
+        }
+    }
 }
 
 /// Error for commits whose outcome will never be known.
@@ -27,17 +88,63 @@ enum Progress {
 struct StoreEnded;
 
 impl Durable {
+    /// Returns a handle for a commit that is answered by itself, and the right to answer it.
+    pub(crate) fn answered() -> (Self, CommitAnswer) {
+        let ((tell, told), settling) = (oneshot::channel(), Arc::new(Mutex::new(Settling::Awaited(None))));
+        let durable = Self(Progress::Answered(Box::new(AwaitedAnswer { told, settling: Arc::clone(&settling) })));
+        (durable, CommitAnswer { tell: Some(tell), settling })
+    }
+
+    /// Returns true if [`StoreError::Conflict`] may still be the outcome.
+    pub fn may_conflict(&self) -> bool {
+        matches!(self.0, Progress::Answered(_))
+    }
+
+    /// Calls `settle` with true once the commit is durable, or with false once it is known to have left nothing, or its
+    /// outcome is unknown for ever: before [`Self::wait`] returns, and whether anybody waits or not. Does nothing for a
+    /// commit that cannot conflict any more.
+    pub fn settle_with(&self, settle: impl FnOnce(bool) + Send + 'static) {
+        let Progress::Answered(answer) = &self.0 else { return };
+        let outcome = {
+            let mut settling = answer.settling.lock();
+            match &mut *settling {
+                Settling::Settled(is_durable) => *is_durable,
+                Settling::Awaited(settles) => {
+                    *settles = Some(Settle(Box::new(settle)));
+                    return;
+                }
+            }
+        };
+        settle(outcome);
+    }
+
     /// Returns when the commit is durable; later calls return at once.
     ///
     /// # Errors
-    /// [`StoreError::Unavailable`] if the outcome will never be known.
+    /// [`StoreError::Conflict`] if another commit was first, in a store that learns it only now: nothing was done, and the
+    /// run is repeated on a new turn. [`StoreError::Unavailable`] if the outcome will never be known.
     pub async fn wait(&mut self) -> Result<()> {
-        if let Progress::Awaited(told) = &mut self.0 {
-            self.0 = if told.await.is_ok() { Progress::Durable } else { Progress::Lost };
+        match &mut self.0 {
+            Progress::Awaited(told) => {
+                self.0 = if told.await.is_ok() { Progress::Durable } else { Progress::Lost };
+            }
+            Progress::Answered(answer) => {
+                self.0 = match (&mut answer.told).await {
+                    Ok(Ok(())) => Progress::Durable,
+                    Ok(Err(StoreError::Conflict)) => Progress::Conflict,
+                    Ok(Err(error)) => {
+                        self.0 = Progress::Lost;
+                        return Err(error);
+                    }
+                    Err(_) => Progress::Lost,
+                };
+            }
+            Progress::Durable | Progress::Conflict | Progress::Lost => {}
         }
         match self.0 {
             Progress::Durable => Ok(()),
-            Progress::Awaited(_) | Progress::Lost => Err(StoreError::unavailable(StoreEnded)),
+            Progress::Conflict => Err(StoreError::Conflict),
+            Progress::Awaited(_) | Progress::Answered(_) | Progress::Lost => Err(StoreError::unavailable(StoreEnded)),
         }
     }
 }
@@ -153,6 +260,38 @@ mod tests {
             }
             for outcome in waiting {
                 assert_eq!(outcome.await.unwrap(), !ends);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn answered_commit_is_settled_once_however_it_ends() {
+        for (outcome, expected) in [(Some(true), true), (Some(false), false), (None, false)] {
+            for is_late in [false, true] {
+                let (mut durable, answer) = Durable::answered();
+                let settled = Arc::new(Mutex::new(Vec::new()));
+                let settle = |durable: &Durable| {
+                    let settled = Arc::clone(&settled);
+                    durable.settle_with(move |is_durable| settled.lock().push(is_durable));
+                };
+                if !is_late {
+                    settle(&durable);
+                }
+                match outcome {
+                    Some(true) => answer.send(Ok(())),
+                    Some(false) => answer.send(Err(StoreError::Conflict)),
+                    None => drop(answer),
+                }
+                if is_late {
+                    settle(&durable);
+                }
+                assert_eq!(*settled.lock(), [expected]);
+                for _ in 0..2 {
+                    let waited = durable.wait().await;
+                    assert_eq!(waited.is_ok(), expected);
+                    assert_eq!(matches!(waited, Err(StoreError::Conflict)), outcome == Some(false));
+                }
+                assert!(!durable.may_conflict());
             }
         }
     }

@@ -8,12 +8,21 @@
 
 mod bounds;
 mod buckets;
+mod clock_trust;
 mod commit;
+mod dropping;
 mod durable;
 pub mod embedded;
 mod examined;
 mod follow;
+mod page_budget;
+pub mod postgres;
 mod query;
+mod ready_query;
+mod recent_events;
+mod scan;
+mod sorted_page;
+mod time_order;
 mod turn;
 
 use std::sync::Arc;
@@ -43,6 +52,7 @@ pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
     ValueQuery, ValueSort,
 };
+pub(crate) use scan::Test as FilterTest;
 pub use turn::{Committed, DeviceTurn, Locked, TURNS_MAX, Turn};
 
 use crate::error::{Result, StoreError};
@@ -294,6 +304,11 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Follows the events that become durable from now on. Each event is sent once it is durable, in the order of
     /// positions; earlier events are in history.
     fn follow(&self) -> Following;
+    /// Returns the newest identifier of an event that the store knew when it was opened or has stored since, or a greater
+    /// one.
+    fn newest_event(&self) -> EventId {
+        self.follow().from.newest
+    }
 
     /// Returns queued cloud events, oldest first, and leaves them in the queue. A search of many waits for a slot.
     ///

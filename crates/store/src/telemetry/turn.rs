@@ -74,7 +74,8 @@ impl Turn {
     /// its own state before the next run.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] if another commit was first: nothing was done, and the run is repeated on a new turn.
+    /// [`StoreError::Conflict`] if another commit was first: nothing was done, and the run is repeated on a new turn. A
+    /// store that other processes share learns it later, and [`Durable::wait`] answers it.
     pub fn commit(&mut self, commit: Commit) -> Result<Committed> {
         match &mut self.0 {
             TurnKind::Embedded(turn) => turn.commit(commit),
@@ -125,7 +126,10 @@ pub(super) async fn run<T: Telemetry + ?Sized>(
                 Err(StoreError::Conflict) => {}
                 committed => {
                     let Committed { dropped, mut durable, .. } = committed?;
-                    return durable.wait().await.map(|()| Ran::Committed { dropped });
+                    match durable.wait().await {
+                        Err(StoreError::Conflict) => {}
+                        outcome => return outcome.map(|()| Ran::Committed { dropped }),
+                    }
                 }
             },
         }

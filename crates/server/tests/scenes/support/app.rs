@@ -10,8 +10,9 @@ use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
-use isobar_store::telemetry::Telemetry as _;
+use isobar_store::telemetry::Telemetry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
+use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
 use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -101,6 +102,8 @@ pub struct TestApp {
     settings: TestSettings,
     folder: TempDir,
     database: Option<OwnDatabase>,
+    /// The database of telemetry, if it is not in the folder.
+    telemetry: Option<OwnDatabase>,
     running: Running,
     /// An API key of the first administrator, made when it is needed.
     operator: OnceCell<String>,
@@ -109,7 +112,9 @@ pub struct TestApp {
 struct Running {
     hub: Hub,
     registry: Registry,
-    telemetry: Arc<Embedded>,
+    telemetry: Arc<dyn Telemetry>,
+    /// The same store, unless it is PostgreSQL's.
+    embedded: Option<Arc<Embedded>>,
     contended: Option<Arc<Contended>>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
@@ -122,7 +127,7 @@ impl TestApp {
     }
 
     /// Starts a server with other settings: on SQLite, or on PostgreSQL if the environment's SCENES_REGISTRY is
-    /// `postgres`.
+    /// `postgres`; with telemetry in a folder, or in PostgreSQL if SCENES_TELEMETRY is.
     pub async fn with(change: impl FnOnce(&mut TestSettings)) -> Self {
         let mut settings = TestSettings::default();
         change(&mut settings);
@@ -148,15 +153,19 @@ impl TestApp {
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::manual(BEGINNING);
-        let (running, address) = run(&settings, &folder, database.as_ref(), &clock).await;
+        let in_postgres = std::env::var("SCENES_TELEMETRY").is_ok_and(|telemetry| telemetry == "postgres");
+        let telemetry = if in_postgres { Some(OwnDatabase::new().await) } else { None };
+        let (running, address) = run(&settings, &folder, (database.as_ref(), telemetry.as_ref()), &clock).await;
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
-        Self { clock, address, client, settings, folder, database, running, operator: OnceCell::new() }
+        let operator = OnceCell::new();
+        Self { clock, address, client, settings, folder, database, telemetry, running, operator }
     }
 
     /// Stops the server and starts it again on the same stores.
     pub async fn restart(mut self) -> Self {
         halt(self.running).await;
-        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
 
@@ -167,7 +176,8 @@ impl TestApp {
         meanwhile(&telemetry).await;
         telemetry.close().await.unwrap();
         drop(telemetry);
-        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
 
@@ -176,14 +186,15 @@ impl TestApp {
         halt(self.running).await;
         let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
         Embedded::believe(&folder, &options, self.clock.now()).unwrap();
-        (self.running, self.address) = run(&self.settings, &self.folder, self.database.as_ref(), &self.clock).await;
+        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
 
     /// Stops the server and removes what it kept.
     pub async fn end(self) {
         halt(self.running).await;
-        if let Some(database) = self.database {
+        for database in [self.database, self.telemetry].into_iter().flatten() {
             database.remove().await;
         }
     }
@@ -235,9 +246,9 @@ impl TestApp {
         &self.running.registry
     }
 
-    /// Returns the telemetry store, for state that no operation reaches any more.
+    /// Returns the embedded telemetry store, for state that no operation reaches any more.
     pub fn telemetry(&self) -> &Embedded {
-        &self.running.telemetry
+        self.running.embedded.as_ref().expect("telemetry is in PostgreSQL")
     }
 
     /// Returns the number of commits that have conflicted, each of which had its run repeated.
@@ -346,18 +357,23 @@ async fn migrate(address: &str) {
 async fn run(
     settings: &TestSettings,
     folder: &TempDir,
-    database: Option<&OwnDatabase>,
+    (database, telemetry): (Option<&OwnDatabase>, Option<&OwnDatabase>),
     clock: &Clock,
 ) -> (Running, SocketAddr) {
     let file = format!("sqlite:{}", folder.path().join("registry.db").display());
     let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
-    let telemetry = Arc::new(open_telemetry(settings, folder));
-    let contend =
-        |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry) as _, seed, share));
+    let (telemetry, embedded): (Arc<dyn Telemetry>, _) = match telemetry {
+        Some(database) => (open_in_postgres(settings, database).await, None),
+        None => {
+            let embedded = Arc::new(open_telemetry(settings, folder));
+            (embedded.clone(), Some(embedded))
+        }
+    };
+    let contend = |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry), seed, share));
     let contended = settings.conflicts.map(contend);
     let parts = Parts {
         registry: registry.clone(),
-        telemetry: contended.clone().map_or_else(|| telemetry.clone() as _, |contended| contended as _),
+        telemetry: contended.clone().map_or_else(|| telemetry.clone(), |contended| contended as _),
         mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
@@ -376,7 +392,7 @@ async fn run(
         let told = async { stopped.await.unwrap_or_default() };
         isobar_http::serve(listeners, app, told).await.unwrap();
     });
-    (Running { hub, registry, telemetry, contended, stop, served }, address)
+    (Running { hub, registry, telemetry, embedded, contended, stop, served }, address)
 }
 
 fn telemetry_options(settings: &TestSettings) -> Options {
@@ -392,8 +408,13 @@ fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
     Embedded::open(&folder.path().join("telemetry"), telemetry_options(settings)).unwrap()
 }
 
+async fn open_in_postgres(settings: &TestSettings, database: &OwnDatabase) -> Arc<dyn Telemetry> {
+    let options = PostgresOptions { queue_max_events: settings.queue_max_events, ..PostgresOptions::default() };
+    Arc::new(PostgresTelemetry::open(&database.address, options).await.unwrap())
+}
+
 async fn halt(running: Running) {
-    let Running { hub, registry, telemetry, contended: _, stop, served } = running;
+    let Running { hub, registry, telemetry, embedded: _, contended: _, stop, served } = running;
     let _ = stop.send(());
     served.await.unwrap();
     hub.stop().await;

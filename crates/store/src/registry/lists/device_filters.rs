@@ -23,7 +23,7 @@ use super::listings::{DEVICE_FIELDS, DEVICE_LAST_ACTIVE, DeviceListField};
 use super::order::TableAlias;
 use crate::error::Result;
 use crate::registry::sql::{Connection, Dialect, Sql};
-use crate::telemetry::embedded::FilterTest;
+use crate::telemetry::FilterTest;
 use crate::telemetry::{Filter, FilterField, Operand, Operator};
 
 /// Field of a device that a filter compares.

@@ -18,7 +18,7 @@ use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
 use crate::registry::sql::{Connection, Dialect, Sql, one};
-use crate::telemetry::embedded::FilterTest;
+use crate::telemetry::FilterTest;
 
 /// Bytes of devices' metadata that are read together.
 const DEVICES_BYTES_AT_ONCE: usize = 1 << 20;

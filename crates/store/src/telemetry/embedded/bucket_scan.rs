@@ -12,12 +12,13 @@ use super::Core;
 use super::columns::{BLOCK_VALUES, NewColumns};
 use super::keys;
 use super::rows::{read_value, text};
-use super::scan::ScannedRow;
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{OpenSeries, ReadyQuery, track};
+use super::values::{OpenSeries, track};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Buckets;
+use crate::telemetry::ready_query::ReadyQuery;
+use crate::telemetry::scan::ScannedRow;
 
 /// Bytes that a scan reads ahead.
 const BUCKETS_READAHEAD_BYTES: usize = 1 << 20;
@@ -66,7 +67,7 @@ impl BucketScan {
         let Some(mut series) = OpenSeries::of(&core.db, self.device, &self.element, ReadOptions::default())? else {
             return Ok(None);
         };
-        let left = self.ready.within(&mut series)?;
+        let left = series.within(&self.ready)?;
         Ok(Some(BucketCourse { series: series.number, left, making: None }))
     }
 

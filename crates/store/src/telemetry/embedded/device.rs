@@ -14,7 +14,10 @@ use super::keys::{self, Family, TimeOrder};
 use super::live::Live;
 use super::rows::{Parts, Rows};
 use crate::error::Result;
-use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERIES_MAX, Series, last_room};
+use crate::telemetry::bounds::last_after;
+use crate::telemetry::commit::value_ids;
+use crate::telemetry::time_order::next_order;
+use crate::telemetry::{Commit, Idempotency, Memory, NewValue, OutboxChange, SERIES_MAX, Series};
 
 /// Values after which a series record is written again; a cold start replays fewer than that.
 pub const CHECKPOINT_EVERY: u64 = 32;
@@ -89,10 +92,7 @@ impl SeriesState {
 
     /// Merges payloads into the last values, oldest first.
     fn merge<'p>(&mut self, payloads: impl IntoIterator<Item = &'p RawJson>, others: usize) {
-        let room = last_room(self.last.len(), others);
-        let older = std::str::from_utf8(&self.last).ok().filter(|text| !text.is_empty());
-        let payloads = payloads.into_iter().map(|payload| -> &RawJson { payload });
-        let (kept, _) = LastKept::after_all_within(room, older, payloads);
+        let kept = last_after(&self.last, payloads, others);
         // The payload is copied, because its bytes may be a small part of a large buffer.
         if self.last.len() == kept.bytes().len() {
             self.last.copy_from_slice(kept.bytes());
@@ -104,11 +104,7 @@ impl SeriesState {
     /// Stores values after the existing ones. The first of an event has its identifier, the others get identifiers of
     /// their own.
     fn append<'v>(&mut self, values: impl Iterator<Item = &'v NewValue> + Clone, others: usize, rows: &mut Rows) {
-        let mut newest: Option<(EventId, u128)> = None;
-        for value in values.clone() {
-            let nth = newest.filter(|(event, _)| *event == value.event).map_or(0, |(_, nth)| nth + 1);
-            newest = Some((value.event, nth));
-            let id = keys::id_of(value.event.0.as_u128().wrapping_add(nth));
+        for (id, value) in value_ids(values.clone()) {
             let order = next_order(self.order, id);
             rows.value(self.number, self.count, id, order, value.payload.bytes());
             self.count(order, &value.payload);
@@ -140,12 +136,6 @@ pub struct Timeline {
     pub next: u64,
     /// The newest event's position in time.
     pub order: TimeOrder,
-}
-
-/// Returns the order of the next row: that of its identifier, or just after the previous row if identifiers do not
-/// increase.
-fn next_order(before: TimeOrder, id: EventId) -> TimeOrder {
-    keys::order_of(id).max(before.saturating_add(1))
 }
 
 /// An idempotency key that is not durable yet.

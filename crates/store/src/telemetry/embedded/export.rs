@@ -6,10 +6,11 @@ use rocksdb::{DB, ReadOptions};
 
 use super::load;
 use super::rows::{read_value, text, trailing};
-use super::scan::ScannedRow;
 use super::seek::Track;
-use super::values::{OpenSeries, ReadyQuery, stored};
+use super::values::{OpenSeries, stored};
 use crate::error::{Result, StoreError};
+use crate::telemetry::ready_query::ReadyQuery;
+use crate::telemetry::scan::ScannedRow;
 use crate::telemetry::{ValueChunk, ValueCursor};
 
 /// Bounds the values that one chunk reads; the next constant is the number of bytes after which it reads no more.
@@ -38,7 +39,7 @@ pub fn chunk(
     let (series, cursor) = match (OpenSeries::of(db, device, element, options)?, cursor) {
         (None, None) => return Ok(None),
         (Some(mut series), None) => {
-            let within = query.within(&mut series)?;
+            let within = series.within(query)?;
             let cursor = ValueCursor { series: series.number, from: within.start, to: within.end };
             (series, cursor)
         }

@@ -5,17 +5,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use isobar_model::event::Event;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use super::positions::BatchPositions;
+use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
 use crate::telemetry::{Following, StreamMessage, StreamPosition, StreamedEvents};
-
-/// Events by which a follower may lag before it has to catch up from history, and (next constant) the bytes of their
-/// payloads.
-const FOLLOWER_LAG_EVENTS: usize = 4_096;
-const FOLLOWER_LAG_BYTES: usize = 32 << 20;
 
 /// Events that wait for the disk: the ticket of their commit, and the events to stream, or `None` if they are unknown.
 type PendingEvents = (u64, Option<Arc<StreamedEvents>>);
@@ -26,39 +21,6 @@ struct Reached {
     position: StreamPosition,
     ticket: u64,
     recent: RecentEvents,
-}
-
-/// Events that were sent last, for followers that have not received them yet; followers read missing ones in history.
-#[derive(Debug, Default)]
-struct RecentEvents {
-    events: VecDeque<Arc<Event>>,
-    bytes: usize,
-}
-
-impl RecentEvents {
-    fn keep(&mut self, event: Arc<Event>) {
-        self.bytes += weight(&event);
-        self.events.push_back(event);
-        while self.bytes > FOLLOWER_LAG_BYTES && self.forget_oldest() {}
-    }
-
-    /// Drops the oldest events beyond this number.
-    fn keep_only(&mut self, count: usize) {
-        while self.events.len() > count && self.forget_oldest() {}
-    }
-
-    fn forget_oldest(&mut self) -> bool {
-        let oldest = self.events.pop_front();
-        self.bytes -= oldest.as_deref().map_or(0, weight);
-        oldest.is_some()
-    }
-}
-
-/// Returns the approximate memory of an event.
-fn weight(event: &Event) -> usize {
-    size_of::<Event>()
-        + event.payload.bytes().len()
-        + event.errors.iter().map(|error| error.message.len()).sum::<usize>()
 }
 
 /// Registry of all followers.

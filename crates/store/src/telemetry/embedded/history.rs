@@ -9,13 +9,13 @@ use isobar_model::time::Timestamp;
 
 use super::keys::{self, Family, TimeOrder};
 use super::load;
-use super::page_budget::PageBudget;
 use super::rows::{event_device, failed, read_event, read_timeline};
 use super::seek::Track;
-use super::values::{orders, slice};
 use super::{Core, engine};
 use crate::error::Result;
 use crate::telemetry::HistoryQuery;
+use crate::telemetry::page_budget::PageBudget;
+use crate::telemetry::ready_query::{orders, slice};
 
 /// Part of a timeline.
 pub(super) struct Part<'a> {

@@ -43,9 +43,8 @@
 //! id; no JSON text begins with a zero byte, which marks it in a value.
 
 use isobar_model::event::EventType;
-use isobar_model::ids::EventId;
-use isobar_model::time::Timestamp;
-use uuid::Uuid;
+
+pub use crate::telemetry::time_order::{TimeOrder, id_of, moment, order_at, order_of};
 
 /// Version of this layout.
 pub const FORMAT: u32 = 2;
@@ -126,30 +125,6 @@ pub const STATE_ELEMENT: u8 = 2;
 pub const STATE_KEY: u8 = 3;
 /// Tag of a series' floor.
 pub const STATE_FLOOR: u8 = 4;
-
-/// Position of an event or value in time: see the layout.
-pub type TimeOrder = u128;
-
-/// Returns the order of an id that increases.
-pub fn order_of(id: EventId) -> TimeOrder {
-    id.0.as_u128()
-}
-
-/// Returns the id with these 128 bits.
-pub fn id_of(bits: u128) -> EventId {
-    EventId(Uuid::from_u128(bits))
-}
-
-/// Returns the moment of an order.
-pub fn moment(order: TimeOrder) -> Timestamp {
-    Timestamp::from_millis(i64::try_from(order >> 80).unwrap_or(i64::MAX))
-}
-
-/// Returns the smallest order at a moment.
-pub fn order_at(moment: Timestamp) -> TimeOrder {
-    let millis = u128::from(moment.millis().max(0).unsigned_abs());
-    if millis >= 1 << 48 { TimeOrder::MAX } else { millis << 80 }
-}
 
 /// Encodes a kind of event as a byte.
 pub const fn kind_byte(kind: EventType) -> u8 {

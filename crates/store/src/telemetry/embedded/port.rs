@@ -19,6 +19,7 @@ use super::scanning::Scan;
 use super::turn::KeyAnswer;
 use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, retention, values};
 use crate::error::{Result, StoreError};
+use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::{
     Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, StreamCursor,
     StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
@@ -65,7 +66,7 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<Page<StoredValue>>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let (is_long, ready) = (query.page.limit > PAGE_AT_ONCE, values::ReadyQuery::of(query));
+        let (is_long, ready) = (query.page.limit > PAGE_AT_ONCE, ReadyQuery::of(query));
         if ready.scans() {
             let slot = self.scans.take(claim).await?;
             return self.in_slices(slot, Scan::new(device, element, Arc::new(ready))).await;
@@ -83,7 +84,7 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<ValueChunk>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let ready = values::ReadyQuery::of(query.clone());
+        let ready = ReadyQuery::of(query.clone());
         // One slot a piece: a long series lets others in between.
         let slot = self.scans.take(claim).await?;
         self.in_slot(slot, move |core, _| export::chunk(&core.db, device, &element, &ready, cursor)).await
@@ -111,7 +112,7 @@ impl Telemetry for Embedded {
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
         let (device, element) = (device.target().key.0, element.to_owned());
-        let ready = values::ReadyQuery::of_all(range, Vec::new(), kept.clone());
+        let ready = ReadyQuery::of_all(range, Vec::new(), kept.clone());
         let slot = self.scans.take(claim).await?;
         self.in_slot(slot, move |core, _| values::extent(&core.db, device, &element, &ready)).await
     }

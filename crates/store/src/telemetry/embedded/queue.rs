@@ -12,12 +12,12 @@ use super::commit_queue::Sent;
 use super::keys::{self, Family};
 use super::live::Live;
 use super::load::{current, rows};
-use super::page_budget::PageBudget;
 use super::rows::{damaged, json, read_queued, trailing};
 use super::slices::{Sliced, Watch};
 use super::{Cancel, Core, Embedded};
 use crate::error::{Result, StoreError};
 use crate::telemetry::QueueQuery;
+use crate::telemetry::page_budget::{PageBudget, written_bytes};
 use isobar_quota::Claim;
 
 /// Rows, and (next constant) bytes of them, that a search reads without a slot.
@@ -25,9 +25,6 @@ const QUEUE_ROWS_AT_ONCE: usize = 256;
 const QUEUE_BYTES_AT_ONCE: usize = 4 << 20;
 /// Searches of one reader, while others repeatedly take the events that it has found.
 const LOOKS_MAX: usize = 32;
-
-/// Bytes of an event as JSON besides its payload and its element's name: identifiers, a moment, the names of members.
-const WRITTEN_BYTES_BESIDE: usize = 256;
 
 /// Events that a reader of a queue found.
 #[derive(Default)]
@@ -310,11 +307,6 @@ enum Taken {
     Long(Look),
     /// Other readers have taken all events that were found.
     Overtaken,
-}
-
-/// Returns an upper bound for the bytes of an event as JSON: a character of a name may become six.
-fn written_bytes(event: &Event) -> usize {
-    event.payload.bytes().len() + 6 * event.element.len() + WRITTEN_BYTES_BESIDE
 }
 
 /// Takes the events of an earlier search, or searches.

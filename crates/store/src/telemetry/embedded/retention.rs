@@ -14,9 +14,7 @@ use super::keys::{self, Family};
 use super::load::{current, rows};
 use super::rows::{damaged, failed};
 use crate::error::Result;
-
-/// Seconds that the clock may be ahead of the last moment seen by the store: a day.
-const AHEAD_SECONDS_MAX: i64 = 86_400;
+use crate::telemetry::clock_trust::believed;
 
 /// Returns the moment up to which the clock is trusted; if none is recorded, that of the newest event. Returns `None`
 /// for an empty store.
@@ -37,26 +35,10 @@ pub fn believe(db: &DB, now: Timestamp) -> Result<()> {
     db.flush_wal(true).map_err(failed)
 }
 
-/// Returns the time as far as the clock is trusted: if it is ahead of the last moment seen plus the time since then,
-/// returns that sum.
-fn believed(seen: Timestamp, running: Duration, now: Timestamp) -> Timestamp {
-    let running = i64::try_from(running.as_millis()).unwrap_or(i64::MAX);
-    let expected = Timestamp::from_millis(seen.millis().saturating_add(running));
-    if now <= expected.plus_seconds(AHEAD_SECONDS_MAX) { now } else { expected }
-}
-
 /// Removes history past retention: whole files at once, the rest with the next compactions.
 pub fn retain(core: &Core, now: Timestamp, running: Duration, history_seconds: i64) -> Result<Timestamp> {
     let seen = seen(&core.db)?.unwrap_or(now);
     let believed = believed(seen, running, now);
-    if believed < now {
-        tracing::warn!(
-            clock = %now,
-            %believed,
-            "the clock is more than a day ahead of what the telemetry store has seen: nothing is removed for being old \
-             that is not by the time since then. If the clock is right, isobar recover --clock says so"
-        );
-    }
     core.cutoffs.keys.fetch_max(believed.millis(), Ordering::Relaxed);
     let not_before = believed.plus_seconds(-history_seconds);
     let before = core.cutoffs.history.fetch_max(not_before.millis(), Ordering::AcqRel);
@@ -85,21 +67,6 @@ mod tests {
     use crate::telemetry::{Commit, Idempotency, Ran, Telemetry};
 
     const DAY: i64 = 86_400_000;
-
-    #[test]
-    fn clock_is_trusted_up_to_a_day_ahead() {
-        let hour = Duration::from_secs(3_600);
-        for (running, now, expected) in [
-            (hour, 3_600_000, 3_600_000),
-            (hour, DAY + 3_600_000, DAY + 3_600_000),
-            (hour, DAY + 3_600_001, 3_600_000),
-            (Duration::ZERO, 400 * DAY, 0),
-            (Duration::ZERO, -400 * DAY, -400 * DAY),
-            (Duration::MAX, 400 * DAY, 400 * DAY),
-        ] {
-            assert_eq!(believed(at(0), running, at(now)), at(expected), "{running:?} {now}");
-        }
-    }
 
     #[tokio::test]
     async fn only_a_trusted_clock_expires_history_and_keys() {

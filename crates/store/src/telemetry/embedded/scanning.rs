@@ -10,16 +10,14 @@ use rocksdb::{DB, ReadOptions};
 
 use super::Core;
 use super::rows::{read_value, text};
-use super::scan::{First, RoundBudget, RowPosition, ScannedRow, Sort, SortedBytes};
 use super::seek::Track;
 use super::slices::{Sliced, Watch};
-use super::values::{OpenSeries, ReadyQuery, ValueOrder, fetch, track};
-use crate::error::{Result, StoreError};
-use crate::telemetry::SORTED_MAX;
+use super::values::{OpenSeries, fetch, track};
+use crate::error::Result;
+use crate::telemetry::ready_query::{ReadyQuery, ValueOrder};
+use crate::telemetry::scan::{ScannedRow, Sort};
+use crate::telemetry::sorted_page::SortedPage;
 
-/// Bounds the rounds over the range for one page: each collects what fits into its bytes, and long texts soon need too
-/// many.
-const ROUNDS_MAX: u32 = 16;
 /// Values of one step of a scan from the newest.
 const STEP: u64 = 8_192;
 /// Bytes that a scan reads ahead.
@@ -46,7 +44,7 @@ struct ScanCourse {
 
 enum SoFar {
     InTime(InTime),
-    Sorted(Sorted),
+    Sorted(SortedPage),
 }
 
 /// Progress in an order of time. From the newest it goes back step by step, each read forwards, which is faster than
@@ -58,21 +56,6 @@ struct InTime {
     step: Range<u64>,
     found: Vec<u64>,
     total: u64,
-}
-
-/// Progress in an order by payload: each round finds the next positions behind those of the previous one.
-struct Sorted {
-    first: First,
-    /// Bytes that all sorting scans share.
-    bytes: Arc<SortedBytes>,
-    rounds: u32,
-    /// True if other scans left a round too little.
-    was_refused: bool,
-    /// Positions of the previous rounds.
-    done: u64,
-    seen: u64,
-    /// Total that passes the filters; with filters the first round counts it.
-    total: Option<u64>,
 }
 
 impl Scan {
@@ -104,16 +87,16 @@ impl ScanCourse {
     fn begin(core: &Core, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<Self>> {
         let options = ReadOptions::default();
         let Some(mut series) = OpenSeries::of(&core.db, device, element, options)? else { return Ok(None) };
-        let (series, within) = (series.number, query.within(&mut series)?);
+        let (series, within) = (series.number, series.within(query)?);
         let mut left = within.clone();
         let so_far = match query.newest_first() {
             Some(newest_first) => SoFar::InTime(InTime { newest_first, ..InTime::default() }),
             None => {
                 let total = query.takes_all().then_some(within.end - within.start);
-                if !reaches(query, total)? {
+                if !query.reaches(total)? {
                     left.start = left.end;
                 }
-                SoFar::Sorted(Sorted::new(end_of_page(query), total, &core.sorted))
+                SoFar::Sorted(SortedPage::new(query.end_of_page(), total, &core.sorted))
             }
         };
         Ok(Some(Self { series, left, within, page: Vec::new(), so_far }))
@@ -127,30 +110,13 @@ impl ScanCourse {
         let mut reading = Reading { track: track(db, self.series, options)?, query, watch };
         match (&mut self.so_far, &query.listing) {
             (SoFar::Sorted(sorted), ValueOrder::Sorted(sort)) => {
-                sorted.go_on(&mut reading, sort, &self.within, &mut self.left, &mut self.page)
+                sort_on(sorted, &mut reading, sort, (&self.within, &mut self.left), &mut self.page)
             }
             (SoFar::InTime(in_time), _) => in_time.go_on(&mut reading, &mut self.left, &mut self.page),
             // A scan is continued by the query that began it.
             (SoFar::Sorted(_), _) => Ok(Some(0)),
         }
     }
-}
-
-/// Returns true if a page of an order by payload has values; if the total is known, nothing is read to decide.
-///
-/// # Errors
-/// [`StoreError::TooFar`] if it has values, and no order reaches them.
-fn reaches(query: &ReadyQuery, total: Option<u64>) -> Result<bool> {
-    match total {
-        Some(total) if query.request.offset() >= total => Ok(false),
-        Some(total) if end_of_page(query).min(total) > SORTED_MAX => Err(StoreError::TooFar),
-        _ => Ok(true),
-    }
-}
-
-/// Returns the number of positions up to the end of the page.
-fn end_of_page(query: &ReadyQuery) -> u64 {
-    query.request.offset().saturating_add(u64::from(query.request.limit))
 }
 
 struct Reading<'a, 'w> {
@@ -193,7 +159,7 @@ impl InTime {
         left: &mut Range<u64>,
         page: &mut Vec<u64>,
     ) -> Result<Option<u64>> {
-        let wanted = reading.query.request.offset()..end_of_page(reading.query);
+        let wanted = reading.query.request.offset()..reading.query.end_of_page();
         loop {
             let found = &mut self.found;
             if !reading.each(&mut self.step, |row| found.push(row.sequence))? {
@@ -222,53 +188,21 @@ impl InTime {
     }
 }
 
-impl Sorted {
-    fn new(wanted: u64, total: Option<u64>, bytes: &Arc<SortedBytes>) -> Self {
-        let first = First::new(wanted.min(SORTED_MAX) as usize, None, RoundBudget::new(bytes));
-        Self { first, bytes: Arc::clone(bytes), rounds: 0, was_refused: false, done: 0, seen: 0, total }
-    }
-
-    fn go_on(
-        &mut self,
-        reading: &mut Reading<'_, '_>,
-        sort: &Sort,
-        within: &Range<u64>,
-        left: &mut Range<u64>,
-        page: &mut Vec<u64>,
-    ) -> Result<Option<u64>> {
-        let (offset, end) = (reading.query.request.offset(), end_of_page(reading.query));
-        loop {
-            let (first, seen) = (&mut self.first, &mut self.seen);
-            let is_over = reading.each(left, |row| {
-                *seen += 1;
-                first.offer(sort, sort.position(row));
-            })?;
-            if !is_over {
-                return Ok(None);
-            }
-            let total = *self.total.get_or_insert(self.seen);
-            let positions = self.first.take_positions(sort);
-            for position in &positions {
-                if (offset..end).contains(&self.done) {
-                    page.push(position.sequence);
-                }
-                self.done += 1;
-            }
-            let after: Option<RowPosition<'static>> = positions.into_iter().next_back();
-            if after.is_none() || self.done >= end.min(total) || offset >= total {
-                return Ok(Some(total));
-            }
-            self.rounds += 1;
-            self.was_refused |= self.first.budget.was_refused;
-            if end > SORTED_MAX {
-                return Err(StoreError::TooFar);
-            }
-            if self.rounds >= ROUNDS_MAX {
-                // A round that got little because of others can come further later.
-                return Err(if self.was_refused { StoreError::Busy } else { StoreError::TooFar });
-            }
-            self.first = First::new((end - self.done) as usize, after, RoundBudget::new(&self.bytes));
-            *left = within.clone();
+/// Continues the rounds of an order by payload; returns `None` if the slice is over.
+fn sort_on(
+    sorted: &mut SortedPage,
+    reading: &mut Reading<'_, '_>,
+    sort: &Sort,
+    (within, left): (&Range<u64>, &mut Range<u64>),
+    page: &mut Vec<u64>,
+) -> Result<Option<u64>> {
+    loop {
+        if !reading.each(left, |row| sorted.take(sort, row))? {
+            return Ok(None);
         }
+        if let Some(total) = sorted.end_round(reading.query, sort, page)? {
+            return Ok(Some(total));
+        }
+        *left = within.clone();
     }
 }

@@ -15,6 +15,7 @@ use super::rows::Rows;
 use super::values::OpenSeries;
 use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
+use crate::telemetry::dropping::{is_worth_dropping, share_of_bytes};
 
 /// Hides a series: removes its record, and records its number to be reclaimed.
 fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
@@ -23,12 +24,6 @@ fn bury(device: u64, series: &SeriesState, rows: &mut Rows) {
     }
     rows.put(Family::Meta, &keys::about(keys::GARBAGE_SERIES, series.number), &[&series.bytes.to_be_bytes()]);
 }
-
-/// Number of values below which dropping is not worthwhile, unless nothing is left of the series, or exactness is
-/// requested.
-const STRETCH_VALUES_MIN: u64 = 256;
-/// Fraction (one in this many) of the remaining values from which dropping is worthwhile.
-const STRETCH_PART: u64 = 16;
 
 /// Values of a series past retention: from its floor up to a new one.
 struct Stretch {
@@ -53,14 +48,12 @@ impl Stretch {
     }
 
     fn is_worth_it(&self) -> bool {
-        let left = self.of - self.len();
-        left == 0 || self.len() >= STRETCH_VALUES_MIN.max(left / STRETCH_PART)
+        is_worth_dropping(self.len(), self.of)
     }
 
     /// Returns the bytes of the values, estimated by their share of the series: they are not read one by one.
     fn bytes(&self, of_series: u64) -> u64 {
-        let share = u128::from(of_series) * u128::from(self.len()) / u128::from(self.of.max(1));
-        u64::try_from(share).unwrap_or(of_series).min(of_series)
+        share_of_bytes(of_series, self.len(), self.of)
     }
 
     /// Sets the new floor of the series. Also writes its record: the values behind the last checkpoint may be dropped

@@ -1,136 +1,24 @@
 //! Reads pages of a series. Time is bisected and a page is a seek; filters and orders by payload read the whole range
 //! ([`super::scanning`]).
 //!
-//! Readers of a series open it here ([`OpenSeries`]) and ask the query for its range ([`ReadyQuery::within`]): values
-//! past retention are left out there, and nowhere else.
+//! Readers of a series open it here ([`OpenSeries`]) and ask it for the range of their query
+//! ([`OpenSeries::within`]): values past retention are left out there, and nowhere else.
 
 use std::ops::Range;
 
 use isobar_model::event::StoredValue;
-use isobar_model::page::{Page, PageRequest, TimeRange};
+use isobar_model::page::{Page, PageRequest};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
 use rocksdb::{DB, ReadOptions};
 
 use super::keys::{self, Family, TimeOrder};
-use super::page_budget::PageBudget;
 use super::rows::{failed, json, read_value};
-use super::scan::{ScannedRow, Sort, Test};
 use super::seek::Track;
 use super::{engine, load};
 use crate::error::Result;
-use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueQuery, ValueSort};
-
-/// Query prepared for a series.
-pub struct ReadyQuery {
-    pub(super) request: PageRequest,
-    /// Range of positions in time.
-    range: Range<TimeOrder>,
-    tests: Vec<Test>,
-    /// Retention of the series.
-    kept: Kept,
-    pub(super) listing: ValueOrder,
-}
-
-/// Order of a page.
-pub(super) enum ValueOrder {
-    InTime { newest_first: bool },
-    Sorted(Sort),
-}
-
-impl ReadyQuery {
-    /// Prepares a read of all values of a range that pass filters, oldest first.
-    pub fn of_all(range: TimeRange, filters: Vec<Filter>, kept: Kept) -> Self {
-        let oldest_first = vec![ValueSort { field: FilterField::CreatedAt, descending: false }];
-        Self::of(ValueQuery { range, filters, sort: oldest_first, page: PageRequest::default(), kept })
-    }
-
-    /// Prepares a query.
-    pub fn of(query: ValueQuery) -> Self {
-        let mut range = orders(query.range);
-        let listing = ValueOrder::of(&query);
-        let mut tests = Vec::new();
-        for filter in query.filters {
-            match moments(&filter) {
-                Some(narrower) => {
-                    range.start = range.start.max(narrower.start);
-                    range.end = range.end.min(narrower.end);
-                }
-                None => tests.push(Test::of(filter)),
-            }
-        }
-        Self { request: query.page, range, tests, kept: query.kept, listing }
-    }
-
-    /// Returns true if the newest come first, or `None` if a payload decides.
-    pub(super) fn newest_first(&self) -> Option<bool> {
-        match self.listing {
-            ValueOrder::InTime { newest_first } => Some(newest_first),
-            ValueOrder::Sorted(_) => None,
-        }
-    }
-
-    /// Returns true if every value of the range must be read.
-    pub fn scans(&self) -> bool {
-        !self.tests.is_empty() || matches!(self.listing, ValueOrder::Sorted(_))
-    }
-
-    /// Returns true if all values of the range pass.
-    pub(super) fn takes_all(&self) -> bool {
-        self.tests.is_empty()
-    }
-
-    /// Returns the sequences in the query's range among the shown ones of a series.
-    pub(super) fn within(&self, series: &mut OpenSeries<'_>) -> Result<Range<u64>> {
-        let Range { start, end } = self.range;
-        if start >= end {
-            return Ok(0..0);
-        }
-        let (first, count) = (series.first_kept(&self.kept)?, series.count);
-        let low = if start == 0 { first } else { series.track.first_at(first..count, start)? };
-        Ok(low..if end == TimeOrder::MAX { count } else { series.track.first_at(low..count, end)? })
-    }
-
-    pub(super) fn holds(&self, row: &ScannedRow<'_>) -> bool {
-        self.tests.iter().all(|test| test.holds(row))
-    }
-}
-
-impl ValueOrder {
-    fn of(query: &ValueQuery) -> Self {
-        match query.newest_first() {
-            Some(newest_first) => ValueOrder::InTime { newest_first },
-            None => ValueOrder::Sorted(Sort::of(query.sort.clone())),
-        }
-    }
-}
-
-/// Converts a range of time to positions in time.
-pub fn orders(range: TimeRange) -> Range<TimeOrder> {
-    range.from.map_or(0, keys::order_at)..range.to.map_or(TimeOrder::MAX, keys::order_at)
-}
-
-/// Returns the range for a filter on `createdAt`, if it is one.
-fn moments(filter: &Filter) -> Option<Range<TimeOrder>> {
-    let (FilterField::CreatedAt, [Operand::Time(moment)]) = (&filter.field, filter.operands.as_slice()) else {
-        return None;
-    };
-    let next = Timestamp::from_millis(moment.millis().saturating_add(1));
-    let (at, behind) = (keys::order_at(*moment), keys::order_at(next));
-    // No value was stored before 1970.
-    let before_all = moment.millis() < 0;
-    match filter.operator {
-        Operator::Eq | Operator::In if before_all => Some(0..0),
-        Operator::Eq | Operator::In => Some(at..behind),
-        Operator::Lt => Some(0..at),
-        Operator::Lte if before_all => Some(0..0),
-        Operator::Lte => Some(0..behind),
-        Operator::Gt if before_all => Some(0..TimeOrder::MAX),
-        Operator::Gt => Some(behind..TimeOrder::MAX),
-        Operator::Gte => Some(at..TimeOrder::MAX),
-        Operator::Ne | Operator::Nin => None,
-    }
-}
+use crate::telemetry::page_budget::PageBudget;
+use crate::telemetry::ready_query::{ReadyQuery, slice};
 
 pub(super) fn track<'a>(db: &'a DB, series: u64, options: ReadOptions) -> Result<Track<'a>> {
     Ok(Track {
@@ -168,6 +56,17 @@ impl<'a> OpenSeries<'a> {
         Ok(Some(Self { number: record.number, track, floor, count }))
     }
 
+    /// Returns the sequences in the query's range among the shown ones of a self.
+    pub fn within(&mut self, query: &ReadyQuery) -> Result<Range<u64>> {
+        let Range { start, end } = query.range;
+        if start >= end {
+            return Ok(0..0);
+        }
+        let (first, count) = (self.first_kept(&query.kept)?, self.count);
+        let low = if start == 0 { first } else { self.track.first_at(first..count, start)? };
+        Ok(low..if end == TimeOrder::MAX { count } else { self.track.first_at(low..count, end)? })
+    }
+
     /// Returns the sequence from which on values are shown.
     pub fn first_kept(&mut self, kept: &Kept) -> Result<u64> {
         let (floor, count) = (self.floor, self.count);
@@ -186,7 +85,7 @@ impl<'a> OpenSeries<'a> {
 /// Reads a page of a series that is found without reading other values; `None` if there is no such series.
 pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<Page<StoredValue>>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
-    let (within, request) = (query.within(&mut series)?, query.request);
+    let (within, request) = (series.within(query)?, query.request);
     let total = within.end - within.start;
     let items = window(&mut series.track, within, request, query.newest_first() == Some(true))?;
     Ok(Some(Page::new(items, total, request)))
@@ -195,7 +94,7 @@ pub fn page(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<O
 /// Returns the moments of the first and the last value in a query's range, or `None` without values.
 pub fn extent(db: &DB, device: u64, element: &str, query: &ReadyQuery) -> Result<Option<(Timestamp, Timestamp)>> {
     let Some(mut series) = OpenSeries::of(db, device, element, ReadOptions::default())? else { return Ok(None) };
-    let within = query.within(&mut series)?;
+    let within = series.within(query)?;
     if within.is_empty() {
         return Ok(None);
     }
@@ -209,18 +108,6 @@ pub(super) fn stored(value: &[u8]) -> Result<StoredValue> {
         created_at: keys::moment(order),
         payload: json(payload),
     })
-}
-
-/// Returns the sequences of a page among dense ones.
-pub fn slice(within: Range<u64>, request: PageRequest, newest_first: bool) -> Range<u64> {
-    let skipped = request.offset().min(within.end - within.start);
-    if newest_first {
-        let end = within.end - skipped;
-        within.start.max(end.saturating_sub(u64::from(request.limit)))..end
-    } else {
-        let start = within.start + skipped;
-        start..within.end.min(start.saturating_add(u64::from(request.limit)))
-    }
 }
 
 fn window(

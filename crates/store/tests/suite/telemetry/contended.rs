@@ -215,6 +215,10 @@ impl Telemetry for Contended {
         self.store.follow()
     }
 
+    fn newest_event(&self) -> EventId {
+        self.store.newest_event()
+    }
+
     async fn queue_peek(&self, device: &CanRead<DeviceRef>, query: QueueQuery) -> Result<Vec<Event>> {
         self.store.queue_peek(device, query).await
     }

@@ -9,8 +9,8 @@ use isobar_model::ids::EventId;
 use isobar_model::json::{Json, Number, Step, compare_numbers, find, number, parse};
 use smallvec::SmallVec;
 
-use super::keys::{self, TimeOrder};
-use crate::telemetry::{Filter, FilterField, Operand, Operator, ValueSort};
+use super::time_order::{self, TimeOrder};
+use super::{Filter, FilterField, Operand, Operator, ValueSort};
 
 /// Value as a scan sees it.
 #[derive(Clone, Copy)]
@@ -88,7 +88,7 @@ impl FilterTarget {
     fn relation(&self, row: &ScannedRow<'_>, value: Option<&str>, field: &Field) -> Relation {
         match (field, self) {
             (Field::CreatedAt, FilterTarget::Moment(moment)) => {
-                Relation::Ordered(keys::moment(row.order).millis().cmp(moment))
+                Relation::Ordered(time_order::moment(row.order).millis().cmp(moment))
             }
             (Field::Id, FilterTarget::Json(Json::Text(text))) => {
                 let mut buffer = [0; uuid::fmt::Hyphenated::LENGTH];
@@ -195,7 +195,7 @@ impl<'a> Key<'a> {
         let path = match field {
             // A moment fits a double exactly; the halves of an order would too, but ids are compared by sequence
             // anyway.
-            Field::CreatedAt => return Key::Number(keys::moment(row.order).millis() as f64, 0),
+            Field::CreatedAt => return Key::Number(time_order::moment(row.order).millis() as f64, 0),
             Field::Id => return Key::Number(row.sequence as f64, 0),
             Field::Payload(path) => path,
         };

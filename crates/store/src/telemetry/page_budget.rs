@@ -1,10 +1,15 @@
 //! Bounds the memory of the rows of one page.
 
+use isobar_model::event::Event;
+
+use super::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX};
 use crate::error::{Result, StoreError};
-use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX};
+
+/// Bytes of an event as JSON besides its payload and its element's name: identifiers, a moment, the names of members.
+const WRITTEN_BYTES_BESIDE: usize = 256;
 
 /// Rest of the budget of a page.
-pub(super) struct PageBudget {
+pub(crate) struct PageBudget {
     bytes: usize,
     /// True before the first row, which is accepted at any size.
     is_untouched: bool,
@@ -32,6 +37,11 @@ impl PageBudget {
         self.is_untouched = false;
         Ok(())
     }
+}
+
+/// Returns an upper bound for the bytes of an event as JSON: a character of a name may become six.
+pub(crate) fn written_bytes(event: &Event) -> usize {
+    event.payload.bytes().len() + 6 * event.element.len() + WRITTEN_BYTES_BESIDE
 }
 
 #[cfg(test)]

@@ -1,0 +1,292 @@
+//! Gathers the commits that wait, and writes them group by group on one connection.
+//!
+//! A device is locked until its commit has an outcome, so a group has one commit of a device.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use isobar_model::ids::OrganizationId;
+use isobar_model::time::Clock;
+use isobar_quota::{NOBODY, TenantShare, TenantShares, limits};
+use parking_lot::Mutex;
+use sqlx::postgres::PgPool;
+use tokio::sync::{Notify, watch};
+
+use super::connections::{ReadColumn as _, failed};
+use super::devices::{DeviceSlots, LockedDevice};
+use super::group::{self, GroupFailure, GroupOutcome};
+use super::live_events::LiveEvents;
+use super::memory::{DeviceMemory, DeviceWrites};
+use super::partitions::Partitions;
+use crate::error::{Result, StoreError};
+use crate::telemetry::Durable;
+use crate::telemetry::durable::CommitAnswer;
+
+/// Bounds the commits of a group, and (next constant) the bytes after which it takes no more.
+const GROUP_COMMITS_MAX: usize = 500;
+const GROUP_BYTES: usize = 8 << 20;
+/// Tries of a group until its commits are answered `Unavailable`, and (next constant) the pause after each.
+const GROUP_TRIES_MAX: u32 = 5;
+const GROUP_PAUSE: Duration = Duration::from_millis(500);
+
+/// A commit that waits for its group.
+struct WaitingCommit {
+    locked: LockedDevice,
+    writes: DeviceWrites,
+    /// The state that it leaves.
+    memory: Arc<DeviceMemory>,
+    answer: CommitAnswer,
+    _share: TenantShare,
+}
+
+/// The commits that wait, oldest first.
+#[derive(Default)]
+struct CommitLine {
+    waiting: VecDeque<WaitingCommit>,
+    /// Commits that have ever come.
+    came: u64,
+}
+
+/// The line of commits, and what is needed to write them.
+pub struct Committer {
+    line: Mutex<CommitLine>,
+    came: Notify,
+    /// Commits that have an outcome.
+    done: watch::Sender<u64>,
+    is_closed: AtomicBool,
+    bytes: Arc<TenantShares>,
+    groups: PgPool,
+    devices: Arc<DeviceSlots>,
+    partitions: Arc<Partitions>,
+    live: Arc<LiveEvents>,
+}
+
+/// Error for commits after the store was closed, or has failed.
+#[derive(Debug, thiserror::Error)]
+#[error("the telemetry store is closed")]
+struct CommitterEnded;
+
+/// Error for commits whose connection ended, and whose device others have changed since.
+#[derive(Debug, thiserror::Error)]
+#[error("the outcome of a commit cannot be decided any more")]
+struct UndecidedCommit;
+
+impl Committer {
+    /// Creates a committer whose line is empty.
+    pub fn new(groups: PgPool, devices: Arc<DeviceSlots>, partitions: Arc<Partitions>, live: Arc<LiveEvents>) -> Self {
+        Self {
+            line: Mutex::default(),
+            came: Notify::new(),
+            done: watch::Sender::new(0),
+            is_closed: AtomicBool::new(false),
+            bytes: TenantShares::new(&limits::COMMIT_BYTES),
+            groups,
+            devices,
+            partitions,
+            live,
+        }
+    }
+
+    /// Fails once the committer is closed.
+    pub fn must_be_open(&self) -> Result<()> {
+        if self.is_closed.load(Ordering::Acquire) { Err(StoreError::unavailable(CommitterEnded)) } else { Ok(()) }
+    }
+
+    /// Adds a commit to the line. The device's state is unknown to others until the commit has an outcome.
+    pub fn send(
+        &self,
+        locked: &LockedDevice,
+        tenant: Option<OrganizationId>,
+        writes: DeviceWrites,
+        memory: &Arc<DeviceMemory>,
+    ) -> Result<(Durable, usize)> {
+        let bytes = writes.bytes();
+        let share = self.bytes.take(tenant.unwrap_or(NOBODY), bytes)?;
+        let (durable, answer) = Durable::answered();
+        let commit =
+            WaitingCommit { locked: locked.clone(), writes, memory: Arc::clone(memory), answer, _share: share };
+        {
+            let mut line = self.line.lock();
+            self.must_be_open()?;
+            line.came += 1;
+            line.waiting.push_back(commit);
+        }
+        self.devices.set(locked, None);
+        self.came.notify_one();
+        Ok((durable, bytes))
+    }
+
+    /// Waits until all commits that have come so far have an outcome.
+    pub async fn sync(&self) -> Result<()> {
+        let came = self.line.lock().came;
+        let reached = self.done.subscribe().wait_for(|done| *done >= came).await.map(drop);
+        reached.map_err(|_| StoreError::unavailable(CommitterEnded))
+    }
+
+    /// Refuses further commits; [`Self::run`] ends after those that wait.
+    pub fn close(&self) {
+        let line = self.line.lock();
+        self.is_closed.store(true, Ordering::Release);
+        drop(line);
+        self.came.notify_one();
+    }
+
+    /// Writes groups until the committer is closed and nothing waits.
+    pub async fn run(&self) {
+        loop {
+            let group = self.next_group();
+            if !group.is_empty() {
+                let count = group.len() as u64;
+                self.write(group).await;
+                self.done.send_modify(|done| *done += count);
+            } else if self.is_closed.load(Ordering::Acquire) {
+                return;
+            } else {
+                self.came.notified().await;
+            }
+        }
+    }
+
+    /// Takes the commits of the next group, at most one of a device.
+    fn next_group(&self) -> Vec<WaitingCommit> {
+        let (mut group, mut bytes, mut devices) = (Vec::new(), 0, HashSet::new());
+        let mut line = self.line.lock();
+        while group.len() < GROUP_COMMITS_MAX
+            && bytes < GROUP_BYTES
+            && let Some(next) = line.waiting.front()
+            && devices.insert(next.writes.device)
+            && let Some(next) = line.waiting.pop_front()
+        {
+            bytes += next.writes.bytes();
+            group.push(next);
+        }
+        group
+    }
+
+    /// Writes a group, and answers its commits. One that the database refuses is written commit by commit.
+    async fn write(&self, group: Vec<WaitingCommit>) {
+        let mut groups = VecDeque::from([group]);
+        while let Some(mut group) = groups.pop_front() {
+            // No event is sent to followers before its commit is known here.
+            let events = self.live.hold().await;
+            match self.write_group(&group).await {
+                Ok(outcome) => self.settle(group, outcome, events).await,
+                Err(_) if group.len() > 1 => {
+                    let rest = group.split_off(1);
+                    groups.push_front(rest);
+                    groups.push_front(group);
+                }
+                Err(error) => answer_all(group, error),
+            }
+        }
+    }
+
+    /// Writes a group, again and again where nothing came of it.
+    async fn write_group(&self, group: &[WaitingCommit]) -> Result<GroupOutcome> {
+        let writes: Vec<&DeviceWrites> = group.iter().map(|commit| &commit.writes).collect();
+        let (mut tries, mut is_unknown) = (1, false);
+        loop {
+            let failure = match self.try_group(&writes, is_unknown).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(GroupFailure::Statement(error)) => return Err(error),
+                Err(failure) => failure,
+            };
+            is_unknown |= matches!(failure, GroupFailure::Unknown(_));
+            if tries >= GROUP_TRIES_MAX {
+                return Err(match failure {
+                    GroupFailure::Unknown(error) | GroupFailure::Statement(error) => error,
+                    GroupFailure::Victim => StoreError::Busy,
+                });
+            }
+            if let GroupFailure::Unknown(error) = failure {
+                tracing::warn!(%error, tries, "a group of commits failed, will decide and retry");
+                Clock::System.sleep(GROUP_PAUSE).await;
+            }
+            tries += 1;
+        }
+    }
+
+    async fn try_group(
+        &self,
+        writes: &[&DeviceWrites],
+        is_unknown: bool,
+    ) -> std::result::Result<GroupOutcome, GroupFailure> {
+        let mut connection = self.groups.acquire().await.map_err(|error| GroupFailure::Unknown(failed(error)))?;
+        if is_unknown && let Some(outcome) = self.decide(&mut connection, writes).await? {
+            return Ok(outcome);
+        }
+        let missing = self.partitions.missing(writes.iter().flat_map(|writes| &writes.events).map(|row| row.order));
+        self.partitions.make(&mut connection, missing).await?;
+        group::write(&mut connection, writes).await
+    }
+
+    /// Decides whether a group was written whose connection ended, by the last commits of its devices. The connection that
+    /// wrote it has ended (see [`super::connections`]). Returns `None` if it was not.
+    async fn decide(
+        &self,
+        connection: &mut sqlx::PgConnection,
+        writes: &[&DeviceWrites],
+    ) -> std::result::Result<Option<GroupOutcome>, GroupFailure> {
+        let devices: Vec<i64> = writes.iter().map(|writes| writes.device).collect();
+        let heads = sqlx::query(
+            "SELECT g.device, coalesce(h.last_commit, 0) FROM unnest($1::bigint[]) AS g(device) \
+             LEFT JOIN telemetry.head h USING (device)",
+        );
+        let heads =
+            heads.bind(devices).fetch_all(connection).await.map_err(|error| GroupFailure::Unknown(failed(error)))?;
+        let (mut outcome, mut is_untouched) = (GroupOutcome::default(), false);
+        for head in heads {
+            let device: i64 = head.column(0).map_err(GroupFailure::Statement)?;
+            let last: i64 = head.column(1).map_err(GroupFailure::Statement)?;
+            let own = writes.iter().find(|writes| writes.device == device);
+            match own.is_some_and(|own| own.head.last_commit == last) {
+                true => outcome.devices.push(device),
+                // Somebody else was first, or has committed since.
+                false => outcome.unknown.push(device),
+            }
+            is_untouched |= own.is_some_and(|own| own.expected == last);
+        }
+        if !outcome.devices.is_empty() {
+            return Ok(Some(outcome));
+        }
+        if is_untouched {
+            return Ok(None);
+        }
+        Err(GroupFailure::Statement(StoreError::unavailable(UndecidedCommit)))
+    }
+
+    async fn settle(
+        &self,
+        group: Vec<WaitingCommit>,
+        outcome: GroupOutcome,
+        events: super::live_events::EventsHeld<'_>,
+    ) {
+        let (firsts, unknown): (HashSet<i64>, HashSet<i64>) =
+            (outcome.devices.into_iter().collect(), outcome.unknown.into_iter().collect());
+        let is_first = |commit: &WaitingCommit| firsts.contains(&commit.writes.device);
+        for commit in group.iter().filter(|commit| is_first(commit)) {
+            self.devices.set(&commit.locked, Some(Arc::clone(&commit.memory)));
+        }
+        let writes = group.iter().map(|commit| (&commit.writes, is_first(commit)));
+        events.committed(outcome.transaction, writes).await;
+        for commit in group {
+            commit.answer.send(match commit.writes.device {
+                device if firsts.contains(&device) => Ok(()),
+                device if unknown.contains(&device) => Err(StoreError::unavailable(UndecidedCommit)),
+                _ => Err(StoreError::Conflict),
+            });
+        }
+    }
+}
+
+/// Answers the commits of a group that was not written, or of which that is not known.
+fn answer_all(group: Vec<WaitingCommit>, error: StoreError) {
+    tracing::error!(%error, commits = group.len(), "cannot write a group of commits");
+    let mut error = Some(error);
+    for commit in group {
+        let error = error.take().unwrap_or_else(|| StoreError::unavailable(CommitterEnded));
+        commit.answer.send(Err(error));
+    }
+}

@@ -1,0 +1,315 @@
+//! Sends events to followers, in the order (transaction, item): that in which the database has them, for all processes.
+//!
+//! An event has its place once every transaction before its own has ended. While somebody follows, the events behind the
+//! last place are read every 100 ms, and after each group of this process at once. Those of this process are sent from
+//! memory; what others have written is a gap, which followers read from history.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_model::access::Lineage;
+use isobar_model::event::Event;
+use isobar_model::ids::EventId;
+use isobar_model::time::{Clock, Timestamp};
+use parking_lot::Mutex;
+use sqlx::postgres::PgPool;
+use tokio::sync::{MutexGuard, broadcast};
+
+use super::connections::{ReadColumn as _, failed};
+use super::memory::DeviceWrites;
+use crate::error::Result;
+use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
+use crate::telemetry::time_order::{TimeOrder, id_of, moment, order_at};
+use crate::telemetry::{Following, StreamMessage, StreamPosition};
+
+/// Pause between two looks for events of other processes, while somebody follows; and (next constant) for the last place,
+/// while nobody does.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+const PLACE_EVERY: Duration = Duration::from_secs(1);
+/// Time that a group waits until its events have their places, and (next constant) the pause between two looks.
+const PLACED_WITHIN: Duration = Duration::from_secs(1);
+const PLACED_LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Events that are read at a time.
+const EVENTS_A_LOOK: i64 = 4_096;
+/// Milliseconds by which the position in time of an event may lie before that of one with an earlier place: the clocks of
+/// processes differ, and runs overtake each other.
+const OVERTAKEN_MILLIS: i64 = 86_400_000;
+
+/// The events of a transaction of this process, by item; `None` if they were not prepared for followers.
+type OwnEvents = Vec<Option<(Arc<Event>, Arc<Lineage>)>>;
+
+/// The place of an event, or between two events.
+#[derive(Clone, Copy, Debug)]
+pub struct EventPlace {
+    pub transaction: i64,
+    pub item: i32,
+    /// Its position in time: where to look for it.
+    pub at: Timestamp,
+}
+
+impl EventPlace {
+    /// Returns the place behind all events of a transaction.
+    pub fn end_of(transaction: i64, at: Timestamp) -> Self {
+        Self { transaction, item: i32::MAX, at }
+    }
+
+    /// Returns the place as a position of streams. The position in time is told with it: two of one place are equal.
+    pub fn position(self) -> StreamPosition {
+        let transaction = u128::from(self.transaction.max(0).unsigned_abs());
+        let item = u128::from(self.item.max(0).unsigned_abs());
+        let newest = id_of(transaction << 64 | item << 32);
+        StreamPosition { newest, late: self.at.millis().max(0).unsigned_abs() }
+    }
+
+    /// Returns the place of a position.
+    pub fn of(position: StreamPosition) -> Self {
+        let bits = position.newest.0.as_u128();
+        Self {
+            transaction: i64::try_from(bits >> 64).unwrap_or(i64::MAX),
+            item: i32::try_from(bits >> 32 & u128::from(u32::MAX)).unwrap_or(i32::MAX),
+            at: Timestamp::from_millis(i64::try_from(position.late).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// Returns the position in time from which to look for events behind this place.
+    pub fn look_from(self) -> [u8; 16] {
+        order_at(Timestamp::from_millis(self.at.millis().saturating_sub(OVERTAKEN_MILLIS))).to_be_bytes()
+    }
+}
+
+#[derive(Debug)]
+struct SentEvents {
+    place: EventPlace,
+    own: BTreeMap<i64, OwnEvents>,
+    recent: RecentEvents,
+}
+
+/// All followers, and how far they have got.
+#[derive(Debug)]
+pub struct LiveEvents {
+    pool: PgPool,
+    /// Held while a group is written, and while events are sent.
+    turn: tokio::sync::Mutex<()>,
+    sent: Mutex<SentEvents>,
+    messages: broadcast::Sender<StreamMessage>,
+    /// The newest position in time that this process has seen.
+    newest: Mutex<TimeOrder>,
+}
+
+/// The right to send events, and to write a group whose events are sent afterwards.
+pub struct EventsHeld<'a> {
+    live: &'a LiveEvents,
+    _turn: MutexGuard<'a, ()>,
+}
+
+/// The first transaction that has not ended, of those that are not known to be elsewhere ($1).
+macro_rules! horizon {
+    () => {
+        "SELECT coalesce((SELECT min(x::text::bigint) FROM pg_snapshot_xip(pg_current_snapshot()) AS x \
+         WHERE x::text::bigint & 4294967295 <> ALL($1)), pg_snapshot_xmax(pg_current_snapshot())::text::bigint)"
+    };
+}
+
+/// Looks for the events behind a place that have their own.
+const LOOK_FOR_EVENTS: &str = concat!(
+    "WITH h AS MATERIALIZED (SELECT (",
+    horizon!(),
+    ") AS ends) SELECT h.ends, e.xact, e.item, e.ord FROM h LEFT JOIN LATERAL (SELECT xact, item, ord \
+     FROM telemetry.event WHERE (xact, item) > ($2, $3) AND xact < h.ends AND ord >= $4 ORDER BY xact, item LIMIT $5) e \
+     ON true ORDER BY e.xact, e.item",
+);
+
+/// Returns the transactions of other databases of the instance: no event waits for them. The list is older than the snapshot
+/// that it is held against, so one of this database is never taken for one of them.
+pub async fn transactions_elsewhere(pool: &PgPool) -> Result<Vec<i64>> {
+    let query = "SELECT backend_xid::text::bigint FROM pg_stat_activity \
+                 WHERE datname <> current_database() AND backend_xid IS NOT NULL";
+    sqlx::query(query).fetch_all(pool).await.map_err(failed)?.iter().map(|row| row.column(0)).collect()
+}
+
+/// Returns the first transaction that has not ended, of those that may write events.
+pub async fn horizon(pool: &PgPool) -> Result<i64> {
+    let elsewhere = transactions_elsewhere(pool).await?;
+    sqlx::query(horizon!()).bind(elsewhere).fetch_one(pool).await.map_err(failed)?.column(0)
+}
+
+impl LiveEvents {
+    /// Creates a registry without followers; everything so far is history.
+    pub async fn open(pool: &PgPool) -> Result<Self> {
+        let newest =
+            sqlx::query("SELECT greatest(device_order, cloud_order) FROM telemetry.head ORDER BY 1 DESC LIMIT 1");
+        let newest = newest.fetch_optional(pool).await.map_err(failed)?;
+        let newest = newest.map_or(Ok(0), |row| row.order(0))?;
+        let place = EventPlace::end_of(horizon(pool).await? - 1, moment(newest));
+        let sent = SentEvents { place, own: BTreeMap::new(), recent: RecentEvents::default() };
+        Ok(Self {
+            pool: pool.clone(),
+            turn: tokio::sync::Mutex::default(),
+            sent: Mutex::new(sent),
+            messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
+            newest: Mutex::new(newest),
+        })
+    }
+
+    /// Returns true if there are followers.
+    pub fn is_any(&self) -> bool {
+        self.messages.receiver_count() > 0
+    }
+
+    /// Registers a follower from here on.
+    pub fn follow(&self) -> Following {
+        let sent = self.sent.lock();
+        Following { from: sent.place.position(), messages: self.messages.subscribe() }
+    }
+
+    /// Returns the newest identifier of an event.
+    pub fn newest(&self) -> EventId {
+        id_of(*self.newest.lock())
+    }
+
+    fn saw(&self, order: TimeOrder) {
+        let mut newest = self.newest.lock();
+        *newest = order.max(*newest);
+    }
+
+    /// Waits until nobody else sends events or writes a group.
+    pub async fn hold(&self) -> EventsHeld<'_> {
+        EventsHeld { live: self, _turn: self.turn.lock().await }
+    }
+
+    /// Looks for events of other processes, for ever.
+    pub async fn run(&self) {
+        loop {
+            let pause = if self.is_any() { LOOK_EVERY } else { PLACE_EVERY };
+            Clock::System.sleep(pause).await;
+            let held = self.hold().await;
+            let looked = async {
+                if !self.is_any() {
+                    return held.place().await;
+                }
+                let elsewhere = transactions_elsewhere(&self.pool).await?;
+                held.look(elsewhere).await.map(drop)
+            };
+            if let Err(error) = looked.await {
+                tracing::warn!(%error, "cannot look for events, will retry");
+            }
+        }
+    }
+}
+
+impl EventsHeld<'_> {
+    /// Takes the events of a group that was written, and sends them to followers if there are any. `is_first` is true for
+    /// those of its commits that were written.
+    pub async fn committed<'w>(self, transaction: i64, group: impl Iterator<Item = (&'w DeviceWrites, bool)>) {
+        let (mut own, mut newest) = (OwnEvents::new(), 0);
+        for (writes, is_first) in group {
+            let streamed = writes.streamed.as_deref();
+            for (index, row) in writes.events.iter().enumerate() {
+                let event = streamed.and_then(|streamed| streamed.events.get(index));
+                own.push(event.map(|event| (Arc::clone(event), streamed_lineage(writes))));
+                if is_first {
+                    newest = row.order.max(newest);
+                }
+            }
+        }
+        if newest == 0 {
+            return;
+        }
+        self.live.saw(newest);
+        if !self.keep(transaction, own, moment(newest)) {
+            return;
+        }
+        if let Err(error) = self.wait_for_places(transaction).await {
+            tracing::warn!(%error, "cannot look for events, will retry");
+        }
+    }
+
+    /// Sends events until those of a transaction are sent, or it takes too long.
+    async fn wait_for_places(&self, transaction: i64) -> Result<()> {
+        let begun = Clock::System.instant();
+        let mut place = self.look(Vec::new()).await?;
+        while place.transaction < transaction && Clock::System.elapsed(begun) < PLACED_WITHIN {
+            Clock::System.sleep(PLACED_LOOK_EVERY).await;
+            place = self.look(transactions_elsewhere(&self.live.pool).await?).await?;
+        }
+        Ok(())
+    }
+
+    /// Keeps events until they have their places; returns false if nobody follows.
+    fn keep(&self, transaction: i64, own: OwnEvents, at: Timestamp) -> bool {
+        let mut sent = self.live.sent.lock();
+        if self.live.is_any() {
+            sent.own.insert(transaction, own);
+            return true;
+        }
+        sent.own.clear();
+        sent.recent = RecentEvents::default();
+        if transaction > sent.place.transaction {
+            sent.place = EventPlace::end_of(transaction, at.max(sent.place.at));
+        }
+        false
+    }
+
+    /// Moves the last place to the present, while nobody follows.
+    async fn place(&self) -> Result<()> {
+        let ended = horizon(&self.live.pool).await? - 1;
+        let mut sent = self.live.sent.lock();
+        if ended > sent.place.transaction && !self.live.is_any() {
+            sent.place = EventPlace::end_of(ended, sent.place.at);
+        }
+        Ok(())
+    }
+
+    /// Sends the events that have their places by now: none waits for a transaction `elsewhere`. Returns the last place.
+    async fn look(&self, elsewhere: Vec<i64>) -> Result<EventPlace> {
+        let from = self.live.sent.lock().place;
+        let query = sqlx::query(LOOK_FOR_EVENTS).bind(elsewhere).bind(from.transaction).bind(from.item);
+        let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK);
+        let rows = query.fetch_all(&self.live.pool).await.map_err(failed)?;
+        let (mut found, mut ended) = (Vec::with_capacity(rows.len()), from.transaction);
+        for row in &rows {
+            ended = row.column::<i64>(0)? - 1;
+            if let Some(transaction) = row.column::<Option<i64>>(1)? {
+                let order = row.order(3)?;
+                self.live.saw(order);
+                found.push(EventPlace { transaction, item: row.column(2)?, at: moment(order) });
+            }
+        }
+        let at = found.iter().map(|place| place.at).max().unwrap_or(from.at).max(from.at);
+        let last = match found.last() {
+            Some(last) if found.len() as i64 == EVENTS_A_LOOK => *last,
+            _ if ended > from.transaction => EventPlace::end_of(ended, at),
+            _ => from,
+        };
+        self.send(&found, last);
+        Ok(last)
+    }
+
+    fn send(&self, found: &[EventPlace], last: EventPlace) {
+        let mut sent = self.live.sent.lock();
+        sent.place = last;
+        let kept = self.live.messages.len();
+        sent.recent.keep_only(kept);
+        for place in found {
+            let own =
+                sent.own.get(&place.transaction).and_then(|own| own.get(usize::try_from(place.item).ok()?)?.clone());
+            let Some((event, lineage)) = own else {
+                // The channel may have no receiver.
+                let _ = self.live.messages.send(StreamMessage::Gap);
+                break;
+            };
+            let (position, device, kept) = (place.position(), event.device, Arc::downgrade(&event));
+            sent.recent.keep(event);
+            let _ = self.live.messages.send(StreamMessage::Event { position, device, lineage, event: kept });
+        }
+        sent.own = sent.own.split_off(&last.transaction.saturating_add(i64::from(last.item == i32::MAX)));
+    }
+}
+
+fn streamed_lineage(writes: &DeviceWrites) -> Arc<Lineage> {
+    writes
+        .streamed
+        .as_ref()
+        .map_or_else(|| Arc::new(Lineage::new([], isobar_quota::NOBODY)), |it| Arc::clone(&it.lineage))
+}

@@ -1,0 +1,33 @@
+//! Numbers that no other process gives: of commits, series and entries of the outbox.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use sqlx::postgres::PgPool;
+
+use super::connections::{ReadColumn as _, failed};
+use crate::error::Result;
+
+/// Bits of a number that count within a process; those above are the process'.
+const COUNTED_BITS: u32 = 40;
+
+/// Source of numbers. They increase, and each process that opens the store later gives greater ones.
+#[derive(Debug)]
+pub struct ProcessNumbers(AtomicI64);
+
+impl ProcessNumbers {
+    /// Begins the numbers of this process.
+    pub async fn begin(pool: &PgPool) -> Result<Self> {
+        let row = sqlx::query("SELECT nextval('telemetry.process')").fetch_one(pool).await.map_err(failed)?;
+        Ok(Self(AtomicI64::new(row.column::<i64>(0)? << COUNTED_BITS)))
+    }
+
+    /// Returns the number of this process.
+    pub fn process(&self) -> i32 {
+        i32::try_from(self.0.load(Ordering::Relaxed) >> COUNTED_BITS).unwrap_or(i32::MAX)
+    }
+
+    /// Returns the next number; it is positive.
+    pub fn next(&self) -> i64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
