@@ -7,7 +7,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
-use isobar_store::telemetry::{LostDevices, Telemetry};
+use isobar_store::telemetry::{LostDevices, Telemetry, Upkeep};
 
 use crate::Failure;
 use crate::config::{Settings, TelemetryPlace};
@@ -38,6 +38,14 @@ impl TelemetryStore {
         }
     }
 
+    /// Returns the port for upkeep.
+    pub fn upkeep(&self) -> &dyn Upkeep {
+        match self {
+            Self::Embedded(store) => &**store,
+            Self::Postgres(store) => &**store,
+        }
+    }
+
     /// Returns the embedded store.
     ///
     /// # Errors
@@ -63,14 +71,7 @@ impl Stores {
     /// Makes the registry continue after every device number in telemetry. If the registry is older than telemetry, the
     /// devices that it lost are recorded, and their data is unreachable until they are back.
     async fn agree_on_numbers(&self) -> Result<(), StoreError> {
-        let Self { registry, telemetry } = self;
-        let telemetry = match telemetry {
-            TelemetryStore::Embedded(telemetry) => telemetry,
-            TelemetryStore::Postgres(telemetry) => {
-                let (given, known) = (registry.device_number_given().await?, telemetry.greatest_device().await?);
-                return registry.device_numbers_raise(given.max(known)).await;
-            }
-        };
+        let (registry, telemetry) = (&self.registry, self.telemetry.upkeep());
         let mut back = Vec::new();
         for lost in telemetry.devices_lost().await? {
             if registry.has_device_within(lost.after, lost.up_to).await? {

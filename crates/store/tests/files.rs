@@ -22,7 +22,7 @@ use isobar_power::becomes_blocking;
 use isobar_store::FILES_MAX;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Memory, Telemetry, ValueQuery};
+use isobar_store::telemetry::{Memory, Telemetry, Upkeep as _, ValueQuery};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const FOLDER: &str = "ISOBAR_TEST_FILES_FOLDER";

@@ -8,7 +8,9 @@ mod suite;
 use isobar_model::event::Event;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Commit, Followed, Idempotency, Ran, StreamPosition, TURNS_MAX, Telemetry, ValueQuery};
+use isobar_store::telemetry::{
+    Commit, Followed, Idempotency, Ran, StreamPosition, TURNS_MAX, Telemetry, Upkeep as _, ValueQuery,
+};
 use suite::contended::Contended;
 use suite::given::{self, at, id, page, queued};
 

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use given::{id, page};
 use isobar_model::retention::Kept;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Telemetry, ValueQuery};
+use isobar_store::telemetry::{Telemetry, Upkeep as _, ValueQuery};
 
 const FOLDER: &str = "ISOBAR_TEST_DROPPED_FOLDER";
 const ROUNDS: usize = 5;

@@ -15,7 +15,8 @@ use support::{OwnDatabase, Raw};
 
 /// Opens the store of a scene, in which the states of devices may take this many bytes of memory.
 async fn of_a_scene(database: &OwnDatabase, device_bytes: usize) -> PostgresTelemetry {
-    let options = PostgresOptions { queue_max_events: suite::QUEUE_MAX, device_bytes };
+    let options =
+        PostgresOptions { queue_max_events: suite::QUEUE_MAX, device_bytes, is_alone: false, needs_syncs: false };
     PostgresTelemetry::open(&database.address, options).await.unwrap()
 }
 

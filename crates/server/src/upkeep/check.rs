@@ -6,26 +6,22 @@ use isobar_model::ids::DeviceKey;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceNumbers, Registry};
 use isobar_store::telemetry::Examined;
-use isobar_store::telemetry::embedded::Embedded;
 
 use super::UpkeepReport;
+use super::closed_telemetry::ClosedTelemetry;
 use crate::Failure;
 use crate::config::Settings;
-use crate::stores::{Stores, is_telemetry, no_registry, telemetry_options, whole};
+use crate::stores::{Stores, no_registry, whole};
 
 /// Checks both stores while they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
-    compare(stores.telemetry.embedded()?.examine().await, &stores.registry).await
+    compare(stores.telemetry.upkeep().examine().await, &stores.registry).await
 }
 
 /// Checks both stores without a running platform, and changes nothing.
 pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
-    let (path, options) = (settings.telemetry_folder()?.to_owned(), telemetry_options(settings));
-    let telemetry = tokio::task::spawn_blocking(move || match is_telemetry(&path) {
-        true => Embedded::examine_folder(&path, &options),
-        false => Embedded::loss(&path).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned()))),
-    });
-    let telemetry = telemetry.await?;
+    let closed = ClosedTelemetry::of(settings);
+    let telemetry = tokio::task::spawn_blocking(move || closed.examine()).await?;
     let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
     let told = compare(telemetry, &registry).await;
     registry.close().await?;

@@ -7,6 +7,7 @@
 
 pub mod backup;
 mod check;
+mod closed_telemetry;
 pub mod control;
 pub mod files;
 mod recover;

@@ -6,12 +6,13 @@ use std::path::Path;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::telemetry::embedded::{Embedded, Loss};
 
+use super::closed_telemetry::ClosedTelemetry;
 use super::{UpkeepReport, registry_loss};
 use crate::Failure;
 use crate::cli::Recovery;
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Flags, Settings, TelemetryPlace};
 use crate::folder::DataFolder;
-use crate::stores::{is_telemetry, telemetry_options, whole};
+use crate::stores::{telemetry_options, whole};
 
 /// A recovery of one store.
 struct Step {
@@ -34,7 +35,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
         steps.extend(lost_devices(&settings));
     }
     if wanted.clock {
-        steps.push(clock(&settings, now)?);
+        steps.push(clock(&settings, now));
     }
     let mut text: String = steps.iter().map(|step| step.named.as_str()).collect();
     if steps.is_empty() {
@@ -54,9 +55,10 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
 
 /// Finds acknowledged writes of the telemetry store that cannot be replayed.
 fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
-    let path = settings.telemetry_folder()?.to_owned();
+    // What a database has acknowledged, it keeps, or loses by its own account.
+    let TelemetryPlace::Folder(path) = &settings.telemetry else { return Ok(None) };
     let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
-    let Some(loss) = Embedded::loss(&path).map_err(cannot)? else { return Ok(None) };
+    let Some(loss) = Embedded::loss(path).map_err(cannot)? else { return Ok(None) };
     let named = format!("Telemetry: {loss}.\nWhat is left of the log is copied to {} first.\n", aside.display());
     let (settings, aside) = (settings.clone(), aside.to_owned());
     let take = move || drop_telemetry(&settings, &loss, &aside);
@@ -79,10 +81,9 @@ fn lost_changes(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failu
 
 /// Returns the devices that the registry has lost, as a start recorded them.
 fn lost_devices(settings: &Settings) -> Option<Step> {
-    let (path, options) = (settings.telemetry_folder().ok()?.to_owned(), telemetry_options(settings));
+    let closed = ClosedTelemetry::of(settings);
     // Failures that need a change are left for the next start, or `isobar check`.
-    let lost = is_telemetry(&path).then(|| Embedded::lost_devices(&path, &options).ok())?;
-    let lost = lost.filter(|lost| !lost.is_empty())?;
+    let lost = closed.lost_devices().ok().filter(|lost| !lost.is_empty())?;
     let numbers: Vec<_> =
         lost.iter().map(|devices| format!("{} to {}", devices.after.0 + 1, devices.up_to.0)).collect();
     let named = format!(
@@ -91,26 +92,26 @@ fn lost_devices(settings: &Settings) -> Option<Step> {
         numbers.join(", ")
     );
     let take = move || {
-        Embedded::give_up_lost_devices(&path, &options).map_err(|error| whole(&error))?;
+        closed.give_up_lost_devices().map_err(|error| whole(&error))?;
         Ok("The lost devices are taken for deleted.\n".to_owned())
     };
     Some(Step { named, take: Box::new(take) })
 }
 
 /// Makes the telemetry store trust the clock.
-fn clock(settings: &Settings, now: Timestamp) -> Result<Step, Failure> {
-    let (path, options) = (settings.telemetry_folder()?.to_owned(), telemetry_options(settings));
-    let seen = match is_telemetry(&path).then(|| Embedded::seen(&path, &options)) {
-        Some(Ok(Some(seen))) => format!("the telemetry store believes it up to {seen}"),
-        Some(Err(error)) => format!("what the telemetry store believes cannot be read: {}", whole(&error)),
-        Some(Ok(None)) | None => "the telemetry store has not seen any time yet".to_owned(),
+fn clock(settings: &Settings, now: Timestamp) -> Step {
+    let closed = ClosedTelemetry::of(settings);
+    let seen = match closed.seen() {
+        Ok(Some(seen)) => format!("the telemetry store believes it up to {seen}"),
+        Ok(None) => "the telemetry store has not seen any time yet".to_owned(),
+        Err(error) => format!("what the telemetry store believes cannot be read: {}", whole(&error)),
     };
     let named = format!(
         "The clock says {now}; {seen}. Believed, it ends history and notifications that are six months older than that, for good.\n"
     );
     let take = move || {
-        Embedded::believe(&path, &options, now).map_err(|error| whole(&error))?;
+        closed.believe(now).map_err(|error| whole(&error))?;
         Ok("The clock is believed.\n".to_owned())
     };
-    Ok(Step { named, take: Box::new(take) })
+    Step { named, take: Box::new(take) }
 }

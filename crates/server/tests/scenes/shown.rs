@@ -2,7 +2,7 @@
 
 use isobar_model::access;
 use isobar_model::time::Timestamp;
-use isobar_store::telemetry::{Commit, OutboxChange, Telemetry as _};
+use isobar_store::telemetry::{Commit, OutboxChange};
 use serde_json::{Value, json};
 
 use crate::support::designs::to_with;

@@ -24,6 +24,7 @@ mod scan;
 mod sorted_page;
 mod time_order;
 mod turn;
+mod upkeep;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,7 @@ pub use query::{
 };
 pub(crate) use scan::Test as FilterTest;
 pub use turn::{Committed, DeviceTurn, Locked, TURNS_MAX, Turn};
+pub use upkeep::Upkeep;
 
 use crate::error::{Result, StoreError};
 use isobar_quota::Claim;

@@ -10,9 +10,9 @@ use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
-use isobar_store::telemetry::Telemetry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::postgres::{self, PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::{Telemetry, Upkeep};
 use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -112,9 +112,7 @@ pub struct TestApp {
 struct Running {
     hub: Hub,
     registry: Registry,
-    telemetry: Arc<dyn Telemetry>,
-    /// The same store, unless it is PostgreSQL's.
-    embedded: Option<Arc<Embedded>>,
+    telemetry: Arc<dyn Upkeep>,
     contended: Option<Arc<Contended>>,
     stop: oneshot::Sender<()>,
     served: JoinHandle<()>,
@@ -170,10 +168,10 @@ impl TestApp {
     }
 
     /// Restarts as [`TestApp::restart`] does; `meanwhile` works on the telemetry of the stopped server.
-    pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&Embedded)) -> Self {
+    pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&dyn Telemetry)) -> Self {
         halt(self.running).await;
-        let telemetry = open_telemetry(&self.settings, &self.folder);
-        meanwhile(&telemetry).await;
+        let telemetry = open_telemetry(&self.settings, &self.folder, self.telemetry.as_ref()).await;
+        meanwhile(&*telemetry).await;
         telemetry.close().await.unwrap();
         drop(telemetry);
         let databases = (self.database.as_ref(), self.telemetry.as_ref());
@@ -184,8 +182,13 @@ impl TestApp {
     /// Restarts as [`TestApp::restart`] does; meanwhile an operator confirms the clock, however far it has moved.
     pub async fn restart_believing_the_clock(mut self) -> Self {
         halt(self.running).await;
-        let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
-        Embedded::believe(&folder, &options, self.clock.now()).unwrap();
+        match &self.telemetry {
+            Some(database) => postgres::believe(&database.address, self.clock.now()).await.unwrap(),
+            None => {
+                let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
+                Embedded::believe(&folder, &options, self.clock.now()).unwrap();
+            }
+        }
         let databases = (self.database.as_ref(), self.telemetry.as_ref());
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
@@ -246,9 +249,9 @@ impl TestApp {
         &self.running.registry
     }
 
-    /// Returns the embedded telemetry store, for state that no operation reaches any more.
-    pub fn telemetry(&self) -> &Embedded {
-        self.running.embedded.as_ref().expect("telemetry is in PostgreSQL")
+    /// Returns the telemetry store, for state that no operation reaches any more.
+    pub fn telemetry(&self) -> &dyn Upkeep {
+        &*self.running.telemetry
     }
 
     /// Returns the number of commits that have conflicted, each of which had its run repeated.
@@ -362,18 +365,13 @@ async fn run(
 ) -> (Running, SocketAddr) {
     let file = format!("sqlite:{}", folder.path().join("registry.db").display());
     let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
-    let (telemetry, embedded): (Arc<dyn Telemetry>, _) = match telemetry {
-        Some(database) => (open_in_postgres(settings, database).await, None),
-        None => {
-            let embedded = Arc::new(open_telemetry(settings, folder));
-            (embedded.clone(), Some(embedded))
-        }
-    };
-    let contend = |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry), seed, share));
+    let telemetry = open_telemetry(settings, folder, telemetry).await;
+    let contend =
+        |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry) as _, seed, share));
     let contended = settings.conflicts.map(contend);
     let parts = Parts {
         registry: registry.clone(),
-        telemetry: contended.clone().map_or_else(|| telemetry.clone(), |contended| contended as _),
+        telemetry: contended.clone().map_or_else(|| telemetry.clone() as _, |contended| contended as _),
         mailer: settings.mailer(folder.path(), clock),
         clock: clock.clone(),
         chance: Chance::from_system(),
@@ -392,7 +390,7 @@ async fn run(
         let told = async { stopped.await.unwrap_or_default() };
         isobar_http::serve(listeners, app, told).await.unwrap();
     });
-    (Running { hub, registry, telemetry, embedded, contended, stop, served }, address)
+    (Running { hub, registry, telemetry, contended, stop, served }, address)
 }
 
 fn telemetry_options(settings: &TestSettings) -> Options {
@@ -404,17 +402,26 @@ fn telemetry_options(settings: &TestSettings) -> Options {
     }
 }
 
-fn open_telemetry(settings: &TestSettings, folder: &TempDir) -> Embedded {
-    Embedded::open(&folder.path().join("telemetry"), telemetry_options(settings)).unwrap()
-}
-
-async fn open_in_postgres(settings: &TestSettings, database: &OwnDatabase) -> Arc<dyn Telemetry> {
-    let options = PostgresOptions { queue_max_events: settings.queue_max_events, ..PostgresOptions::default() };
-    Arc::new(PostgresTelemetry::open(&database.address, options).await.unwrap())
+/// Opens telemetry in a database, or in the folder if there is none.
+async fn open_telemetry(settings: &TestSettings, folder: &TempDir, database: Option<&OwnDatabase>) -> Arc<dyn Upkeep> {
+    match database {
+        Some(database) => {
+            let options = PostgresOptions {
+                queue_max_events: settings.queue_max_events,
+                needs_syncs: false,
+                ..PostgresOptions::default()
+            };
+            Arc::new(PostgresTelemetry::open(&database.address, options).await.unwrap())
+        }
+        None => {
+            let folder = folder.path().join("telemetry");
+            Arc::new(Embedded::open(&folder, telemetry_options(settings)).unwrap())
+        }
+    }
 }
 
 async fn halt(running: Running) {
-    let Running { hub, registry, telemetry, embedded: _, contended: _, stop, served } = running;
+    let Running { hub, registry, telemetry, contended: _, stop, served } = running;
     let _ = stop.send(());
     served.await.unwrap();
     hub.stop().await;

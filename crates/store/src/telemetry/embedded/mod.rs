@@ -65,7 +65,6 @@ use self::rows::{Rows, damaged, failed};
 use self::slices::scan_threads;
 pub(super) use self::turn::EmbeddedTurn;
 use self::writer::CommitWriter;
-use super::Examined;
 use super::scan::SortedBytes;
 use crate::error::{Result, StoreError};
 use isobar_quota::{FairQueue, limits};
@@ -170,11 +169,6 @@ impl Embedded {
         Ok(Self { core, threads, scans, scan_threads })
     }
 
-    /// Returns the slots of long reads; a caller that keeps one makes others wait.
-    pub const fn scans(&self) -> &FairQueue {
-        &self.scans
-    }
-
     /// Copies the current store into a folder that must not exist; files that no longer change are linked, not copied.
     pub async fn backup(&self, to: &Path) -> Result<()> {
         let to = to.to_owned();
@@ -186,12 +180,6 @@ impl Embedded {
             Ok(Note::begin(&to, Watermark::up_to(durable, 0)).map(drop)?)
         })
         .await
-    }
-
-    /// Reads everything once, verifies every checksum and finds references to missing rows. Reads a snapshot, so it may
-    /// run while the store is in use.
-    pub async fn examine(&self) -> Result<Examined> {
-        self.reading(|core, cancel| examine::everything(&core.db, cancel)).await
     }
 
     /// Runs a disk access on a thread that may block.

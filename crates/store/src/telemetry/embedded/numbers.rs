@@ -2,32 +2,36 @@
 //! registry that is older than this store would assign some numbers twice, so it gets the greatest one. Devices that it
 //! has lost are recorded here, because this store has their data.
 
+use async_trait::async_trait;
 use isobar_model::ids::DeviceKey;
+use isobar_quota::FairQueue;
 use rocksdb::DB;
 
 use super::keys::{self, Family};
 use super::load::{current, each, rows};
 use super::rows::{Parts, event_device, failed, trailing};
-use super::{Embedded, engine};
+use super::{Embedded, engine, examine};
 use crate::error::Result;
-use crate::telemetry::LostDevices;
+use crate::telemetry::{Examined, LostDevices, Upkeep};
 
 /// Offset of the tag in the key of a device's state.
 const STATE_TAG_AT: usize = 8;
 
-impl Embedded {
-    /// Returns the greatest number of a device with any stored data, or 0.
-    pub async fn greatest_device(&self) -> Result<DeviceKey> {
+#[async_trait]
+impl Upkeep for Embedded {
+    async fn examine(&self) -> Result<Examined> {
+        self.reading(|core, cancel| examine::everything(&core.db, cancel)).await
+    }
+
+    async fn greatest_device(&self) -> Result<DeviceKey> {
         self.reading(|core, _| greatest_device(&core.db).map(DeviceKey)).await
     }
 
-    /// Returns the devices that registries are recorded to have lost.
-    pub async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
+    async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
         self.reading(|core, _| lost(&core.db)).await
     }
 
-    /// Records, durably, that the registry has lost devices.
-    pub async fn note_lost_devices(&self, devices: LostDevices) -> Result<()> {
+    async fn note_lost_devices(&self, devices: LostDevices) -> Result<()> {
         self.reading(move |core, _| {
             let (row, last) = (keys::about(keys::LOST_DEVICES, devices.after.0), devices.up_to.0.to_be_bytes());
             core.db.put_cf(engine::family(&core.db, Family::Meta)?, row, last).map_err(failed)?;
@@ -36,9 +40,12 @@ impl Embedded {
         .await
     }
 
-    /// Removes the records of devices that are no longer lost.
-    pub async fn forget_lost_devices(&self, found: Vec<LostDevices>) -> Result<()> {
+    async fn forget_lost_devices(&self, found: Vec<LostDevices>) -> Result<()> {
         self.reading(move |core, _| give_up(&core.db, &found)).await
+    }
+
+    fn scans(&self) -> &FairQueue {
+        &self.scans
     }
 }
 

@@ -49,12 +49,24 @@ impl PgCore {
                 return Ok(EventPlace { transaction: row.column(0)?, item: row.column(1)?, at }.position());
             }
         }
+        if !self.is_anything_from(id).await? {
+            return Ok(EventPlace::end_of(i64::MAX, moment(order_of(id))).position());
+        }
         let before =
             sqlx::query("SELECT xact FROM telemetry.event WHERE ord <= $1 AND ord >= $2 ORDER BY ord DESC LIMIT 1");
         let look_from = EventPlace { transaction: 0, item: 0, at: moment(order_of(id)) }.look_from();
         let row = before.bind(&id.bytes()[..]).bind(look_from).fetch_optional(&self.reads).await.map_err(failed)?;
         let transaction = row.map_or(Ok(0), |row| row.column(0))?;
         Ok(EventPlace::end_of(transaction, moment(order_of(id))).position())
+    }
+
+    /// Returns true if there has been an event with this identifier or a greater one.
+    async fn is_anything_from(&self, id: EventId) -> Result<bool> {
+        if id <= self.live.newest() {
+            return Ok(true);
+        }
+        let query = sqlx::query("SELECT EXISTS (SELECT FROM telemetry.event WHERE ord >= $1)").bind(&id.bytes()[..]);
+        query.fetch_one(&self.reads).await.map_err(failed)?.column(0)
     }
 
     /// Waits until every transaction up to a place has ended.

@@ -18,13 +18,44 @@ const CHANGE_CONNECTIONS_MAX: u32 = 4;
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
 const TO_READ: &str = "SET statement_timeout = '30s'; SET default_transaction_read_only = on; SET jit = off";
-/// Settings of a connection that writes: an acknowledgement means a sync, and a row that another process holds for long is
-/// not waited for.
-const TO_WRITE: &str = "SET synchronous_commit = on; SET lock_timeout = '10s'; SET jit = off; \
-                        SET plan_cache_mode = force_generic_plan";
+/// Settings of a connection that writes: an acknowledgement means a sync (a stricter setting of the database stays), and a
+/// row that another process holds for long is not waited for.
+const TO_WRITE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
+                            WHERE current_setting('synchronous_commit') = 'off'; \
+                        SET lock_timeout = '10s'; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.
 const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
+/// Lock of that class which a process holds that is the only one; no process has this number.
+const ONLY_PROCESS: i32 = 0;
+
+/// Error of a database that another process serves.
+#[derive(Debug, thiserror::Error)]
+#[error("another process serves this telemetry store, and one that serves it alone cannot join it")]
+struct ServedElsewhere;
+
+/// Error of a server of PostgreSQL that may lose what it has acknowledged.
+#[derive(Debug, thiserror::Error)]
+#[error("the server of PostgreSQL has {0} = off: it may lose, or damage, what it has acknowledged")]
+struct UnsafeServer(&'static str);
+
+/// Fails if the settings of the server let it lose what it has acknowledged, and warns if one machine alone has it.
+pub async fn check_server(pool: &PgPool) -> Result<()> {
+    let settings = "SELECT current_setting('fsync'), current_setting('full_page_writes'), \
+                    current_setting('synchronous_standby_names')";
+    let row = sqlx::query(settings).fetch_one(pool).await.map_err(failed)?;
+    for (index, name) in ["fsync", "full_page_writes"].into_iter().enumerate() {
+        if row.try_get::<&str, _>(index).map_err(failed)? == "off" {
+            return Err(StoreError::unavailable(UnsafeServer(name)));
+        }
+    }
+    if row.try_get::<&str, _>(2).map_err(failed)?.is_empty() {
+        tracing::warn!(
+            "PostgreSQL has no synchronous standby: an acknowledged event is lost if the disk of its one server is lost"
+        );
+    }
+    Ok(())
+}
 
 /// Opens connections that only read.
 pub async fn to_read(address: &str) -> Result<PgPool> {
@@ -38,14 +69,36 @@ pub async fn to_change(address: &str) -> Result<PgPool> {
 
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
 /// then the outcome of its last statement is known.
-pub async fn to_write_groups(address: &str, process: i32) -> Result<PgPool> {
-    let settings = format!(
+///
+/// A process that `is_alone` fails if another one serves the database alone, and keeps others like it out.
+pub async fn to_write_groups(address: &str, process: i32, is_alone: bool) -> Result<PgPool> {
+    let mut settings = format!(
         "{TO_WRITE}; SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND \
          classid = {GROUPS_LOCK_CLASS} AND objid = {process} AND database = \
          (SELECT oid FROM pg_database WHERE datname = current_database()); \
          SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {process})"
     );
-    pool(address, 1, settings).await
+    if !is_alone {
+        return pool(address, 1, settings).await;
+    }
+    settings.push_str(&format!("; SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {ONLY_PROCESS})"));
+    match pool(address, 1, settings).await {
+        Ok(pool) => Ok(pool),
+        Err(error) => must_be_alone(address).await.and(Err(error)),
+    }
+}
+
+/// Fails if another process serves the database alone.
+async fn must_be_alone(address: &str) -> Result<()> {
+    let pool = to_read(address).await?;
+    let query = sqlx::query(
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::bigint::oid \
+         AND objid = $2::bigint::oid AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))",
+    );
+    let query = query.bind(i64::from(GROUPS_LOCK_CLASS)).bind(i64::from(ONLY_PROCESS));
+    let is_served: bool = query.fetch_one(&pool).await.and_then(|row| row.try_get(0)).map_err(failed)?;
+    pool.close().await;
+    if is_served { Err(StoreError::unavailable(ServedElsewhere)) } else { Ok(()) }
 }
 
 async fn pool(address: &str, connections: u32, settings: String) -> Result<PgPool> {
@@ -96,9 +149,10 @@ pub trait ReadColumn {
         id.map_or(Ok(id_of(order)), |id| read_order(id).map(id_of))
     }
 
-    /// Returns a column with a text.
+    /// Returns a column with a name.
     fn name(&self, index: usize) -> Result<Arc<str>> {
-        self.column::<&str>(index).map(Arc::from)
+        let name = std::str::from_utf8(self.column(index)?);
+        name.map(Arc::from).map_err(|_| StoreError::Damaged("a name is not in UTF-8".to_owned()))
     }
 }
 

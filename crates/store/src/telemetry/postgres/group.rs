@@ -26,7 +26,6 @@ enum ArrayColumn<'a> {
     Bytes(&'static str, Vec<&'a [u8]>),
     Orders(&'static str, Vec<[u8; 16]>),
     MaybeIds(&'static str, Vec<Option<[u8; 16]>>),
-    Texts(&'static str, Vec<&'a str>),
     MaybeTexts(&'static str, Vec<Option<&'a str>>),
 }
 
@@ -47,7 +46,6 @@ impl GroupStatement {
             ArrayColumn::Bytes(name, values) => (arguments.add(values), name, "bytea[]"),
             ArrayColumn::Orders(name, values) => (arguments.add(values), name, "bytea[]"),
             ArrayColumn::MaybeIds(name, values) => (arguments.add(values), name, "bytea[]"),
-            ArrayColumn::Texts(name, values) => (arguments.add(values), name, "text[]"),
             ArrayColumn::MaybeTexts(name, values) => (arguments.add(values), name, "text[]"),
         };
         added.map_err(StoreError::unavailable)?;
@@ -216,7 +214,7 @@ fn history(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()
             ArrayColumn::Numbers("n", each(group, |writes| &writes.events, |_, row| row.number as i64)),
             ArrayColumn::Orders("ord", each(group, |writes| &writes.events, |_, row| row.order.to_be_bytes())),
             ArrayColumn::MaybeIds("id", each(group, |writes| &writes.events, |_, row| own_id(row.id, row.order))),
-            ArrayColumn::Texts("element", each(group, |writes| &writes.events, |_, row| &*row.element)),
+            ArrayColumn::Bytes("element", each(group, |writes| &writes.events, |_, row| row.element.as_bytes())),
             ArrayColumn::Bytes("payload", each(group, |writes| &writes.events, |_, row| &*row.payload)),
             ArrayColumn::MaybeTexts("errors", each(group, |writes| &writes.events, |_, row| row.errors.as_deref())),
             ArrayColumn::Numbers("item", items),
@@ -249,7 +247,7 @@ fn series(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()>
             SERIES,
             vec![
                 ArrayColumn::Numbers("device", devices),
-                ArrayColumn::Texts("element", each(group, |writes| &writes.series, |_, row| &*row.element)),
+                ArrayColumn::Bytes("element", each(group, |writes| &writes.series, |_, row| row.element.as_bytes())),
                 ArrayColumn::Numbers("series", each(group, |writes| &writes.series, |_, row| row.number)),
                 ArrayColumn::Numbers("created", each(group, |writes| &writes.series, |_, row| row.created.millis())),
                 ArrayColumn::Numbers("count", each(group, |writes| &writes.series, |_, row| row.count as i64)),
@@ -262,8 +260,8 @@ fn series(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()>
     }
     let gone = each(group, |writes| &writes.series_gone, |writes, _| writes.device);
     if !gone.is_empty() {
-        let elements = each(group, |writes| &writes.series_gone, |_, element| &**element);
-        let columns = vec![ArrayColumn::Numbers("device", gone), ArrayColumn::Texts("element", elements)];
+        let elements = each(group, |writes| &writes.series_gone, |_, element| element.as_bytes());
+        let columns = vec![ArrayColumn::Numbers("device", gone), ArrayColumn::Bytes("element", elements)];
         statement.part(SERIES_GONE, columns)?;
     }
     let garbage = each(group, |writes| &writes.garbage, |writes, _| writes.device);
@@ -289,7 +287,7 @@ fn states(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()>
         }
         let mut columns = vec![
             ArrayColumn::Numbers("device", rows().map(|(device, ..)| device).collect()),
-            ArrayColumn::Texts("element", rows().map(|(_, name, _)| &**name).collect()),
+            ArrayColumn::Bytes("element", rows().map(|(_, name, _)| name.as_bytes()).collect()),
         ];
         if !is_gone {
             columns.push(ArrayColumn::Bytes("state", rows().map(|(.., state)| &**state).collect()));
@@ -308,7 +306,7 @@ fn queue(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()> 
                 ArrayColumn::Numbers("device", devices),
                 ArrayColumn::Numbers("n", each(group, |writes| &writes.queued, |_, row| row.number as i64)),
                 ArrayColumn::Bytes("id", each(group, |writes| &writes.queued, |_, row| &row.id.bytes()[..])),
-                ArrayColumn::Texts("element", each(group, |writes| &writes.queued, |_, row| &*row.element)),
+                ArrayColumn::Bytes("element", each(group, |writes| &writes.queued, |_, row| row.element.as_bytes())),
                 ArrayColumn::Bytes("payload", each(group, |writes| &writes.queued, |_, row| &*row.payload)),
                 ArrayColumn::MaybeNumbers("expires", each(group, |writes| &writes.queued, |_, row| row.expires)),
             ],
@@ -351,7 +349,7 @@ fn keys(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()> {
         KEYS,
         vec![
             ArrayColumn::Numbers("device", rows().map(|(device, _)| device).collect()),
-            ArrayColumn::Texts("key", rows().map(|(_, key)| key.key.as_str()).collect()),
+            ArrayColumn::Bytes("key", rows().map(|(_, key)| key.key.as_bytes()).collect()),
             ArrayColumn::Bytes("answer", rows().map(|(_, key)| &key.answer.bytes()[..]).collect()),
             ArrayColumn::Numbers("expires", rows().map(|(_, key)| key.expires_at.millis()).collect()),
         ],

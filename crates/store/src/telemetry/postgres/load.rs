@@ -64,9 +64,3 @@ pub fn read_series(row: &PgRow) -> Result<SeriesMemory> {
 fn read_state(row: &PgRow) -> Result<(Arc<str>, Bytes)> {
     Ok((row.name(0)?, Bytes::copy_from_slice(row.column(1)?)))
 }
-
-/// Returns the greatest number of a device that has committed anything, or 0.
-pub async fn greatest_device(pool: &PgPool) -> Result<i64> {
-    let query = sqlx::query("SELECT coalesce(max(device), 0) FROM telemetry.head");
-    query.fetch_one(pool).await.map_err(failed)?.column(0)
-}

@@ -12,6 +12,18 @@ const TABLE_STEPS: &[&str] = &[include_str!("migrations/0001_tables.sql")];
 /// Lock that keeps two processes that start at once from migrating at once.
 const MIGRATION_LOCK: i64 = 0x0069_736f_6261_7211;
 
+/// Error of a database without the tables.
+#[derive(Debug, thiserror::Error)]
+#[error("the database has no telemetry store")]
+struct NoTables;
+
+/// Fails if the tables are not there.
+pub async fn must_be_there(pool: &PgPool) -> Result<()> {
+    let found = sqlx::query("SELECT to_regclass('telemetry.schema_version') IS NOT NULL").fetch_one(pool).await;
+    let is_there: bool = found.and_then(|row| row.try_get(0)).map_err(failed)?;
+    if is_there { Ok(()) } else { Err(StoreError::unavailable(NoTables)) }
+}
+
 /// Makes the tables, or upgrades older ones. Refuses newer ones than this program knows.
 pub async fn migrate(pool: &PgPool) -> Result<()> {
     let mut tx = pool.begin().await.map_err(failed)?;

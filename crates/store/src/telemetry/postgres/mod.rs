@@ -9,6 +9,7 @@ mod changes;
 mod committer;
 mod connections;
 mod devices;
+mod examine;
 mod group;
 mod history;
 mod live_events;
@@ -21,12 +22,14 @@ mod partitions;
 mod port;
 mod queue;
 mod turn;
+mod upkeep;
 mod values;
+
+pub use self::upkeep::{believe, examine_database, give_up_lost_devices, lost_devices, seen};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use isobar_model::ids::DeviceKey;
 use isobar_quota::{FairQueue, limits};
 use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
@@ -52,11 +55,15 @@ pub struct PostgresOptions {
     pub queue_max_events: u64,
     /// Bytes of devices' states in memory.
     pub device_bytes: usize,
+    /// True if no other process may serve the store alone at the same time.
+    pub is_alone: bool,
+    /// True if a server of PostgreSQL is refused whose settings let it lose what it has acknowledged.
+    pub needs_syncs: bool,
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self { queue_max_events: 10_000, device_bytes: 150 << 20 }
+        Self { queue_max_events: 10_000, device_bytes: 150 << 20, is_alone: true, needs_syncs: true }
     }
 }
 
@@ -89,7 +96,7 @@ pub struct PostgresTelemetry {
     tasks: Mutex<Option<StoreTasks>>,
     /// True once the committer has ended without being asked to.
     has_failed: watch::Receiver<bool>,
-    long_reads: FairQueue,
+    scans: FairQueue,
     scan_threads: GivingThreads,
     /// Memory shared by all sorts of values.
     sorted_bytes: Arc<SortedBytes>,
@@ -104,10 +111,13 @@ impl PostgresTelemetry {
     /// Opens the store in a database; its tables are made if they are not there.
     pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
         let changes = connections::to_change(address).await?;
+        if options.needs_syncs {
+            connections::check_server(&changes).await?;
+        }
         migrations::migrate(&changes).await?;
         let numbers = Arc::new(ProcessNumbers::begin(&changes).await?);
         let reads = connections::to_read(address).await?;
-        let groups = connections::to_write_groups(address, numbers.process()).await?;
+        let groups = connections::to_write_groups(address, numbers.process(), options.is_alone).await?;
         let (devices, partitions) = (Arc::new(DeviceSlots::new(options.device_bytes)), Arc::new(Partitions::default()));
         let live = Arc::new(LiveEvents::open(&reads).await?);
         let parts = (Arc::clone(&devices), Arc::clone(&partitions), Arc::clone(&live));
@@ -147,18 +157,8 @@ impl PostgresTelemetry {
         let garbage = tokio::spawn(async move { collects.collect_garbage().await });
         core.garbage_came.notify_one();
         let tasks = Mutex::new(Some(StoreTasks { committer, others: [live, garbage] }));
-        let (long_reads, sorted_bytes) = (FairQueue::new(&limits::SCANS), Arc::default());
-        Ok(Self { core, tasks, has_failed, long_reads, scan_threads, sorted_bytes })
-    }
-
-    /// Returns the greatest number of a device that the store knows.
-    pub async fn greatest_device(&self) -> Result<DeviceKey> {
-        Ok(DeviceKey(load::greatest_device(&self.core.reads).await?.unsigned_abs()))
-    }
-
-    /// Returns the slots of long reads; a caller that keeps one makes others wait.
-    pub const fn long_reads(&self) -> &FairQueue {
-        &self.long_reads
+        let (scans, sorted_bytes) = (FairQueue::new(&limits::SCANS), Arc::default());
+        Ok(Self { core, tasks, has_failed, scans, scan_threads, sorted_bytes })
     }
 }
 

@@ -62,7 +62,7 @@ impl Telemetry for PostgresTelemetry {
     ) -> Result<Option<Page<StoredValue>>> {
         let (is_long, ready) = (query.page.limit > SHORT_PAGE, ReadyQuery::of(query));
         let slot = match is_long || ready.scans() {
-            true => Some(self.long_reads.take(claim).await?),
+            true => Some(self.scans.take(claim).await?),
             false => None,
         };
         let Some(series) = values::find(&self.core.reads, key_of(device.target()), element).await? else {
@@ -82,7 +82,7 @@ impl Telemetry for PostgresTelemetry {
         cursor: Option<ValueCursor>,
         claim: Claim,
     ) -> Result<Option<ValueChunk>> {
-        let _slot = self.long_reads.take(claim).await?;
+        let _slot = self.scans.take(claim).await?;
         self.chunk((key_of(device.target()), element), &ReadyQuery::of(query.clone()), cursor).await
     }
 
@@ -94,7 +94,7 @@ impl Telemetry for PostgresTelemetry {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
-        let slot = self.long_reads.take(claim).await?;
+        let slot = self.scans.take(claim).await?;
         match values::find(&self.core.reads, key_of(device.target()), element).await? {
             Some(series) => Ok((self.fill_buckets(series, kept, buckets, slot).await?, true)),
             None => Ok((buckets, false)),
@@ -109,7 +109,7 @@ impl Telemetry for PostgresTelemetry {
         range: TimeRange,
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
-        let _slot = self.long_reads.take(claim).await?;
+        let _slot = self.scans.take(claim).await?;
         match values::find(&self.core.reads, key_of(device.target()), element).await? {
             Some(series) => self.extent_of(series, &ReadyQuery::of_all(range, Vec::new(), kept.clone())).await,
             None => Ok(None),
@@ -118,7 +118,7 @@ impl Telemetry for PostgresTelemetry {
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
         let query = sqlx::query("SELECT ord, last FROM telemetry.last WHERE device = $1 AND element = $2");
-        let query = query.bind(key_of(device.target())).bind(element);
+        let query = query.bind(key_of(device.target())).bind(element.as_bytes());
         let Some(row) = query.fetch_optional(&self.core.reads).await.map_err(failed)? else { return Ok(None) };
         let values = LastKept::from_bytes(row.column(1)?).values();
         Ok(Some(LastValues { updated_at: moment(row.order(0)?), values }))
@@ -158,7 +158,7 @@ impl Telemetry for PostgresTelemetry {
 
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
         let _slot = match query.page.limit > SHORT_PAGE {
-            true => Some(self.long_reads.take(claim).await?),
+            true => Some(self.scans.take(claim).await?),
             false => None,
         };
         self.core.history_page(*device.target(), &query).await
@@ -180,7 +180,7 @@ impl Telemetry for PostgresTelemetry {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor> {
-        let _slot = self.long_reads.take(claim).await?;
+        let _slot = self.scans.take(claim).await?;
         self.core.between(devices, after, until, limit).await
     }
 
@@ -190,7 +190,7 @@ impl Telemetry for PostgresTelemetry {
         written: (usize, EventWriter),
         claim: Claim,
     ) -> Result<StreamPiece> {
-        let _slot = self.long_reads.take(claim).await?;
+        let _slot = self.scans.take(claim).await?;
         let next: Vec<_> = cursor.found.iter().take(EVENTS_A_PIECE).copied().collect();
         let (bytes, write) = written;
         let (events, read) = self.core.next(&cursor.devices, &next, bytes).await?;

@@ -18,10 +18,10 @@ use crate::telemetry::{QueueQuery, TURNS_MAX};
 
 /// Reads the queue of a device, oldest first: the events of one element, if it is given.
 const QUEUE: &str = "SELECT n, id, element, payload, expires FROM telemetry.queue \
-    WHERE device = $1 AND ($2::text IS NULL OR element = $2) ORDER BY n";
+    WHERE device = $1 AND ($2::bytea IS NULL OR element = $2) ORDER BY n";
 /// Reads a page of it, without events that have expired.
 const QUEUE_PAGE: &str = "SELECT n, id, element, payload, expires FROM telemetry.queue \
-    WHERE device = $1 AND ($2::text IS NULL OR element = $2) AND (expires IS NULL OR expires > $3) \
+    WHERE device = $1 AND ($2::bytea IS NULL OR element = $2) AND (expires IS NULL OR expires > $3) \
     ORDER BY n OFFSET $4 LIMIT $5";
 
 /// Events that are to be taken.
@@ -49,7 +49,7 @@ impl PgCore {
     /// Reads events and leaves them in the queue.
     pub async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: &QueueQuery) -> Result<Vec<Event>> {
         let device = permit.target();
-        let page = sqlx::query(QUEUE_PAGE).bind(device.key.0 as i64).bind(query.element.as_deref());
+        let page = sqlx::query(QUEUE_PAGE).bind(device.key.0 as i64).bind(query.element.as_deref().map(str::as_bytes));
         let page = page.bind(query.now.millis()).bind(query.page.offset() as i64).bind(i64::from(query.page.limit));
         let (mut rows, mut events, mut budget) = (page.fetch(&self.reads), Vec::new(), PageBudget::of_queue());
         while let Some(row) = rows.try_next().await.map_err(failed)? {
@@ -62,7 +62,7 @@ impl PgCore {
 
     /// Finds the events of a page that can be taken, and expired ones before them.
     async fn find_queued(&self, device: DeviceRef, query: &QueueQuery) -> Result<QueueFinds> {
-        let queue = sqlx::query(QUEUE).bind(device.key.0 as i64).bind(query.element.as_deref());
+        let queue = sqlx::query(QUEUE).bind(device.key.0 as i64).bind(query.element.as_deref().map(str::as_bytes));
         let (mut rows, mut found) = (queue.fetch(&self.reads), QueueFinds::default());
         let (mut skip, mut budget) = (query.page.offset(), PageBudget::of_queue());
         while found.events.len() < query.page.limit as usize

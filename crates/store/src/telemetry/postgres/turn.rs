@@ -99,7 +99,7 @@ impl PgCore {
     pub async fn turn_unless_known(&self, device: &CanWrite<DeviceRef>, key: &str, now: Timestamp) -> Result<Locked> {
         let turn = self.turn(device).await?;
         let query = sqlx::query("SELECT answer FROM telemetry.key WHERE device = $1 AND key = $2 AND expires > $3");
-        let query = query.bind(turn.locked.device).bind(key).bind(now.millis());
+        let query = query.bind(turn.locked.device).bind(key.as_bytes()).bind(now.millis());
         match query.fetch_optional(&self.reads).await.map_err(failed)? {
             Some(row) => Ok(Locked::Repeated(read_answer(&row)?)),
             None => Ok(Locked::Turn(Turn::new(turn))),

@@ -77,7 +77,7 @@ impl FoundValue {
 /// Finds the series of a device's element.
 pub async fn find(pool: &PgPool, device: i64, element: &str) -> Result<Option<FoundSeries>> {
     let query = sqlx::query("SELECT series, floor, count FROM telemetry.last WHERE device = $1 AND element = $2");
-    let row = query.bind(device).bind(element).fetch_optional(pool).await.map_err(failed)?;
+    let row = query.bind(device).bind(element.as_bytes()).fetch_optional(pool).await.map_err(failed)?;
     row.map(|row| Ok(FoundSeries { number: row.column(0)?, floor: row.count(1)?, count: row.count(2)? })).transpose()
 }
 

@@ -1,3 +1,5 @@
+-- Names, keys and payloads are bytes (UTF-8): texts of PostgreSQL have no U+0000.
+
 -- What must be agreed of a device: who commits next locks this row. Narrow, updated in place.
 CREATE TABLE telemetry.head (
     device BIGINT PRIMARY KEY,
@@ -17,7 +19,7 @@ CREATE TABLE telemetry.event (
     n BIGINT NOT NULL,
     ord BYTEA NOT NULL,
     id BYTEA,
-    element TEXT NOT NULL,
+    element BYTEA NOT NULL,
     payload BYTEA NOT NULL,
     errors TEXT,
     xact BIGINT NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
@@ -41,7 +43,7 @@ CREATE TABLE telemetry.value (
 -- The series of a device, with their last values. What is below `floor` was dropped.
 CREATE TABLE telemetry.last (
     device BIGINT NOT NULL,
-    element TEXT COLLATE "C" NOT NULL,
+    element BYTEA NOT NULL,
     series BIGINT NOT NULL,
     created BIGINT NOT NULL,
     count BIGINT NOT NULL,
@@ -54,7 +56,7 @@ CREATE TABLE telemetry.last (
 
 CREATE TABLE telemetry.state (
     device BIGINT NOT NULL,
-    element TEXT COLLATE "C" NOT NULL,
+    element BYTEA NOT NULL,
     state BYTEA NOT NULL,
     PRIMARY KEY (device, element)
 ) WITH (fillfactor = 60);
@@ -63,7 +65,7 @@ CREATE TABLE telemetry.queue (
     device BIGINT NOT NULL,
     n BIGINT NOT NULL,
     id BYTEA NOT NULL,
-    element TEXT COLLATE "C" NOT NULL,
+    element BYTEA NOT NULL,
     payload BYTEA NOT NULL,
     expires BIGINT,
     PRIMARY KEY (device, n)
@@ -78,7 +80,7 @@ CREATE TABLE telemetry.outbox (
 
 CREATE TABLE telemetry.key (
     device BIGINT NOT NULL,
-    key TEXT COLLATE "C" NOT NULL,
+    key BYTEA NOT NULL,
     answer BYTEA NOT NULL,
     expires BIGINT NOT NULL,
     PRIMARY KEY (device, key)
@@ -96,6 +98,12 @@ CREATE TABLE telemetry.garbage (
 CREATE TABLE telemetry.moment (
     name TEXT PRIMARY KEY,
     millis BIGINT NOT NULL
+);
+
+-- Devices that an older registry has lost: those with numbers above `after`, and up to `up_to`.
+CREATE TABLE telemetry.lost_devices (
+    after BIGINT PRIMARY KEY,
+    up_to BIGINT NOT NULL
 );
 
 -- Numbers of the processes that have opened the store.
