@@ -216,3 +216,97 @@ mod two_nodes {
         }
     }
 }
+
+mod upkeep {
+    pub mod on_postgres {
+        use isobar_store::telemetry::Upkeep as _;
+        use isobar_store::telemetry::postgres::examine_database;
+
+        use super::super::*;
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn server_that_may_lose_writes_is_refused() {
+            let database = OwnDatabase::new().await;
+            let raw = Raw::open(&database.address).await;
+            let unsafe_settings =
+                "SELECT count(*) FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'";
+            let is_unsafe = raw.number(unsafe_settings).await > 0;
+            let options = PostgresOptions { is_alone: false, ..PostgresOptions::default() };
+            match PostgresTelemetry::open(&database.address, options).await {
+                Ok(store) => {
+                    assert!(!is_unsafe);
+                    store.close().await.unwrap();
+                }
+                Err(error) => {
+                    let why = std::error::Error::source(&error).unwrap().to_string();
+                    assert!(is_unsafe && why.contains("= off"), "{why}");
+                }
+            }
+            raw.close().await;
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn database_is_served_by_one_process_that_is_alone() {
+            let database = OwnDatabase::new().await;
+            let options = PostgresOptions { needs_syncs: false, ..PostgresOptions::default() };
+            let first = PostgresTelemetry::open(&database.address, options.clone()).await.unwrap();
+            let Err(error) = PostgresTelemetry::open(&database.address, options.clone()).await else {
+                panic!("a second process serves it");
+            };
+            let why = std::error::Error::source(&error).unwrap().to_string();
+            assert!(why.contains("another process"), "{why}");
+            // The first has not noticed anything.
+            let device = given::device();
+            given::store(&first, &device, 1, "log", "1").await;
+            first.close().await.unwrap();
+            let next = PostgresTelemetry::open(&database.address, options).await.unwrap();
+            assert_eq!(given::history(&next, &device.reading()).await.total, 1);
+            next.close().await.unwrap();
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn examination_counts_rows_and_finds_those_that_are_missing() {
+            let database = OwnDatabase::new().await;
+            let store = of_a_scene(&database, PostgresOptions::default().device_bytes).await;
+            let (device, other) = (given::device_with_key(7), given::device_with_key(9));
+            for millis in 1..=5 {
+                given::store(&store, &device, millis, "log", "1").await;
+                given::store(&store, &other, millis, "log", "2").await;
+            }
+            given::run(&store, &other, given::sending(id(6), "out", "6", None)).await;
+            let sound = store.examine().await.unwrap();
+            assert_eq!((sound.events, sound.values, sound.devices.len()), (11, 10, 2));
+            assert_eq!(sound.faults, [""; 0]);
+            store.close().await.unwrap();
+
+            let raw = Raw::open(&database.address).await;
+            for damage in [
+                "DELETE FROM telemetry.event WHERE device = 7 AND n = 2",
+                "DELETE FROM telemetry.event WHERE device = 9 AND kind = 0 AND n = 4",
+                "DELETE FROM telemetry.value WHERE n = 3 AND series = (SELECT series FROM telemetry.last WHERE device = 7)",
+                "UPDATE telemetry.head SET queued = 0 WHERE device = 9",
+                "INSERT INTO telemetry.value SELECT 1, n, ord, id, payload FROM telemetry.value LIMIT 1",
+                "INSERT INTO telemetry.state VALUES (11, 'a', 'b')",
+            ] {
+                raw.run(damage).await.unwrap();
+            }
+            raw.close().await;
+            let found = examine_database(&database.address).await.unwrap();
+            let faults = found.faults.join("\n");
+            for fault in [
+                "device 7: its history has 4 of 5 events",
+                "device 9: its history ends before event 4, and should before event 5",
+                "has 4 of 5 values",
+                "series 1 has values, but no device has the series",
+                "device 9: its queue has event 0, and the next one would be 0",
+                "device 11: it has values or states, but no head",
+            ] {
+                assert!(faults.contains(fault), "{fault}: {faults}");
+            }
+            assert_eq!(found.faults_found, 6, "{faults}");
+            database.remove().await;
+        }
+    }
+}
