@@ -68,6 +68,11 @@ pub struct Committer {
 #[error("the telemetry store is closed")]
 struct CommitterEnded;
 
+/// Error for the commits of a group that was not written, or of which that is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("a group of commits cannot be written")]
+struct FailedGroup(#[source] Arc<StoreError>);
+
 /// Error for commits whose connection ended, and whose device others have changed since.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of a commit cannot be decided any more")]
@@ -165,7 +170,7 @@ impl Committer {
         group
     }
 
-    /// Writes a group, and answers its commits. One that the database refuses is written commit by commit.
+    /// Writes a group, and answers its commits. One that the database refuses is written in halves.
     async fn write(&self, group: Vec<WaitingCommit>) {
         let mut groups = VecDeque::from([group]);
         while let Some(mut group) = groups.pop_front() {
@@ -173,34 +178,34 @@ impl Committer {
             let events = self.live.hold().await;
             match self.write_group(&group).await {
                 Ok(outcome) => self.settle(group, outcome, events).await,
-                Err(_) if group.len() > 1 => {
-                    let rest = group.split_off(1);
+                Err(GroupFailure::Statement(error)) if group.len() > 1 => {
+                    tracing::warn!(%error, commits = group.len(), "a group of commits is refused, will halve it");
+                    let rest = group.split_off(group.len() / 2);
                     groups.push_front(rest);
                     groups.push_front(group);
                 }
-                Err(error) => answer_all(group, error),
+                Err(failure) => answer_all(group, failure.into()),
             }
         }
     }
 
     /// Writes a group, again and again where nothing came of it.
-    async fn write_group(&self, group: &[WaitingCommit]) -> Result<GroupOutcome> {
+    async fn write_group(&self, group: &[WaitingCommit]) -> std::result::Result<GroupOutcome, GroupFailure> {
         let writes: Vec<&DeviceWrites> = group.iter().map(|commit| &commit.writes).collect();
         let (mut tries, mut is_unknown) = (1, false);
         loop {
-            let failure = match self.try_group(&writes, is_unknown).await {
+            let failure = match self.try_group(&writes, &mut is_unknown).await {
                 Ok(outcome) => return Ok(outcome),
-                Err(GroupFailure::Statement(error)) => return Err(error),
                 Err(failure) => failure,
             };
-            is_unknown |= matches!(failure, GroupFailure::Unknown(_));
-            if tries >= GROUP_TRIES_MAX {
-                return Err(match failure {
-                    GroupFailure::Unknown(error) | GroupFailure::Statement(error) => error,
-                    GroupFailure::Victim => StoreError::Busy,
-                });
+            // What was never sent to the database waits for it no longer than once.
+            if matches!(failure, GroupFailure::Statement(_)) || tries >= GROUP_TRIES_MAX {
+                return Err(failure);
             }
-            if let GroupFailure::Unknown(error) = failure {
+            if let GroupFailure::Unknown(error) = &failure {
+                if !is_unknown {
+                    return Err(failure);
+                }
                 tracing::warn!(%error, tries, "a group of commits failed, will decide and retry");
                 Clock::System.sleep(GROUP_PAUSE).await;
             }
@@ -211,15 +216,17 @@ impl Committer {
     async fn try_group(
         &self,
         writes: &[&DeviceWrites],
-        is_unknown: bool,
+        is_unknown: &mut bool,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
         let mut connection = self.groups.acquire().await.map_err(|error| GroupFailure::Unknown(failed(error)))?;
-        if is_unknown && let Some(outcome) = self.decide(&mut connection, writes).await? {
+        if *is_unknown && let Some(outcome) = self.decide(&mut connection, writes).await? {
             return Ok(outcome);
         }
         let missing = self.partitions.missing(writes.iter().flat_map(|writes| &writes.events).map(|row| row.order));
         self.partitions.make(&mut connection, missing).await?;
-        group::write(&mut connection, writes).await
+        let written = group::write(&mut connection, writes).await;
+        *is_unknown |= matches!(written, Err(GroupFailure::Unknown(_)));
+        written
     }
 
     /// Decides whether a group was written whose connection ended, by the last commits of its devices. The connection that
@@ -284,9 +291,11 @@ impl Committer {
 /// Answers the commits of a group that was not written, or of which that is not known.
 fn answer_all(group: Vec<WaitingCommit>, error: StoreError) {
     tracing::error!(%error, commits = group.len(), "cannot write a group of commits");
-    let mut error = Some(error);
+    let error = Arc::new(error);
     for commit in group {
-        let error = error.take().unwrap_or_else(|| StoreError::unavailable(CommitterEnded));
-        commit.answer.send(Err(error));
+        commit.answer.send(Err(match &*error {
+            StoreError::Busy => StoreError::Busy,
+            _ => StoreError::unavailable(FailedGroup(Arc::clone(&error))),
+        }));
     }
 }

@@ -155,6 +155,15 @@ impl GroupFailure {
     }
 }
 
+impl From<GroupFailure> for StoreError {
+    fn from(failure: GroupFailure) -> Self {
+        match failure {
+            GroupFailure::Victim => Self::Busy,
+            GroupFailure::Statement(error) | GroupFailure::Unknown(error) => error,
+        }
+    }
+}
+
 fn statement(group: &[&DeviceWrites]) -> Result<GroupStatement> {
     let mut statement = GroupStatement::default();
     heads(&mut statement, group)?;

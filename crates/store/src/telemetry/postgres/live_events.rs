@@ -120,12 +120,17 @@ const LOOK_FOR_EVENTS: &str = concat!(
      ON true ORDER BY e.xact, e.item",
 );
 
-/// Returns the transactions of other databases of the instance: no event waits for them. The list is older than the snapshot
-/// that it is held against, so one of this database is never taken for one of them.
+/// Transactions of other databases of the instance, and those that have not locked the history.
+const ELSEWHERE: &str = "SELECT a.backend_xid::text::bigint FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL \
+    AND (a.datname IS DISTINCT FROM current_database() OR NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid \
+        AND l.relation = 'telemetry.event'::regclass AND l.mode = 'RowExclusiveLock' AND l.database = \
+            (SELECT oid FROM pg_database WHERE datname = current_database())))";
+
+/// Returns the running transactions that write no events: no event waits for them. The list is older than the snapshot that
+/// it is held against, and a statement that writes events locks the history before it has a transaction, so that none of
+/// those is taken for another.
 pub async fn transactions_elsewhere(pool: &PgPool) -> Result<Vec<i64>> {
-    let query = "SELECT backend_xid::text::bigint FROM pg_stat_activity \
-                 WHERE datname <> current_database() AND backend_xid IS NOT NULL";
-    sqlx::query(query).fetch_all(pool).await.map_err(failed)?.iter().map(|row| row.column(0)).collect()
+    sqlx::query(ELSEWHERE).fetch_all(pool).await.map_err(failed)?.iter().map(|row| row.column(0)).collect()
 }
 
 /// Returns the first transaction that has not ended, of those that may write events.

@@ -8,11 +8,13 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection, PgPool};
 
 use super::connections::{ReadColumn as _, failed};
 use super::group::GroupFailure;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::telemetry::time_order::{TimeOrder, moment, order_at};
 
 /// Milliseconds of a part.
 const PART_MILLIS: i64 = 86_400_000;
+/// Settings of a drop: while it waits for a reader, events of all devices wait behind it.
+const TO_DROP: &str = "SET LOCAL lock_timeout = '200ms'";
 /// Lock that keeps two processes from making or dropping the same part at once.
 const PARTITION_LOCK: i64 = 0x0069_736f_6261_7212;
 
@@ -57,13 +59,24 @@ impl Partitions {
         Ok(())
     }
 
-    /// Drops the parts that end before a moment.
+    /// Drops the parts that end before a moment. One that somebody reads for long is left for a later call.
     pub async fn drop_before(&self, pool: &PgPool, cutoff: Timestamp) -> Result<()> {
         let end = cutoff.millis().div_euclid(PART_MILLIS);
         for day in days(pool).await?.into_iter().filter(|day| *day < end) {
             self.0.lock().remove(&day);
-            let drop = format!("DROP TABLE IF EXISTS telemetry.{}", table(day));
-            sqlx::raw_sql(AssertSqlSafe(drop)).execute(pool).await.map_err(failed)?;
+            let drop = format!("BEGIN; {TO_DROP}; DROP TABLE IF EXISTS telemetry.{}; COMMIT", table(day));
+            let mut connection = pool.acquire().await.map_err(failed)?;
+            match sqlx::raw_sql(AssertSqlSafe(drop)).execute(&mut *connection).await.map_err(failed) {
+                Ok(_) => {}
+                Err(error) => {
+                    // Its transaction may be open.
+                    connection.close_on_drop();
+                    match error {
+                        StoreError::Busy => tracing::info!(day, "a day of history is read, will drop it later"),
+                        error => return Err(error),
+                    }
+                }
+            }
         }
         Ok(())
     }
