@@ -154,11 +154,6 @@ impl<K: Hash + Eq + Clone, V: Clone> TenantLru<K, V> {
         self.weight.load(Ordering::Relaxed)
     }
 
-    /// Changes the limit of the weight; the next change of the cache makes room.
-    pub fn limit(&mut self, bytes: usize) {
-        self.limits.bytes = bytes;
-    }
-
     /// Returns the weight of each tenant's entries, [`TENANT_BYTES`] included.
     pub fn weights(&self) -> BTreeMap<OrganizationId, usize> {
         self.order.lock().weights()

@@ -261,7 +261,7 @@ proptest! {
 #[test]
 fn concurrent_changes_of_devices_keep_weights_exact() {
     const MAX: usize = 256 * KIB;
-    let mut devices = Devices::new(MAX);
+    let devices = Devices::new(MAX);
     std::thread::scope(|scope| {
         for seed in 0..8 {
             let devices = &devices;
@@ -281,9 +281,8 @@ fn concurrent_changes_of_devices_keep_weights_exact() {
         }
     });
     books_are_right(&devices);
-    // All writes are durable now, and the bound is 0: only the device that is added stays.
-    devices.0.limit(0);
+    // All writes are durable now: the next device makes room.
     drop(futures::executor::block_on(devices.lock(1_000, tenant(9), u64::MAX)));
-    assert_eq!((count(&devices), devices.0.weights().len()), (1, 1));
+    assert!(weight(&devices) <= MAX);
     books_are_right(&devices);
 }
