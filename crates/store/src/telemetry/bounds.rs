@@ -1,6 +1,10 @@
-//! Bounds the memory of a device's last values.
+//! Bounds the memory of devices, and of a device's last values.
 
 use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson};
+use isobar_quota::LruLimits;
+
+/// Bounds the devices that are evicted from memory each time one is added or grows.
+const LEAVING_MAX: usize = 256;
 
 /// Bounds the series of a device: as many as the elements of two designs. A value that would begin another series is
 /// not stored.
@@ -11,6 +15,11 @@ pub const DEVICE_LAST_BYTES_MAX: usize = 16 << 20;
 
 /// Payload bytes that each series may use for its last values, regardless of the others.
 const LAST_BYTES_MIN: usize = 64;
+
+/// Returns the limits of a cache of devices' states that take about this many bytes.
+pub(crate) fn device_cache(bytes: usize) -> LruLimits {
+    LruLimits { entries: usize::MAX, bytes, evictions: LEAVING_MAX, spares_small_shares: true }
+}
 
 /// Returns how many bytes a series may use for its last values: `own` are in use now, and `others` by the device's
 /// other series. Bytes in use are never revoked.

@@ -2,6 +2,11 @@
 
 use isobar_model::ids::DeviceKey;
 
+/// Bounds the faults that are reported one by one; further ones are counted.
+pub(super) const FAULTS_NAMED_MAX: usize = 50;
+/// Bounds the parked entries of the outbox that are reported one by one.
+pub(super) const PARKED_NAMED_MAX: usize = 50;
+
 /// Devices to which a registry assigned numbers, and which a restored, older registry does not know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostDevices {

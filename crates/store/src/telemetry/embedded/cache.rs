@@ -9,13 +9,11 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use isobar_model::ids::OrganizationId;
-use isobar_quota::{LruLimits, LruPlace, NOBODY, TenantLru};
+use isobar_quota::{LruPlace, NOBODY, TenantLru};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
+use super::super::bounds::device_cache;
 use super::device::DeviceState;
-
-/// Bounds the devices that are evicted each time one is added or grows.
-const LEAVING_MAX: usize = 256;
 
 /// Device in memory. Its runs queue for this lock: a run may have to wait for a load, so the lock is asynchronous.
 type Device = AsyncMutex<CachedDevice>;
@@ -59,8 +57,7 @@ impl DerefMut for Held {
 impl Devices {
     /// Creates a cache of about this many bytes.
     pub fn new(bytes: usize) -> Self {
-        let limits = LruLimits { entries: usize::MAX, bytes, evictions: LEAVING_MAX, spares_small_shares: true };
-        Self(TenantLru::new(limits))
+        Self(TenantLru::new(device_cache(bytes)))
     }
 
     /// Adds a device, unless another caller was faster.

@@ -12,11 +12,8 @@ use super::rows::{Parts, damaged, event_device, failed, read_queued, read_timeli
 use super::{Cancel, engine, load, numbers};
 use crate::error::{Result, StoreError};
 use crate::telemetry::Examined;
+use crate::telemetry::examined::{FAULTS_NAMED_MAX, PARKED_NAMED_MAX};
 
-/// Bounds the faults that are reported one by one; further ones are counted.
-const FAULTS_NAMED_MAX: usize = 50;
-/// Bounds the parked entries of the outbox that are reported one by one.
-const PARKED_NAMED_MAX: usize = 50;
 /// Rows between two checks that the caller still waits.
 const ROWS_BETWEEN_LOOKS: u64 = 65_536;
 /// Bytes that are read ahead: everything is read, in order.

@@ -5,16 +5,15 @@
 use std::sync::Arc;
 
 use isobar_model::ids::OrganizationId;
-use isobar_quota::{LruLimits, LruPlace, NOBODY, TenantLru};
+use isobar_quota::{LruPlace, NOBODY, TenantLru};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
+use super::super::bounds::device_cache;
 use super::memory::DeviceMemory;
 
 /// Bytes of a device in addition to its state.
 const SLOT_BYTES: usize = 200;
-/// Bounds the devices that are evicted each time one is added or grows.
-const EVICTED_MAX: usize = 256;
 
 /// A device in memory.
 #[derive(Debug)]
@@ -52,8 +51,7 @@ pub struct DeviceSlots(TenantLru<i64, Arc<DeviceSlot>>);
 impl DeviceSlots {
     /// Creates an empty table whose states take about this many bytes at most.
     pub fn new(bytes: usize) -> Self {
-        let limits = LruLimits { entries: usize::MAX, bytes, evictions: EVICTED_MAX, spares_small_shares: true };
-        Self(TenantLru::new(limits))
+        Self(TenantLru::new(device_cache(bytes)))
     }
 
     /// Adds a device, unless another caller was faster.

@@ -8,20 +8,17 @@ use sqlx::{AssertSqlSafe, PgConnection};
 use super::connections::{ReadColumn as _, failed};
 use super::{PgCore, connections, migrations};
 use crate::error::Result;
+use crate::telemetry::examined::{FAULTS_NAMED_MAX, PARKED_NAMED_MAX};
 use crate::telemetry::time_order::order_at;
 use crate::telemetry::{Examined, LostDevices};
 
-/// Bounds the faults of one kind that are reported one by one; further ones are counted.
-const FAULTS_NAMED_MAX: usize = 50;
-/// Bounds the parked entries of the outbox that are reported one by one.
-const PARKED_NAMED_MAX: i64 = 50;
-
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
 /// The devices that have rows of any kind.
-const DEVICES: &str = "SELECT device FROM telemetry.head UNION SELECT device FROM telemetry.event \
+const KNOWN_DEVICES: &str = "SELECT device FROM telemetry.head UNION SELECT device FROM telemetry.event \
     UNION SELECT device FROM telemetry.last UNION SELECT device FROM telemetry.state \
     UNION SELECT device FROM telemetry.queue UNION SELECT device FROM telemetry.outbox ORDER BY device";
-const PARKED: &str = "SELECT device, parked FROM telemetry.outbox WHERE parked IS NOT NULL ORDER BY number LIMIT $1";
+const PARKED_ENTRIES: &str =
+    "SELECT device, parked FROM telemetry.outbox WHERE parked IS NOT NULL ORDER BY number LIMIT $1";
 /// Histories whose numbers have gaps, or do not end where the head says; $1 is the cutoff before which events are
 /// forgotten.
 const HISTORIES: &str = "WITH found AS (SELECT device, kind, count(*) AS events, min(n) AS first, max(n) AS last \
@@ -37,7 +34,7 @@ const HISTORIES: &str = "WITH found AS (SELECT device, kind, count(*) AS events,
         OR (found.events IS NULL AND ends.next > 0 AND ends.newest >= $1) \
     ORDER BY device";
 /// Series that lack values, or have more than they should; and values of no series.
-const SERIES: &str = "WITH found AS (SELECT v.series, count(*) FILTER (WHERE v.n >= coalesce(l.floor, 0)) AS kept, \
+const WRONG_SERIES: &str = "WITH found AS (SELECT v.series, count(*) FILTER (WHERE v.n >= coalesce(l.floor, 0)) AS kept, \
         max(v.n) + 1 AS ends FROM telemetry.value v LEFT JOIN telemetry.last l USING (series) GROUP BY v.series) \
     SELECT l.device, series, coalesce(found.kept, 0), l.count - l.floor, coalesce(found.ends, 0) \
     FROM telemetry.last l FULL JOIN found USING (series) \
@@ -51,7 +48,7 @@ const QUEUES: &str = "SELECT q.device, max(q.n), coalesce(max(h.queued), 0) FROM
     LEFT JOIN telemetry.head h USING (device) GROUP BY q.device HAVING max(q.n) >= coalesce(max(h.queued), 0) \
     ORDER BY q.device";
 /// The devices that registries are recorded to have lost.
-pub const LOST_DEVICES: &str = "SELECT after, up_to FROM telemetry.lost_devices ORDER BY after";
+pub const LOST_RANGES: &str = "SELECT after, up_to FROM telemetry.lost_devices ORDER BY after";
 /// Devices whose other rows have no head.
 const HEADLESS: &str = "SELECT device FROM (SELECT device FROM telemetry.last UNION SELECT device FROM telemetry.state) d \
     WHERE NOT EXISTS (SELECT FROM telemetry.head h WHERE h.device = d.device) ORDER BY device";
@@ -90,14 +87,15 @@ async fn everything(connection: &mut PgConnection) -> Result<Examined> {
     };
     let kept = "SELECT coalesce(sum(count - floor), 0)::bigint FROM telemetry.last";
     report.values = count(connection, kept).await?;
-    for row in rows(connection, DEVICES).await? {
+    for row in rows(connection, KNOWN_DEVICES).await? {
         report.devices.push(DeviceKey(row.count(0)?));
     }
-    let parked = sqlx::query(PARKED).bind(PARKED_NAMED_MAX).fetch_all(&mut *connection).await.map_err(failed)?;
+    let parked =
+        sqlx::query(PARKED_ENTRIES).bind(PARKED_NAMED_MAX as i64).fetch_all(&mut *connection).await.map_err(failed)?;
     for row in parked {
         report.parked.push((DeviceKey(row.count(0)?), row.column::<&str>(1)?.to_owned()));
     }
-    report.lost = rows(connection, LOST_DEVICES).await?.iter().map(read_lost).collect::<Result<_>>()?;
+    report.lost = rows(connection, LOST_RANGES).await?.iter().map(read_lost).collect::<Result<_>>()?;
     find_faults(connection, &mut report).await?;
     sqlx::raw_sql("COMMIT").execute(connection).await.map_err(failed)?;
     Ok(report)
@@ -122,7 +120,7 @@ async fn find_faults(connection: &mut PgConnection, report: &mut Examined) -> Re
             format!("device {device}: its history has {events} of {numbers} events")
         })
     })?;
-    add(report, &rows(connection, SERIES).await?, |row| {
+    add(report, &rows(connection, WRONG_SERIES).await?, |row| {
         let (series, found) = (row.count(1)?, row.count(2)?);
         let Some(device) = row.column::<Option<i64>>(0)? else {
             return Ok(format!("series {series} has values, but no device has the series"));
@@ -147,7 +145,8 @@ async fn find_faults(connection: &mut PgConnection, report: &mut Examined) -> Re
 /// Adds a fault for each row.
 fn add(report: &mut Examined, rows: &[PgRow], fault: impl Fn(&PgRow) -> Result<String>) -> Result<()> {
     report.faults_found += rows.len() as u64;
-    for row in rows.iter().take(FAULTS_NAMED_MAX) {
+    let room = FAULTS_NAMED_MAX.saturating_sub(report.faults.len());
+    for row in rows.iter().take(room) {
         report.faults.push(fault(row)?);
     }
     Ok(())

@@ -25,7 +25,7 @@ impl Upkeep for PostgresTelemetry {
     }
 
     async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
-        let rows = sqlx::query(examine::LOST_DEVICES).fetch_all(&self.core.reads).await.map_err(failed)?;
+        let rows = sqlx::query(examine::LOST_RANGES).fetch_all(&self.core.reads).await.map_err(failed)?;
         rows.iter().map(examine::read_lost).collect()
     }
 
@@ -58,7 +58,7 @@ pub async fn examine_database(address: &str) -> Result<Examined> {
 pub async fn lost_devices(address: &str) -> Result<Vec<LostDevices>> {
     let pool = connections::to_read(address).await?;
     migrations::must_be_there(&pool).await?;
-    let rows = sqlx::query(examine::LOST_DEVICES).fetch_all(&pool).await.map_err(failed)?;
+    let rows = sqlx::query(examine::LOST_RANGES).fetch_all(&pool).await.map_err(failed)?;
     pool.close().await;
     rows.iter().map(examine::read_lost).collect()
 }
