@@ -24,7 +24,7 @@ const TO_WRITE: &str = "SET synchronous_commit = on; SET lock_timeout = '10s'; S
                         SET plan_cache_mode = force_generic_plan";
 
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.
-const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
+pub const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
 
 /// Opens connections that only read.
 pub async fn to_read(address: &str) -> Result<PgPool> {

@@ -15,6 +15,7 @@ mod live_events;
 mod load;
 mod memory;
 mod migrations;
+mod moving;
 mod numbers;
 mod outbox;
 mod partitions;
@@ -37,6 +38,7 @@ use tokio::task::JoinHandle;
 use self::committer::Committer;
 use self::devices::DeviceSlots;
 use self::live_events::LiveEvents;
+pub use self::moving::{MoveError, MoveOptions, MoveProgress, MoveTotals, TelemetryMove};
 use self::numbers::ProcessNumbers;
 use self::partitions::Partitions;
 use super::scan::SortedBytes;
@@ -105,6 +107,7 @@ impl PostgresTelemetry {
     pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
         let changes = connections::to_change(address).await?;
         migrations::migrate(&changes).await?;
+        moving::must_be_finished(&changes).await?;
         let numbers = Arc::new(ProcessNumbers::begin(&changes).await?);
         let reads = connections::to_read(address).await?;
         let groups = connections::to_write_groups(address, numbers.process()).await?;
