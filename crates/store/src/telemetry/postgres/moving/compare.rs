@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnection;
 use tokio::task::JoinHandle;
 
 use super::super::connections::{ReadColumn as _, failed};
-use super::tuples::{MovedTable, TABLES, TupleReader, table_of, write_row};
+use super::tuples::{MOVED_TABLES, MovedTable, TupleReader, table_of, write_row};
 use crate::error::{Result, StoreError};
 use crate::telemetry::embedded::StoppedStore;
 use crate::telemetry::moved::{MovePlace, MovedPart, MovedRow, MovedRowSink};
@@ -20,7 +20,7 @@ const BATCH_ROWS: u64 = 50_000;
 pub const DIFFERENCES_MAX: usize = 20;
 /// Settings of the comparison: each batch is a range of devices, for which indices are there. The statistics of tables that
 /// have just been filled are old.
-const SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+const COMPARE_SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 
 /// Number of rows, and the sum of their digests, whatever their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,7 +88,7 @@ pub struct Comparison {
     /// Devices up to which rows were compared.
     after: i64,
     /// Number of rows that are equal on both sides, by table.
-    pub equal: [u64; TABLES],
+    pub equal: [u64; MOVED_TABLES],
     /// Differences in words.
     pub differences: Vec<String>,
 }
@@ -96,8 +96,8 @@ pub struct Comparison {
 impl Comparison {
     /// Begins a comparison.
     pub async fn begin(source: &Arc<StoppedStore>, connection: &mut PgConnection) -> Result<Self> {
-        sqlx::raw_sql(SETTINGS).execute(connection).await.map_err(failed)?;
-        let (source, equal, differences) = (Arc::clone(source), [0; TABLES], Vec::new());
+        sqlx::raw_sql(COMPARE_SETTINGS).execute(connection).await.map_err(failed)?;
+        let (source, equal, differences) = (Arc::clone(source), [0; MOVED_TABLES], Vec::new());
         let mut begun = Self { source, ahead: None, after: i64::MIN, equal, differences };
         begun.ahead = Some(begun.read_ahead(None));
         Ok(begun)

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use self::compare::Comparison;
 use self::note::MoveNote;
 pub use self::note::must_be_finished;
-use self::tuples::{MovedTable, TABLES, begin_copy, end_copy, table_of, write_count, write_row};
+use self::tuples::{MOVED_TABLES, MovedTable, begin_copy, end_copy, table_of, write_count, write_row};
 use super::connections::{self, failed};
 use super::group::GroupFailure;
 use super::migrations;
@@ -29,6 +29,10 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::embedded::StoppedStore;
 use crate::telemetry::moved::{MovePlace, MovedPart, MovedRow, MovedRowSink};
 use crate::telemetry::time_order::{TimeOrder, moment};
+
+/// Rows of a piece, and (next constant) the bytes after which it is full.
+const COPIED_ROWS: u64 = 20_000;
+const COPIED_BYTES: usize = 8 << 20;
 
 /// The reason for which telemetry is not moved.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +77,7 @@ pub struct MoveOptions {
 
 impl Default for MoveOptions {
     fn default() -> Self {
-        Self { piece_rows: 20_000, piece_bytes: 8 << 20 }
+        Self { piece_rows: COPIED_ROWS, piece_bytes: COPIED_BYTES }
     }
 }
 
@@ -111,8 +115,8 @@ pub struct MoveTotals {
 
 /// A piece of the rows, encoded for the database.
 struct CopyPiece {
-    copies: [Vec<u8>; TABLES],
-    rows: [u64; TABLES],
+    copies: [Vec<u8>; MOVED_TABLES],
+    rows: [u64; MOVED_TABLES],
     /// Positions in time of the events.
     orders: Vec<TimeOrder>,
     lacking: u64,
@@ -125,7 +129,7 @@ impl CopyPiece {
     fn new(options: MoveOptions) -> Self {
         Self {
             copies: Default::default(),
-            rows: [0; TABLES],
+            rows: [0; MOVED_TABLES],
             orders: Vec::new(),
             lacking: 0,
             rows_left: options.piece_rows.max(1),

@@ -12,14 +12,14 @@ use crate::telemetry::moved::{MovePlace, MovedPart};
 /// Lock that keeps two moves from writing at once.
 const MOVE_LOCK: i64 = 0x0069_736f_6261_7213;
 
-const IS_THERE: &str = "SELECT to_regclass('telemetry.move') IS NOT NULL";
-const MAKE: &str = "CREATE TABLE telemetry.move (source TEXT NOT NULL, sequence BIGINT NOT NULL, device BIGINT NOT NULL, \
+const NOTE_IS_THERE: &str = "SELECT to_regclass('telemetry.move') IS NOT NULL";
+const MAKE_NOTE: &str = "CREATE TABLE telemetry.move (source TEXT NOT NULL, sequence BIGINT NOT NULL, device BIGINT NOT NULL, \
     part SMALLINT NOT NULL, name BYTEA NOT NULL, next BIGINT NOT NULL, devices BIGINT NOT NULL, events BIGINT NOT NULL, \
     \"values\" BIGINT NOT NULL, lacking BIGINT NOT NULL)";
-const READ: &str =
+const READ_NOTE: &str =
     "SELECT source, sequence, device, part, name, next, devices, events, \"values\", lacking FROM telemetry.move";
-const FORGET: &str = "DELETE FROM telemetry.move";
-const WRITE: &str = "INSERT INTO telemetry.move (source, sequence, device, part, name, next, devices, events, \"values\", \
+const FORGET_NOTE: &str = "DELETE FROM telemetry.move";
+const WRITE_NOTE: &str = "INSERT INTO telemetry.move (source, sequence, device, part, name, next, devices, events, \"values\", \
     lacking) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 
 /// The error for a database to which a move has not finished.
@@ -46,7 +46,7 @@ pub struct MoveNote {
 
 /// Fails while a move to the database has not finished.
 pub async fn must_be_finished(pool: &PgPool) -> Result<()> {
-    let is_there: bool = sqlx::query(IS_THERE).fetch_one(pool).await.map_err(failed)?.column(0)?;
+    let is_there: bool = sqlx::query(NOTE_IS_THERE).fetch_one(pool).await.map_err(failed)?.column(0)?;
     if is_there { Err(StoreError::unavailable(UnfinishedMove)) } else { Ok(()) }
 }
 
@@ -73,12 +73,12 @@ pub async fn read_or_begin(
     place: MovePlace,
 ) -> std::result::Result<(MoveNote, bool), MoveError> {
     let mut tx = connection.begin().await.map_err(failed)?;
-    let is_there: bool = sqlx::query(IS_THERE).fetch_one(&mut *tx).await.map_err(failed)?.column(0)?;
+    let is_there: bool = sqlx::query(NOTE_IS_THERE).fetch_one(&mut *tx).await.map_err(failed)?.column(0)?;
     let found = match is_there {
         true => read(&mut tx).await?,
         false => {
             must_be_empty(&mut tx).await?;
-            sqlx::raw_sql(MAKE).execute(&mut *tx).await.map_err(failed)?;
+            sqlx::raw_sql(MAKE_NOTE).execute(&mut *tx).await.map_err(failed)?;
             None
         }
     };
@@ -112,7 +112,7 @@ async fn must_be_empty(connection: &mut PgConnection) -> std::result::Result<(),
 }
 
 async fn read(connection: &mut PgConnection) -> Result<Option<MoveNote>> {
-    let Some(row) = sqlx::query(READ).fetch_optional(connection).await.map_err(failed)? else { return Ok(None) };
+    let Some(row) = sqlx::query(READ_NOTE).fetch_optional(connection).await.map_err(failed)? else { return Ok(None) };
     let part = MovedPart::of(row.column(3)?);
     let place = MovePlace {
         device: row.count(2)?,
@@ -132,9 +132,9 @@ async fn read(connection: &mut PgConnection) -> Result<Option<MoveNote>> {
 
 /// Writes the note.
 pub async fn write(connection: &mut PgConnection, note: &MoveNote) -> Result<()> {
-    sqlx::query(FORGET).execute(&mut *connection).await.map_err(failed)?;
+    sqlx::query(FORGET_NOTE).execute(&mut *connection).await.map_err(failed)?;
     let place = &note.place;
-    let query = sqlx::query(WRITE).bind(&note.source.0).bind(note.source.1 as i64).bind(place.device as i64);
+    let query = sqlx::query(WRITE_NOTE).bind(&note.source.0).bind(note.source.1 as i64).bind(place.device as i64);
     let query = query.bind(place.part as i16).bind(&place.name).bind(place.next as i64);
     let query = query.bind(note.devices as i64).bind(note.events as i64).bind(note.values as i64);
     query.bind(note.lacking as i64).execute(connection).await.map(drop).map_err(failed)

@@ -9,11 +9,11 @@ use crate::telemetry::moved::{MovedEvent, MovedRow};
 use crate::telemetry::time_order::TimeOrder;
 
 /// Header of a copy: signature, flags, length of what may follow.
-const HEADER: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+const COPY_HEADER: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 /// End of a copy.
-const TRAILER: [u8; 2] = (-1_i16).to_be_bytes();
+const COPY_TRAILER: [u8; 2] = (-1_i16).to_be_bytes();
 /// Length that stands for NULL.
-const NULL: [u8; 4] = (-1_i32).to_be_bytes();
+const NULL_LENGTH: [u8; 4] = (-1_i32).to_be_bytes();
 /// Last commit of a moved device: no process has given or gives this number.
 const MOVED_COMMIT: i64 = 1;
 /// Commits that a moved device has had.
@@ -34,7 +34,7 @@ pub enum MovedTable {
 }
 
 /// Number of tables.
-pub const TABLES: usize = MovedTable::ALL.len();
+pub const MOVED_TABLES: usize = MovedTable::ALL.len();
 
 impl MovedTable {
     /// All tables.
@@ -121,12 +121,12 @@ impl MovedTable {
 
 /// Begins a copy.
 pub fn begin_copy(to: &mut Vec<u8>) {
-    to.extend_from_slice(&HEADER);
+    to.extend_from_slice(&COPY_HEADER);
 }
 
 /// Ends a copy.
 pub fn end_copy(to: &mut Vec<u8>) {
-    to.extend_from_slice(&TRAILER);
+    to.extend_from_slice(&COPY_TRAILER);
 }
 
 /// Writes the number of the columns of a row, which [`write_row`] follows.
@@ -225,7 +225,7 @@ fn number(to: &mut Vec<u8>, number: i64) {
 fn maybe(to: &mut Vec<u8>, value: Option<&[u8]>) {
     match value {
         Some(value) => bytes(to, value),
-        None => to.extend_from_slice(&NULL),
+        None => to.extend_from_slice(&NULL_LENGTH),
     }
 }
 
@@ -247,10 +247,10 @@ impl TupleReader {
         self.pending.extend_from_slice(bytes);
         let mut at = 0;
         if !self.has_begun {
-            if self.pending.len() < HEADER.len() {
+            if self.pending.len() < COPY_HEADER.len() {
                 return Ok(());
             }
-            (self.has_begun, at) = (true, HEADER.len());
+            (self.has_begun, at) = (true, COPY_HEADER.len());
         }
         while let Some(length) = row_length(self.pending.get(at..).unwrap_or_default())? {
             let row = self.pending.get(at + 2..at + length).unwrap_or_default();
