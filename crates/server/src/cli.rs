@@ -69,6 +69,8 @@ pub enum Command {
         #[command(flatten)]
         place: DataLocation,
     },
+    /// Bring telemetry from its folder to PostgreSQL, while the platform does not run; go on where a former one was interrupted
+    Move(MoveEnds),
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
     /// Sign in at a server, for the commands below
@@ -108,6 +110,17 @@ pub struct Recovery {
     /// Do what is named
     #[arg(long)]
     pub yes: bool,
+}
+
+/// The ends of `move`.
+#[derive(Debug, Args)]
+pub struct MoveEnds {
+    /// The folder that holds telemetry; it is not changed
+    #[arg(long, value_name = "rocksdb:PATH")]
+    pub from: String,
+    /// The database to bring it to, without telemetry of its own
+    #[arg(long, value_name = "postgres://USER:PASSWORD@HOST/DATABASE")]
+    pub to: String,
 }
 
 /// The location of the state.

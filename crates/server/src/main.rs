@@ -54,6 +54,7 @@ fn main() -> ExitCode {
         cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
         cli::Command::UpgradeCheck(place) => upkeep::upgrade_check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
+        cli::Command::Move(ends) => upkeep::move_telemetry(&ends).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),
         cli::Command::Login(options) => return client::run(client::ClientCommand::Login(options)),
         cli::Command::Logout(options) => return client::run(client::ClientCommand::Logout(options)),

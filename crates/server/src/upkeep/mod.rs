@@ -1,4 +1,4 @@
-//! `isobar backup`, `restore`, `check`, `recover`: an operator's commands on the state as a whole (contract: The
+//! `isobar backup`, `restore`, `check`, `recover`, `move`: an operator's commands on the state as a whole (contract: The
 //! program).
 //!
 //! A backup copies telemetry before the registry. So every event in it has its device, and no device number that
@@ -10,6 +10,7 @@ mod check;
 mod closed_telemetry;
 pub mod control;
 pub mod files;
+mod move_telemetry;
 mod recover;
 mod registry_loss;
 mod restore;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isobar_model::time::Clock;
+pub use move_telemetry::move_telemetry;
 pub use recover::recover;
 pub use restore::restore;
 pub use upgrade::upgrade_check;

@@ -15,6 +15,7 @@ mod durable;
 pub mod embedded;
 mod examined;
 mod follow;
+pub mod moved;
 mod page_budget;
 pub mod postgres;
 mod query;

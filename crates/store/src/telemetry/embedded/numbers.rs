@@ -51,7 +51,7 @@ impl Upkeep for Embedded {
 
 /// Returns the greatest number of a device with any stored data, or 0. History is not read: each of its events is in a
 /// timeline too, unless a part of the log was lost, and then the number was recorded.
-fn greatest_device(db: &DB) -> Result<u64> {
+pub fn greatest_device(db: &DB) -> Result<u64> {
     let mut greatest = engine::meta(db, keys::META_DEVICES)?.unwrap_or_default();
     for family in [Family::Timeline, Family::State, Family::Queue] {
         greatest = greatest.max(last_number(db, family)?);

@@ -206,6 +206,11 @@ impl<'a> Parts<'a> {
         Ok(*part)
     }
 
+    /// Reads the next short integer.
+    pub fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_be_bytes(self.chunk()?))
+    }
+
     /// Reads the next integer.
     pub fn u64(&mut self) -> Result<u64> {
         Ok(u64::from_be_bytes(self.chunk()?))
@@ -274,7 +279,7 @@ pub fn read_event(device: DeviceId, id: EventId, value: &[u8]) -> Result<Event> 
     let kind = keys::kind_of(parts.take(1)?[0]);
     parts.u64()?;
     let element: Arc<str> = parts.name()?.into();
-    let length = u32::from_be_bytes(parts.chunk()?) as usize;
+    let length = parts.u32()? as usize;
     let errors = parts.take(length)?;
     let errors: Vec<EventError> = if errors.is_empty() {
         Vec::new()

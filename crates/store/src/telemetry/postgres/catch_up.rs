@@ -56,7 +56,7 @@ impl PgCore {
             sqlx::query("SELECT xact FROM telemetry.event WHERE ord <= $1 AND ord >= $2 ORDER BY ord DESC LIMIT 1");
         let look_from = EventPlace { transaction: 0, item: 0, at: moment(order_of(id)) }.look_from();
         let row = before.bind(&id.bytes()[..]).bind(look_from).fetch_optional(&self.reads).await.map_err(failed)?;
-        let transaction = row.map_or(Ok(0), |row| row.column(0))?;
+        let transaction = row.map_or(Ok(i64::MIN), |row| row.column(0))?;
         Ok(EventPlace::end_of(transaction, moment(order_of(id))).position())
     }
 

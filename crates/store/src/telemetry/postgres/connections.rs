@@ -25,7 +25,7 @@ const TO_WRITE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                         SET lock_timeout = '10s'; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.
-const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
+pub const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
 /// Lock of that class which a process holds that is the only one; no process has this number.
 const ONLY_PROCESS: i32 = 0;
 

@@ -36,6 +36,10 @@ const EVENTS_A_LOOK: i64 = 4_096;
 /// processes differ, and runs overtake each other.
 const OVERTAKEN_MILLIS: i64 = 86_400_000;
 
+/// Bit that makes signed numbers of transactions order like unsigned ones. Those of moved events are negative: they are
+/// before all of the database.
+const SIGN: u64 = 1 << 63;
+
 /// The events of a transaction of this process, by item; `None` if they were not prepared for followers.
 type OwnEvents = Vec<Option<(Arc<Event>, Arc<Lineage>)>>;
 
@@ -56,7 +60,7 @@ impl EventPlace {
 
     /// Returns the place as a position of streams. The position in time is told with it: two of one place are equal.
     pub fn position(self) -> StreamPosition {
-        let transaction = u128::from(self.transaction.max(0).unsigned_abs());
+        let transaction = u128::from(self.transaction as u64 ^ SIGN);
         let item = u128::from(self.item.max(0).unsigned_abs());
         let newest = id_of(transaction << 64 | item << 32);
         StreamPosition { newest, late: self.at.millis().max(0).unsigned_abs() }
@@ -66,7 +70,7 @@ impl EventPlace {
     pub fn of(position: StreamPosition) -> Self {
         let bits = position.newest.0.as_u128();
         Self {
-            transaction: i64::try_from(bits >> 64).unwrap_or(i64::MAX),
+            transaction: ((bits >> 64) as u64 ^ SIGN) as i64,
             item: i32::try_from(bits >> 32 & u128::from(u32::MAX)).unwrap_or(i32::MAX),
             at: Timestamp::from_millis(i64::try_from(position.late).unwrap_or(i64::MAX)),
         }
@@ -146,6 +150,11 @@ impl LiveEvents {
             sqlx::query("SELECT greatest(device_order, cloud_order) FROM telemetry.head ORDER BY 1 DESC LIMIT 1");
         let newest = newest.fetch_optional(pool).await.map_err(failed)?;
         let newest = newest.map_or(Ok(0), |row| row.order(0))?;
+        // A move may have left devices behind that had newer ones.
+        let moved = sqlx::query("SELECT millis FROM telemetry.moment WHERE name = 'newest'");
+        let moved = moved.fetch_optional(pool).await.map_err(failed)?;
+        let moved = moved.map_or(Ok(0), |row| row.column(0).map(|at| order_at(Timestamp::from_millis(at))))?;
+        let newest: TimeOrder = moved.max(newest);
         let place = EventPlace::end_of(horizon(pool).await? - 1, moment(newest));
         let sent = SentEvents { place, own: BTreeMap::new(), recent: RecentEvents::default() };
         Ok(Self {

@@ -16,6 +16,7 @@ mod live_events;
 mod load;
 mod memory;
 mod migrations;
+mod moving;
 mod numbers;
 mod outbox;
 mod partitions;
@@ -40,6 +41,7 @@ use tokio::task::JoinHandle;
 use self::committer::Committer;
 use self::devices::DeviceSlots;
 use self::live_events::LiveEvents;
+pub use self::moving::{MoveError, MoveOptions, MoveProgress, MoveTotals, TelemetryMove};
 use self::numbers::ProcessNumbers;
 use self::partitions::Partitions;
 use super::scan::SortedBytes;
@@ -115,6 +117,7 @@ impl PostgresTelemetry {
             connections::check_server(&changes).await?;
         }
         migrations::migrate(&changes).await?;
+        moving::must_be_finished(&changes).await?;
         let numbers = Arc::new(ProcessNumbers::begin(&changes).await?);
         let reads = connections::to_read(address).await?;
         let groups = connections::to_write_groups(address, numbers.process(), options.is_alone).await?;

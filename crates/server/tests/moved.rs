@@ -1,0 +1,56 @@
+//! `isobar move`: a platform whose telemetry is moved to PostgreSQL answers as before.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+#[path = "../../store/tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::Output;
+
+use program_support::furnished::{answers, furnish};
+use program_support::site::{Api, ENVIRONMENT};
+use program_support::{Serving, failure, isobar, serve, text};
+use support::OwnDatabase;
+
+fn moved(data: &Path, to: &str) -> Output {
+    let from = format!("rocksdb:{}", data.join("telemetry").display());
+    isobar(&["move", "--from", &from, "--to", to]).output().unwrap()
+}
+
+mod on_postgres {
+    use super::*;
+
+    #[tokio::test]
+    async fn moved_platform_answers_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, database) = (folder.path().join("data"), OwnDatabase::new().await);
+        assert!(failure(&moved(&data, &database.address)).contains("there is no telemetry store in"));
+        let serving = Serving::on(&data, &ENVIRONMENT);
+        let api = Api::of(&serving).await;
+        let devices = furnish(&api, 3).await;
+        let refused = failure(&moved(&data, &database.address));
+        assert!(refused.contains("is in use by another isobar process"), "{refused}");
+        assert_eq!(serving.stop(), Some(0));
+        let serving = Serving::on(&data, &ENVIRONMENT);
+        let before = answers(&api.at(&serving), &devices).await;
+        assert_eq!(serving.stop(), Some(0));
+
+        let refused = failure(&moved(&data, "sqlite:x"));
+        assert!(refused.contains("--to must be postgres://"), "{refused}");
+        let done = moved(&data, &database.address);
+        assert!(done.status.success() && text(&done.stdout).contains("both sides are the same"), "{done:?}");
+        assert!(text(&done.stderr).contains("compared: "), "{done:?}");
+        let again = failure(&moved(&data, &database.address));
+        assert!(again.contains("already has telemetry"), "{again}");
+
+        let mut command = serve(&data, &ENVIRONMENT);
+        command.env("ISOBAR_STORES__TELEMETRY", &database.address);
+        let serving = Serving::of(command);
+        let after = answers(&api.at(&serving), &devices).await;
+        assert_eq!(after, before);
+        assert_eq!(serving.stop(), Some(0));
+        database.remove().await;
+    }
+}
