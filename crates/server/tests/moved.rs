@@ -46,7 +46,7 @@ mod on_postgres {
         assert!(again.contains("already has telemetry"), "{again}");
 
         let mut command = serve(&data, &ENVIRONMENT);
-        command.env("ISOBAR_STORES__TELEMETRY", &database.address);
+        command.env("ISOBAR_STORES__TELEMETRY", &database.address).env("ISOBAR_STORES__NEEDS_SYNCS", "false");
         let serving = Serving::of(command);
         let after = answers(&api.at(&serving), &devices).await;
         assert_eq!(after, before);

@@ -22,7 +22,7 @@ use isobar_store::telemetry::postgres::{
     MoveError, MoveOptions, MoveTotals, PostgresOptions, PostgresTelemetry, TelemetryMove,
 };
 use isobar_store::telemetry::{
-    Commit, FilterField, HistoryQuery, Idempotency, Locked, Telemetry, ValueQuery, ValueSort,
+    Commit, FilterField, HistoryQuery, Idempotency, Locked, Telemetry, Upkeep as _, ValueQuery, ValueSort,
 };
 use support::{OwnDatabase, Raw};
 
@@ -243,7 +243,8 @@ async fn begin(
 }
 
 async fn open(database: &OwnDatabase) -> Result<PostgresTelemetry, StoreError> {
-    PostgresTelemetry::open(&database.address, PostgresOptions::default()).await
+    let options = PostgresOptions { needs_syncs: false, ..PostgresOptions::default() };
+    PostgresTelemetry::open(&database.address, options).await
 }
 
 async fn is_moved(database: &OwnDatabase, expected: &Answers) {

@@ -58,6 +58,8 @@ pub struct Settings {
     pub registry: String,
     /// Place of telemetry.
     pub telemetry: TelemetryPlace,
+    /// True if a PostgreSQL is refused for telemetry that may lose what it has acknowledged.
+    pub needs_syncs: bool,
     /// `[http]`
     pub http: Http,
     /// `[rate_limit]`
@@ -271,6 +273,7 @@ impl Settings {
         let public_url = layers.parsed("public_url", public_url);
         let registry = layers.parsed("stores.registry", registry);
         let telemetry = layers.parsed("stores.telemetry", telemetry);
+        let needs_syncs = layers.switch("stores.needs_syncs");
         let http = Http::read(layers);
         let mut limit = |name| layers.number(name, 0, u32::MAX);
         let rate_limit = RateLimits {
@@ -289,6 +292,7 @@ impl Settings {
             public_url: public_url?,
             registry: registry?.unwrap_or_else(|| format!("sqlite:{}", data.join("registry.db").display())),
             telemetry: telemetry?.unwrap_or_else(|| TelemetryPlace::Folder(data.join("telemetry"))),
+            needs_syncs,
             log: log?,
             listen,
             data,

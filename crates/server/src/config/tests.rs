@@ -46,6 +46,7 @@ fn commented_file_is_the_default() {
             log: LogChoice::read("info").unwrap(),
             registry: "sqlite:./data/registry.db".to_owned(),
             telemetry: TelemetryPlace::Folder("./data/telemetry".into()),
+            needs_syncs: true,
             http: Http {
                 threads: default_threads(),
                 cors_origins: vec![],
@@ -118,6 +119,7 @@ fn every_name_of_the_contract_is_a_setting() {
         ("ISOBAR_LOG", "debug"),
         ("ISOBAR_STORES__REGISTRY", "postgres://isobar@localhost/isobar"),
         ("ISOBAR_STORES__TELEMETRY", "rocksdb:there"),
+        ("ISOBAR_STORES__NEEDS_SYNCS", "false"),
         ("ISOBAR_HTTP__THREADS", "3"),
         ("ISOBAR_HTTP__CORS_ORIGINS", "https://a.example"),
         ("ISOBAR_HTTP__MAX_BODY_BYTES", "2048"),
@@ -157,6 +159,7 @@ fn every_name_of_the_contract_is_a_setting() {
         log: LogChoice::read("debug").unwrap(),
         registry: "postgres://isobar@localhost/isobar".to_owned(),
         telemetry: TelemetryPlace::Folder("there".into()),
+        needs_syncs: false,
         http: Http {
             threads: 3,
             cors_origins: vec!["https://a.example".to_owned()],
