@@ -1,6 +1,6 @@
 //! `isobar move`: a platform whose telemetry is moved to PostgreSQL answers as before.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
 mod program_support;
 #[path = "../../store/tests/support/mod.rs"]
@@ -51,6 +51,24 @@ mod on_postgres {
         let after = answers(&api.at(&serving), &devices).await;
         assert_eq!(after, before);
         assert_eq!(serving.stop(), Some(0));
+        database.remove().await;
+    }
+
+    #[tokio::test]
+    async fn folder_of_a_running_platform_is_refused_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (elsewhere, database) = (folder.path().join("elsewhere"), OwnDatabase::new().await);
+        std::fs::create_dir(&elsewhere).unwrap();
+        let mut command = serve(&folder.path().join("data"), &ENVIRONMENT);
+        command.env("ISOBAR_STORES__TELEMETRY", format!("rocksdb:{}", elsewhere.join("telemetry").display()));
+        let serving = Serving::of(command);
+        furnish(&Api::of(&serving).await, 2).await;
+        let refused = failure(&moved(&elsewhere, &database.address));
+        assert!(refused.contains("the telemetry store is in use by another isobar process"), "{refused}");
+        // What is in the log alone is moved too.
+        serving.kill();
+        let done = moved(&elsewhere, &database.address);
+        assert!(done.status.success() && text(&done.stdout).contains("2 devices, "), "{done:?}");
         database.remove().await;
     }
 }
