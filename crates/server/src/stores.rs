@@ -133,7 +133,8 @@ async fn open_telemetry(settings: &Settings) -> Result<TelemetryStore, Failure> 
         TelemetryPlace::Folder(path) => path.clone(),
         TelemetryPlace::Postgres(address) => {
             let queue_max_events = u64::from(settings.queue_max_events);
-            let options = PostgresOptions { queue_max_events, needs_syncs: settings.needs_syncs, ..PostgresOptions::default() };
+            let options =
+                PostgresOptions { queue_max_events, needs_syncs: settings.needs_syncs, ..PostgresOptions::default() };
             let opened = PostgresTelemetry::open(address, options).await;
             let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
             return Ok(TelemetryStore::Postgres(Arc::new(opened.map_err(told)?)));
