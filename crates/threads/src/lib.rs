@@ -1,5 +1,6 @@
 //! Threads for long work, which yield to those that serve calls and write.
 
+use std::cell::Cell;
 use std::io;
 
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -9,9 +10,19 @@ use tokio::task::JoinHandle;
 /// these threads get about a tenth of it.
 pub const NICENESS: i32 = 10;
 
+thread_local! {
+    static GIVES_WAY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns true if this thread yields to less nice ones: it may not run for long, so others must not wait for it.
+pub fn gives_way() -> bool {
+    GIVES_WAY.get()
+}
+
 /// Makes this thread yield to less nice ones, by a niceness such as [`NICENESS`]. A thread that is nicer already stays
 /// so. On Linux the niceness belongs to a thread; elsewhere nothing is changed.
 pub fn give_way(niceness: i32) {
+    GIVES_WAY.set(true);
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};
@@ -74,9 +85,9 @@ mod tests {
         let before = getpriority_process(None).unwrap();
         let threads = GivingThreads::new("giving", 1).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
-        threads.spawn(move || tell.send(getpriority_process(None).unwrap()).unwrap());
+        threads.spawn(move || tell.send((gives_way(), getpriority_process(None).unwrap())).unwrap());
         // A thread that is nicer already, such as one of a program started by `nice`, stays so.
-        assert_eq!(told.recv().unwrap(), before.max(NICENESS));
-        assert_eq!(getpriority_process(None).unwrap(), before);
+        assert_eq!(told.recv().unwrap(), (true, before.max(NICENESS)));
+        assert_eq!((gives_way(), getpriority_process(None).unwrap()), (false, before));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use isobar_quota::{LimitMeter, limits};
+use isobar_threads::gives_way;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -227,9 +228,11 @@ impl Shared {
     }
 
     /// Wakes the writer when this thread's runtime has run everything that is ready now: its commits then make one
-    /// batch, and the writer does not interrupt it after each.
+    /// batch, and the writer does not interrupt it after each. A thread for long work wakes it at once: the commits of
+    /// others would wait until that thread has done what it has in hand.
     fn wake_soon(self: &Arc<Self>, mut waiting: MutexGuard<'_, CommitQueue>) {
-        let Ok(runtime) = Handle::try_current() else { return self.wake_now(waiting) };
+        let runtime = Handle::try_current().ok().filter(|_| !gives_way());
+        let Some(runtime) = runtime else { return self.wake_now(waiting) };
         waiting.rest = Rest::WakesSoon;
         drop(waiting);
         let shared = Arc::clone(self);

@@ -21,7 +21,6 @@ use self::note::MoveNote;
 pub use self::note::must_be_finished;
 use self::tuples::{MOVED_TABLES, MovedTable, begin_copy, end_copy, table_of, write_count, write_row};
 use super::connections::{self, failed};
-use super::group::GroupFailure;
 use super::migrations;
 use super::numbers::COUNTED_BITS;
 use super::partitions::Partitions;
@@ -249,10 +248,7 @@ impl TelemetryMove {
 
     async fn write(&mut self, piece: &mut CopyPiece, note: &MoveNote) -> Result<()> {
         let missing = self.partitions.missing(piece.orders.iter().copied());
-        self.partitions.make(&mut self.connection, missing).await.map_err(|failure| match failure {
-            GroupFailure::Victim => StoreError::Busy,
-            GroupFailure::Statement(error) | GroupFailure::Unknown(error) => error,
-        })?;
+        self.partitions.make(&mut self.connection, missing).await?;
         let mut tx = self.connection.begin().await.map_err(failed)?;
         for (table, rows) in MovedTable::ALL.into_iter().zip(&mut piece.copies) {
             if rows.is_empty() {
