@@ -65,7 +65,7 @@ mod on_postgres {
         furnish(&Api::of(&serving).await, 2).await;
         let refused = failure(&moved(&elsewhere, &database.address));
         assert!(refused.contains("the telemetry store is in use by another isobar process"), "{refused}");
-        // What is in the log alone is moved too.
+        // Events that are in the log alone are moved too.
         serving.kill();
         let done = moved(&elsewhere, &database.address);
         assert!(done.status.success() && text(&done.stdout).contains("2 devices, "), "{done:?}");

@@ -9,7 +9,7 @@ use isobar_model::event::Event;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{
-    Commit, Followed, Idempotency, Locked, Ran, StreamPosition, TURNS_MAX, Telemetry, Upkeep as _, ValueQuery,
+    Commit, Followed, Idempotency, Ran, StreamPosition, TURNS_MAX, Telemetry, Upkeep as _, ValueQuery,
 };
 use suite::contended::Contended;
 use suite::given::{self, at, id, page, queued};
@@ -136,36 +136,6 @@ async fn acknowledged_commits_survive_reopening() {
             store.close().await.unwrap();
         }
     }
-}
-
-#[tokio::test]
-async fn commit_of_a_thread_for_long_work_is_durable_while_that_thread_is_busy() {
-    let (folder, device) = (tempfile::tempdir().unwrap(), given::device());
-    let store = std::sync::Arc::new(open(&folder));
-    let nice = || isobar_threads::give_way(isobar_threads::NICENESS);
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let pool = builder.worker_threads(1).on_thread_start(nice).build().unwrap();
-    for n in 0..20 {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let (end_work, work) = std::sync::mpsc::channel::<()>();
-        let (store, device) = (std::sync::Arc::clone(&store), device.clone());
-        let run = pool.spawn(async move {
-            let Locked::Turn(mut turn) =
-                (&*store as &dyn Telemetry).turn_unless_repeated(&device, None, at(0)).await.unwrap()
-            else {
-                return;
-            };
-            let committed = turn.commit(given::storing(id(n), &[("log", "1")])).unwrap();
-            tell.send(committed.durable).unwrap();
-            // The next run of the thread.
-            work.recv().unwrap();
-        });
-        told.await.unwrap().wait().await.unwrap();
-        end_work.send(()).unwrap();
-        run.await.unwrap();
-    }
-    pool.shutdown_background();
-    store.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -255,7 +255,7 @@ async fn is_moved(database: &OwnDatabase, expected: &Answers) {
     }
     assert_eq!(found.len(), expected.len());
     assert_eq!(store.greatest_device().await.unwrap().0, 700);
-    // What comes then goes on: identifiers, sequences, numbers.
+    // Identifiers, sequences and numbers go on.
     let newest = store.newest_event();
     assert!(newest > id(50_000), "{newest:?}");
     assert!(store.outbox_number() > store.outbox(0, 1_000).await.unwrap().last().unwrap().number);

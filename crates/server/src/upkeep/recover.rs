@@ -55,7 +55,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
 
 /// Finds acknowledged writes of the telemetry store that cannot be replayed.
 fn lost_telemetry(settings: &Settings, aside: &Path) -> Result<Option<Step>, Failure> {
-    // What a database has acknowledged, it keeps, or loses by its own account.
+    // A database answers by itself for the writes that it has acknowledged.
     let TelemetryPlace::Folder(path) = &settings.telemetry else { return Ok(None) };
     let cannot = |error| format!("the telemetry store {} cannot be recovered: {}", path.display(), whole(&error));
     let Some(loss) = Embedded::loss(path).map_err(cannot)? else { return Ok(None) };

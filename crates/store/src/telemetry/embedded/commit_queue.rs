@@ -316,3 +316,39 @@ impl Drop for Reservation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isobar_threads::{NICENESS, give_way};
+
+    use crate::given::{at, device, id, storing};
+    use crate::telemetry::embedded::{Embedded, Options};
+    use crate::telemetry::{Locked, Telemetry};
+
+    #[tokio::test]
+    async fn commit_of_a_thread_for_long_work_is_durable_while_that_thread_is_busy() {
+        let (folder, device) = (tempfile::tempdir().unwrap(), device());
+        let store = std::sync::Arc::new(Embedded::open(folder.path(), Options::default()).unwrap());
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let pool = builder.worker_threads(1).on_thread_start(|| give_way(NICENESS)).build().unwrap();
+        for n in 0..20 {
+            let (tell, told) = tokio::sync::oneshot::channel();
+            let (end_work, work) = std::sync::mpsc::channel::<()>();
+            let (store, device) = (std::sync::Arc::clone(&store), device.clone());
+            let run = pool.spawn(async move {
+                let store: &dyn Telemetry = &*store;
+                let locked = store.turn_unless_repeated(&device, None, at(0)).await.unwrap();
+                let Locked::Turn(mut turn) = locked else { return };
+                let committed = turn.commit(storing(id(n), &[("log", "1")])).unwrap();
+                tell.send(committed.durable).unwrap();
+                // The next run of the thread.
+                work.recv().unwrap();
+            });
+            told.await.unwrap().wait().await.unwrap();
+            end_work.send(()).unwrap();
+            run.await.unwrap();
+        }
+        pool.shutdown_background();
+        store.close().await.unwrap();
+    }
+}

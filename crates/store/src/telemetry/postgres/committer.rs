@@ -198,7 +198,7 @@ impl Committer {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             };
-            // What was never sent to the database waits for it no longer than once.
+            // A group that was never sent to the database waits for it no longer than once.
             if matches!(failure, GroupFailure::Statement(_)) || tries >= GROUP_TRIES_MAX {
                 return Err(failure);
             }

@@ -21,7 +21,7 @@ const TO_READ: &str = "SET statement_timeout = '30s'; SET default_transaction_re
 /// Settings of a connection that writes: an acknowledgement means a sync (a stricter setting of the database stays), and a
 /// row that another process holds for long is not waited for.
 const TO_WRITE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
-                            WHERE current_setting('synchronous_commit') = 'off'; \
+                            WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply'); \
                         SET lock_timeout = '10s'; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.

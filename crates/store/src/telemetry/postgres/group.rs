@@ -8,7 +8,7 @@ use super::connections::{ReadColumn as _, failed, own_id};
 use super::memory::DeviceWrites;
 use crate::error::{Result, StoreError};
 
-/// What came of a group.
+/// Outcome of a group.
 #[derive(Debug, Default)]
 pub struct GroupOutcome {
     /// The transaction; 0 if that is not known any more.

@@ -190,7 +190,7 @@ impl FoundSeries {
     }
 }
 
-/// What a scan collects, and how.
+/// Content and order of the values that a scan collects.
 trait PieceWork: Send + 'static {
     /// Takes the values of a piece, in the order in which they were read.
     fn take(&mut self, values: &[FoundValue], query: &ReadyQuery) -> Result<()>;

@@ -1,6 +1,6 @@
 -- Names, keys and payloads are bytes (UTF-8): texts of PostgreSQL have no U+0000.
 
--- What must be agreed of a device: who commits next locks this row. Narrow, updated in place.
+-- State of a device on which processes agree: the next commit locks this row. Narrow, updated in place.
 CREATE TABLE telemetry.head (
     device BIGINT PRIMARY KEY,
     seq BIGINT NOT NULL,

@@ -54,7 +54,7 @@ pub enum MoveError {
     /// A platform uses the database.
     #[error("a platform is running on this database: stop it first")]
     Served,
-    /// What was moved is not equal to its source.
+    /// The moved rows are not equal to their source.
     #[error(
         "what was moved is not the same as in the source:\n  {}\nThe database is not served. To begin anew, drop its schema \
          telemetry (DROP SCHEMA telemetry CASCADE) and run the command again", .0.join("\n  ")

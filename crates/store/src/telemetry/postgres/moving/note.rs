@@ -54,7 +54,7 @@ pub async fn must_be_finished(pool: &PgPool) -> Result<()> {
 pub async fn exclude_others(connection: &mut PgConnection) -> std::result::Result<(), MoveError> {
     let lock = sqlx::query("SELECT pg_advisory_lock($1)").bind(MOVE_LOCK).execute(&mut *connection).await;
     match lock.map_err(failed) {
-        // It was waited for, as the connection of a move that was killed may take a moment to end.
+        // The lock was waited for: the connection of a move that was killed may take a moment to end.
         Err(StoreError::Busy) => return Err(MoveError::OtherMove),
         locked => locked?,
     };

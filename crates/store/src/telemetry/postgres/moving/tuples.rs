@@ -190,7 +190,7 @@ pub fn write_row(device: u64, row: &MovedRow<'_>, to: &mut Vec<u8>) {
         MovedRow::Outbox { number: n, work, parked } => {
             numbers(to, [n as i64, device as i64]);
             bytes(to, work);
-            // As the adapter does: the database has no such sign in texts.
+            // The adapter does the same: a text of the database has no U+0000.
             maybe(to, parked.map(|why| why.replace('\0', "\u{fffd}")).as_ref().map(String::as_bytes));
         }
     }
