@@ -1,6 +1,7 @@
 //! Failures of stores, and the errors that callers get for them.
 
 use isobar_model::error::{Error, Fault};
+use isobar_model::ids::DeviceKey;
 use isobar_quota::Full;
 
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
@@ -41,6 +42,9 @@ pub enum StoreError {
     /// Somebody else committed to the same device meanwhile; nothing was done.
     #[error("somebody else was first")]
     Conflict,
+    /// Another process does the work for these devices now; nothing was done.
+    #[error("another process has taken over the findings of {} devices", .0.len())]
+    Overtaken(Vec<DeviceKey>),
     /// The store cannot be reached or has failed; what was asked may or may not have been done.
     #[error("the store is unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -67,7 +71,7 @@ impl StoreError {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
             Self::TooFar | Self::TooMuch | Self::Outdated(_) => true,
             Self::Damaged(_) => true,
-            Self::Busy | Self::Conflict => false,
+            Self::Busy | Self::Conflict | Self::Overtaken(_) => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),
         }
     }
@@ -93,7 +97,7 @@ impl From<StoreError> for Error {
             StoreError::Limit(why) => Error::invalid("organizationId", why),
             StoreError::TooFar => Error::invalid("query.page", too_far()),
             StoreError::TooMuch => Error::invalid("query.limit", too_much()),
-            StoreError::Busy | StoreError::Conflict => Error::Busy,
+            StoreError::Busy | StoreError::Conflict | StoreError::Overtaken(_) => Error::Busy,
             StoreError::Unavailable(cause) => {
                 tracing::error!(error = %cause, "a store is unavailable");
                 Error::Busy

@@ -30,6 +30,9 @@ pub struct Commit {
     /// The events of the history for followers, when [`Telemetry::is_followed`](super::Telemetry::is_followed) says that
     /// there are any.
     pub streamed: Option<Arc<StreamedEvents>>,
+    /// True if something that the device's runs see has changed outside of telemetry: runs by what was read before, in any
+    /// process, are made again. Work for the outbox implies it.
+    pub touches: bool,
 }
 
 /// A change of what waits for afterwards.

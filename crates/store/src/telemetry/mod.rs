@@ -22,6 +22,7 @@ mod query;
 mod ready_query;
 mod recent_events;
 mod scan;
+mod shared;
 mod sorted_page;
 mod time_order;
 mod turn;
@@ -55,6 +56,7 @@ pub use query::{
     ValueQuery, ValueSort,
 };
 pub(crate) use scan::Test as FilterTest;
+pub use shared::{SharedTelemetry, Standing};
 pub use turn::{Committed, DeviceTurn, Locked, TURNS_MAX, Turn};
 pub use upkeep::Upkeep;
 
@@ -78,6 +80,15 @@ pub trait Memory {
     /// Returns the newest identifier in the device's history and series, or one of the same position in time: those that the
     /// run makes are greater.
     fn newest(&self) -> EventId;
+    /// Returns the number of changes of what the device's runs see outside of telemetry, in a store that processes share;
+    /// else 0. A run needs what was read from the registry at this number: see [`SharedTelemetry::standings`].
+    fn revision(&self) -> u64 {
+        0
+    }
+    /// Returns the time of the newest device event in the history, if the store knows it here.
+    fn heard(&self) -> Option<Timestamp> {
+        None
+    }
 }
 
 /// The outcome of a run.
@@ -355,6 +366,11 @@ pub trait Telemetry: Send + Sync + 'static {
     async fn outbox_park(&self, number: u64, why: &str) -> Result<()>;
     /// Waits until everything is durable that was committed before the call.
     async fn sync(&self) -> Result<()>;
+
+    /// Returns what processes must know of each other, if several may share the store.
+    fn shared(&self) -> Option<&dyn SharedTelemetry> {
+        None
+    }
 
     /// Checks that the store accepts writes.
     ///

@@ -29,6 +29,8 @@ pub trait DeviceTurn: Send {
     fn memory(&self) -> &dyn Memory;
     /// Commits a run.
     fn commit(&mut self, commit: Commit) -> Result<Committed>;
+    /// Forgets what is known of the device: its next turn reads it anew.
+    fn forget(&mut self) {}
 }
 
 /// The outcome of locking a device for a request that may have an idempotency key.
@@ -80,6 +82,13 @@ impl Turn {
         match &mut self.0 {
             TurnKind::Embedded(turn) => turn.commit(commit),
             TurnKind::Other(turn) => turn.commit(commit),
+        }
+    }
+
+    /// Forgets what is known of the device, in a store that processes share: its next turn reads it anew.
+    pub fn forget(&mut self) {
+        if let TurnKind::Other(turn) = &mut self.0 {
+            turn.forget();
         }
     }
 }

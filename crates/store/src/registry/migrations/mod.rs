@@ -28,6 +28,7 @@ const STEPS: &[&str] = &[
     include_str!("0017_views.sql"),
     include_str!("0018_alarms_in_order.sql"),
     include_str!("0019_dashboard_links.sql"),
+    include_str!("0021_nodes.sql"),
 ];
 
 /// Updates the schema, and the data stored with it, within a transaction that excludes other writers.

@@ -118,7 +118,7 @@ impl Registry {
         rows.iter().map(|row| Ok(Destination { name: row.text("destination")?, due_at: row.time("due_at")? })).collect()
     }
 
-    /// Lists due deliveries of a destination, longest due first.
+    /// Lists due deliveries of a destination that no process works on, longest due first.
     pub async fn deliveries_to(
         &self,
         kind: DeliveryKind,
@@ -127,8 +127,9 @@ impl Registry {
         limit: usize,
     ) -> Result<Vec<QueuedDelivery>> {
         let rows = Sql::new(SELECT_DELIVERIES)
-            .text("kind = ? AND destination = ? AND due_at <= ? ORDER BY due_at, id LIMIT ?");
-        let rows = all(&self.db.read, rows.bind(kind.name()).bind(destination).bind(now).bind(limit as u64)).await?;
+            .text("kind = ? AND destination = ? AND due_at <= ? AND claimed_until <= ? ORDER BY due_at, id LIMIT ?");
+        let rows = rows.bind(kind.name()).bind(destination).bind(now).bind(now).bind(limit as u64);
+        let rows = all(&self.db.read, rows).await?;
         rows.iter().map(delivery).collect()
     }
 
@@ -158,8 +159,8 @@ impl Registry {
     /// Replaces the content of a delivery by its remaining part, and resets its attempts.
     pub async fn delivery_replace(&self, id: &str, body: &str, due_at: Timestamp) -> Result<()> {
         let update =
-            Sql::new("UPDATE deliveries SET body = ?, attempts = 0, due_at = ? WHERE id = ?").bind(body).bind(due_at);
-        self.db.write.run(update.bind(id)).await.map(|_| ())
+            Sql::new("UPDATE deliveries SET body = ?, attempts = 0, due_at = ?, claimed_until = 0 WHERE id = ?");
+        self.db.write.run(update.bind(body).bind(due_at).bind(id)).await.map(|_| ())
     }
 
     /// Returns when the next delivery of a kind is due, or `None` if the queue is empty.
@@ -175,7 +176,7 @@ impl Registry {
 
     /// Records how often a delivery has failed, and when it is due again.
     pub async fn delivery_failed(&self, id: &str, attempts: u32, due_at: Timestamp) -> Result<()> {
-        let update = Sql::new("UPDATE deliveries SET attempts = ?, due_at = ? WHERE id = ?")
+        let update = Sql::new("UPDATE deliveries SET attempts = ?, due_at = ?, claimed_until = 0 WHERE id = ?")
             .bind(u64::from(attempts))
             .bind(due_at)
             .bind(id);

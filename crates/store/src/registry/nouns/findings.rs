@@ -16,9 +16,9 @@ use super::alarms::{self, AlarmWrite};
 use super::delivery_quota::{self, LimitedDelivery};
 use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Column, Connection, Dialect, Sql, run};
+use crate::registry::sql::{Column, Connection, Dialect, Sql, all, run};
 
 /// Bytes of metadata that one statement carries, plus at most one device's.
 const STATEMENT_BYTES: usize = 1 << 20;
@@ -118,18 +118,27 @@ pub struct Findings<'a> {
     pub alarms: Vec<(CanWrite<DeviceRef>, &'a AlarmFinding)>,
     /// Outgoing e-mails and calls.
     pub deliveries: Vec<LimitedDelivery>,
+    /// The revisions of all devices with findings here, where processes share the telemetry store.
+    pub revisions: Vec<(CanWrite<DeviceRef>, u64)>,
 }
 
 impl Registry {
     /// Stores findings of designs, all or none: storing the same again, in order, changes nothing. Skips devices that
     /// were removed. Returns the indexes of deliveries that were left out because their source has reached its limit.
+    ///
+    /// # Errors
+    /// [`StoreError::Overtaken`] with the devices whose findings another process has taken over: see
+    /// [`Registry::findings_take`].
     pub async fn findings_write(&self, findings: &Findings<'_>, now: Timestamp) -> Result<Vec<usize>> {
         let tx = self.db.begin().await?;
         let reported = findings.reports.iter().map(|(permit, ..)| permit.target().id);
         let set = findings.settings.iter().map(|(permit, _)| permit.target().id);
         let raised = findings.alarms.iter().map(|(permit, _)| permit.target().id);
         let written = findings.alarm_writes.iter().map(|(permit, _)| permit.target().id);
-        let devices = hold_devices(&tx, reported.chain(set).chain(raised).chain(written).collect()).await?;
+        let others = findings.revisions.iter().map(|(permit, _)| permit.target().id);
+        let devices =
+            hold_devices(&tx, reported.chain(set).chain(raised).chain(written).chain(others).collect()).await?;
+        must_be_newest(&tx, &findings.revisions).await?;
         report(&tx, &devices, findings).await?;
         alarms::change(&tx, &devices, &findings.alarm_writes).await?;
         alarm_findings::apply(&tx, &devices, findings.alarms.iter().map(|(permit, alarm)| (permit, *alarm))).await?;
@@ -137,6 +146,34 @@ impl Registry {
         let left_out = delivery_quota::put_within(&tx, &findings.deliveries, now).await?;
         tx.commit().await?;
         Ok(left_out)
+    }
+}
+
+impl Registry {
+    /// Makes the caller the one that writes the findings of a device: those of revisions before this one, which may still
+    /// come from another process, are refused from now on. Whoever calls this reads the findings afterwards: then an earlier
+    /// revision than before does no harm, and heals a registry that is newer than a restored telemetry.
+    pub async fn findings_take(&self, permit: &CanWrite<DeviceRef>, revision: u64) -> Result<()> {
+        let take = Sql::new("UPDATE devices SET findings_from = ? WHERE key = ?");
+        let take = take.bind(revision).bind(permit.target().key);
+        let tx = self.db.begin().await?;
+        run(&tx, take).await?;
+        tx.commit().await
+    }
+}
+
+/// Fails if the findings of a locked device were taken over at a later revision than that of these.
+async fn must_be_newest(tx: &impl Connection, revisions: &[(CanWrite<DeviceRef>, u64)]) -> Result<()> {
+    if revisions.is_empty() {
+        return Ok(());
+    }
+    let rows = revisions.iter().map(|(permit, revision)| json!([permit.target().key.0, revision]));
+    let columns = [Column::Number("device"), Column::Number("revision")];
+    let query = Sql::new("SELECT devices.key AS key FROM devices JOIN ").relation(Dialect::of(tx), &columns, rows);
+    let rows = all(tx, query.text(" AS t ON devices.key = t.device WHERE devices.findings_from > t.revision")).await?;
+    match rows.is_empty() {
+        true => Ok(()),
+        false => Err(StoreError::Overtaken(rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?)),
     }
 }
 

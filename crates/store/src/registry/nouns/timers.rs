@@ -33,15 +33,15 @@ pub struct DueTimer {
 }
 
 impl Registry {
-    /// Lists at most `limit` timers that are due, longest due first.
+    /// Lists at most `limit` timers that are due and that no process serves, longest due first.
     pub async fn timers_due(&self, now: Timestamp, limit: usize) -> Result<Vec<DueTimer>> {
         let query = Sql::new(
             "SELECT l.id, l.device_key, d.id AS device, l.element, l.due_at, \
              CASE WHEN a.last_active > d.created_at THEN a.last_active ELSE d.created_at END AS heard_at \
              FROM device_timers l JOIN devices d ON d.key = l.device_key JOIN device_activity a ON a.key = l.device_key \
-             WHERE l.due_at <= ? ORDER BY l.due_at, l.id LIMIT ?",
+             WHERE l.due_at <= ? AND l.claimed_until <= ? ORDER BY l.due_at, l.id LIMIT ?",
         );
-        let rows = all(&self.db.read, query.bind(now).bind(limit as u64)).await?;
+        let rows = all(&self.db.read, query.bind(now).bind(now).bind(limit as u64)).await?;
         rows.iter()
             .map(|row| {
                 Ok(DueTimer {
@@ -63,7 +63,7 @@ impl Registry {
         }
         let tx = self.db.begin().await?;
         if !due.is_empty() {
-            let update = Sql::new("UPDATE device_timers SET due_at = t.moment FROM ")
+            let update = Sql::new("UPDATE device_timers SET due_at = t.moment, claimed_until = 0 FROM ")
                 .moments(self.db.dialect, due.iter().map(|(number, at)| ((*number).into(), *at)))
                 .text(" AS t WHERE device_timers.id = CAST(t.item AS BIGINT)");
             run(&tx, update).await?;

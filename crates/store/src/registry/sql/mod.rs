@@ -52,6 +52,11 @@ impl Dialect {
         self.either("", " FOR NO KEY UPDATE")
     }
 
+    /// Locks the rows read for a change, and leaves out those that others have locked.
+    pub(crate) fn hold_free(self) -> &'static str {
+        self.either("", " FOR NO KEY UPDATE SKIP LOCKED")
+    }
+
     /// Locks the rows read until the transaction ends, so that no other transaction can refer to them or change them.
     pub(crate) fn hold_alone(self) -> &'static str {
         self.either("", " FOR UPDATE")

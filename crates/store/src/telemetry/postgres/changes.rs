@@ -15,7 +15,7 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::TURNS_MAX;
 use crate::telemetry::clock_trust::believed;
 use crate::telemetry::dropping::{is_worth_dropping, share_of_bytes};
-use crate::telemetry::time_order::moment;
+use crate::telemetry::time_order::{TimeOrder, moment};
 
 /// Rows that one statement deletes.
 const DELETED_AT_ONCE: i64 = 10_000;
@@ -91,11 +91,21 @@ impl PgCore {
         Err(StoreError::Busy)
     }
 
-    /// Deletes all data of a device: its history in pieces, and the rest in one transaction.
+    /// Deletes all data of a device: its history in pieces, and the rest in one transaction. First its head becomes that of
+    /// an empty device, with a commit of its own: runs of other processes by what they knew conflict.
     pub async fn forget_device(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let device = permit.target().key.0 as i64;
         let locked = self.devices.lock(device, None).await;
         self.devices.set(&locked, None);
+        let empty = sqlx::query(
+            "INSERT INTO telemetry.head AS h (device, seq, last_commit, device_events, cloud_events, device_order, \
+                cloud_order, queued, revision, forgotten_at) VALUES ($1, 1, $2, 0, 0, $3, $3, 0, 1, now()) \
+             ON CONFLICT (device) DO UPDATE SET seq = h.seq + 1, last_commit = excluded.last_commit, device_events = 0, \
+                cloud_events = 0, device_order = excluded.device_order, cloud_order = excluded.cloud_order, queued = 0, \
+                revision = h.revision + 1, forgotten_at = now()",
+        );
+        let empty = empty.bind(device).bind(self.numbers.next()).bind(TimeOrder::MIN.to_be_bytes());
+        empty.execute(&self.changes).await.map_err(failed)?;
         let events = "WITH batch AS (SELECT kind, ord FROM telemetry.event WHERE device = $1 AND kind IN (0, 1) LIMIT $2) \
                       DELETE FROM telemetry.event e USING batch b WHERE e.device = $1 AND e.kind = b.kind AND e.ord = b.ord";
         loop {
@@ -106,7 +116,6 @@ impl PgCore {
         }
         let mut tx = self.changes.begin().await.map_err(failed)?;
         for text in [
-            "DELETE FROM telemetry.head WHERE device = $1",
             "INSERT INTO telemetry.garbage (series, below) SELECT series, count FROM telemetry.last WHERE device = $1 \
              ON CONFLICT DO NOTHING",
             "DELETE FROM telemetry.last WHERE device = $1",
@@ -136,6 +145,11 @@ impl PgCore {
         self.cutoff.fetch_max(self.noted("cutoff").await?.unwrap_or(cutoff).millis(), Ordering::AcqRel);
         let keys = sqlx::query("DELETE FROM telemetry.key WHERE expires <= $1").bind(believed.millis());
         keys.execute(&self.changes).await.map_err(failed)?;
+        let heads = sqlx::query(
+            "DELETE FROM telemetry.head WHERE forgotten_at < now() - interval '1 day' AND device_events = 0 \
+             AND cloud_events = 0 AND queued = 0",
+        );
+        heads.execute(&self.changes).await.map_err(failed)?;
         self.partitions.drop_before(&self.changes, Timestamp::from_millis(self.cutoff.load(Ordering::Acquire))).await?;
         self.garbage_came.notify_one();
         Ok(believed)

@@ -14,7 +14,7 @@ use crate::telemetry::{Examined, LostDevices};
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0";
 /// The devices that have rows of any kind.
-const KNOWN_DEVICES: &str = "SELECT device FROM telemetry.head UNION SELECT device FROM telemetry.event \
+const KNOWN_DEVICES: &str = "SELECT device FROM telemetry.head WHERE forgotten_at IS NULL UNION SELECT device FROM telemetry.event \
     UNION SELECT device FROM telemetry.last UNION SELECT device FROM telemetry.state \
     UNION SELECT device FROM telemetry.queue UNION SELECT device FROM telemetry.outbox ORDER BY device";
 const PARKED_ENTRIES: &str =

@@ -73,12 +73,13 @@ const HEADS: &str = "WITH given AS (SELECT * FROM {rows}), \
         ORDER BY h.device FOR UPDATE), \
     raised AS (UPDATE telemetry.head h SET seq = h.seq + 1, last_commit = g.last_commit, \
             device_events = g.device_events, cloud_events = g.cloud_events, device_order = g.device_order, \
-            cloud_order = g.cloud_order, queued = g.queued \
+            cloud_order = g.cloud_order, queued = g.queued, revision = g.revision \
         FROM given g JOIN locked l ON l.device = g.device \
         WHERE h.device = g.device AND l.last_commit = g.expected RETURNING h.device), \
     begun AS (INSERT INTO telemetry.head (device, seq, last_commit, device_events, cloud_events, device_order, \
-            cloud_order, queued) \
-        SELECT device, 1, last_commit, device_events, cloud_events, device_order, cloud_order, queued FROM given \
+            cloud_order, queued, revision) \
+        SELECT device, 1, last_commit, device_events, cloud_events, device_order, cloud_order, queued, revision \
+        FROM given \
         WHERE expected = 0 ORDER BY device ON CONFLICT DO NOTHING RETURNING device), \
     firsts AS (SELECT device FROM raised UNION ALL SELECT device FROM begun)";
 const EVENTS: &str = ", events AS (INSERT INTO telemetry.event (device, kind, n, ord, id, element, payload, errors, item) \
@@ -105,8 +106,8 @@ const QUEUED: &str = ", queued AS (INSERT INTO telemetry.queue (device, n, id, e
     SELECT device, n, id, element, payload, expires FROM {rows} WHERE device IN (SELECT device FROM firsts))";
 const TAKEN: &str = ", taken AS (DELETE FROM telemetry.queue t USING {rows} \
     WHERE t.device = g.device AND t.n = g.n AND g.device IN (SELECT device FROM firsts))";
-const OUTBOX: &str = ", works AS (INSERT INTO telemetry.outbox (number, device, work) \
-    SELECT number, device, work FROM {rows} WHERE device IN (SELECT device FROM firsts) ORDER BY number \
+const OUTBOX: &str = ", works AS (INSERT INTO telemetry.outbox (number, device, work, revision, owner) \
+    SELECT number, device, work, revision, number >> 40 FROM {rows} WHERE device IN (SELECT device FROM firsts) ORDER BY number \
     ON CONFLICT (number) DO UPDATE SET work = excluded.work)";
 const OUTBOX_GONE: &str = ", works_gone AS (DELETE FROM telemetry.outbox t USING {rows} \
     WHERE t.number = g.number AND g.device IN (SELECT device FROM firsts))";
@@ -205,6 +206,7 @@ fn heads(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()> 
             ArrayColumn::Orders("device_order", orders(0)),
             ArrayColumn::Orders("cloud_order", orders(1)),
             ArrayColumn::Numbers("queued", numbers(|writes| writes.head.queued as i64)),
+            ArrayColumn::Numbers("revision", numbers(|writes| writes.head.revision as i64)),
         ],
     )
 }
@@ -330,19 +332,20 @@ fn queue(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()> 
 }
 
 fn outbox(statement: &mut GroupStatement, group: &[&DeviceWrites]) -> Result<()> {
-    let all =
-        || group.iter().flat_map(|writes| writes.outbox.iter().map(|(number, work)| (writes.device, number, work)));
+    let all = || group.iter().flat_map(|writes| writes.outbox.iter().map(|(number, work)| (*writes, number, work)));
     for (part, is_gone) in [(OUTBOX, false), (OUTBOX_GONE, true)] {
         let rows = || all().filter(|(.., work)| work.is_none() == is_gone);
         if rows().next().is_none() {
             continue;
         }
         let mut columns = vec![
-            ArrayColumn::Numbers("device", rows().map(|(device, ..)| device).collect()),
+            ArrayColumn::Numbers("device", rows().map(|(writes, ..)| writes.device).collect()),
             ArrayColumn::Numbers("number", rows().map(|(_, number, _)| *number as i64).collect()),
         ];
         if !is_gone {
             columns.push(ArrayColumn::Bytes("work", rows().filter_map(|(.., work)| work.as_deref()).collect()));
+            let revisions = rows().map(|(writes, ..)| writes.head.revision as i64);
+            columns.push(ArrayColumn::Numbers("revision", revisions.collect()));
         }
         statement.part(part, columns)?;
     }

@@ -16,7 +16,7 @@ use crate::error::Result;
 /// Loads a device. The head is read first: if the rest is newer, the next commit conflicts.
 pub async fn device(pool: &PgPool, device: i64) -> Result<DeviceMemory> {
     let mut connection = pool.acquire().await.map_err(failed)?;
-    let head = "SELECT last_commit, device_events, cloud_events, device_order, cloud_order, queued \
+    let head = "SELECT last_commit, device_events, cloud_events, device_order, cloud_order, queued, revision \
                 FROM telemetry.head WHERE device = $1";
     let head = sqlx::query(head).bind(device).fetch_optional(&mut *connection).await.map_err(failed)?;
     let Some(head) = head else { return Ok(DeviceMemory::default()) };
@@ -44,6 +44,7 @@ fn read_head(row: &PgRow) -> Result<Head> {
             HistoryEnd { next: row.count(2)?, order: row.order(4)? },
         ],
         queued: row.count(5)?,
+        revision: row.count(6)?,
     })
 }
 

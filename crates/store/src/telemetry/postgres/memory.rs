@@ -11,7 +11,7 @@ use isobar_model::time::Timestamp;
 
 use super::super::bounds::last_after;
 use super::super::commit::value_ids;
-use super::super::time_order::{TimeOrder, id_of, next_order};
+use super::super::time_order::{TimeOrder, id_of, moment, next_order};
 use super::super::{Commit, Idempotency, Memory, NewEvent, NewValue, OutboxChange, SERIES_MAX, StreamedEvents};
 
 /// Bytes that a device takes in addition to its texts, for the cache's budget, and (next constant) a series.
@@ -58,6 +58,8 @@ pub struct Head {
     pub ends: [HistoryEnd; 2],
     /// The next number in the queue.
     pub queued: u64,
+    /// Number of the changes of what its runs see outside of telemetry.
+    pub revision: u64,
 }
 
 /// The whole state of a device.
@@ -176,6 +178,15 @@ impl Memory for DeviceMemory {
         let ends = self.head.ends.iter().map(|end| end.order);
         id_of(series.chain(ends).max().unwrap_or_default())
     }
+
+    fn revision(&self) -> u64 {
+        self.head.revision
+    }
+
+    fn heard(&self) -> Option<Timestamp> {
+        let [device_events, _] = self.head.ends;
+        (device_events.next > 0).then(|| moment(device_events.order))
+    }
 }
 
 impl DeviceMemory {
@@ -234,6 +245,7 @@ impl DeviceMemory {
             });
         }
         let dropped = self.drop_oldest(limits.queue_max, writes);
+        self.head.revision += u64::from(commit.touches || !commit.outbox.is_empty());
         for change in commit.outbox {
             match change {
                 OutboxChange::Put { number, work } => writes.outbox.insert(number, Some(work)),

@@ -22,6 +22,7 @@ mod outbox;
 mod partitions;
 mod port;
 mod queue;
+mod shared;
 mod turn;
 mod upkeep;
 mod values;
@@ -88,7 +89,7 @@ struct PgCore {
 /// Tasks of an open store.
 struct StoreTasks {
     committer: JoinHandle<()>,
-    others: [JoinHandle<()>; 2],
+    others: [JoinHandle<()>; 3],
 }
 
 /// The telemetry store in a database of PostgreSQL.
@@ -141,6 +142,10 @@ impl PostgresTelemetry {
         };
         let noted = core.noted("cutoff").await?.map_or(0, |cutoff| cutoff.millis());
         core.cutoff.store(noted, std::sync::atomic::Ordering::Release);
+        core.renew_node_once().await?;
+        if core.options.is_alone {
+            core.outlive_nodes().await?;
+        }
         Self::start(Arc::new(core))
     }
 
@@ -158,8 +163,10 @@ impl PostgresTelemetry {
         let (sends, collects) = (Arc::clone(&core.live), Arc::clone(&core));
         let live = tokio::spawn(async move { sends.run().await });
         let garbage = tokio::spawn(async move { collects.collect_garbage().await });
+        let renews = Arc::clone(&core);
+        let node = tokio::spawn(async move { renews.renew_node().await });
         core.garbage_came.notify_one();
-        let tasks = Mutex::new(Some(StoreTasks { committer, others: [live, garbage] }));
+        let tasks = Mutex::new(Some(StoreTasks { committer, others: [live, garbage, node] }));
         let (scans, sorted_bytes) = (FairQueue::new(&limits::SCANS), Arc::default());
         Ok(Self { core, tasks, has_failed, scans, scan_threads, sorted_bytes })
     }

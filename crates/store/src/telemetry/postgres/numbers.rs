@@ -7,7 +7,7 @@ use sqlx::postgres::PgPool;
 use super::connections::{ReadColumn as _, failed};
 use crate::error::Result;
 
-/// Bits of a number that count within a process; those above are the process'.
+/// Bits of a number that count within a process; those above are the process'. SQL here knows it too.
 pub const COUNTED_BITS: u32 = 40;
 
 /// Source of numbers. They increase, and each process that opens the store later gives greater ones.

@@ -15,16 +15,14 @@ impl PgCore {
             "SELECT number, device, work, parked FROM telemetry.outbox WHERE number > $1 ORDER BY number LIMIT $2",
         );
         let query = query.bind(i64::try_from(after).unwrap_or(i64::MAX)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = query.fetch_all(&self.reads).await.map_err(failed)?;
-        let entry = |row: &sqlx::postgres::PgRow| {
-            Ok(OutboxEntry {
-                number: row.count(0)?,
-                device: DeviceKey(row.count(1)?),
-                work: Bytes::copy_from_slice(row.column(2)?),
-                parked: row.column::<Option<&str>>(3)?.map(Into::into),
-            })
-        };
-        rows.iter().map(entry).collect()
+        query.fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
+    }
+
+    /// Lists the entries of a device.
+    pub async fn entries_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
+        let query =
+            sqlx::query("SELECT number, device, work, parked FROM telemetry.outbox WHERE device = $1 ORDER BY number");
+        query.bind(device.0 as i64).fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
     }
 
     /// Removes entries whose work is done.
@@ -48,4 +46,14 @@ impl PgCore {
         let query = query.bind(number as i64).bind(why.replace('\0', "\u{fffd}"));
         query.execute(&self.changes).await.map(drop).map_err(failed)
     }
+}
+
+/// Reads an entry.
+pub fn read_entry(row: &sqlx::postgres::PgRow) -> Result<OutboxEntry> {
+    Ok(OutboxEntry {
+        number: row.count(0)?,
+        device: DeviceKey(row.count(1)?),
+        work: Bytes::copy_from_slice(row.column(2)?),
+        parked: row.column::<Option<&str>>(3)?.map(Into::into),
+    })
 }

@@ -21,8 +21,8 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, StreamCursor,
-    StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
+    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// A page of more items waits for a slot.
@@ -259,6 +259,10 @@ impl Telemetry for PostgresTelemetry {
         self.core.committer.sync().await
     }
 
+    fn shared(&self) -> Option<&dyn SharedTelemetry> {
+        Some(self)
+    }
+
     async fn healthy(&self) -> Result<()> {
         self.core.committer.must_be_open()?;
         if *self.has_failed.borrow() {
@@ -285,6 +289,9 @@ impl Telemetry for PostgresTelemetry {
         self.core.committer.close();
         let ended = committer.await;
         others.iter().for_each(tokio::task::JoinHandle::abort);
+        if let Err(error) = self.core.leave_nodes().await {
+            tracing::warn!(%error, "cannot tell other processes that this one ends, they will notice");
+        }
         self.core.reads.close().await;
         self.core.changes.close().await;
         self.core.groups.close().await;

@@ -10,7 +10,7 @@ use isobar_model::time::Timestamp;
 use super::PgCore;
 use super::committer::Committer;
 use super::connections::{ReadColumn as _, failed};
-use super::devices::LockedDevice;
+use super::devices::{DeviceSlots, LockedDevice};
 use super::load;
 use super::memory::{DeviceMemory, DeviceWrites, RunLimits};
 use super::numbers::ProcessNumbers;
@@ -20,6 +20,7 @@ use crate::telemetry::{Commit, Committed, DeviceTurn, Locked, Memory, Turn};
 
 /// A device that is locked in this process.
 pub struct PostgresTurn {
+    devices: Arc<DeviceSlots>,
     committer: Arc<Committer>,
     numbers: Arc<ProcessNumbers>,
     queue_max: u64,
@@ -45,6 +46,10 @@ impl DeviceTurn for PostgresTurn {
         committed.dropped = dropped;
         Ok(committed)
     }
+
+    fn forget(&mut self) {
+        self.devices.set(&self.locked, None);
+    }
 }
 
 impl PostgresTurn {
@@ -68,8 +73,9 @@ impl PostgresTurn {
 
 impl PgCore {
     fn turn_of(&self, locked: LockedDevice, tenant: Option<OrganizationId>, memory: Arc<DeviceMemory>) -> PostgresTurn {
-        let (committer, numbers) = (Arc::clone(&self.committer), Arc::clone(&self.numbers));
-        PostgresTurn { committer, numbers, queue_max: self.options.queue_max_events, locked, tenant, memory }
+        let (devices, committer, numbers) =
+            (Arc::clone(&self.devices), Arc::clone(&self.committer), Arc::clone(&self.numbers));
+        PostgresTurn { devices, committer, numbers, queue_max: self.options.queue_max_events, locked, tenant, memory }
     }
 
     /// Begins a turn of a device, unless something has to be waited for.

@@ -4,6 +4,8 @@ use isobar_model::device::{Device, Location};
 use isobar_model::ids::{DeviceRef, SettingId};
 use isobar_model::status::Status;
 
+use isobar_store::error::StoreError;
+
 use super::given::{self, at, fetched, json, may, sees};
 use isobar_store::registry::{
     DeliveryKind, DeviceReport, Findings, LimitedDelivery, NewDelivery, NewDevice, Registry, SettingWrite, TagCarrier,
@@ -103,6 +105,28 @@ pub async fn batch_of_reports_is_atomic(r: &Registry) {
     assert_eq!(fetched(r, devices[0]).await.updated_at, at(0));
     assert!(r.settings_of(&sees(devices[0])).await.unwrap().is_empty());
     assert!(r.deliveries_next(DeliveryKind::Call).await.unwrap().is_none());
+}
+
+/// Checks that findings of revisions before a takeover are refused, with all that were to be written with them.
+pub async fn findings_that_were_taken_over_are_refused(r: &Registry) {
+    let devices = devices(r, 2).await;
+    let report = labelled("a", "1");
+    let write = async |revisions: [u64; 2], moment: i64| {
+        let reports = devices.iter().map(|device| (may(*device), &report, at(moment))).collect();
+        let revisions = devices.iter().map(|device| may(*device)).zip(revisions).collect();
+        r.findings_write(&Findings { reports, revisions, ..Findings::default() }, at(moment)).await
+    };
+    write([5, 1], 1).await.unwrap();
+    r.findings_take(&may(devices[0]), 7).await.unwrap();
+    let refused = write([6, 2], 2).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Overtaken(which) if *which == [devices[0].key]), "{refused:?}");
+    assert_eq!((fetched(r, devices[0]).await.updated_at, fetched(r, devices[1]).await.updated_at), (at(1), at(1)));
+    write([7, 2], 3).await.unwrap_or_else(|error| panic!("{error:?}"));
+    // A telemetry that was restored begins with lower revisions again.
+    r.findings_take(&may(devices[0]), 3).await.unwrap();
+    write([3, 2], 4).await.unwrap();
+    r.device_delete(&may(devices[0])).await.unwrap();
+    write([1, 2], 5).await.unwrap();
 }
 
 /// Checks that two reports written together equal the same reports written one after the other.

@@ -13,6 +13,7 @@ mod alarms;
 mod appearance;
 mod board_links;
 mod boards;
+mod claims;
 mod clock;
 mod credentials;
 mod devices;
@@ -44,6 +45,7 @@ pub use alarms::*;
 pub use appearance::*;
 pub use board_links::*;
 pub use boards::*;
+pub use claims::*;
 pub use clock::*;
 pub use credentials::*;
 pub use devices::*;
@@ -134,6 +136,9 @@ macro_rules! registry_scenes {
             mark_of_all_and_single_marks_combine
             notifications_are_deleted_with_their_user
             old_notices_expire_and_a_user_keeps_a_bounded_number
+            delivery_is_claimed_by_one
+            timer_is_claimed_by_one
+            job_is_claimed_once_in_its_time
             devices_have_the_timers_of_their_project
             a_timer_is_set_and_removed
             missing_device_keeps_its_former_status
@@ -174,6 +179,7 @@ macro_rules! registry_scenes {
             batch_of_reports_is_applied_in_order
             batch_of_reports_is_atomic
             reports_are_serialized
+            findings_that_were_taken_over_are_refused
             missing_row_is_named_in_the_refusal
             a_device_is_found_by_its_labels
             label_finds_its_oldest_device

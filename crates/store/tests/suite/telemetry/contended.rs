@@ -16,8 +16,8 @@ use isobar_quota::Claim;
 use isobar_store::error::{Result, StoreError};
 use isobar_store::telemetry::{
     Buckets, Commit, Committed, DeviceTurn, EventWriter, Followed, Following, HistoryQuery, Locked, Memory,
-    OutboxEntry, QueueQuery, Series, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk,
-    ValueCursor, ValueQuery,
+    OutboxEntry, QueueQuery, Series, SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn,
+    ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// Number of commits of which a share conflicts.
@@ -86,6 +86,10 @@ impl DeviceTurn for ContendedTurn {
 
     fn commit(&mut self, commit: Commit) -> Result<Committed> {
         if self.chance.conflicts_now() { Err(StoreError::Conflict) } else { self.turn.commit(commit) }
+    }
+
+    fn forget(&mut self) {
+        self.turn.forget();
     }
 }
 
@@ -234,6 +238,10 @@ impl Telemetry for Contended {
 
     async fn queue_delete(&self, device: &CanWrite<DeviceRef>, id: EventId) -> Result<bool> {
         self.store.queue_delete(device, id).await
+    }
+
+    fn shared(&self) -> Option<&dyn SharedTelemetry> {
+        self.store.shared()
     }
 
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {

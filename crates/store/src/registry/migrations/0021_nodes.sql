@@ -1,0 +1,14 @@
+-- What processes that serve one platform tell each other.
+
+-- Findings of runs before this revision of the device were taken over by another process: late writes of them are refused.
+ALTER TABLE devices ADD COLUMN findings_from BIGINT NOT NULL DEFAULT 0;
+
+-- Time until which a process works on the row: others leave it alone until then.
+ALTER TABLE deliveries ADD COLUMN claimed_until BIGINT NOT NULL DEFAULT 0;
+ALTER TABLE device_timers ADD COLUMN claimed_until BIGINT NOT NULL DEFAULT 0;
+
+-- Work that is done by one process at a time, with the time at which it is due next.
+CREATE TABLE jobs (
+    name {text} PRIMARY KEY,
+    due_at BIGINT NOT NULL
+);

@@ -1,0 +1,31 @@
+//! The port for what processes must know of each other that share a store.
+
+use async_trait::async_trait;
+use isobar_model::ids::DeviceKey;
+
+use super::OutboxEntry;
+use crate::error::Result;
+
+/// The revision of a device (see [`Memory::revision`](super::Memory::revision)), and its work that waits for the registry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// The revision. The registry has everything up to it once nothing is pending.
+    pub revision: u64,
+    /// The revision with the oldest work that the registry does not have, without parked work; `None` if it has all.
+    pub pending: Option<u64>,
+}
+
+/// A store that several processes may share.
+#[async_trait]
+pub trait SharedTelemetry: Send + Sync {
+    /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment.
+    async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Standing>>;
+    /// Finds devices with work of processes that have not been seen for some seconds, and with work of this process that
+    /// has been waiting for long, in case that nobody knows of it; at most `limit`.
+    async fn left_work(&self, limit: usize) -> Result<Vec<DeviceKey>>;
+    /// Returns the entries of the outbox of a device, in the order of their numbers.
+    async fn outbox_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>>;
+    /// Makes this process the one that is to do all work of a device, and returns its entries, in the order of their
+    /// numbers.
+    async fn outbox_take(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>>;
+}

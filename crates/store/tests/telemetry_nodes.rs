@@ -1,0 +1,174 @@
+//! Tests what processes know of each other that share the telemetry store on PostgreSQL.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
+
+#[path = "suite/telemetry/mod.rs"]
+#[allow(dead_code, unused_imports, unused_macros, reason = "only what is given is used here")]
+mod suite;
+mod support;
+
+mod nodes {
+    pub mod on_postgres {
+        use bytes::Bytes;
+        use isobar_store::error::StoreError;
+        use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+        use isobar_store::telemetry::{Commit, OutboxChange, SharedTelemetry, Standing, Telemetry};
+
+        use crate::suite::given::{self, at, id};
+        use crate::support::{OwnDatabase, Raw};
+
+        /// Opens the store as one process of several does.
+        async fn node(database: &OwnDatabase) -> PostgresTelemetry {
+            let options = PostgresOptions { is_alone: false, needs_syncs: false, ..PostgresOptions::default() };
+            PostgresTelemetry::open(&database.address, options).await.unwrap()
+        }
+
+        fn shared(store: &PostgresTelemetry) -> &dyn SharedTelemetry {
+            store.shared().unwrap()
+        }
+
+        fn put(number: u64, work: &'static str) -> Commit {
+            let outbox = vec![OutboxChange::Put { number, work: Bytes::from_static(work.as_bytes()) }];
+            Commit { outbox, ..Commit::default() }
+        }
+
+        /// Commits the run of a turn that began earlier.
+        async fn commit(mut turn: isobar_store::telemetry::Turn, commit: Commit) -> Result<(), StoreError> {
+            turn.commit(commit)?.durable.wait().await
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn device_deleted_at_one_node_is_not_written_by_another() {
+            let database = OwnDatabase::new().await;
+            let (first, second) = (node(&database).await, node(&database).await);
+            for is_known in [true, false] {
+                let device = given::device();
+                if is_known {
+                    given::store(&first, &device, 1, "log", "1").await;
+                }
+                let turn = first.lock(&device).await.unwrap();
+                let before = turn.memory().revision();
+                second.forget(&device).await.unwrap();
+                let late = commit(turn, given::storing(id(2), &[("log", "2")])).await;
+                assert!(matches!(late, Err(StoreError::Conflict)), "{late:?}");
+                // A run by what was read of the device before is not made.
+                assert!(first.lock(&device).await.unwrap().memory().revision() > before);
+                assert_eq!(given::history(&first, &device.reading()).await.total, 0);
+                assert!(first.series(&device.reading()).await.unwrap().is_empty());
+            }
+            for store in [first, second] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn standing_tells_revision_and_oldest_pending_work() {
+            let database = OwnDatabase::new().await;
+            let (first, second) = (node(&database).await, node(&database).await);
+            let (device, quiet) = (given::device(), given::device());
+            let keys = [quiet.target().key, device.target().key];
+            let standing = async || {
+                let [quiet, standing] = shared(&second).standings(&keys).await.unwrap().try_into().unwrap();
+                assert_eq!(quiet, Standing::default());
+                standing
+            };
+            assert_eq!(standing().await, Standing::default());
+            given::store(&first, &device, 1, "log", "1").await;
+            assert_eq!(standing().await, Standing { revision: 0, pending: None });
+            given::run(&first, &device, Commit { touches: true, ..Commit::default() }).await;
+            let (number, other) = (first.outbox_number(), first.outbox_number());
+            given::run(&first, &device, put(number, "a")).await;
+            assert_eq!(standing().await, Standing { revision: 2, pending: Some(2) });
+            // A later part of an entry leaves it as old as it is.
+            given::run(&first, &device, put(number, "a and b")).await;
+            given::run(&first, &device, put(other, "c")).await;
+            assert_eq!(standing().await, Standing { revision: 4, pending: Some(2) });
+            first.outbox_park(number, "refused").await.unwrap();
+            assert_eq!(standing().await, Standing { revision: 4, pending: Some(4) });
+            first.outbox_done(&[other]).await.unwrap();
+            assert_eq!(standing().await, Standing { revision: 4, pending: None });
+            for store in [first, second] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn turn_that_was_forgotten_reads_the_revision_anew() {
+            let database = OwnDatabase::new().await;
+            let (first, second) = (node(&database).await, node(&database).await);
+            let device = given::device();
+            given::store(&first, &device, 1, "log", "1").await;
+            given::run(&second, &device, Commit { touches: true, ..Commit::default() }).await;
+            let mut stale = first.lock(&device).await.unwrap();
+            assert_eq!(stale.memory().revision(), 0);
+            stale.forget();
+            drop(stale);
+            let fresh = first.lock(&device).await.unwrap();
+            assert_eq!((fresh.memory().revision(), fresh.memory().heard()), (1, Some(id(1).minted_at())));
+            drop(fresh);
+            for store in [first, second] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn work_of_a_process_that_is_gone_is_taken_by_one_other() {
+            let database = OwnDatabase::new().await;
+            let (first, second) = (node(&database).await, node(&database).await);
+            let (left, own) = (given::device(), given::device());
+            let number = first.outbox_number();
+            given::run(&first, &left, put(number, "left")).await;
+            given::run(&second, &own, put(second.outbox_number(), "own")).await;
+            assert_eq!(shared(&second).left_work(9).await.unwrap(), []);
+            let raw = Raw::open(&database.address).await;
+            // Killed: it does not renew its row any more.
+            first.close().await.unwrap();
+            assert_eq!(shared(&second).left_work(9).await.unwrap(), [left.target().key]);
+            let third = node(&database).await;
+            assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
+            let taken = shared(&third).outbox_take(left.target().key).await.unwrap();
+            assert_eq!(
+                taken.iter().map(|entry| (entry.number, &*entry.work)).collect::<Vec<_>>(),
+                [(number, &b"left"[..])]
+            );
+            for store in [&second, &third] {
+                assert_eq!(shared(store).left_work(9).await.unwrap(), []);
+                assert_eq!(shared(store).outbox_of(left.target().key).await.unwrap().len(), 1);
+            }
+            // What nobody has written for long may have been lost from memory: its own process looks.
+            raw.run("UPDATE telemetry.outbox SET came = came - interval '1 minute'").await.unwrap();
+            assert_eq!(shared(&second).left_work(9).await.unwrap(), [own.target().key]);
+            assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
+            raw.close().await;
+            for store in [second, third] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn deleted_devices_leave_nothing_after_a_day() {
+            let database = OwnDatabase::new().await;
+            let store = node(&database).await;
+            let (old, newer) = (given::device(), given::device());
+            for device in [&old, &newer] {
+                given::store(&store, device, 1, "log", "1").await;
+                store.forget(device).await.unwrap();
+            }
+            let raw = Raw::open(&database.address).await;
+            let age = format!(
+                "UPDATE telemetry.head SET forgotten_at = forgotten_at - interval '25 hours' WHERE device = {}",
+                old.target().key.0
+            );
+            raw.run(&age).await.unwrap();
+            store.retain(at(2), std::time::Duration::ZERO, 1).await.unwrap();
+            assert_eq!(raw.number("SELECT count(*) FROM telemetry.head").await, 1);
+            raw.close().await;
+            store.close().await.unwrap();
+            database.remove().await;
+        }
+    }
+}
