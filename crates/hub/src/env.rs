@@ -1,6 +1,7 @@
 //! Provides the stores, the clock, random numbers and the configuration to all modules.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use isobar_model::chance::Chance;
 use isobar_model::error::Result;
@@ -115,6 +116,12 @@ impl Env {
     pub fn due_again(&self, attempts: u32, now: Timestamp) -> Timestamp {
         let share = self.chance.with(|rng| rng.random_range(1.0 - JITTER..1.0 + JITTER));
         Timestamp::from_millis(now.millis().saturating_add(back_off_millis(attempts, share)))
+    }
+
+    /// Waits for a time by chance, up to `most`, so that two that have met do not meet again.
+    pub async fn pause_by_chance(&self, most: Duration) {
+        let share = self.chance.with(|rng| rng.random_range(0.0..1.0));
+        self.clock.sleep(most.mul_f64(share)).await;
     }
 
     /// Does nothing; in tests of this crate it panics at requested points.

@@ -137,6 +137,7 @@ impl Hub {
         }
         employ! {
             "outbox": delivery.run_outbox,
+            "left_work": delivery.run_left_work,
             "activity": activity.run_activity,
             "usage": usage.run_usage,
             "registry_watch": jobs.run_registry_watch,
@@ -155,9 +156,15 @@ impl Hub {
         let ingest = Arc::clone(&self.0.ingest);
         Arc::new(move |device, ended: CallEnded| {
             let ingest = Arc::clone(&ingest);
-            let CallEnded { element, response, payload } = ended;
+            let CallEnded { call, element, response, payload } = ended;
             let payload = RawJson::trusted(payload.into());
-            async move { ingest.run_design(device, Occasion::Answered { element, response }, payload).await }.boxed()
+            let occasion = Occasion::Answered { element, response };
+            async move {
+                // Another process may have made the call too, where this one took longer than its claim.
+                let key = ingest.is_shared().then(|| format!("\0call:{call}"));
+                ingest.run_design(device, occasion, payload, key).await
+            }
+            .boxed()
         })
     }
 }

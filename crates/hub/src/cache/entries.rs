@@ -20,6 +20,9 @@ use super::plan_entry::PlanEntry;
 use crate::designs::{HeldByRun, ProjectRuns};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
+/// Revision of an entry that was loaded while the registry lacked work of a run: it is good to be read, and for no run.
+pub(super) const UNSETTLED: u64 = u64::MAX;
+
 /// Caches a device with all that a run of its design needs.
 pub(crate) struct DeviceEntry {
     pub device: DeviceRef,
@@ -42,6 +45,8 @@ pub(crate) struct DeviceEntry {
     pub uncounted: AtomicBool,
     /// Version of the device's row in the registry, which grows when the row changes while the entry stays installed.
     pub row: AtomicU64,
+    /// The revision of the device that the entry shows, in a store that processes share; else 0.
+    revision: AtomicU64,
 }
 
 /// Saves the entry's state before a run, so that it can be restored if the run is not committed.
@@ -56,7 +61,7 @@ impl DeviceEntry {
         (device, lineage): (DeviceRef, Lineage),
         found: Device,
         settings: Vec<SettingRecord>,
-        plan: Arc<PlanEntry>,
+        (plan, revision): (Arc<PlanEntry>, u64),
         quota: DataQuota,
     ) -> Arc<Self> {
         let own = settings.into_iter().filter_map(|record| Some((Arc::from(record.name), record.value?))).collect();
@@ -81,6 +86,7 @@ impl DeviceEntry {
             written: AtomicU64::new(0),
             uncounted: AtomicBool::new(false),
             row: AtomicU64::new(0),
+            revision: AtomicU64::new(revision),
         })
     }
 
@@ -121,6 +127,21 @@ impl DeviceEntry {
     /// Returns true if this entry is the installed one of its device and its project has no newer design.
     pub fn is_current(&self) -> bool {
         self.held.is_installed() && self.plan.is_current()
+    }
+
+    /// Returns the revision of the device that the entry shows.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
+    }
+
+    /// Returns true if the entry shows this revision of the device.
+    pub fn is_at(&self, revision: u64) -> bool {
+        self.revision() == revision
+    }
+
+    /// Notes the revision that a run by this entry has made.
+    pub fn reaches(&self, revision: u64) {
+        self.revision.store(revision, Ordering::Release);
     }
 
     /// Notes a use of the entry, which delays its eviction.

@@ -20,14 +20,15 @@ use isobar_design::DeviceView;
 use isobar_model::access::{self, Caller, CanRead, Lineage};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
+use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
 use isobar_model::secret::Digest;
 use isobar_model::setting::SettingRecord;
 use isobar_model::time::Timestamp;
+use isobar_store::telemetry::Standing;
 
 use self::data_quota::Meters;
 use self::departures::Departures;
-use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, SessionEntry};
+use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, SessionEntry, UNSETTLED};
 use self::loading_cache::LoadingCache;
 use self::plan_entry::PlanEntry;
 use self::single_flight::Load;
@@ -147,7 +148,9 @@ impl Caches {
     /// Returns a device's state: from this entry, or from a newer one if this one was retired. If that one was retired
     /// too, or the device changed during the load, the state is read from the registry.
     pub(crate) async fn device_view(&self, entry: &Arc<DeviceEntry>) -> Result<Arc<DeviceView>> {
-        if let Some(view) = entry.view() {
+        if self.is_newest(entry).await?
+            && let Some(view) = entry.view()
+        {
             return Ok(view);
         }
         let (id, missing) = (entry.device.id, Error::Missing("device"));
@@ -157,6 +160,25 @@ impl Caches {
         }
         // An entry that is not installed keeps its state until this reference is dropped.
         self.load_device(id).await?.and_then(|found| found.view()).ok_or(missing)
+    }
+
+    /// Returns the revisions of devices that entries show which are loaded next, in a store that processes share; else 0. To
+    /// be called before the registry is read.
+    async fn revisions(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
+        let Some(shared) = self.env.telemetry().shared() else { return Ok(vec![0; devices.len()]) };
+        let revision = |standing: &Standing| standing.pending.map_or(standing.revision, |_| UNSETTLED);
+        Ok(shared.standings(devices).await?.iter().map(revision).collect())
+    }
+
+    /// Returns true if no other process has changed the device since its entry was loaded; else the entry is retired.
+    async fn is_newest(&self, entry: &DeviceEntry) -> Result<bool> {
+        let Some(shared) = self.env.telemetry().shared() else { return Ok(true) };
+        let standing = shared.standings(&[entry.device.key]).await?.pop().unwrap_or_default();
+        let is_newest = entry.is_at(standing.revision);
+        if !is_newest {
+            self.device_changed(entry.device.id);
+        }
+        Ok(is_newest)
     }
 
     /// Notes that a run has changed a device's state in its entry: other entries are evicted if the cache has grown too
@@ -180,6 +202,7 @@ impl Caches {
     pub(crate) async fn load_device(&self, id: DeviceId) -> Result<Option<Arc<DeviceEntry>>> {
         let registry = self.env.registry();
         let Some((device, lineage)) = registry.device_placement(id).await? else { return Ok(None) };
+        let revision = self.revisions(&[device.key]).await?.pop().unwrap_or_default();
         // Read before the registry: a pending change may move into the registry between the two reads.
         let pending = self.outbox.pending_committed(device.key).await?;
         let permit = access::system(device, "the main road runs the device's design").reading();
@@ -189,7 +212,7 @@ impl Caches {
         pending.apply_to_settings(device.id, &mut settings);
         let plan = self.plan_entry(found.project).await?;
         let quota = self.meters.quota_of(&lineage);
-        Ok(Some(DeviceEntry::new((device, lineage), found, settings, plan, quota)))
+        Ok(Some(DeviceEntry::new((device, lineage), found, settings, (plan, revision), quota)))
     }
 
     /// Returns the entries of many devices, with one query of each kind for each batch that fits in memory. `permit`
@@ -224,6 +247,8 @@ impl Caches {
         entries: &mut Vec<Arc<DeviceEntry>>,
     ) -> Result<()> {
         let registry = self.env.registry();
+        let keys: Vec<DeviceKey> = placed.iter().map(|(permit, _)| permit.target().key).collect();
+        let revisions = self.revisions(&keys).await?;
         let mut pending = HashMap::with_capacity(placed.len());
         for (permit, _) in placed {
             pending.insert(permit.target().id, self.outbox.pending_committed(permit.target().key).await?);
@@ -235,7 +260,7 @@ impl Caches {
         for record in registry.settings_of_many(&permits).await? {
             settings.entry(record.device).or_default().push(record);
         }
-        for (permit, lineage) in placed {
+        for ((permit, lineage), revision) in placed.iter().zip(revisions) {
             let device = *permit.target();
             let (Some(mut found), Some(load)) = (found.remove(&device.id), loads.get(&device.id)) else { continue };
             let plan = self.plan_entry(found.project).await?;
@@ -244,7 +269,7 @@ impl Caches {
                 pending.apply_to(&mut found);
                 pending.apply_to_settings(device.id, &mut own);
             }
-            let entry = DeviceEntry::new((device, lineage.clone()), found, own, plan, quota);
+            let entry = DeviceEntry::new((device, lineage.clone()), found, own, (plan, revision), quota);
             entries.push(self.devices.install(entry, load));
         }
         Ok(())

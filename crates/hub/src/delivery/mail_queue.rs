@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::turns::Turns;
+use super::turns::{Turns, claim_end};
 use super::{Delivery, is_too_old};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::scope_guard::ScopeGuard;
@@ -82,7 +82,7 @@ impl Delivery {
             tokio::select! {
                 () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
-                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle => {}
+                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle || !tries.is_empty() || self.env.registry().is_shared() => {}
                 () = shift.end() => break,
             }
         }
@@ -95,6 +95,8 @@ impl Delivery {
         while tries.try_join_next().is_some() {}
         let registry = self.env.registry();
         let mut is_idle = true;
+        let under_way = self.mail_queue.under_way.lock().clone();
+        self.keep_claims(&under_way).await?;
         for (turns, most) in &self.mail_queue.turns {
             let room = most.saturating_sub(tries.len());
             let under_way = self.mail_queue.under_way.lock().clone();
@@ -105,6 +107,15 @@ impl Delivery {
             is_idle = is_idle && registry.deliveries_next(turns.kind()).await?.is_none();
         }
         Ok(is_idle || tries.len() >= MAILS_AT_ONCE)
+    }
+
+    /// Prolongs the claims of deliveries that are under way, where other processes make deliveries too.
+    pub(super) async fn keep_claims(&self, under_way: &HashSet<String>) -> std::result::Result<(), StoreError> {
+        let registry = self.env.registry();
+        if !registry.is_shared() || under_way.is_empty() {
+            return Ok(());
+        }
+        registry.deliveries_keep(under_way.iter().map(String::as_str), claim_end(self.env.now())).await
     }
 
     fn begin_try(self: &Arc<Self>, kind: DeliveryKind, queued: QueuedDelivery, tries: &mut JoinSet<()>) {

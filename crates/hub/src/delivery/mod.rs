@@ -7,9 +7,11 @@ pub(crate) mod alarm_changes;
 pub(crate) mod calls;
 pub(crate) mod device_notices;
 pub(crate) mod emails;
+mod left_work;
 mod mail_queue;
 pub(crate) mod notifications;
 mod registry_writer;
+pub(crate) mod settled_devices;
 mod turns;
 
 use std::sync::Arc;

@@ -23,6 +23,8 @@ use crate::supervisor::{Shift, TRIES_MAX, Tries};
 
 /// Recipients that one step spreads a notice to.
 const SPREAD_AT_ONCE: u32 = 500;
+/// Interval at which notices are looked for that another process has left half-spread.
+const LEFT_NOTICES: Duration = Duration::from_secs(5);
 /// Pause after a failure of the registry.
 const RETRY: Duration = Duration::from_secs(1);
 /// Notices removed at a time: more would block other writers of the registry.
@@ -86,6 +88,8 @@ impl Delivery {
                 Ok(true) => {}
                 Ok(false) => tokio::select! {
                     () = self.notices.wake.notified() => {}
+                    // Another process may have left one.
+                    () = self.env.clock().sleep(LEFT_NOTICES), if self.env.registry().is_shared() => {}
                     () = shift.end() => return,
                 },
                 Err(error) => {

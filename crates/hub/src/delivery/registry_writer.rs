@@ -10,7 +10,7 @@ use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
-use isobar_store::telemetry::{Commit, OutboxEntry, TURNS_MAX};
+use isobar_store::telemetry::{Commit, TURNS_MAX};
 use tokio::runtime::Handle;
 
 use super::alarm_changes::ChangedAlarm;
@@ -19,8 +19,6 @@ use crate::outbox::work::{OutgoingWork, SettingWork};
 use crate::outbox::{OutboxBatch, SharedPiece};
 use crate::supervisor::{Shift, guarded};
 
-/// Entries read from the store at a time at a start.
-const LEFT_AT_ONCE: usize = 1_000;
 /// First pause after a store has failed; it doubles up to [`RETRY_MAX`].
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// Longest pause after a store has failed.
@@ -48,6 +46,8 @@ struct WrittenCounts {
 enum WriteFailure {
     /// The registry refuses one of them, or all.
     Refused(String),
+    /// Another process has taken over the work of these devices.
+    Overtaken(Vec<DeviceKey>),
     /// A store has failed, whatever the pieces are.
     Store(StoreError),
 }
@@ -59,39 +59,6 @@ impl From<StoreError> for WriteFailure {
 }
 
 impl Delivery {
-    /// Loads the entries that an earlier process left in the outbox: reads of a device include them from now on.
-    pub(crate) async fn take_up_left_work(&self) -> Result<()> {
-        let (mut after, mut count) = (0, 0_u64);
-        loop {
-            let entries = self.env.telemetry().outbox(after, LEFT_AT_ONCE).await?;
-            let Some(last) = entries.last() else { break };
-            after = last.number;
-            count += entries.len() as u64;
-            for entry in &entries {
-                self.take_up(entry).await?;
-            }
-        }
-        if count > 0 {
-            tracing::info!(count, "entries of the outbox were left by an earlier process and are written now");
-        }
-        Ok(())
-    }
-
-    /// Waits until the registry knows all changes that designs have made so far, and no crash can apply any of them
-    /// again: a later write by the caller is final.
-    ///
-    /// # Errors
-    /// Returns [`Error::Busy`] if it takes too long.
-    pub(crate) async fn settle_findings(&self, devices: impl Iterator<Item = DeviceKey>) -> Result<()> {
-        for device in devices {
-            if !self.outbox.written(device).await {
-                return Err(Error::Busy);
-            }
-        }
-        self.remove_needless().await?;
-        Ok(self.env.telemetry().sync().await?)
-    }
-
     /// Drops a device's parked labels that `is_dropped` selects, because a caller has written others. Durable on
     /// return.
     pub(crate) async fn drop_parked_labels(
@@ -130,14 +97,6 @@ impl Delivery {
             }
         }
         Err(Error::Busy)
-    }
-
-    async fn take_up(&self, entry: &OutboxEntry) -> Result<()> {
-        let taken = self.outbox.take_up(entry, self.env.now());
-        let Err(error) = taken else { return Ok(()) };
-        let (number, device) = (entry.number, entry.device.0);
-        tracing::error!(%error, number, device, "an entry of the outbox cannot be read and is parked");
-        Ok(self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await?)
     }
 
     /// Writes the outbox as entries arrive, until the hub stops; then writes for a short last time.
@@ -231,7 +190,11 @@ impl Delivery {
             let pieces = batch.shared(range.clone());
             let reports = pieces.iter().filter(|(_, piece)| matches!(piece, SharedPiece::Report(_)));
             let reported: Vec<DeviceId> = reports.map(|(device, _)| device.id).collect();
-            let kept = self.write_pieces(pieces).await;
+            let revisions = match self.env.telemetry().shared() {
+                Some(_) => batch.revisions(range.clone()),
+                None => Vec::new(),
+            };
+            let kept = self.write_pieces(pieces, revisions).await;
             // Done even after a failure, because the write may have succeeded.
             reported.into_iter().for_each(|device| self.caches.device_row_changed(device));
             match kept {
@@ -245,6 +208,11 @@ impl Delivery {
                 Err(WriteFailure::Refused(_)) => {
                     let middle = range.start + range.len() / 2;
                     ranges.extend([middle..range.end, range.start..middle]);
+                }
+                Err(WriteFailure::Overtaken(devices)) => {
+                    tracing::warn!(devices = devices.len(), "another process has taken over work of this one");
+                    batch.overtaken(range.clone(), &devices);
+                    ranges.push(range);
                 }
                 Err(WriteFailure::Store(error)) => return Err(error),
             }
@@ -275,7 +243,7 @@ impl Delivery {
     }
 
     /// Removes completed entries from the store; waits for entries that another task is removing.
-    async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
+    pub(super) async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
         let _removing = self.removing.lock().await;
         let needless = self.outbox.take_needless();
         let removed = self.env.telemetry().outbox_done(&needless).await;
@@ -289,13 +257,15 @@ impl Delivery {
     async fn write_pieces(
         self: &Arc<Self>,
         pieces: Vec<(DeviceRef, SharedPiece)>,
+        revisions: Vec<(DeviceRef, u64)>,
     ) -> std::result::Result<WrittenCounts, WriteFailure> {
         let (delivery, runtime) = (Arc::clone(self), Handle::current());
         let kept = tokio::task::spawn_blocking(move || {
-            runtime.block_on(guarded("outbox", delivery.write_in_one_transaction(&pieces)))
+            runtime.block_on(guarded("outbox", delivery.write_in_one_transaction(&pieces, revisions)))
         });
         let failed = match kept.await.map_err(StoreError::unavailable)? {
             Some(Ok(written)) => return Ok(written),
+            Some(Err(StoreError::Overtaken(devices))) => return Err(WriteFailure::Overtaken(devices)),
             Some(Err(error)) if error.is_refusal() => why(&error),
             Some(Err(error)) => return Err(WriteFailure::Store(error)),
             None => "its work panics".to_owned(),
@@ -308,6 +278,7 @@ impl Delivery {
     async fn write_in_one_transaction(
         &self,
         pieces: &[(DeviceRef, SharedPiece)],
+        revisions: Vec<(DeviceRef, u64)>,
     ) -> std::result::Result<WrittenCounts, StoreError> {
         let (mut findings, mut written, mut kinds) = (Findings::default(), WrittenCounts::default(), Vec::new());
         for (device, piece) in pieces {
@@ -348,6 +319,8 @@ impl Delivery {
                 }
             }
         }
+        let permit = |device| access::system(device, "findings of its runs are written");
+        findings.revisions = revisions.into_iter().map(|(device, revision)| (permit(device), revision)).collect();
         let left_out = self.env.registry().findings_write(&findings, self.env.now()).await?;
         self.tell_of_alarms(pieces).await;
         for is_call in left_out.into_iter().filter_map(|at| kinds.get(at)) {

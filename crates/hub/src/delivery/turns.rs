@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 const TENANTS_AT_ONCE: usize = 256;
 const TENANTS_OF_A_LOOK: usize = 2_048;
 
+/// Time in seconds for which a delivery is claimed: if its process is gone, another one makes it after that.
+const CLAIM_SECONDS: i64 = 10;
+
 /// The turns of deliveries of one kind, whose destinations are tenants.
 pub(super) struct Turns {
     kind: DeliveryKind,
@@ -36,10 +39,28 @@ impl Turns {
         most: usize,
         under_way: &HashSet<String>,
     ) -> Result<Vec<QueuedDelivery>, StoreError> {
-        let (mut taken, mut rests) = (Vec::new(), Vec::new());
+        let mut taken = Vec::new();
         if most == 0 {
             return Ok(taken);
         }
+        self.gather(registry, now, (most, under_way), &mut taken).await?;
+        if !registry.is_shared() || taken.is_empty() {
+            return Ok(taken);
+        }
+        // Another process may work on some of them by now.
+        let claimed = registry.deliveries_claim(taken.iter().map(|it| &*it.id), now, claim_end(now)).await?;
+        taken.retain(|delivery| claimed.contains(&delivery.id));
+        Ok(taken)
+    }
+
+    async fn gather(
+        &self,
+        registry: &Registry,
+        now: Timestamp,
+        (most, under_way): (usize, &HashSet<String>),
+        taken: &mut Vec<QueuedDelivery>,
+    ) -> Result<(), StoreError> {
+        let mut rests = Vec::new();
         let tenants = self.due_tenants(registry, now, most + under_way.len()).await?;
         for tenant in tenants {
             let due = registry.deliveries_to(self.kind, &tenant, now, most + under_way.len()).await?;
@@ -48,7 +69,7 @@ impl Turns {
             rests.push(due);
             *self.next.lock() = behind(&tenant);
             if taken.len() == most {
-                return Ok(taken);
+                return Ok(());
             }
         }
         while taken.len() < most && !rests.is_empty() {
@@ -61,7 +82,7 @@ impl Turns {
             });
         }
         taken.truncate(most);
-        Ok(taken)
+        Ok(())
     }
 
     /// Returns the next tenants with due deliveries, at most `most`, in the order of their turns.
@@ -95,6 +116,11 @@ impl Turns {
         }
         Ok(due)
     }
+}
+
+/// Returns the time until which a process that begins now is alone with a delivery; it prolongs that while it works.
+pub(super) fn claim_end(now: Timestamp) -> Timestamp {
+    now.plus_seconds(CLAIM_SECONDS)
 }
 
 /// Returns a position after this tenant and before any other.

@@ -81,6 +81,9 @@ impl Accepted {
                 turn.durable.wait().await?;
                 ingest.activity.device(entry, *now);
                 ingest.committer.publish(entry, turn.queued);
+                if turn.reports {
+                    Box::pin(ingest.committer.reported(entry, turn)).await?;
+                }
             }
             Ok(self.id)
         }

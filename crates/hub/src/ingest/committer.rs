@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar_model::error::Error;
 use isobar_model::event::Event;
 use isobar_store::telemetry::{Commit, Committed, NewEvent, OutboxChange, StreamedEvents, Turn};
 
@@ -47,18 +48,30 @@ impl Committer {
         let entry = run.entry;
         let before = run.keep();
         if durable.may_conflict() {
-            let usage = (Arc::clone(&self.usage), stored);
-            let unsettled = UnsettledTurn { turn, entry: Arc::clone(entry), before, staging, usage };
+            let (usage, revision, reports) =
+                ((Arc::clone(&self.usage), stored), turn.memory().revision(), staging.is_some());
+            let unsettled = UnsettledTurn { turn, entry: Arc::clone(entry), before, staging, usage, revision };
             durable.settle_with(move |is_durable| unsettled.settle(is_durable));
-            return Ok(PendingTurn { queued, bytes, durable });
+            return Ok(PendingTurn { queued, reports, bytes, durable });
         }
         if let Some(staging) = staging {
-            staging.comes();
+            staging.comes(0);
         }
         if stored > 0 {
             self.usage.stores(entry, stored);
         }
-        Ok(PendingTurn { queued, bytes, durable })
+        Ok(PendingTurn { queued, reports: false, bytes, durable })
+    }
+
+    /// Waits until a durable turn may be acknowledged: where other processes serve too, until the registry has its findings.
+    ///
+    /// # Errors
+    /// `Busy` if that takes too long: the turn is done nevertheless.
+    pub async fn reported(&self, entry: &DeviceEntry, turn: &PendingTurn) -> isobar_model::error::Result<()> {
+        match !turn.reports || self.outbox.written(entry.device.key).await {
+            true => Ok(()),
+            false => Err(Error::Busy),
+        }
     }
 
     /// Stages the findings for the registry in the outbox, if there are any; returns its changes for the commit.

@@ -14,10 +14,12 @@ use isobar_model::ids::{DeviceRef, EventId, SettingId};
 use isobar_model::json::{LastKept, RawJson};
 use isobar_model::setting::{setting_bytes, settings_exceed};
 use isobar_model::status::Status;
+use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
-use isobar_store::telemetry::{Memory, TURNS_MAX, Turn};
+use isobar_store::telemetry::{Locked, Memory, TURNS_MAX, Turn};
 
 use super::Ingest;
+use super::incoming::remembered;
 use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
@@ -73,6 +75,22 @@ impl RunsEstimate {
     }
 }
 
+/// Runs of one commit: when they may begin, what they cost, and a key by which they are made only once.
+pub(super) struct WantedRuns<'a> {
+    pub admission: Admission,
+    pub estimate: RunsEstimate,
+    pub key: Option<&'a str>,
+}
+
+/// The outcome of runs of one commit.
+pub(super) enum RunsOutcome<T> {
+    Done(T),
+    /// Runs with this key were committed before.
+    Repeated,
+    /// The entry was outdated, and nothing was changed.
+    Outdated,
+}
+
 /// Units and bytes of the runs of one commit. The run that reaches one of these limits is the last of its commit.
 const RUNS_UNITS_FULL: u64 = 500_000;
 pub(crate) const RUNS_BYTES_FULL: usize = 1 << 20;
@@ -81,6 +99,16 @@ impl DesignRuns<'_> {
     /// Returns the device in the state that the runs so far left.
     pub fn view(&self) -> Arc<DeviceView> {
         self.run.view()
+    }
+
+    /// Returns the revision of the device before the commit.
+    pub fn revision(&self) -> u64 {
+        self.turn.memory().revision()
+    }
+
+    /// Returns the time of the newest event of the device, if the store has it at hand.
+    pub fn heard(&self) -> Option<Timestamp> {
+        self.turn.memory().heard()
     }
 
     /// Returns the design that runs.
@@ -180,9 +208,24 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         (admission, estimate): (Admission, RunsEstimate),
-        mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
+        work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
     ) -> Result<Option<T>> {
-        let Some(plan) = entry.plan() else { return Ok(None) };
+        let wanted = WantedRuns { admission, estimate, key: None };
+        Ok(match self.design_runs_once(permit, entry, wanted, work).await? {
+            RunsOutcome::Done(answer) => Some(answer),
+            RunsOutcome::Repeated | RunsOutcome::Outdated => None,
+        })
+    }
+
+    /// Lets `work` run the design as [`Ingest::design_runs`] does, unless runs with the same key have been committed.
+    pub(super) async fn design_runs_once<T: Send + 'static>(
+        self: &Arc<Self>,
+        permit: &CanWrite<DeviceRef>,
+        entry: &Arc<DeviceEntry>,
+        WantedRuns { admission, estimate, key }: WantedRuns<'_>,
+        mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
+    ) -> Result<RunsOutcome<T>> {
+        let Some(plan) = entry.plan() else { return Ok(RunsOutcome::Outdated) };
         let is_long = estimate.is_long(entry, &plan);
         // Not kept during the wait, so that a replaced plan leaves memory.
         drop(plan);
@@ -191,12 +234,16 @@ impl Ingest {
             false => None,
         };
         for _ in 0..TURNS_MAX {
-            let (turn, actor) = (self.env.telemetry().turn(permit).await?, permit.actor());
+            let (store, now) = (self.env.telemetry(), self.env.now());
+            let Locked::Turn(turn) = store.turn_unless_repeated(permit, key, now).await? else {
+                return Ok(RunsOutcome::Repeated);
+            };
+            let actor = permit.actor();
             let done = match &place {
-                None => self.design_runs_in(turn, actor, entry, &mut work),
+                None => self.design_runs_in(turn, (actor, key), entry, &mut work),
                 Some(place) => {
-                    let (ingest, entry) = (Arc::clone(self), Arc::clone(entry));
-                    let runs = move || (ingest.design_runs_in(turn, actor, &entry, &mut work), work);
+                    let (ingest, entry, key) = (Arc::clone(self), Arc::clone(entry), key.map(str::to_owned));
+                    let runs = move || (ingest.design_runs_in(turn, (actor, key.as_deref()), &entry, &mut work), work);
                     let (done, again) = self.designs.in_pool(place, runs).await?;
                     work = again;
                     done
@@ -208,10 +255,14 @@ impl Ingest {
                     outcome => {
                         outcome?;
                         self.committer.publish(entry, pending.queued);
-                        return Ok(Some(answer));
+                        self.committer.reported(entry, &pending).await?;
+                        return Ok(RunsOutcome::Done(answer));
                     }
                 },
-                Err(TurnFailure::Outdated) => return Ok(None),
+                Err(TurnFailure::Outdated) => {
+                    self.settle_outdated(permit).await?;
+                    return Ok(RunsOutcome::Outdated);
+                }
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
             }
@@ -223,16 +274,19 @@ impl Ingest {
     fn design_runs_in<T>(
         &self,
         turn: Turn,
-        actor: Actor,
+        (actor, key): (Actor, Option<&str>),
         entry: &Arc<DeviceEntry>,
         work: &mut impl FnMut(&mut DesignRuns<'_>) -> T,
     ) -> std::result::Result<(T, PendingTurn), TurnFailure> {
-        let run = RunCommit::new((&self.env, &self.caches), entry, self.env.now()).ok_or(TurnFailure::Outdated)?;
+        let revision = turn.memory().revision();
+        let begun = RunCommit::new((&self.env, &self.caches), (entry, revision), self.env.now());
+        let Some(run) = begun else { return Err(self.outdated(turn, entry)) };
         self.env.ids_go_on_behind(turn.memory().newest());
         let left = UncommittedState::default();
         let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };
         let answer = work(&mut runs);
-        let DesignRuns { run, turn, units, .. } = runs;
+        let DesignRuns { mut run, turn, units, .. } = runs;
+        run.commit.idempotency = key.map(|key| remembered(key, self.env.new_id(), self.env.now()));
         entry.plan.note_run(units > LONG_RUN_UNITS);
         Ok((answer, self.committer.commit(run, turn)?))
     }

@@ -194,7 +194,7 @@ impl Ingest {
                     // Other failures are told when the event is to be durable.
                     Ok(()) | Err(_) => return Ok(Some(accepted)),
                 },
-                Err(TurnFailure::Outdated) => return Ok(None),
+                Err(TurnFailure::Outdated) => return self.settle_outdated(permit).await.map(|()| None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
             }
@@ -210,8 +210,9 @@ impl Ingest {
         event: &Incoming<'_>,
         tree: &Json<'_>,
     ) -> std::result::Result<Accepted, TurnFailure> {
-        let (mut run, view) =
-            RunCommit::of_event((&self.env, &self.caches), entry, event.now).ok_or(TurnFailure::Outdated)?;
+        let revision = turn.memory().revision();
+        let begun = RunCommit::of_event((&self.env, &self.caches), (entry, revision), event.now);
+        let Some((mut run, view)) = begun else { return Err(self.outdated(turn, entry)) };
         // Identifiers grow from run to run, and expressions see what the run before has left.
         self.env.ids_go_on_behind(turn.memory().newest());
         let id = self.env.new_id();
@@ -265,8 +266,9 @@ impl Ingest {
                 Locked::Turn(turn) => turn,
             };
             // The device is locked: what comes after this and before the device is forgotten goes with it.
-            if !entry.is_current() {
-                return Ok(None);
+            if !entry.is_current() || !entry.is_at(turn.memory().revision()) {
+                self.outdated(turn, entry);
+                return self.settle_outdated(permit).await.map(|()| None);
             }
             let cloud_event = (Arc::from(element), payload.clone());
             match self.queue_in(turn, entry, cloud_event, idempotency_key.map(|key| (key, now))) {

@@ -10,6 +10,7 @@ pub(crate) mod event_batch;
 pub(crate) mod event_input;
 pub(crate) mod incoming;
 mod queue_bells;
+mod revisions;
 mod run_commit;
 mod run_design;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub(crate) const RUNS_MAX: usize = 32;
 pub(crate) struct Ingest {
     env: Arc<Env>,
     designs: Arc<Designs>,
+    outbox: Arc<Outbox>,
     caches: Arc<Caches>,
     activity: Arc<Activity>,
     identity: Arc<Identity>,
@@ -57,14 +59,19 @@ impl Ingest {
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
-        let committer = Committer::new(Arc::clone(&env), outbox, usage);
+        let committer = Committer::new(Arc::clone(&env), Arc::clone(&outbox), usage);
         let (batch_bytes, batch_pace) = (event_batch::batch_bytes(), Pace::default());
-        Self { env, designs, caches, activity, identity, committer, batch_bytes, batch_pace }
+        Self { env, designs, outbox, caches, activity, identity, committer, batch_bytes, batch_pace }
     }
 
     /// Returns the bell that rings when a cloud event is queued for the device, or its token ends.
     pub(crate) fn queue_bell(&self, device: DeviceKey) -> Arc<Notify> {
         self.committer.bells.queue_bell(device)
+    }
+
+    /// Returns true if other processes may run the same devices.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.env.telemetry().shared().is_some()
     }
 
     /// A cloud event was queued for the device, or its token has ended: long polls look again.

@@ -43,6 +43,8 @@ pub(super) struct RunCommit<'a> {
 pub(super) struct PendingTurn {
     /// Cloud events were queued.
     pub queued: bool,
+    /// The registry must have the findings before the turn is acknowledged, because other processes read them there.
+    pub reports: bool,
     /// Bytes that were committed for which all who write wait.
     pub bytes: usize,
     pub durable: Durable,
@@ -57,12 +59,14 @@ pub(super) struct UnsettledTurn {
     pub staging: Option<Staging>,
     /// Where the stored bytes are counted, and their number.
     pub usage: (Arc<Usage>, u64),
+    /// The revision of the device that the commit makes.
+    pub revision: u64,
 }
 
 impl UnsettledTurn {
     /// Ends the turn: its commit is durable, or has left nothing.
     pub fn settle(self, is_durable: bool) {
-        let Self { turn: _turn, entry, before, staging, usage: (usage, stored) } = self;
+        let Self { turn: _turn, entry, before, staging, usage: (usage, stored), revision } = self;
         if !is_durable {
             // The staging is dropped: its work does not come.
             if let Some(before) = before {
@@ -70,8 +74,9 @@ impl UnsettledTurn {
             }
             return;
         }
+        entry.reaches(revision);
         if let Some(staging) = staging {
-            staging.comes();
+            staging.comes(revision);
         }
         if stored > 0 {
             usage.stores(&entry, stored);
@@ -108,9 +113,13 @@ impl From<StagingFailure> for TurnFailure {
 }
 
 impl<'a> RunCommit<'a> {
-    /// Begins the commit of a turn. Returns `None` if the entry is outdated.
-    pub fn new((env, caches): (&'a Env, &'a Caches), entry: &'a Arc<DeviceEntry>, now: Timestamp) -> Option<Self> {
-        if !entry.is_current() {
+    /// Begins the commit of a turn of a device at this revision. Returns `None` if the entry is outdated.
+    pub fn new(
+        (env, caches): (&'a Env, &'a Caches),
+        (entry, revision): (&'a Arc<DeviceEntry>, u64),
+        now: Timestamp,
+    ) -> Option<Self> {
+        if !entry.is_current() || !entry.is_at(revision) {
             return None;
         }
         let plan = entry.plan()?;
@@ -132,10 +141,11 @@ impl<'a> RunCommit<'a> {
     /// restores the status before it (contract: The project design). Returns `None` if the entry is outdated.
     pub fn of_event(
         of: (&'a Env, &'a Caches),
-        entry: &'a Arc<DeviceEntry>,
+        at: (&'a Arc<DeviceEntry>, u64),
         now: Timestamp,
     ) -> Option<(Self, Arc<DeviceView>)> {
-        let mut run = Self::new(of, entry, now)?;
+        let mut run = Self::new(of, at, now)?;
+        let entry = run.entry;
         let view = Arc::clone(&run.seen);
         entry.heard.store(now.millis(), Ordering::Relaxed);
         if view.status != Status::Missing {

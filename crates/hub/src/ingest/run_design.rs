@@ -8,7 +8,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::DeviceRef;
 use isobar_model::json::RawJson;
 
-use super::design_runs::{DesignRuns, RunsEstimate};
+use super::design_runs::{DesignRuns, RunsEstimate, RunsOutcome, WantedRuns};
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
@@ -32,8 +32,8 @@ impl Occasion {
 }
 
 impl Ingest {
-    /// Runs a device's design by its installed entry. All effects are durable when this returns. For a device that was
-    /// deleted nothing happens.
+    /// Runs a device's design by its installed entry, once for a key if there is one. All effects are durable when this
+    /// returns. For a device that was deleted nothing happens.
     ///
     /// # Errors
     /// `Busy` if the run is long and too many wait or hold as much memory as they may, or if the outbox is full.
@@ -42,10 +42,11 @@ impl Ingest {
         device: DeviceRef,
         occasion: Occasion,
         payload: RawJson,
+        key: Option<String>,
     ) -> Result<()> {
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
-            if self.run_design_by(device, &entry, &occasion, &payload).await?.is_some() {
+            if self.run_design_by(device, &entry, (&occasion, key.as_deref()), &payload).await?.is_some() {
                 return Ok(());
             }
         }
@@ -56,7 +57,7 @@ impl Ingest {
         self: &Arc<Self>,
         device: DeviceRef,
         entry: &Arc<DeviceEntry>,
-        occasion: &Occasion,
+        (occasion, key): (&Occasion, Option<&str>),
         payload: &RawJson,
     ) -> Result<Option<()>> {
         let permit = access::system(device, "the device's design runs beside its events").charged_to(&entry.lineage);
@@ -68,6 +69,10 @@ impl Ingest {
             let id = runs.mint();
             runs.run(id, occasion.trigger(), &payload);
         };
-        self.design_runs(&permit, entry, (Admission::New, estimate), run).await
+        let wanted = WantedRuns { admission: Admission::New, estimate, key };
+        Ok(match self.design_runs_once(&permit, entry, wanted, run).await? {
+            RunsOutcome::Done(()) | RunsOutcome::Repeated => Some(()),
+            RunsOutcome::Outdated => None,
+        })
     }
 }

@@ -68,9 +68,15 @@ impl Jobs {
 
     /// Removes old data once, `running` after the last time.
     pub(super) async fn remove_what_is_old(&self, running: Duration) {
+        let is_ours = self.is_retention_ours().await;
+        // Time passes once, however many processes serve.
+        let running = if is_ours { running } else { Duration::ZERO };
         let retained = self.env.telemetry().retain(self.env.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         self.retention.believe(now, self.env.clock());
+        if !is_ours {
+            return;
+        }
         let begins = now.plus_seconds(-HISTORY_SECONDS);
         // Each kind is removed by itself: a failure of one kind, even a panic, does not prevent the removal of the
         // others.
@@ -79,6 +85,19 @@ impl Jobs {
         removed("settings", self.sweep_settings(begins)).await;
         removed("alarms", self.sweep_alarms(begins)).await;
         removed("values", self.drop_values(now)).await;
+    }
+
+    /// Returns true if this process removes old data now: where several serve, one does it in each hour.
+    async fn is_retention_ours(&self) -> bool {
+        let registry = self.env.registry();
+        if !registry.is_shared() {
+            return true;
+        }
+        let claimed = registry.job_claim("retention", self.env.now(), RETENTION_LOOK_EVERY.as_secs() as i64);
+        claimed.await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot agree with other processes on who removes old data, will retry");
+            false
+        })
     }
 
     async fn sweep_alarms(&self, begins: Timestamp) -> Result<(), StoreError> {

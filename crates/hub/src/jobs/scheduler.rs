@@ -44,6 +44,8 @@ const TIMERS_AT_ONCE: usize = 64;
 const SILENCE: &str = "";
 /// A long run is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
+/// Time in seconds for which one process serves a batch alone: if it is gone, another one serves the timers after that.
+const CLAIM_SECONDS: i64 = 10;
 /// Delay in seconds before a timer whose run panicked is served again.
 const PANIC_SECONDS: i64 = 60;
 /// Number of times that the delay of a timer that could not be served is doubled; after that it stays the same.
@@ -177,6 +179,11 @@ impl Jobs {
             let state = self.scheduler.timers.lock();
             due.retain(|timer| state.ended.get(&timer.number).is_none_or(|next| *next <= now));
         }
+        if self.env.registry().is_shared() && !due.is_empty() {
+            let numbers: Vec<u64> = due.iter().map(|timer| timer.number).collect();
+            let claimed = self.env.registry().timers_claim(&numbers, now, now.plus_seconds(CLAIM_SECONDS)).await?;
+            due.retain(|timer| claimed.contains(&timer.number));
+        }
         let served = futures::stream::iter(due).map(|timer| async move {
             let next = match guarded("timer", self.serve_timer(&timer, now, pace)).await {
                 Some(Ok(next)) => next,
@@ -303,7 +310,9 @@ impl Jobs {
         let occasion = Occasion::Elapsed { element: timer.element.clone() };
         // The text of a time needs no escapes.
         let payload = RawJson::trusted(format!(r#"{{"elapsedAt":"{now}"}}"#).into());
-        self.ingest.run_design(timer.device, occasion, payload).await
+        // Another process may serve it too, where this one took longer than its claim.
+        let key = self.env.telemetry().shared().map(|_| format!("\0timer:{}:{}", timer.number, timer.due_at.millis()));
+        self.ingest.run_design(timer.device, occasion, payload, key).await
     }
 
     /// Runs an interval whose design has code. The next batch writes when it is due again; if that write is lost, it is
@@ -350,19 +359,19 @@ impl Jobs {
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
         let of = Arc::clone(entry);
-        let silent = self.ingest.design_runs(&permit, entry, (Admission::Part, RunsEstimate::default()), move |runs| {
-            // In its turn: an event that came in the meantime is known here.
-            let is_silent = end_of_silence(&of, heard_at, minutes, now) <= now;
-            if is_silent && runs.view().status != Status::Missing {
+        let end = self.ingest.design_runs(&permit, entry, (Admission::Part, RunsEstimate::default()), move |runs| {
+            // In its turn: an event that came in the meantime is known here, also one that another process has taken.
+            let end = end_of_silence(&of, heard_at.max(runs.heard().unwrap_or(heard_at)), minutes, now);
+            if end <= now && runs.view().status != Status::Missing {
                 let id = runs.mint();
                 runs.effects(id, vec![Effect::SetStatus(Status::Missing)]);
             }
-            is_silent
+            end
         });
-        match silent.await? {
+        match end.await? {
             // A missing device is checked again one interval later, in case it has sent events and fallen silent again.
-            Some(true) => Ok(TimerOutcome::At(following(timer.due_at, minutes, now))),
-            Some(false) => Ok(TimerOutcome::At(end_of_silence(entry, heard_at, minutes, now))),
+            Some(end) if end <= now => Ok(TimerOutcome::At(following(timer.due_at, minutes, now))),
+            Some(end) => Ok(TimerOutcome::At(end)),
             None => Ok(TimerOutcome::PutOff),
         }
     }

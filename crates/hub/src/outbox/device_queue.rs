@@ -250,6 +250,8 @@ pub(crate) struct DeviceQueue {
     pub tenant: Option<OrganizationId>,
     /// Number of runs with work whose commit is not decided yet.
     pub expected: u32,
+    /// The revision of the device that the newest of them made.
+    pub revision: u64,
     pub report: Option<Report>,
     pub settings: VecDeque<PendingItem<SettingWork>>,
     pub settings_faults: Refusals,
@@ -268,6 +270,7 @@ impl DeviceQueue {
             device,
             tenant,
             expected: 0,
+            revision: 0,
             report: None,
             settings: VecDeque::new(),
             settings_faults: Refusals::default(),

@@ -12,6 +12,7 @@ mod draft;
 mod pending;
 mod queue;
 mod reported;
+mod shared;
 #[cfg(test)]
 mod tests;
 pub(crate) mod work;
@@ -78,21 +79,21 @@ pub(crate) struct Staging {
     device: DeviceKey,
     now: Timestamp,
     staged: Option<StagedWork>,
-    is_on_its_way: bool,
+    revision: Option<u64>,
 }
 
 impl Staging {
-    /// Notes that the commit is submitted. The caller still holds the device's lock.
-    pub(crate) fn comes(mut self) {
-        self.is_on_its_way = true;
+    /// Notes that the commit is submitted, with the revision of the device that it makes. The caller still holds the device's
+    /// lock.
+    pub(crate) fn comes(mut self, revision: u64) {
+        self.revision = Some(revision);
     }
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        let staged = self.staged.take().filter(|_| self.is_on_its_way);
-        let wakes = match staged {
-            Some(staged) => self.outbox.queue.lock().comes(self.device, staged, self.now),
+        let wakes = match self.staged.take().zip(self.revision) {
+            Some((staged, revision)) => self.outbox.queue.lock().comes((self.device, revision), staged, self.now),
             None => self.outbox.queue.lock().does_not_come(self.device),
         };
         self.outbox.done.notify_waiters();
@@ -141,7 +142,7 @@ impl Outbox {
             }
         };
         let staging =
-            Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged), is_on_its_way: false };
+            Staging { outbox: Arc::clone(self), device: device.key, now, staged: Some(staged), revision: None };
         Ok((outbox, staging))
     }
 

@@ -177,11 +177,12 @@ impl OutboxQueue {
     }
 
     /// Adds the expected work of a device once its commit is submitted. Returns true if the worker has new work.
-    pub fn comes(&mut self, device: DeviceKey, staged: StagedWork, now: Timestamp) -> bool {
+    pub fn comes(&mut self, (device, revision): (DeviceKey, u64), staged: StagedWork, now: Timestamp) -> bool {
         self.sequence += 1;
         let (sequence, since) = (self.sequence, now.millis());
         let Some(of) = self.devices.get_mut(&device) else { return false };
         of.expected -= 1;
+        of.revision = revision;
         let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
         let StagedWork { base, found, rest, row } = staged;
         if let Some((found, bytes, rows)) = found {
@@ -214,8 +215,8 @@ impl OutboxQueue {
         self.place(device)
     }
 
-    /// Loads an entry that an earlier process left, unless it cannot be read.
-    pub fn take_up(&mut self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
+    /// Loads an entry that another process left, unless it cannot be read. The device is at this revision.
+    pub fn take_up(&mut self, entry: &OutboxEntry, revision: u64, now: Timestamp) -> serde_json::Result<()> {
         let mut work: RegistryWork = serde_json::from_slice(&entry.work)?;
         let Some(id) = work.device else {
             self.needless.push(entry.number);
@@ -226,6 +227,7 @@ impl OutboxQueue {
         let (sequence, since) = (self.sequence, work.at.unwrap_or(now.millis()));
         let faults = if entry.parked.is_some() { Refusals::PARKED } else { Refusals::default() };
         let of = self.devices.entry(entry.device).or_insert_with(|| DeviceQueue::new(device, None));
+        of.revision = revision;
         let (mut more, mut less, mut held) = (OutboxSize::default(), OutboxSize::default(), 0);
         if let Some(found) = work.take_found(now) {
             held += 1;
@@ -345,10 +347,22 @@ impl OutboxQueue {
 
     /// Removes a written piece.
     pub fn written(&mut self, piece: &Piece) {
-        self.sized(piece.device.key, OutboxSize::default(), piece.size());
         for row in piece.rows() {
             self.let_go(row);
         }
+        self.ends(piece);
+    }
+
+    /// Removes a piece that another process has taken over, with its entries of the store.
+    pub fn overtaken(&mut self, piece: &Piece) {
+        for row in piece.rows() {
+            self.shared.remove(&row);
+        }
+        self.ends(piece);
+    }
+
+    fn ends(&mut self, piece: &Piece) {
+        self.sized(piece.device.key, OutboxSize::default(), piece.size());
         if let Some(of) = self.devices.get_mut(&piece.device.key) {
             of.written(piece);
         }

@@ -1,6 +1,6 @@
 //! Hands batches of pending work to the registry writer, and takes back their outcome.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,6 +59,26 @@ impl OutboxBatch {
         let tenant = |piece: &Piece| queue.of(piece.device.key).and_then(|of| of.tenant);
         let pieces = self.pieces[range].iter().flatten();
         pieces.map(|piece| (piece.device, SharedPiece::of(&piece.what, tenant(piece)))).collect()
+    }
+
+    /// Returns the devices of these pieces, with their revisions.
+    pub fn revisions(&self, range: Range<usize>) -> Vec<(DeviceRef, u64)> {
+        let queue = self.outbox.queue.lock();
+        let revision = |device: DeviceRef| queue.of(device.key).map_or(0, |of| of.revision);
+        let devices: BTreeMap<DeviceKey, DeviceRef> =
+            self.pieces[range].iter().flatten().map(|piece| (piece.device.key, piece.device)).collect();
+        devices.into_values().map(|device| (device, revision(device))).collect()
+    }
+
+    /// Drops the pieces of devices that another process has taken over.
+    pub fn overtaken(&mut self, range: Range<usize>, devices: &[DeviceKey]) {
+        let is_theirs = |piece: &mut Piece| devices.contains(&piece.device.key);
+        let mut queue = self.outbox.queue.lock();
+        for piece in self.pieces[range].iter_mut().filter_map(|piece| piece.take_if(is_theirs)) {
+            queue.overtaken(&piece);
+        }
+        drop(queue);
+        self.outbox.done.notify_waiters();
     }
 
     /// Removes pieces that were written.
@@ -153,13 +173,13 @@ impl Outbox {
         (!batch.pieces.is_empty()).then_some(batch)
     }
 
-    /// Loads an entry that an earlier process left.
+    /// Loads an entry that another process left; the device is at this revision.
     ///
     /// # Errors
     /// Returns an error if the entry cannot be read; it is then counted as parked.
-    pub(crate) fn take_up(&self, entry: &OutboxEntry, now: Timestamp) -> serde_json::Result<()> {
+    pub(crate) fn take_up(&self, entry: &OutboxEntry, revision: u64, now: Timestamp) -> serde_json::Result<()> {
         let mut queue = self.queue.lock();
-        let taken = queue.take_up(entry, now);
+        let taken = queue.take_up(entry, revision, now);
         if taken.is_err() {
             queue.is_unreadable();
         }

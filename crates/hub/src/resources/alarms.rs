@@ -15,6 +15,7 @@ use isobar_model::role::Role;
 use isobar_store::registry::AlarmFilter;
 use parking_lot::Mutex;
 
+use super::devices::DECISIONS_MAX;
 use crate::cache::entries::DeviceEntry;
 use crate::error::if_there;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
@@ -108,30 +109,35 @@ impl Hub {
             self.check_assignee(caller, assignee, &entry).await?;
         }
         let _turn = self.0.alarm_turns.take(entry.device.key).await;
-        // Earlier changes are visible from now on: of several concurrent calls that acknowledge the alarm one is the
-        // first.
-        if !self.0.outbox.written(entry.device.key).await {
-            return Err(Error::Busy);
+        for _ in 0..DECISIONS_MAX {
+            // Earlier changes are visible from now on: of several concurrent calls that acknowledge the alarm one is the
+            // first.
+            if !self.0.outbox.written(entry.device.key).await {
+                return Err(Error::Busy);
+            }
+            let entry = self.0.caches.device_entry(entry.device.id).await?.ok_or(Error::Missing(ALARM))?;
+            // Read before the alarm: another process may change it in between.
+            let revision = entry.revision();
+            let found = self.registry().alarm_fetch(&permit.reading(), id).await?;
+            let (before, _) = found.ok_or(Error::Missing(ALARM))?;
+            if self.change(&permit, (entry, revision), caller.user, &before, change.clone()).await? {
+                return self.alarm_view(&permit, id).await;
+            }
         }
-        let Some((before, _)) = self.registry().alarm_fetch(&permit.reading(), id).await? else {
-            return Err(Error::Missing(ALARM));
-        };
-        self.change(&permit, Arc::clone(&entry), caller.user, &before, change).await?;
-        if !self.0.outbox.written(entry.device.key).await {
-            return Err(Error::Busy);
-        }
-        self.alarm_view(&permit, id).await
+        Err(Error::Busy)
     }
 
-    /// Commits a change of an alarm, with all effects of the design.
+    /// Commits a change of an alarm that was read at this revision of its device, with all effects of the design. Returns
+    /// false, without a change, if the device has another revision by then.
     async fn change(
         &self,
         permit: &CanWrite<DeviceRef>,
-        entry: Arc<DeviceEntry>,
+        (entry, revision): (Arc<DeviceEntry>, u64),
         by: UserId,
         alarm: &Alarm,
         change: AlarmChange,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        let device = entry.device.key;
         let said = serde_json::json!({"key": alarm.key, "comment": change.comment, "by": by});
         let said = RawJson::trusted(said.to_string().into());
         let held = self.0.designs.hold(entry.held_by_run(said.bytes().len()));
@@ -143,6 +149,9 @@ impl Hub {
         };
         let (alarm, payload) = (alarm.clone(), said.clone());
         let work = move |runs: &mut DesignRuns<'_>, _: &DeviceEntry| {
+            if runs.revision() != revision {
+                return false;
+            }
             let event = runs.mint();
             runs.change_alarm(AlarmChangeWork::of(&alarm, change.clone(), by, event));
             if change.clears {
@@ -151,8 +160,13 @@ impl Hub {
             if acknowledges {
                 runs.run(event, Trigger::AlarmAcknowledged { element: &alarm.element }, &payload);
             }
+            true
         };
-        self.changed(permit, entry, estimate, work).await
+        let is_changed = self.changed(permit, entry, estimate, work).await?;
+        match is_changed && !self.0.outbox.written(device).await {
+            true => Err(Error::Busy),
+            false => Ok(is_changed),
+        }
     }
 
     /// Checks that an alarm can be assigned to a user: one whom the caller can see, and who can see its device.

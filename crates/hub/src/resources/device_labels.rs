@@ -160,7 +160,7 @@ impl Hub {
     /// Changes labels of devices, each named once, after pending changes of their designs were written.
     async fn metas_patch(&self, changes: &[MetaChange<'_>]) -> Result<Vec<Option<MetaChanged>>> {
         // Earlier changes of the design must not overwrite this one.
-        self.0.delivery.settle_findings(changes.iter().map(|change| change.permit.target().key)).await?;
+        let settled = self.0.delivery.settle_findings(changes.iter().map(|change| &change.permit)).await?;
         let changed = {
             // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| {
@@ -174,6 +174,7 @@ impl Hub {
             let is_written = |label: &str| taken().any(|(patch, _)| patch.names(label));
             self.0.delivery.drop_parked_labels(&change.permit, &is_written).await?;
         }
+        settled.end().await?;
         Ok(changed)
     }
 }

@@ -231,7 +231,7 @@ impl Hub {
         input: DeviceInput,
     ) -> Result<Option<Device>> {
         // Earlier changes of the design must not overwrite this one.
-        self.0.delivery.settle_findings(std::iter::once(entry.device.key)).await?;
+        let settled = self.0.delivery.settle_findings(std::iter::once(permit)).await?;
         let (names_labels, names_owner) = (input.meta.is_some(), input.organization.is_some());
         let registry = self.registry();
         let old = registry.device_fetch(&permit.reading()).await?.ok_or(Error::Missing("device"))?;
@@ -257,6 +257,7 @@ impl Hub {
         if names_labels {
             self.0.delivery.drop_parked_labels(permit, &|_| true).await?;
         }
+        settled.end().await?;
         Ok(Some(device))
     }
 

@@ -383,12 +383,13 @@ impl Hub {
         // Written in batches, so that no other writer of the registry waits for the labels of all.
         for permits in permits.chunks(LABELLED_AT_ONCE) {
             // Earlier changes of a design must not overwrite this one.
-            self.0.delivery.settle_findings(permits.iter().map(|permit| permit.target().key)).await?;
+            let settled = self.0.delivery.settle_findings(permits.iter()).await?;
             // Done even after a failure, because the write may have succeeded.
             let _changed = ScopeGuard::new(|| {
                 permits.iter().for_each(|permit| self.0.caches.device_changed(permit.target().id));
             });
             self.registry().devices_label(permits, labels, self.now()).await?;
+            settled.end().await?;
         }
         let is_set: HashSet<&str> = labels.set.iter().map(|(label, _)| label.as_str()).collect();
         for permit in &permits {

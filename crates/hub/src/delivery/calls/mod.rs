@@ -29,6 +29,7 @@ use self::answer::{answer_of, retry_at};
 use self::destinations::{BEHIND_DESTINATIONS, destination_of, tenant_of};
 use self::traced::TracedCall;
 use self::under_way::{CALLS_OF_A_DESTINATION_MAX, UnderWay};
+use super::turns::claim_end;
 use super::{Delivery, is_too_old};
 use crate::env::Env;
 use crate::outbox::work::CallWork;
@@ -75,6 +76,9 @@ enum CallStage {
 /// The outcome of a call, for the design.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CallEnded {
+    /// The call, by its delivery.
+    #[serde(default)]
+    pub call: String,
     pub element: String,
     /// True for a response, false for a failure.
     pub response: bool,
@@ -189,6 +193,7 @@ impl CallWorker {
     /// Begins calls that are due, in rotation over their destinations. Returns the pause until the next search.
     async fn begin_calls(&self, under_way: &mut UnderWay) -> Result<Duration> {
         let (registry, now) = (self.env.registry(), self.env.now());
+        self.delivery.keep_claims(under_way.ids()).await?;
         let (begins_at, mut is_second_round) = (std::mem::take(&mut under_way.next_destination), false);
         let (mut from, mut looked_at) = (begins_at.clone(), 0);
         while looked_at < DESTINATIONS_OF_A_LOOK && !under_way.is_full() {
@@ -227,11 +232,15 @@ impl CallWorker {
             return Ok(());
         }
         let most = CALLS_OF_A_DESTINATION_MAX + waiting;
-        let due = self.env.registry().deliveries_to(DeliveryKind::Call, destination, now, most).await?;
+        let registry = self.env.registry();
+        let mut due = registry.deliveries_to(DeliveryKind::Call, destination, now, most).await?;
+        due.retain(|delivery| !under_way.contains(&delivery.id));
+        if registry.is_shared() && !due.is_empty() {
+            due.truncate(CALLS_OF_A_DESTINATION_MAX - waiting);
+            let claimed = registry.deliveries_claim(due.iter().map(|it| &*it.id), now, claim_end(now)).await?;
+            due.retain(|delivery| claimed.contains(&delivery.id));
+        }
         for delivery in due {
-            if under_way.contains(&delivery.id) {
-                continue;
-            }
             if under_way.of_destination(destination) >= CALLS_OF_A_DESTINATION_MAX || under_way.is_full_of(destination)
             {
                 break;
@@ -288,7 +297,7 @@ impl CallWorker {
             let chance = self.env.chance().bits_256()[0];
             return Becomes::TriedAgain(retry_at(self.env.now(), delivery.attempts, chance));
         };
-        let answer = CallEnded { element, response, payload: payload.text().to_owned() };
+        let answer = CallEnded { call: delivery.id.clone(), element, response, payload: payload.text().to_owned() };
         match traced.work(self.hand_over_answer(device, &answer)).await {
             Ok(()) => Becomes::Done,
             Err(error) => {

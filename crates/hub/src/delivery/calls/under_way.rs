@@ -42,6 +42,11 @@ impl UnderWay {
         self.ids.contains(id)
     }
 
+    /// Returns the identifiers of the calls that are under way.
+    pub fn ids(&self) -> &HashSet<String> {
+        &self.ids
+    }
+
     /// Begins a call, or leaves it for later if its tenant has no place for it.
     pub fn begin(&mut self, id: String, destination: String, work: impl Future<Output = ()> + Send + 'static) {
         let Ok(place) = self.places.take(organization(&destination), 1) else { return };

@@ -86,7 +86,7 @@ impl Desk {
 
     /// Submits the commit of the run.
     fn comes(&mut self, device: DeviceRef, (staged, changes): (StagedWork, Vec<OutboxChange>), now: Timestamp) {
-        self.waiting.comes(device.key, staged, now);
+        self.waiting.comes((device.key, 0), staged, now);
         for change in changes {
             match change {
                 OutboxChange::Put { number, work } => {
@@ -114,7 +114,7 @@ impl Desk {
         self.waiting = OutboxQueue::default();
         for (number, (device, work)) in &self.rows {
             let entry = OutboxEntry { number: *number, device: *device, work: work.clone().into(), parked: None };
-            self.waiting.take_up(&entry, at(0)).unwrap();
+            self.waiting.take_up(&entry, 0, at(0)).unwrap();
         }
         while let Some(device) = self.waiting.strangers(1).first() {
             let key = device.key;
@@ -390,7 +390,7 @@ fn reported_devices_of_a_tenant_are_limited() {
         let mut waiting = outbox.queue.lock();
         let work = labelled(device(of), "n", "1", 0);
         let (leaving, _) = expect(&mut waiting, device(of), organization(tenant), work, &number).unwrap();
-        waiting.comes(device(of).key, leaving, at(0));
+        waiting.comes((device(of).key, 0), leaving, at(0));
     };
     (0..REPORTED_MAX as u64).for_each(|of| leaves(of, 1));
     leaves(90_000, 2);
@@ -412,7 +412,7 @@ async fn caught_up_waits_for_earlier_work_of_its_own_tenant() {
         let (of, mut waiting) = (device(number_of), outbox.queue.lock());
         let work = labelled(of, "n", "1", 0);
         let (leaving, _) = expect(&mut waiting, of, organization(tenant), work, &number).unwrap();
-        waiting.comes(of.key, leaving, at(0));
+        waiting.comes((of.key, 0), leaving, at(0));
     };
     leaves(1, 1);
     leaves(2, 1);
@@ -445,7 +445,7 @@ async fn work_of_an_earlier_process_is_waited_for_by_its_tenant() {
     let outbox = Outbox::new(Clock::System);
     for number in [1, 2] {
         let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
-        outbox.take_up(&OutboxEntry { number, device, work, parked: None }, at(0)).unwrap();
+        outbox.take_up(&OutboxEntry { number, device, work, parked: None }, 0, at(0)).unwrap();
     }
     assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_pending(), "it may be anybody's");
     // The second device was deleted.

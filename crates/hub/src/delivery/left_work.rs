@@ -1,0 +1,110 @@
+//! Takes over work in the outbox that another process has left, or an earlier one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use isobar_model::access;
+use isobar_model::error::Result;
+use isobar_model::ids::{DeviceKey, DeviceRef};
+use isobar_store::telemetry::{OutboxEntry, SharedTelemetry};
+
+use super::Delivery;
+use crate::outbox::RegistryWork;
+use crate::supervisor::Shift;
+
+/// Entries read from the store at a time at a start.
+const LEFT_AT_ONCE: usize = 1_000;
+/// Pause between two looks at what others have left, and (next constants) the devices of one look, and of them at a time.
+const LEFT_LOOK: Duration = Duration::from_secs(1);
+const LEFT_DEVICES: usize = 512;
+const LEFT_TAKEN_AT_ONCE: usize = 32;
+
+impl Delivery {
+    /// Loads the entries that an earlier process left in the outbox: reads of a device include them from now on. Where
+    /// processes share the store, only those of processes that serve no more are taken over.
+    pub(crate) async fn take_up_left_work(&self) -> Result<()> {
+        let mut count = 0;
+        match self.env.telemetry().shared() {
+            Some(shared) => {
+                while let more @ 1.. = self.take_over_left(shared).await? {
+                    count += more;
+                }
+            }
+            None => count = self.take_up_all().await?,
+        }
+        if count > 0 {
+            tracing::info!(count, "entries of the outbox were left by an earlier process and are written now");
+        }
+        Ok(())
+    }
+
+    async fn take_up_all(&self) -> Result<usize> {
+        let (mut after, mut count) = (0, 0);
+        loop {
+            let entries = self.env.telemetry().outbox(after, LEFT_AT_ONCE).await?;
+            let Some(last) = entries.last() else { return Ok(count) };
+            after = last.number;
+            count += entries.len();
+            for entry in &entries {
+                self.take_up(entry, 0).await?;
+            }
+        }
+    }
+
+    async fn take_up(&self, entry: &OutboxEntry, revision: u64) -> Result<()> {
+        let taken = self.outbox.take_up(entry, revision, self.env.now());
+        let Err(error) = taken else { return Ok(()) };
+        let (number, device) = (entry.number, entry.device.0);
+        tracing::error!(%error, number, device, "an entry of the outbox cannot be read and is parked");
+        Ok(self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await?)
+    }
+
+    /// Looks from time to time for work that other processes have left, and takes it over.
+    pub(crate) async fn run_left_work(self: Arc<Self>, mut shift: Shift) {
+        loop {
+            self.env.reaches("left_work");
+            if let Some(shared) = self.env.telemetry().shared() {
+                match self.take_over_left(shared).await {
+                    Ok(0) => {}
+                    Ok(count) => tracing::info!(count, "entries of the outbox that a process left are taken over"),
+                    Err(error) => tracing::warn!(%error, "cannot look for work that other processes left, will retry"),
+                }
+            }
+            shift.well();
+            if shift.pause(LEFT_LOOK).await {
+                return;
+            }
+        }
+    }
+
+    /// Takes over what has been left by some devices; returns the number of entries.
+    async fn take_over_left(&self, shared: &dyn SharedTelemetry) -> Result<usize> {
+        let left = shared.left_work(LEFT_DEVICES).await?;
+        let left = left.into_iter().filter(|device| !self.outbox.has_work(*device));
+        let taken = futures::stream::iter(left).map(|device| self.take_over(shared, device));
+        taken.buffer_unordered(LEFT_TAKEN_AT_ONCE).try_fold(0, |sum, more| async move { Ok(sum + more) }).await
+    }
+
+    /// Takes over the work of a device. From the new revision on, runs in all processes wait for it; what the process that
+    /// left it may still write is refused by the registry. Only then the entries are read: they are all of the work.
+    async fn take_over(&self, shared: &dyn SharedTelemetry, key: DeviceKey) -> Result<usize> {
+        let entries = shared.outbox_of(key).await?;
+        let read = |entry: &OutboxEntry| serde_json::from_slice::<RegistryWork>(&entry.work).ok()?.device;
+        if let Some(id) = entries.iter().find_map(read) {
+            let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
+            let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
+            self.env.registry().findings_take(&permit, revision).await?;
+            return self.take_all_of(shared, key, revision).await;
+        }
+        self.take_all_of(shared, key, 0).await
+    }
+
+    async fn take_all_of(&self, shared: &dyn SharedTelemetry, device: DeviceKey, revision: u64) -> Result<usize> {
+        let entries = shared.outbox_take(device).await?;
+        for entry in &entries {
+            self.take_up(entry, revision).await?;
+        }
+        Ok(entries.len())
+    }
+}

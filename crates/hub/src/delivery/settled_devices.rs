@@ -1,0 +1,116 @@
+//! Changes of devices by persons, in the registry: after all findings of runs so far, and while no run can make more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use isobar_model::access::CanWrite;
+use isobar_model::error::{Error, Result};
+use isobar_model::ids::{DeviceKey, DeviceRef};
+use isobar_store::telemetry::{OutboxChange, SharedTelemetry};
+
+use super::Delivery;
+use crate::outbox::RegistryWork;
+
+/// Time for which changes wait for findings of other processes, times the number of the try: two that wait for each other
+/// withdraw.
+const FINDINGS_WAIT: Duration = Duration::from_secs(1);
+const FINDINGS_TRIES: u32 = 4;
+
+/// Devices whose findings are in the registry. Where processes share the telemetry store, each has an entry in the outbox
+/// until [`SettledDevices::end`]: runs wait for it in every process, and for what is written until then.
+#[must_use = "the devices do not run until this ends"]
+pub(crate) struct SettledDevices {
+    delivery: Arc<Delivery>,
+    announced: Vec<AnnouncedChange>,
+}
+
+struct AnnouncedChange {
+    permit: CanWrite<DeviceRef>,
+    /// Number of its entry in the outbox.
+    number: u64,
+    revision: u64,
+}
+
+impl SettledDevices {
+    /// Ends the change: runs see what was written.
+    pub(crate) async fn end(mut self) -> Result<()> {
+        let announced = std::mem::take(&mut self.announced);
+        self.delivery.withdraw(&announced).await
+    }
+}
+
+impl Drop for SettledDevices {
+    fn drop(&mut self) {
+        let (delivery, announced) = (Arc::clone(&self.delivery), std::mem::take(&mut self.announced));
+        if announced.is_empty() {
+            return;
+        }
+        // The call has failed, or its caller has gone. Entries that cannot be removed now are taken over later.
+        tokio::spawn(async move {
+            if let Err(error) = delivery.withdraw(&announced).await {
+                tracing::warn!(%error, "runs of a device wait for a change that was given up, until it is taken over");
+            }
+        });
+    }
+}
+
+impl Delivery {
+    /// Waits until the registry knows all changes that designs have made to these devices so far, and no crash can apply any
+    /// of them again: a later write by the caller is final.
+    ///
+    /// # Errors
+    /// Returns [`Error::Busy`] if it takes too long.
+    pub(crate) async fn settle_findings(
+        self: &Arc<Self>,
+        devices: impl Iterator<Item = &CanWrite<DeviceRef>> + Clone,
+    ) -> Result<SettledDevices> {
+        let store = self.env.telemetry();
+        if let Some(shared) = store.shared() {
+            return self.settle_shared(shared, devices).await;
+        }
+        for device in devices {
+            if !self.outbox.written(device.target().key).await {
+                return Err(Error::Busy);
+            }
+        }
+        self.remove_needless().await?;
+        store.sync().await?;
+        Ok(SettledDevices { delivery: Arc::clone(self), announced: Vec::new() })
+    }
+
+    async fn settle_shared(
+        self: &Arc<Self>,
+        shared: &dyn SharedTelemetry,
+        devices: impl Iterator<Item = &CanWrite<DeviceRef>> + Clone,
+    ) -> Result<SettledDevices> {
+        for tries in 1..=FINDINGS_TRIES {
+            let announced = try_join_all(devices.clone().map(|device| self.announce(device))).await?;
+            let settled = SettledDevices { delivery: Arc::clone(self), announced };
+            let befores: Vec<(DeviceKey, u64)> =
+                settled.announced.iter().map(|change| (change.permit.target().key, change.revision)).collect();
+            if self.outbox.settled(shared, &befores, FINDINGS_WAIT * tries).await? {
+                return Ok(settled);
+            }
+            settled.end().await?;
+            self.env.pause_by_chance(FINDINGS_WAIT).await;
+        }
+        Err(Error::Busy)
+    }
+
+    /// Adds an entry without work to the outbox of a device.
+    async fn announce(&self, permit: &CanWrite<DeviceRef>) -> Result<AnnouncedChange> {
+        let store = self.env.telemetry();
+        let (number, nothing) = (store.outbox_number(), RegistryWork::of(permit.target().id, self.env.now()).bytes());
+        let revision = self.outbox.revise(store, permit, vec![OutboxChange::Put { number, work: nothing }]).await?;
+        Ok(AnnouncedChange { permit: permit.clone(), number, revision })
+    }
+
+    async fn withdraw(&self, announced: &[AnnouncedChange]) -> Result<()> {
+        let store = self.env.telemetry();
+        let withdrawn = announced.iter().map(|AnnouncedChange { permit, number, .. }| {
+            self.outbox.revise(store, permit, vec![OutboxChange::Done(*number)])
+        });
+        try_join_all(withdrawn).await.map(drop)
+    }
+}
