@@ -79,7 +79,9 @@ impl Stores {
             }
         }
         telemetry.forget_lost_devices(back).await?;
-        let (given, known) = (registry.device_number_given().await?, telemetry.greatest_device().await?);
+        // Telemetry is read first: a device that another process makes between the two reads is not taken for a lost one.
+        let known = telemetry.greatest_device().await?;
+        let given = registry.device_number_given().await?;
         if given < known {
             tracing::error!(
                 given = given.0,

@@ -58,6 +58,11 @@ impl Meters {
         self.0.lock()
     }
 
+    /// Returns true if the limit of any organization is reached.
+    pub(crate) fn is_any_over(&self) -> bool {
+        self.0.lock().values().any(|meter| meter.over.load(Ordering::Relaxed))
+    }
+
     /// Returns the meters of the organizations on a lineage.
     pub(crate) fn quota_of(&self, lineage: &Lineage) -> DataQuota {
         let meters = self.0.lock();

@@ -178,7 +178,8 @@ impl Usage {
     async fn settle_usage(&self) -> std::result::Result<(), StoreError> {
         let _turn = self.turn.lock().await;
         self.write_changed().await?;
-        if self.unsettled.swap(false, Ordering::AcqRel) {
+        // While a limit is reached, nothing is stored that would cause a check, and another process may make room.
+        if self.unsettled.swap(false, Ordering::AcqRel) || self.meters.is_any_over() {
             // A check that is interrupted in any way is repeated.
             let again = ScopeGuard::new(|| self.unsettled.store(true, Ordering::Release));
             self.look_at_limits().await?;
@@ -274,5 +275,40 @@ impl Usage {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::json::parse;
+    use isobar_model::organization::OrganizationInput;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    #[tokio::test]
+    async fn limit_that_another_process_raises_holds_at_the_next_check() {
+        let stage = Stage::set().await;
+        let device = stage.device_of_another_tenant("{}").await;
+        let limited = async |megabytes: f64| {
+            let body = format!(r#"{{"name": "limited", "dataUsageMbLimit": {megabytes}}}"#);
+            let input = OrganizationInput::read(&parse(&body).unwrap()).unwrap();
+            let permit = access::system(device.organization, "a test plays another process");
+            let registry = stage.hub.0.env.registry();
+            registry.organization_update(&permit, &input, None, stage.clock.now()).await.unwrap();
+        };
+        limited(0.000_001).await;
+        stage.hub.0.usage.unsettle();
+        stage.hub.0.usage.usage_settled().await.unwrap();
+        stage.posts(&device, "1").await;
+        stage.posts(&device, "2").await;
+        assert_eq!(stage.stored(&device, "reading").await.as_deref(), Some("1"));
+        // From here on this process has nothing to write.
+        stage.hub.0.usage.usage_settled().await.unwrap();
+        limited(1.0).await;
+        stage.hub.0.usage.usage_settled().await.unwrap();
+        stage.posts(&device, "3").await;
+        assert_eq!(stage.stored(&device, "reading").await.as_deref(), Some("3"));
+        stage.over().await;
     }
 }

@@ -95,10 +95,13 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let Following { from, messages } = self.telemetry().follow();
-        let after = match after {
-            Some(after) => self.position_to_resume(after, from).await?,
-            None => from,
+        let (Following { from, messages }, after) = match after {
+            Some(after) => self.follow_after(after).await?,
+            None => {
+                let following = self.telemetry().follow();
+                let from = following.from;
+                (following, from)
+            }
         };
         let tail = Tail {
             hub: self.clone(),
@@ -125,9 +128,10 @@ impl Hub {
         }))
     }
 
-    /// Returns the position after which a stream resumes whose client received this event last. A gap that reaches too
-    /// far back is refused, and so is a future event, which belongs to another server or to one that was set back.
-    async fn position_to_resume(&self, after: EventId, newest: StreamPosition) -> Result<StreamPosition> {
+    /// Follows the events that become durable from now on; returns also the position after which a stream resumes whose
+    /// client received this event last. A gap that reaches too far back is refused, and so is a future event, which
+    /// belongs to another platform or to one that was set back.
+    async fn follow_after(&self, after: EventId) -> Result<(Following, StreamPosition)> {
         let begins = self.0.jobs.history_begins();
         if after.minted_at() < begins {
             return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
@@ -138,10 +142,11 @@ impl Hub {
             return Err(Error::invalid(LAST_EVENT_ID, why));
         }
         let position = self.telemetry().history_position(after).await?;
-        if position > newest {
+        let following = self.telemetry().follow_from(position).await?;
+        if position > following.from {
             return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
         }
-        Ok(position)
+        Ok((following, position))
     }
 
     /// Checks that the caller may follow the events of a subject.

@@ -78,6 +78,7 @@ mod statuses;
 mod stream_ends;
 mod streams;
 mod support;
+mod two_nodes;
 mod unfinished_waits;
 mod untaken_answers;
 mod usage;

@@ -318,6 +318,11 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Follows the events that become durable from now on. Each event is sent once it is durable, in the order of
     /// positions; earlier events are in history.
     fn follow(&self) -> Following;
+    /// Follows as [`Telemetry::follow`] does, from this position on or a later one if the store has events up to there,
+    /// which it looks for: another process may have committed them a moment ago.
+    async fn follow_from(&self, _position: StreamPosition) -> Result<Following> {
+        Ok(self.follow())
+    }
     /// Returns the newest identifier of an event that the store knew when it was opened or has stored since, or a greater
     /// one.
     fn newest_event(&self) -> EventId {

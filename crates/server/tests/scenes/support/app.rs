@@ -43,6 +43,8 @@ pub struct TestSettings {
     pub conflicts: Option<Conflicts>,
     /// Renders the page of /metrics; `None` if nothing is recorded.
     pub metrics: Option<PrometheusHandle>,
+    /// True if other servers may share the stores: telemetry in PostgreSQL lets them in.
+    pub has_other_nodes: bool,
 }
 
 /// Commits that conflict.
@@ -80,6 +82,7 @@ impl Default for TestSettings {
             smtp_url: None,
             conflicts: Conflicts::from_environment(),
             metrics: None,
+            has_other_nodes: false,
         }
     }
 }
@@ -101,9 +104,10 @@ pub struct TestApp {
     client: reqwest::Client,
     settings: TestSettings,
     folder: TempDir,
-    database: Option<OwnDatabase>,
+    /// The database of the registry, if it is not in the folder.
+    database: Option<Arc<OwnDatabase>>,
     /// The database of telemetry, if it is not in the folder.
-    telemetry: Option<OwnDatabase>,
+    telemetry: Option<Arc<OwnDatabase>>,
     running: Running,
     /// An API key of the first administrator, made when it is needed.
     operator: OnceCell<String>,
@@ -148,12 +152,40 @@ impl TestApp {
         (Self::open(TestSettings::default(), Some(database)).await, road)
     }
 
+    /// Starts two servers over one registry and one telemetry store, both in PostgreSQL, with one clock.
+    pub async fn two_nodes() -> (Self, Self) {
+        Self::two_nodes_with(|_| {}).await
+    }
+
+    /// Starts two servers as [`TestApp::two_nodes`] does, with other settings.
+    pub async fn two_nodes_with(change: impl FnOnce(&mut TestSettings)) -> (Self, Self) {
+        let mut settings = TestSettings { has_other_nodes: true, ..TestSettings::default() };
+        change(&mut settings);
+        let databases = (Some(Arc::new(own_database().await)), Some(Arc::new(OwnDatabase::new().await)));
+        let first = Self::open_on(settings, databases, Clock::manual(BEGINNING)).await;
+        let second = first.another_node().await;
+        (first, second)
+    }
+
+    /// Starts another server over the stores of this one, with its clock and settings.
+    pub async fn another_node(&self) -> Self {
+        let databases = (self.database.clone(), self.telemetry.clone());
+        Self::open_on(self.settings.clone(), databases, self.clock.clone()).await
+    }
+
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let clock = Clock::manual(BEGINNING);
         let in_postgres = std::env::var("SCENES_TELEMETRY").is_ok_and(|telemetry| telemetry == "postgres");
-        let telemetry = if in_postgres { Some(OwnDatabase::new().await) } else { None };
-        let (running, address) = run(&settings, &folder, (database.as_ref(), telemetry.as_ref()), &clock).await;
+        let telemetry = if in_postgres { Some(Arc::new(OwnDatabase::new().await)) } else { None };
+        Self::open_on(settings, (database.map(Arc::new), telemetry), Clock::manual(BEGINNING)).await
+    }
+
+    async fn open_on(
+        settings: TestSettings,
+        (database, telemetry): (Option<Arc<OwnDatabase>>, Option<Arc<OwnDatabase>>),
+        clock: Clock,
+    ) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (running, address) = run(&settings, &folder, (database.as_deref(), telemetry.as_deref()), &clock).await;
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let operator = OnceCell::new();
         Self { clock, address, client, settings, folder, database, telemetry, running, operator }
@@ -162,7 +194,7 @@ impl TestApp {
     /// Stops the server and starts it again on the same stores.
     pub async fn restart(mut self) -> Self {
         halt(self.running).await;
-        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        let databases = (self.database.as_deref(), self.telemetry.as_deref());
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
@@ -170,11 +202,11 @@ impl TestApp {
     /// Restarts as [`TestApp::restart`] does; `meanwhile` works on the telemetry of the stopped server.
     pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&dyn Telemetry)) -> Self {
         halt(self.running).await;
-        let telemetry = open_telemetry(&self.settings, &self.folder, self.telemetry.as_ref()).await;
+        let telemetry = open_telemetry(&self.settings, &self.folder, self.telemetry.as_deref()).await;
         meanwhile(&*telemetry).await;
         telemetry.close().await.unwrap();
         drop(telemetry);
-        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        let databases = (self.database.as_deref(), self.telemetry.as_deref());
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
@@ -189,15 +221,15 @@ impl TestApp {
                 Embedded::believe(&folder, &options, self.clock.now()).unwrap();
             }
         }
-        let databases = (self.database.as_ref(), self.telemetry.as_ref());
+        let databases = (self.database.as_deref(), self.telemetry.as_deref());
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
 
-    /// Stops the server and removes what it kept.
+    /// Stops the server and removes what it kept: the last one that shares a database removes it.
     pub async fn end(self) {
         halt(self.running).await;
-        for database in [self.database, self.telemetry].into_iter().flatten() {
+        for database in [self.database, self.telemetry].into_iter().flatten().filter_map(Arc::into_inner) {
             database.remove().await;
         }
     }
@@ -408,6 +440,7 @@ async fn open_telemetry(settings: &TestSettings, folder: &TempDir, database: Opt
         Some(database) => {
             let options = PostgresOptions {
                 queue_max_events: settings.queue_max_events,
+                is_alone: !settings.has_other_nodes,
                 needs_syncs: false,
                 ..PostgresOptions::default()
             };

@@ -20,6 +20,11 @@ impl<'a> Device<'a> {
         Self { app, id: text(made, "id").to_owned(), token: text(made, "token").to_owned() }
     }
 
+    /// Returns the same device, with the same token, which calls another node.
+    pub fn through<'b>(&self, node: &'b TestApp) -> Device<'b> {
+        Device { app: node, id: self.id.clone(), token: self.token.clone() }
+    }
+
     /// Returns the device's path in the API.
     pub fn url(&self) -> String {
         format!("/v2/devices/{}", self.id)

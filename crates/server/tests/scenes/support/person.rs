@@ -44,6 +44,21 @@ impl<'a> Person<'a> {
         self
     }
 
+    /// Returns the same person, with the same credentials, who calls another node.
+    pub fn through<'b>(&self, node: &'b TestApp) -> Person<'b> {
+        let Self { app: _, id, organization, password, jwt, cookie, project, key } = self;
+        Person {
+            app: node,
+            id: id.clone(),
+            organization: organization.clone(),
+            password: password.clone(),
+            jwt: jwt.clone(),
+            cookie: cookie.clone(),
+            project: project.clone(),
+            key: key.clone(),
+        }
+    }
+
     /// Refreshes the session's JWT.
     pub async fn refreshed(mut self) -> Self {
         let asked = self.app.request(Method::GET, "/v2/auth/refreshToken").header("cookie", &self.cookie);

@@ -177,6 +177,25 @@ impl LiveEvents {
         Following { from: sent.place.position(), messages: self.messages.subscribe() }
     }
 
+    /// Registers a follower from this position on, or a later one. Looks for events of other processes until the position is
+    /// reached, or there are no more.
+    pub async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
+        let mut following = self.follow();
+        if following.from >= position {
+            return Ok(following);
+        }
+        let held = self.hold().await;
+        let elsewhere = transactions_elsewhere(&self.pool).await?;
+        loop {
+            let place = held.look(elsewhere.clone()).await?;
+            let before = std::mem::replace(&mut following, self.follow()).from;
+            let are_all = place.item == i32::MAX || following.from == before;
+            if are_all || following.from >= position {
+                return Ok(following);
+            }
+        }
+    }
+
     /// Returns the newest identifier of an event.
     pub fn newest(&self) -> EventId {
         id_of(*self.newest.lock())

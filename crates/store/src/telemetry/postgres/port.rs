@@ -209,6 +209,10 @@ impl Telemetry for PostgresTelemetry {
         self.core.live.follow()
     }
 
+    async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
+        self.core.live.follow_from(position).await
+    }
+
     fn newest_event(&self) -> EventId {
         self.core.live.newest()
     }

@@ -219,6 +219,10 @@ impl Telemetry for Contended {
         self.store.follow()
     }
 
+    async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
+        self.store.follow_from(position).await
+    }
+
     fn newest_event(&self) -> EventId {
         self.store.newest_event()
     }
