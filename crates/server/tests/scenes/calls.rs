@@ -20,7 +20,7 @@ on_both_registries!(
 );
 
 /// Returns a design that calls `url` with every reading, and stores the answer.
-fn caller(url: &str) -> Value {
+pub fn caller(url: &str) -> Value {
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("ask", "request")]}},
         "ask": {

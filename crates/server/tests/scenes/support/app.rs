@@ -234,6 +234,16 @@ impl TestApp {
         }
     }
 
+    /// Returns true if other servers may share the telemetry store.
+    pub fn shares_telemetry(&self) -> bool {
+        self.telemetry.is_some()
+    }
+
+    /// Opens the telemetry store once more, as another server does.
+    pub async fn opens_telemetry_elsewhere(&self) -> Arc<dyn Upkeep> {
+        open_telemetry(&self.settings, &self.folder, self.telemetry.as_deref()).await
+    }
+
     /// Returns the folder in which e-mails become files.
     pub fn mail_folder(&self) -> PathBuf {
         self.folder.path().join("mail")
@@ -252,7 +262,7 @@ impl TestApp {
     }
 
     /// Locks the registry for writing until the returned value is dropped. Reads are still possible.
-    pub async fn holds_the_registry(&self) -> impl Sized {
+    pub async fn holds_the_registry(&self) -> impl Sized + use<> {
         let file = format!("sqlite:{}", self.folder.path().join("registry.db").display());
         let (address, hold) = match &self.database {
             Some(database) => (&database.address, "BEGIN; LOCK TABLE devices IN EXCLUSIVE MODE"),
