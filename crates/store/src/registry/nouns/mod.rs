@@ -6,6 +6,7 @@ pub(crate) mod api_keys;
 pub(crate) mod appearance;
 pub(crate) mod board_links;
 pub(crate) mod boards;
+pub(crate) mod changes;
 pub(crate) mod clock;
 pub(crate) mod credentials;
 pub(crate) mod deliveries;

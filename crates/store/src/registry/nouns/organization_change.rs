@@ -111,6 +111,8 @@ async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<Organ
         return Err(StoreError::Limit(TOO_DEEP));
     }
     room_for_devices(tx, &old, &new, devices).await?;
+    // The parent first: with its change is noted which tree the branch has left.
+    run(tx, Sql::new("UPDATE organizations SET parent_id = ? WHERE id = ?").bind(parent).bind(id)).await?;
     let update = Sql::new(
         "UPDATE organizations SET lineage = ? || substr(lineage, CAST(? AS INTEGER)), \
          level = level + CAST(? AS INTEGER) WHERE lineage >= ? AND lineage < ?",
@@ -120,8 +122,7 @@ async fn relocate(tx: &impl Connection, id: OrganizationId, parent: Option<Organ
     .bind(down)
     .bind(range.0.as_str())
     .bind(range.1.as_str());
-    run(tx, update).await?;
-    run(tx, Sql::new("UPDATE organizations SET parent_id = ? WHERE id = ?").bind(parent).bind(id)).await.map(|_| ())
+    run(tx, update).await.map(|_| ())
 }
 
 /// Refuses a branch with this many devices if a new ancestor has no room for them.

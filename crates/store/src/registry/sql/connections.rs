@@ -11,7 +11,7 @@ use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
-use super::driver::{DriverError, OpenTransaction, Pool};
+use super::driver::{DriverError, OpenTransaction, OwnConnection, Pool};
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
@@ -127,6 +127,18 @@ impl Connections {
             },
             Ok(answer) => answer.map(drop),
         }
+    }
+
+    /// Opens a connection to PostgreSQL outside of the pools.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] on SQLite, or if there is no connection.
+    pub(crate) async fn own_connection(&self) -> Result<OwnConnection> {
+        let Some(ServerAddress(address)) = &self.server else {
+            return Err(StoreError::unavailable("only a registry on PostgreSQL can be shared by processes"));
+        };
+        let options = address.parse::<PgConnectOptions>().map_err(DriverError::connection).map_err(failure)?;
+        OwnConnection::open(&options.disable_statement_logging()).await.map_err(failure)
     }
 
     /// Begins a transaction that writes.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures::lock::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
-use sqlx::{AssertSqlSafe, Decode, Postgres, Row as _, Sqlite, Type};
+use sqlx::{AssertSqlSafe, Connection as _, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::Dialect;
 
@@ -209,6 +209,27 @@ impl Connection for Pool {
             }
         };
         answer.map_err(DriverError::statement)
+    }
+}
+
+/// Single connection to PostgreSQL, outside of the pools. It is not opened again when it is lost.
+#[derive(Debug)]
+pub(crate) struct OwnConnection(Mutex<PgConnection>);
+
+impl OwnConnection {
+    pub(super) async fn open(options: &PgConnectOptions) -> Outcome<Self> {
+        PgConnection::connect_with(options).await.map(|own| Self(Mutex::new(own))).map_err(DriverError::connection)
+    }
+}
+
+#[async_trait]
+impl Connection for OwnConnection {
+    fn dialect(&self) -> Dialect {
+        Dialect::Postgres
+    }
+
+    async fn ask(&self, statement: Statement) -> Outcome<Answer> {
+        answer_of_postgres(&mut *self.0.lock().await, statement).await.map_err(DriverError::statement)
     }
 }
 

@@ -22,7 +22,7 @@ use isobar_model::time::Timestamp;
 
 pub(crate) use advisory_locks::AdvisoryLock;
 use driver::{AnswerKind, RawRow, Readable, Statement, Value};
-pub(crate) use driver::{Connection, DriverError};
+pub(crate) use driver::{Connection, DriverError, OwnConnection};
 
 use crate::error::{Result, StoreError};
 
