@@ -19,6 +19,8 @@ pub struct Config {
     pub letters: LetterBounds,
     /// Internal addresses, networks and host names that designs may call nevertheless.
     pub outgoing_allow: Vec<String>,
+    /// True if other processes may serve the same stores, both in PostgreSQL.
+    pub has_other_nodes: bool,
 }
 
 /// Requests a minute (contract: Rate limits); 0 for no limit.
@@ -48,6 +50,7 @@ impl Default for Config {
             admin_password: None,
             letters: LetterBounds { account_hour: 60, tenant_hour: 1_000 },
             outgoing_allow: Vec::new(),
+            has_other_nodes: false,
         }
     }
 }

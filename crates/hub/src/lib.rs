@@ -94,6 +94,7 @@ pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
+use crate::jobs::changes::CHANGES_WORKER;
 use crate::wiring::Rooms;
 
 /// Longest time that a store may take to answer a readiness check, because its callers have short timeouts.
@@ -228,7 +229,8 @@ impl Hub {
         self.0.designs.counts()
     }
 
-    /// Checks that both stores answer within two seconds each, and that no worker keeps panicking.
+    /// Checks that both stores answer within two seconds each, that no worker keeps panicking, and that what other nodes
+    /// change is known.
     ///
     /// # Errors
     /// Returns the fault of each store and worker that fails the check.
@@ -239,7 +241,9 @@ impl Hub {
             matter(clock, registry, self.registry().healthy()),
             matter(clock, telemetry, self.telemetry().healthy()),
         );
-        let faults: Vec<Fault> = registry.into_iter().chain(telemetry).chain(self.0.supervisor.matters()).collect();
+        let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
+        let stores = registry.into_iter().chain(telemetry);
+        let faults: Vec<Fault> = stores.chain(stale).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 }

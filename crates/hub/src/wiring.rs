@@ -19,6 +19,7 @@ use crate::env::Env;
 use crate::identity::Identity;
 use crate::ingest::{Ingest, Occasion};
 use crate::jobs::Jobs;
+use crate::jobs::changes::CHANGES_WORKER;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
@@ -146,6 +147,10 @@ impl Hub {
             "device_notices": delivery.run_device_notices,
             "notices": delivery.run_notices,
             "deliveries_mail": delivery.run_mail,
+        }
+        if self.config().has_other_nodes {
+            let jobs = Arc::clone(&self.0.jobs);
+            self.employ(CHANGES_WORKER, move |shift| Arc::clone(&jobs).run_changes(shift));
         }
         let (delivery, run_on_answer) = (Arc::clone(&self.0.delivery), self.run_on_answer());
         self.employ("calls", move |shift| Arc::clone(&delivery).run_calls(Arc::clone(&run_on_answer), shift));

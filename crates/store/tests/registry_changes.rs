@@ -22,7 +22,7 @@ use isobar_model::session::Session;
 use isobar_model::status::Status;
 use isobar_model::user::ApiKey;
 use isobar_store::registry::{
-    CHANGES_AT_ONCE, Change, ChangeReader, DeviceReport, NewPassword, NewSpecification, Registry, UserChange,
+    CHANGES_AT_ONCE, ChangeReader, DeviceReport, NewPassword, NewSpecification, Registry, RegistryChange, UserChange,
 };
 use support::{OwnDatabase, Raw};
 
@@ -46,7 +46,7 @@ impl Scene {
 
     /// Checks that these changes, and no others, were committed since the last check.
     #[track_caller]
-    fn reads<'a>(&'a mut self, expected: &'a [Change]) -> impl Future<Output = ()> + 'a {
+    fn reads<'a>(&'a mut self, expected: &'a [RegistryChange]) -> impl Future<Output = ()> + 'a {
         let caller = std::panic::Location::caller();
         async move {
             let mut changes = self.reader.next().await.unwrap().unwrap();
@@ -96,31 +96,31 @@ async fn changes_of_accounts_are_read() {
 
     let role = UserChange { role: Role::Administrator, ..unchanged_user(&ana) };
     given::user_update(&r, &may(ana.id), &role, at(3)).await.unwrap();
-    scene.reads(&[Change::Account(ana.id)]).await;
+    scene.reads(&[RegistryChange::Account(ana.id)]).await;
     scene.reads(&[]).await;
     let disabled = UserChange { disabled: true, ..role };
     given::user_update(&r, &may(ana.id), &disabled, at(4)).await.unwrap();
-    scene.reads(&[Change::Account(ana.id)]).await;
+    scene.reads(&[RegistryChange::Account(ana.id)]).await;
     let elsewhere = given::organization(&r, None, "Elsewhere").await.id;
     let moved = UserChange { organization: elsewhere, ..disabled };
     given::user_update(&r, &may(ana.id), &moved, at(5)).await.unwrap();
-    scene.reads(&[Change::Account(ana.id)]).await;
+    scene.reads(&[RegistryChange::Account(ana.id)]).await;
     let password = Some(NewPassword { hash: "$new".to_owned(), keeps: Some(second.id) });
     given::user_update(&r, &may(ana.id), &UserChange { password, ..moved }, at(6)).await.unwrap();
     // The password, and the other session.
-    scene.reads(&[Change::Account(ana.id), Change::Account(ana.id)]).await;
+    scene.reads(&[RegistryChange::Account(ana.id), RegistryChange::Account(ana.id)]).await;
 
     assert!(r.api_key_delete(&may(ana.id), key).await.unwrap());
-    scene.reads(&[Change::ApiKey]).await;
+    scene.reads(&[RegistryChange::ApiKey]).await;
     r.jwt_revoke("some-jti", at(900)).await.unwrap();
     r.jwt_revoke("some-jti", at(900)).await.unwrap();
-    scene.reads(&[Change::Jwt("some-jti".to_owned())]).await;
+    scene.reads(&[RegistryChange::Jwt("some-jti".to_owned())]).await;
     // By cascade: the other session and the other key, with their user.
     r.user_delete(&may(ana.id)).await.unwrap();
-    scene.reads(&[Change::Account(ana.id), Change::Account(ana.id), Change::ApiKey]).await;
+    scene.reads(&[RegistryChange::Account(ana.id), RegistryChange::Account(ana.id), RegistryChange::ApiKey]).await;
     r.session_open(&session(bob.id), 9).await.unwrap();
     r.sessions_sweep(at(1_000)).await.unwrap();
-    scene.reads(&[Change::Account(bob.id)]).await;
+    scene.reads(&[RegistryChange::Account(bob.id)]).await;
     scene.end().await;
 }
 
@@ -131,7 +131,7 @@ async fn changes_of_devices_are_read() {
     let branch = given::organization(&r, Some(home), "Branch").await.id;
     let (project, other) = (given::project(&r, home, "p").await.id, given::project(&r, home, "q").await.id);
     let device = given::device(&r, branch, project, "d").await;
-    let change = Change::Device { id: device.id, key: device.key, tenant: home };
+    let change = RegistryChange::Device { id: device.id, key: device.key, tenant: home };
     // Runs of the design change these all the time.
     let meta = vec![("label".to_owned(), json("1"))];
     let report = DeviceReport { status: Some(Status::Good), meta, ..DeviceReport::default() };
@@ -156,7 +156,7 @@ async fn changes_of_devices_are_read() {
     // The tenant that it has left.
     scene.reads(&[change]).await;
     r.device_delete(&may(device.reference())).await.unwrap();
-    scene.reads(&[Change::Device { id: device.id, key: device.key, tenant: elsewhere }]).await;
+    scene.reads(&[RegistryChange::Device { id: device.id, key: device.key, tenant: elsewhere }]).await;
     scene.end().await;
 }
 
@@ -179,12 +179,12 @@ async fn changes_of_designs_are_read() {
     r.project_update(&may(project), "renamed", None, at(1)).await.unwrap();
     scene.reads(&[]).await;
     writes_design(&r, project, r#"{"a":{"type":"storage"}}"#, &DesignRetention::new()).await;
-    scene.reads(&[Change::Design(project)]).await;
+    scene.reads(&[RegistryChange::Design(project)]).await;
     writes_design(&r, project, r#"{"a":{"type":"storage"}}"#, &DesignRetention::new()).await;
     scene.reads(&[]).await;
     let elsewhere = given::organization(&r, None, "Elsewhere").await.id;
     r.project_update(&may(project), "renamed", Some(elsewhere), at(2)).await.unwrap();
-    scene.reads(&[Change::Design(project)]).await;
+    scene.reads(&[RegistryChange::Design(project)]).await;
     let raw = Raw::open(&scene.database.address).await;
     for (statement, changes) in [
         ("INSERT INTO project_retention SELECT id, '{}' FROM projects", 1),
@@ -193,7 +193,7 @@ async fn changes_of_designs_are_read() {
         ("DELETE FROM projects", 2),
     ] {
         raw.run(statement).await.unwrap();
-        scene.reads(&vec![Change::Design(project); changes]).await;
+        scene.reads(&vec![RegistryChange::Design(project); changes]).await;
     }
     raw.close().await;
     scene.end().await;
@@ -213,20 +213,20 @@ async fn changes_of_organizations_are_read() {
     r.organization_update(&may(branch), &same, None, at(1)).await.unwrap();
     scene.reads(&[]).await;
 
-    let change = Change::Organization { id: branch, tenant: home };
+    let change = RegistryChange::Organization { id: branch, tenant: home };
     let renamed = OrganizationInput { name: "Renamed".to_owned(), ..OrganizationInput::default() };
     r.organization_update(&may(branch), &renamed, None, at(2)).await.unwrap();
     scene.reads(std::slice::from_ref(&change)).await;
     let limited = OrganizationInput { data_usage_mb_limit: Some(7.0), ..renamed.clone() };
     r.organization_update(&may(branch), &limited, None, at(3)).await.unwrap();
-    scene.reads(&[Change::Limits]).await;
+    scene.reads(&[RegistryChange::Limits]).await;
     // One row tells of the whole branch.
     r.organization_update(&may(branch), &renamed, Some(&may(None)), at(4)).await.unwrap();
     scene.reads(&[change]).await;
     assert!(sees_lineage(&r, leaf).await.starts_with(&format!("/{branch}/")));
     let empty = given::organization(&r, Some(branch), "Empty").await.id;
     r.organization_delete(&may(empty)).await.unwrap();
-    scene.reads(&[Change::Organization { id: empty, tenant: branch }]).await;
+    scene.reads(&[RegistryChange::Organization { id: empty, tenant: branch }]).await;
     scene.end().await;
 }
 
@@ -242,11 +242,11 @@ async fn change_that_commits_late_is_read_once_and_delays_no_other() {
     long.run("BEGIN; INSERT INTO revoked_jwts (jti, expires_at) VALUES ('late', 9)").await.unwrap();
     for jti in ["a", "b", "c"] {
         r.jwt_revoke(jti, at(900)).await.unwrap();
-        scene.reads(&[Change::Jwt(jti.to_owned())]).await;
+        scene.reads(&[RegistryChange::Jwt(jti.to_owned())]).await;
         scene.reads(&[]).await;
     }
     long.run("COMMIT").await.unwrap();
-    scene.reads(&[Change::Jwt("late".to_owned())]).await;
+    scene.reads(&[RegistryChange::Jwt("late".to_owned())]).await;
     scene.reads(&[]).await;
     long.run("BEGIN; INSERT INTO revoked_jwts (jti, expires_at) VALUES ('never', 9); ROLLBACK").await.unwrap();
     scene.reads(&[]).await;

@@ -4,6 +4,7 @@
 pub(crate) mod data_quota;
 mod departures;
 pub(crate) mod entries;
+mod freshness;
 pub(crate) mod held;
 mod loading_cache;
 pub(crate) mod plan_entry;
@@ -29,6 +30,7 @@ use isobar_store::telemetry::Standing;
 use self::data_quota::Meters;
 use self::departures::Departures;
 use self::entries::{AccountEntry, ApiKeyEntry, DeviceEntry, SessionEntry, UNSETTLED};
+use self::freshness::Freshness;
 use self::loading_cache::LoadingCache;
 use self::plan_entry::PlanEntry;
 use self::single_flight::Load;
@@ -70,6 +72,7 @@ pub(crate) struct Caches {
     lineages: LoadingCache<OrganizationId, Lineage>,
     snapshots: LoadingCache<DeviceId, Snapshot>,
     departures: Departures,
+    freshness: Freshness,
 }
 
 impl Caches {
@@ -79,6 +82,7 @@ impl Caches {
     /// Returns an error if the system gives no more threads.
     pub(crate) fn new(env: Arc<Env>, outbox: Arc<Outbox>, meters: Arc<Meters>) -> Result<Self> {
         let compile_jobs = BoundedJobs::giving_way(COMPILING_THREAD, &isobar_quota::limits::DESIGN_COMPILATIONS)?;
+        let freshness = Freshness::new(env.clock().clone(), env.config().has_other_nodes);
         Ok(Self {
             env,
             outbox,
@@ -93,7 +97,14 @@ impl Caches {
             lineages: LoadingCache::new(ACCOUNTS_MAX, usize::MAX),
             snapshots: LoadingCache::new(usize::MAX, SNAPSHOTS_BYTES_MAX),
             departures: Departures::new(),
+            freshness,
         })
+    }
+
+    /// Returns the time since which other nodes may have changed what is cached. What authenticates a caller looks at it
+    /// first.
+    pub(crate) fn freshness(&self) -> &Freshness {
+        &self.freshness
     }
 
     /// Returns the counters of devices that have left a place.
@@ -103,6 +114,7 @@ impl Caches {
 
     /// Returns the device that a token belongs to.
     pub(crate) async fn device_by_token(&self, token: &Digest) -> Result<Arc<DeviceEntry>> {
+        self.freshness.fresh().await?;
         if let Some(entry) = self.device_tokens.get(token) {
             entry.note_use();
             return Ok(entry);
@@ -119,21 +131,25 @@ impl Caches {
     /// something else has changed.
     pub(crate) fn token_stands(&self, token: &Digest, entry: &Arc<DeviceEntry>) -> bool {
         let known = self.device_tokens.get(token);
-        known.is_some_and(|known| Arc::ptr_eq(&known, entry))
+        self.freshness.is_fresh() && known.is_some_and(|known| Arc::ptr_eq(&known, entry))
     }
 
     /// Returns true if the cache knows that the session still belongs to this caller. False means that it ended, or
     /// that something else has changed.
     pub(crate) fn session_stands(&self, session: SessionId, caller: &Arc<Caller>) -> bool {
         let known = self.sessions.get(&session);
-        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
+        self.freshness.is_fresh()
+            && known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && known.account.stands())
     }
 
     /// Returns true if the cache knows that the API key still belongs to this caller. False means that it ended, or
     /// that something else has changed.
     pub(crate) fn api_key_stands(&self, key: &Digest, caller: &Arc<Caller>, now: Timestamp) -> bool {
         let known = self.api_keys.get(key);
-        known.is_some_and(|known| Arc::ptr_eq(&known.caller, caller) && !known.has_ended(now) && known.account.stands())
+        let stands = |known: Arc<ApiKeyEntry>| {
+            Arc::ptr_eq(&known.caller, caller) && !known.has_ended(now) && known.account.stands()
+        };
+        self.freshness.is_fresh() && known.is_some_and(stands)
     }
 
     /// Returns the entry of a device, or `None` if there is no such device.
@@ -189,13 +205,14 @@ impl Caches {
         }
     }
 
-    /// Publishes the weights of cached devices and compiled designs as gauges.
+    /// Publishes the weights of cached devices and compiled designs, and the age of all caches, as gauges.
     pub(crate) fn measure(&self) {
         let devices = DEVICES_BYTES_GAUGES.into_iter().zip([self.devices.weight(), DEVICES_BYTES_MAX]);
         let plans = PLANS_BYTES_GAUGES.into_iter().zip([self.plans.weight(), PLANS_BYTES_MAX]);
         for (gauge, bytes) in devices.chain(plans) {
             metrics::gauge!(gauge).set(bytes as f64);
         }
+        self.freshness.measure();
     }
 
     /// Loads an entry from the registry and the pending changes of the device's runs, without installing it.
@@ -277,6 +294,7 @@ impl Caches {
 
     /// Returns the account of a user, or `None` if there is no such user.
     pub(crate) async fn account_entry(&self, user: UserId) -> Result<Option<Arc<AccountEntry>>> {
+        self.freshness.fresh().await?;
         let load = || async {
             let Some(account) = self.env.registry().account(user).await? else { return Ok(None) };
             let caller = Caller { user, role: account.role, lineage: account.lineage, session: None, key: None };
@@ -287,6 +305,7 @@ impl Caches {
 
     /// Returns the session of a JWT, if it is still open.
     pub(crate) async fn session_entry(&self, session: SessionId, user: UserId) -> Result<Arc<SessionEntry>> {
+        self.freshness.fresh().await?;
         let load = || async {
             let open = self.env.registry().session(session).await?;
             if open.is_none_or(|open| open.user != user) {
@@ -301,6 +320,7 @@ impl Caches {
 
     /// Returns an API key by its digest, even if it has expired.
     pub(crate) async fn api_key_entry(&self, key: &Digest) -> Result<Arc<ApiKeyEntry>> {
+        self.freshness.fresh().await?;
         let load = || async {
             let Some(record) = self.env.registry().api_key_by_digest(key).await? else {
                 return Ok::<_, Error>(None);
@@ -352,6 +372,19 @@ impl Caches {
         self.accounts.forget_if(|account| account.caller.lineage.contains(id));
         self.device_tokens.discard_loads();
         self.devices.forget_if(|entry| entry.lineage.contains(id));
+    }
+
+    /// Removes all entries, when it is unknown what has changed.
+    pub(crate) fn forget_everything(&self) {
+        self.lineages.clear();
+        self.accounts.clear();
+        self.sessions.clear();
+        self.api_keys.clear();
+        self.plans.clear();
+        self.device_tokens.clear();
+        self.devices.clear();
+        self.snapshots.clear();
+        self.departures.note_all();
     }
 
     /// Returns the entry of a device, if it is cached.

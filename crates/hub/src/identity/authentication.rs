@@ -189,6 +189,8 @@ impl Identity {
     pub(crate) async fn bearer(&self, credential: &UserCredential) -> Result<(Arc<Caller>, Option<ApiKeyId>)> {
         let (caller, disabled, key) = match credential {
             UserCredential::Jwt(claims) => {
+                // Another node may have revoked it.
+                self.caches.freshness().fresh().await?;
                 self.tokens.check(claims, self.env.now())?;
                 // A new password ends the user's sessions, and with them this token.
                 let session = self.caches.session_entry(claims.sid, claims.sub).await?;

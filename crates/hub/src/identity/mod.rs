@@ -102,6 +102,11 @@ impl Identity {
         self.rates.count_refused(address, self.env.now())
     }
 
+    /// Refuses a token that another node has revoked, by its `jti`.
+    pub(crate) fn token_revoked(&self, jti: String) {
+        self.tokens.revoked_elsewhere(jti, self.env.now());
+    }
+
     /// Removes the revocations of expired tokens.
     pub(crate) fn forget_ended_tokens(&self, now: Timestamp) {
         self.tokens.forget_ended(now);

@@ -86,6 +86,11 @@ impl Jwts {
         self.revoked.write().insert(claims.jti.to_string(), ends.max(now.plus_seconds(JWT_SECONDS)));
     }
 
+    /// Refuses a token that another node has revoked. It was issued before now.
+    pub(crate) fn revoked_elsewhere(&self, jti: String, now: Timestamp) {
+        self.revoked.write().entry(jti).or_insert_with(|| now.plus_seconds(JWT_SECONDS));
+    }
+
     /// Removes the revocations of expired tokens.
     pub(crate) fn forget_ended(&self, now: Timestamp) {
         self.revoked.write().retain(|_, until| now < *until);
@@ -128,6 +133,11 @@ mod tests {
         assert!(jwts.check(&claims, now).is_ok());
         jwts.revoke(&claims, now);
         assert!(jwts.check(&claims, now).is_err());
+        let (token, _) = jwts.issue(user, session, EventId(uuid::Uuid::from_u128(7)), now).unwrap();
+        let elsewhere = jwts.read(&token).unwrap();
+        assert!(jwts.check(&elsewhere, now).is_ok());
+        jwts.revoked_elsewhere(elsewhere.jti.to_string(), now);
+        assert!(jwts.check(&elsewhere, now).is_err());
         for rubbish in ["", "a.b.c", "eyJhbGciOiJub25lIn0.e30."] {
             assert!(jwts.read(rubbish).is_err());
         }

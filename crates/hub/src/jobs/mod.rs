@@ -1,6 +1,7 @@
-//! Runs the periodic work: intervals and the check for missing devices, the removal of old data, and the check that the
-//! registry answers.
+//! Runs the periodic work: intervals and the check for missing devices, the removal of old data, the check that the
+//! registry answers, and the look for what other nodes have changed.
 
+pub(crate) mod changes;
 mod registry_watch;
 mod retention;
 pub(crate) mod scheduler;

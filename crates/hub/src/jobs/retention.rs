@@ -115,6 +115,7 @@ impl Jobs {
     async fn sweep_sessions(&self, now: Timestamp) -> Result<(), StoreError> {
         self.env.registry().sessions_sweep(now).await?;
         self.env.registry().letter_hours_sweep(now).await?;
+        self.env.registry().changes_sweep().await?;
         self.identity.forget_ended_tokens(now);
         Ok(())
     }

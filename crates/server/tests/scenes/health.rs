@@ -16,7 +16,7 @@ async fn healthy_server_reports_health() {
 // Holds: GET /health/ready
 #[tokio::test]
 async fn unresponsive_store_is_named_without_waiting() {
-    let (app, road) = TestApp::on_far_postgres().await;
+    let (app, road) = TestApp::on_far_postgres(|_| {}).await;
     let ana = app.developer("ana").await;
     let device = ana.creates_device("fridge").await;
     device.posts("reading", json!(1)).await.created();

@@ -19,7 +19,7 @@ pub use lists::{
 pub use maintenance::DeviceNumbers;
 pub use nouns::alarm_findings::AlarmFindings;
 pub use nouns::alarms::AlarmWrite;
-pub use nouns::changes::{CHANGES_AT_ONCE, Change, ChangeReader};
+pub use nouns::changes::{CHANGES_AT_ONCE, ChangeReader, RegistryChange};
 pub use nouns::credentials::{Account, KeyRecord, LoginRecord};
 pub use nouns::deliveries::{DeliveryKind, Destination, NewDelivery, QueuedDelivery};
 pub use nouns::delivery_quota::LimitedDelivery;

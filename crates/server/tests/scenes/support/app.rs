@@ -43,8 +43,6 @@ pub struct TestSettings {
     pub conflicts: Option<Conflicts>,
     /// Renders the page of /metrics; `None` if nothing is recorded.
     pub metrics: Option<PrometheusHandle>,
-    /// True if other servers may share the stores: telemetry in PostgreSQL lets them in.
-    pub has_other_nodes: bool,
 }
 
 /// Commits that conflict.
@@ -82,7 +80,6 @@ impl Default for TestSettings {
             smtp_url: None,
             conflicts: Conflicts::from_environment(),
             metrics: None,
-            has_other_nodes: false,
         }
     }
 }
@@ -144,12 +141,14 @@ impl TestApp {
         Self::open(TestSettings::default(), Some(database)).await
     }
 
-    /// Starts a server on a PostgreSQL database of its own, and returns the road to it.
-    pub async fn on_far_postgres() -> (Self, Road) {
+    /// Starts a server with other settings on a PostgreSQL database of its own, and returns the road to it.
+    pub async fn on_far_postgres(change: impl FnOnce(&mut TestSettings)) -> (Self, Road) {
+        let mut settings = TestSettings::default();
+        change(&mut settings);
         let mut database = own_database().await;
         let (road, address) = Road::to(&database.address).await;
         database.address = address;
-        (Self::open(TestSettings::default(), Some(database)).await, road)
+        (Self::open(settings, Some(database)).await, road)
     }
 
     /// Starts two servers over one registry and one telemetry store, both in PostgreSQL, with one clock.
@@ -159,7 +158,8 @@ impl TestApp {
 
     /// Starts two servers as [`TestApp::two_nodes`] does, with other settings.
     pub async fn two_nodes_with(change: impl FnOnce(&mut TestSettings)) -> (Self, Self) {
-        let mut settings = TestSettings { has_other_nodes: true, ..TestSettings::default() };
+        let mut settings = TestSettings::default();
+        settings.hub.has_other_nodes = true;
         change(&mut settings);
         let databases = (Some(Arc::new(own_database().await)), Some(Arc::new(OwnDatabase::new().await)));
         let first = Self::open_on(settings, databases, Clock::manual(BEGINNING)).await;
@@ -450,7 +450,7 @@ async fn open_telemetry(settings: &TestSettings, folder: &TempDir, database: Opt
         Some(database) => {
             let options = PostgresOptions {
                 queue_max_events: settings.queue_max_events,
-                is_alone: !settings.has_other_nodes,
+                is_alone: !settings.hub.has_other_nodes,
                 needs_syncs: false,
                 ..PostgresOptions::default()
             };

@@ -12,7 +12,7 @@ pub mod mail;
 pub mod outside;
 pub mod person;
 #[path = "../../../../store/tests/support/mod.rs"]
-mod postgres;
+pub mod postgres;
 pub mod road;
 pub mod socket;
 pub mod stream;

@@ -6,6 +6,8 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::watch;
 
 pub struct Road {
+    /// The address at its end, for those who do not take it.
+    pub address: String,
     closed: watch::Sender<bool>,
 }
 
@@ -22,7 +24,7 @@ impl Road {
                 tokio::spawn(carry_on(traveller, far.clone(), watched.clone()));
             }
         });
-        (Self { closed }, own)
+        (Self { address: address.to_owned(), closed }, own)
     }
 
     /// Blocks all traffic from now on.

@@ -14,7 +14,7 @@ const KEPT: &str = "1 hour";
 
 /// Change of something that processes cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum RegistryChange {
     /// A user's role, place or password, or one of the user's sessions has ended.
     Account(UserId),
     /// An API key was deleted.
@@ -78,7 +78,7 @@ impl ChangeReader {
     ///
     /// # Errors
     /// The connection is of no more use after any error: changes may be missing.
-    pub async fn next(&mut self) -> Result<Option<Vec<Change>>> {
+    pub async fn next(&mut self) -> Result<Option<Vec<RegistryChange>>> {
         // A join from one row, so that the snapshot comes without changes too.
         let query = Sql::new(
             "SELECT CAST(pg_current_snapshot() AS TEXT) AS snapshot, c.kind, c.id, c.tenant, c.device_key \
@@ -100,16 +100,18 @@ fn snapshot(rows: &[Row]) -> Result<String> {
 }
 
 /// Reads a change, if the row has one.
-fn change(row: &Row) -> Result<Option<Change>> {
+fn change(row: &Row) -> Result<Option<RegistryChange>> {
     let Some(kind) = row.text_if("kind")? else { return Ok(None) };
     Ok(Some(match kind.as_str() {
-        "account" => Change::Account(row.id("id")?),
-        "api_key" => Change::ApiKey,
-        "jwt" => Change::Jwt(row.text("id")?),
-        "device" => Change::Device { id: row.id("id")?, key: row.key("device_key")?, tenant: row.id("tenant")? },
-        "design" => Change::Design(row.id("id")?),
-        "organization" => Change::Organization { id: row.id("id")?, tenant: row.id("tenant")? },
-        "limits" => Change::Limits,
+        "account" => RegistryChange::Account(row.id("id")?),
+        "api_key" => RegistryChange::ApiKey,
+        "jwt" => RegistryChange::Jwt(row.text("id")?),
+        "device" => {
+            RegistryChange::Device { id: row.id("id")?, key: row.key("device_key")?, tenant: row.id("tenant")? }
+        }
+        "design" => RegistryChange::Design(row.id("id")?),
+        "organization" => RegistryChange::Organization { id: row.id("id")?, tenant: row.id("tenant")? },
+        "limits" => RegistryChange::Limits,
         // Of a newer version, which runs beside this one during an upgrade.
         _ => return Ok(None),
     }))
