@@ -1,5 +1,6 @@
 //! Configures the platform's behaviour.
 
+use isobar_model::secret::Digest;
 use isobar_store::registry::LetterBounds;
 
 /// The configuration of the hub.
@@ -21,7 +22,21 @@ pub struct Config {
     pub outgoing_allow: Vec<String>,
     /// True if other processes may serve the same stores, both in PostgreSQL.
     pub has_other_nodes: bool,
+    /// The name by which operators know this process among them.
+    pub node_name: String,
 }
+
+impl Config {
+    /// Returns a digest of what must be the same in all processes that serve one platform.
+    pub(crate) fn digest(&self) -> String {
+        let bounds = (&self.letters, &self.rate_limit, self.registration_open, self.require_verified_email);
+        let text = format!("{:?}", (&self.public_url, bounds, &self.outgoing_allow));
+        Digest::of(text.as_bytes()).0[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Bytes of a digest of settings: enough to tell two apart.
+const DIGEST_BYTES: usize = 6;
 
 /// Requests a minute (contract: Rate limits); 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +66,7 @@ impl Default for Config {
             letters: LetterBounds { account_hour: 60, tenant_hour: 1_000 },
             outgoing_allow: Vec::new(),
             has_other_nodes: false,
+            node_name: "isobar".to_owned(),
         }
     }
 }

@@ -229,8 +229,8 @@ impl Hub {
         self.0.designs.counts()
     }
 
-    /// Checks that both stores answer within two seconds each, that no worker keeps panicking, and that what other nodes
-    /// change is known.
+    /// Checks that both stores answer within two seconds each, that no worker keeps panicking, that what other nodes
+    /// change is known, and that the clock is the one of the registry.
     ///
     /// # Errors
     /// Returns the fault of each store and worker that fails the check.
@@ -242,7 +242,7 @@ impl Hub {
             matter(clock, telemetry, self.telemetry().healthy()),
         );
         let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
-        let stores = registry.into_iter().chain(telemetry);
+        let stores = registry.into_iter().chain(telemetry).chain(self.0.jobs.clock_difference.matter());
         let faults: Vec<Fault> = stores.chain(stale).chain(self.0.supervisor.matters()).collect();
         if faults.is_empty() { Ok(()) } else { Err(faults) }
     }

@@ -20,6 +20,7 @@ use crate::identity::Identity;
 use crate::ingest::{Ingest, Occasion};
 use crate::jobs::Jobs;
 use crate::jobs::changes::CHANGES_WORKER;
+use crate::jobs::nodes::NODES_WORKER;
 use crate::metering::activity::Activity;
 use crate::metering::usage::Usage;
 use crate::outbox::Outbox;
@@ -151,6 +152,8 @@ impl Hub {
         if self.config().has_other_nodes {
             let jobs = Arc::clone(&self.0.jobs);
             self.employ(CHANGES_WORKER, move |shift| Arc::clone(&jobs).run_changes(shift));
+            let jobs = Arc::clone(&self.0.jobs);
+            self.employ(NODES_WORKER, move |shift| Arc::clone(&jobs).run_nodes(shift));
         }
         let (delivery, run_on_answer) = (Arc::clone(&self.0.delivery), self.run_on_answer());
         self.employ("calls", move |shift| Arc::clone(&delivery).run_calls(Arc::clone(&run_on_answer), shift));

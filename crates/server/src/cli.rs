@@ -60,6 +60,8 @@ pub enum Command {
     },
     /// Look whether all that is stored is sound, while the platform runs or not
     Check(DataLocation),
+    /// List the processes that serve the platform together, with both stores in PostgreSQL
+    Nodes(DataLocation),
     /// Say what this program would change of a data folder that an older one has left, and change nothing
     UpgradeCheck(DataLocation),
     /// Go on without what damage has taken; names it, and does nothing without --yes

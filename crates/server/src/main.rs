@@ -52,6 +52,7 @@ fn main() -> ExitCode {
             upkeep::restore(&place.into(), &from, identity.as_deref()).and_then(|told| say(&told))
         }
         cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
+        cli::Command::Nodes(place) => upkeep::nodes(&place.into()).and_then(|told| say(&told)),
         cli::Command::UpgradeCheck(place) => upkeep::upgrade_check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
         cli::Command::Move(ends) => upkeep::move_telemetry(&ends).and_then(|told| say(&told)),

@@ -63,7 +63,7 @@ impl Stores {
     /// known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
-        let stores = Self { registry, telemetry: open_telemetry(settings).await? };
+        let stores = Self { registry, telemetry: open_telemetry(settings, !settings.may_have_other_nodes()).await? };
         stores.agree_on_numbers().await.map_err(|error| format!("the numbers of devices: {}", whole(&error)))?;
         Ok(stores)
     }
@@ -103,7 +103,7 @@ impl Stores {
         {
             return Err(format!("there is no telemetry store in {}", folder.display()).into());
         }
-        Ok(Self { registry, telemetry: open_telemetry(settings).await? })
+        Ok(Self { registry, telemetry: open_telemetry(settings, true).await? })
     }
 
     /// Closes both.
@@ -129,14 +129,14 @@ pub fn telemetry_options(settings: &Settings) -> Options {
     Options { queue_max_events: u64::from(settings.queue_max_events), ..Options::default() }
 }
 
-/// Opens telemetry: a folder on a blocking thread, as that replays the write-ahead log.
-async fn open_telemetry(settings: &Settings) -> Result<TelemetryStore, Failure> {
+/// Opens telemetry, alone or with other processes: a folder on a blocking thread, as that replays the write-ahead log.
+async fn open_telemetry(settings: &Settings, is_alone: bool) -> Result<TelemetryStore, Failure> {
     let path = match &settings.telemetry {
         TelemetryPlace::Folder(path) => path.clone(),
         TelemetryPlace::Postgres(address) => {
             let queue_max_events = u64::from(settings.queue_max_events);
-            let options =
-                PostgresOptions { queue_max_events, needs_syncs: settings.needs_syncs, ..PostgresOptions::default() };
+            let needs_syncs = settings.needs_syncs;
+            let options = PostgresOptions { queue_max_events, needs_syncs, is_alone, ..PostgresOptions::default() };
             let opened = PostgresTelemetry::open(address, options).await;
             let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
             return Ok(TelemetryStore::Postgres(Arc::new(opened.map_err(told)?)));

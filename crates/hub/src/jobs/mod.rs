@@ -1,7 +1,8 @@
 //! Runs the periodic work: intervals and the check for missing devices, the removal of old data, the check that the
-//! registry answers, and the look for what other nodes have changed.
+//! registry answers, the look for what other nodes have changed, and the signs of life for them.
 
 pub(crate) mod changes;
+pub(crate) mod nodes;
 mod registry_watch;
 mod retention;
 pub(crate) mod scheduler;
@@ -9,6 +10,7 @@ mod value_retention;
 
 use std::sync::Arc;
 
+use self::nodes::ClockDifference;
 use self::scheduler::SchedulerState;
 use self::value_retention::RetentionState;
 use crate::cache::Caches;
@@ -30,6 +32,7 @@ pub(crate) struct Jobs {
     ingest: Arc<Ingest>,
     scheduler: SchedulerState,
     retention: RetentionState,
+    pub(crate) clock_difference: ClockDifference,
 }
 
 impl Jobs {
@@ -42,6 +45,7 @@ impl Jobs {
         ingest: Arc<Ingest>,
     ) -> Self {
         let (scheduler, retention) = (SchedulerState::new(), RetentionState::default());
-        Self { env, caches, delivery, activity, usage, identity, ingest, scheduler, retention }
+        let clock_difference = ClockDifference::default();
+        Self { env, caches, delivery, activity, usage, identity, ingest, scheduler, retention, clock_difference }
     }
 }

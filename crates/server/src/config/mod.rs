@@ -249,6 +249,11 @@ impl Settings {
         Some(PathBuf::from(path.strip_prefix("//").unwrap_or(path)))
     }
 
+    /// Returns true if other processes may serve the same platform: both stores are in PostgreSQL.
+    pub fn may_have_other_nodes(&self) -> bool {
+        self.sqlite_file().is_none() && matches!(self.telemetry, TelemetryPlace::Postgres(_))
+    }
+
     /// Returns the folder of telemetry.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `isobar backup`, `restore`, `check`, `recover`, `move`: an operator's commands on the state as a whole (contract: The
+//! `isobar backup`, `restore`, `check`, `recover`, `move`, `nodes`: an operator's commands on the state as a whole (contract: The
 //! program).
 //!
 //! A backup copies telemetry before the registry. So every event in it has its device, and no device number that
@@ -11,6 +11,7 @@ mod closed_telemetry;
 pub mod control;
 pub mod files;
 mod move_telemetry;
+mod nodes;
 mod recover;
 mod registry_loss;
 mod restore;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 use isobar_model::time::Clock;
 pub use move_telemetry::move_telemetry;
+pub use nodes::nodes;
 pub use recover::recover;
 pub use restore::restore;
 pub use upgrade::upgrade_check;

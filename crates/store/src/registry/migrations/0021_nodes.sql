@@ -12,3 +12,16 @@ CREATE TABLE jobs (
     name {text} PRIMARY KEY,
     due_at BIGINT NOT NULL
 );
+
+-- Processes that serve the platform. Each renews its row every second.
+CREATE TABLE nodes (
+    id {text} PRIMARY KEY,
+    name {text} NOT NULL,
+    version {text} NOT NULL,
+    -- A digest of its settings: processes with other settings answer otherwise.
+    settings {text} NOT NULL,
+    started_at BIGINT NOT NULL,
+    seen_at BIGINT NOT NULL,
+    -- Milliseconds by which its clock is ahead of the database's.
+    clock_ahead BIGINT NOT NULL
+);

@@ -26,12 +26,12 @@ const TO_WRITE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
 
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.
 pub const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
-/// Lock of that class which a process holds that is the only one; no process has this number.
+/// Lock of that class which a process holds alone that is the only one, and others share; no process has this number.
 const ONLY_PROCESS: i32 = 0;
 
 /// Error of a database that another process serves.
 #[derive(Debug, thiserror::Error)]
-#[error("another process serves this telemetry store, and one that serves it alone cannot join it")]
+#[error("another process serves this telemetry store, and one of the two must serve it alone")]
 struct ServedElsewhere;
 
 /// Error of a server of PostgreSQL that may lose what it has acknowledged.
@@ -70,7 +70,7 @@ pub async fn to_change(address: &str) -> Result<PgPool> {
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
 /// then the outcome of its last statement is known.
 ///
-/// A process that `is_alone` fails if another one serves the database alone, and keeps others like it out.
+/// A process that `is_alone` fails if any other serves the database, and keeps all others out.
 pub async fn to_write_groups(address: &str, process: i32, is_alone: bool) -> Result<PgPool> {
     let mut settings = format!(
         "{TO_WRITE}; SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND \
@@ -78,18 +78,16 @@ pub async fn to_write_groups(address: &str, process: i32, is_alone: bool) -> Res
          (SELECT oid FROM pg_database WHERE datname = current_database()); \
          SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {process})"
     );
-    if !is_alone {
-        return pool(address, 1, settings).await;
-    }
-    settings.push_str(&format!("; SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {ONLY_PROCESS})"));
+    let lock = if is_alone { "pg_advisory_lock" } else { "pg_advisory_lock_shared" };
+    settings.push_str(&format!("; SELECT {lock}({GROUPS_LOCK_CLASS}, {ONLY_PROCESS})"));
     match pool(address, 1, settings).await {
         Ok(pool) => Ok(pool),
-        Err(error) => must_be_alone(address).await.and(Err(error)),
+        Err(error) => must_be_free(address).await.and(Err(error)),
     }
 }
 
-/// Fails if another process serves the database alone.
-async fn must_be_alone(address: &str) -> Result<()> {
+/// Fails if another process serves the database.
+async fn must_be_free(address: &str) -> Result<()> {
     let pool = to_read(address).await?;
     let query = sqlx::query(
         "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND classid = $1::bigint::oid \

@@ -1,0 +1,96 @@
+//! Tells the other nodes over the same stores that this one serves, and compares its clock with the registry's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use isobar_model::error::Fault;
+use isobar_model::time::Clock;
+use isobar_store::error::StoreError;
+use isobar_store::registry::{SeenNode, ServingNode};
+
+use super::Jobs;
+use crate::supervisor::Shift;
+
+/// Name of the worker.
+pub(crate) const NODES_WORKER: &str = "nodes";
+/// Interval between two signs of life.
+const RENEWED_EVERY: Duration = Duration::from_secs(1);
+/// Time after its last sign of life from which a node counts as gone.
+const GONE_AFTER: Duration = Duration::from_secs(5);
+/// Difference of a clock from the registry's, in milliseconds, with which a node is not ready.
+const CLOCK_DIFFERS_MAX: i64 = 500;
+/// Nodes that serve, and the difference of the own clock.
+const NODES_GAUGE: &str = "isobar_nodes";
+const CLOCK_GAUGE: &str = "isobar_clock_ahead_seconds";
+
+/// The difference of this node's clock from the registry's.
+#[derive(Default)]
+pub(crate) struct ClockDifference(AtomicI64);
+
+impl ClockDifference {
+    /// Returns the fault of a node whose clock is wrong.
+    pub(crate) fn matter(&self) -> Option<Fault> {
+        let ahead = self.0.load(Ordering::Relaxed);
+        let why = || format!("the clock differs by {ahead} ms from the registry's");
+        (ahead.abs() > CLOCK_DIFFERS_MAX).then(|| Fault::new(NODES_WORKER, why()))
+    }
+}
+
+impl Jobs {
+    /// Renews the row of this node, until the hub stops; then removes it.
+    pub(crate) async fn run_nodes(self: Arc<Self>, mut shift: Shift) {
+        let mut node = ServingNode {
+            id: self.env.new_id().to_string(),
+            name: self.env.config().node_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: self.env.config().digest(),
+            started_at: self.env.now(),
+            clock_ahead: 0,
+        };
+        let mut is_told = false;
+        loop {
+            self.env.reaches(NODES_WORKER);
+            match self.renew_node(&mut node).await {
+                Ok(nodes) => self.compare(&node, &nodes, &mut is_told),
+                Err(error) => tracing::warn!(%error, "cannot tell other nodes that this one serves, will retry"),
+            }
+            shift.well();
+            if shift.pause(RENEWED_EVERY).await {
+                break;
+            }
+        }
+        if let Err(error) = self.env.registry().node_leave(&node.id).await {
+            tracing::warn!(%error, "cannot tell other nodes that this one ends, they will notice");
+        }
+    }
+
+    async fn renew_node(&self, node: &mut ServingNode) -> Result<Vec<SeenNode>, StoreError> {
+        let before = self.env.now();
+        let registry = self.env.registry().node_renew(node).await?;
+        let after = self.env.now();
+        // The registry has looked at its clock at some moment between the two. A clock that tests move is not compared.
+        node.clock_ahead = match registry {
+            _ if !matches!(self.env.clock(), Clock::System) => 0,
+            registry if registry < before => before.millis() - registry.millis(),
+            registry if registry > after => after.millis() - registry.millis(),
+            _ => 0,
+        };
+        self.clock_difference.0.store(node.clock_ahead, Ordering::Relaxed);
+        self.env.registry().nodes().await
+    }
+
+    /// Publishes what the list of nodes says, and logs once where nodes differ.
+    fn compare(&self, own: &ServingNode, nodes: &[SeenNode], is_told: &mut bool) {
+        let serving = || nodes.iter().filter(|seen| u128::from(seen.unseen_for) < GONE_AFTER.as_millis());
+        metrics::gauge!(NODES_GAUGE).set(serving().count() as f64);
+        metrics::gauge!(CLOCK_GAUGE).set(own.clock_ahead as f64 / 1e3);
+        let other = serving().map(|seen| &seen.node).find(|node| node.settings != own.settings);
+        if let Some(other) = other.filter(|_| !std::mem::replace(is_told, true)) {
+            tracing::warn!(
+                node = other.name,
+                "another node has other settings, and answers otherwise: see isobar nodes"
+            );
+        }
+    }
+}

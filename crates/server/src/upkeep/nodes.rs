@@ -1,0 +1,90 @@
+//! `isobar nodes`: lists the processes that serve the platform together.
+
+use std::fmt::Write as _;
+
+use isobar_store::registry::{Registry, SeenNode};
+
+use super::UpkeepReport;
+use crate::config::{self, Flags};
+use crate::stores::no_registry;
+use crate::{Failure, runtime};
+
+/// Milliseconds since its last sign of life from which a process is listed as gone.
+const GONE_AFTER: u64 = 5_000;
+
+/// Runs `isobar nodes`. The report is sound if a process serves, and all have the same program and settings.
+pub fn nodes(flags: &Flags) -> Result<UpkeepReport, Failure> {
+    let settings = config::load(flags)?.settings;
+    if !settings.may_have_other_nodes() {
+        return Err(
+            "one process serves this platform: several need stores.registry and stores.telemetry in PostgreSQL".into(),
+        );
+    }
+    let nodes = runtime::start(1)?.block_on(async {
+        let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
+        let nodes = registry.nodes().await;
+        registry.close().await?;
+        Ok::<_, Failure>(nodes?)
+    })?;
+    report(&nodes)
+}
+
+fn report(nodes: &[SeenNode]) -> Result<UpkeepReport, Failure> {
+    let serving: Vec<_> = nodes.iter().filter(|seen| seen.unseen_for < GONE_AFTER).collect();
+    let mut text = String::new();
+    writeln!(text, "{:<24} {:<10} {:<24} {:<14} {:>10}  {}", "node", "version", "since", "settings", "clock", "state")?;
+    for SeenNode { node, unseen_for } in nodes {
+        let state = match unseen_for {
+            0..GONE_AFTER => "serves".to_owned(),
+            gone => format!("gone for {} s", gone / 1_000),
+        };
+        let (since, clock) = (node.started_at.to_string(), format!("{:+} ms", node.clock_ahead));
+        writeln!(
+            text,
+            "{:<24} {:<10} {since:<24} {:<14} {clock:>10}  {state}",
+            node.name, node.version, node.settings
+        )?;
+    }
+    let mut sound = !serving.is_empty();
+    for (what, differs) in [
+        ("settings", serving.windows(2).any(|pair| pair[0].node.settings != pair[1].node.settings)),
+        ("versions", serving.windows(2).any(|pair| pair[0].node.version != pair[1].node.version)),
+    ] {
+        if differs {
+            sound = false;
+            writeln!(text, "The nodes have different {what}, and may answer differently.")?;
+        }
+    }
+    writeln!(text, "{} of {} nodes serve.", serving.len(), nodes.len())?;
+    Ok(UpkeepReport { text, sound })
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::time::Timestamp;
+    use isobar_store::registry::ServingNode;
+
+    use super::*;
+
+    fn node(name: &str, settings: &str, unseen_for: u64) -> SeenNode {
+        let node = ServingNode {
+            id: name.to_owned(),
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            settings: settings.to_owned(),
+            started_at: Timestamp::from_millis(0),
+            clock_ahead: -3,
+        };
+        SeenNode { node, unseen_for }
+    }
+
+    #[test]
+    fn nodes_are_listed_with_what_differs() {
+        let report = |nodes: &[SeenNode]| report(nodes).unwrap();
+        assert!(!report(&[]).sound);
+        let same = report(&[node("a", "x", 10), node("b", "x", 20), node("c", "y", 9_000)]);
+        assert!(same.sound && same.text.contains("gone for 9 s") && same.text.ends_with("2 of 3 nodes serve.\n"));
+        let other = report(&[node("a", "x", 10), node("b", "y", 20)]);
+        assert!(!other.sound && other.text.contains("different settings"), "{}", other.text);
+    }
+}
