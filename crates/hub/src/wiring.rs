@@ -17,6 +17,7 @@ use crate::delivery::calls::{CallEnded, RunOnAnswer};
 use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
+use crate::ingest::far_queues::FAR_QUEUES_WORKER;
 use crate::ingest::{Ingest, Occasion};
 use crate::jobs::Jobs;
 use crate::jobs::changes::CHANGES_WORKER;
@@ -154,6 +155,8 @@ impl Hub {
             self.employ(CHANGES_WORKER, move |shift| Arc::clone(&jobs).run_changes(shift));
             let jobs = Arc::clone(&self.0.jobs);
             self.employ(NODES_WORKER, move |shift| Arc::clone(&jobs).run_nodes(shift));
+            let ingest = Arc::clone(&self.0.ingest);
+            self.employ(FAR_QUEUES_WORKER, move |shift| Arc::clone(&ingest).run_far_queues(shift));
         }
         let (delivery, run_on_answer) = (Arc::clone(&self.0.delivery), self.run_on_answer());
         self.employ("calls", move |shift| Arc::clone(&delivery).run_calls(Arc::clone(&run_on_answer), shift));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use isobar_model::access::{self, CanWrite};
 use isobar_model::error::{Error, Result};
-use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef};
+use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, DeviceRef};
 use isobar_model::json::RawJson;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, Findings, SettingWrite};
@@ -333,7 +333,8 @@ impl Delivery {
 impl Delivery {
     /// Broadcasts the present state of alarms that were written, if a stream follows.
     async fn tell_of_alarms(&self, pieces: &[(DeviceRef, SharedPiece)]) {
-        if !self.alarm_changes().is_followed() {
+        // Where other nodes serve, the alarms of all come back as changes of the registry.
+        if !self.alarm_changes().is_followed() || self.env.config().has_other_nodes {
             return;
         }
         let mut places = HashSet::new();
@@ -354,6 +355,19 @@ impl Delivery {
             // Followers list the alarms again from time to time.
             Err(error) => tracing::warn!(%error, "streams are not told of alarms that have changed"),
         }
+    }
+}
+
+impl Delivery {
+    /// Broadcasts the present state of alarms that some node has changed, if a stream follows.
+    pub(crate) async fn tell_of_changed_alarms(&self, ids: &[AlarmId]) -> std::result::Result<(), StoreError> {
+        if ids.is_empty() || !self.alarm_changes().is_followed() {
+            return Ok(());
+        }
+        for (alarm, lineage) in self.env.registry().alarms_with(ids).await? {
+            self.alarm_changes().tell(|| ChangedAlarm { alarm, lineage });
+        }
+        Ok(())
     }
 }
 

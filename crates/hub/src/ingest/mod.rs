@@ -8,6 +8,7 @@ pub(crate) mod device_event;
 mod effects;
 pub(crate) mod event_batch;
 pub(crate) mod event_input;
+pub(crate) mod far_queues;
 pub(crate) mod incoming;
 mod queue_bells;
 mod revisions;

@@ -34,6 +34,16 @@ impl QueueBells {
         bell
     }
 
+    /// Returns the devices at whose queues somebody waits.
+    pub(crate) fn waiting(&self) -> Vec<DeviceKey> {
+        let mut waiting = Vec::new();
+        for polls in &self.polls {
+            let polls = polls.lock();
+            waiting.extend(polls.iter().filter(|(_, bell)| bell.strong_count() > 0).map(|(device, _)| *device));
+        }
+        waiting
+    }
+
     /// A cloud event was queued for the device, or its token has ended.
     pub(crate) fn ring(&self, device: DeviceKey) {
         let polls = self.polls[device.0 as usize % BELL_SHARDS].lock();

@@ -1,9 +1,11 @@
 //! Follows what other nodes over the same registry change, and forgets it here as if it had been changed here. The own
 //! changes come back too, and cause one more load.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use isobar_model::ids::AlarmId;
 use isobar_store::error::{Result, StoreError};
 use isobar_store::registry::RegistryChange;
 
@@ -53,7 +55,20 @@ impl Jobs {
             self.env.reaches(CHANGES_WORKER);
             let before = std::mem::replace(&mut asked, clock.instant());
             match self.in_time(reader.next()).await? {
-                Some(changes) if !may_have_missed(before, asked) => changes.into_iter().for_each(|it| self.follow(it)),
+                Some(changes) if !may_have_missed(before, asked) => {
+                    let mut alarms = BTreeSet::new();
+                    for change in changes {
+                        match change {
+                            RegistryChange::Alarm(id) => drop(alarms.insert(id)),
+                            other => self.follow(other),
+                        }
+                    }
+                    let alarms: Vec<AlarmId> = alarms.into_iter().collect();
+                    if let Err(error) = self.delivery.tell_of_changed_alarms(&alarms).await {
+                        // Followers list the alarms again from time to time.
+                        tracing::warn!(%error, "streams are not told of alarms that have changed");
+                    }
+                }
                 _ => self.forget_everything().await?,
             }
         }
@@ -81,6 +96,8 @@ impl Jobs {
                 self.usage.unsettle();
             }
             RegistryChange::Limits => self.usage.unsettle(),
+            // Told to streams, and cached nowhere.
+            RegistryChange::Alarm(_) => {}
         }
     }
 

@@ -4,6 +4,7 @@
 use futures::future::join_all;
 use isobar_model::access;
 use isobar_model::time::Timestamp;
+use isobar_power::within_patience;
 use isobar_store::telemetry::{Commit, OutboxChange};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use crate::calls::{caller, stored};
 use crate::support::designs::{to, to_with};
 use crate::support::outside::Outside;
 use crate::support::person::text;
+use crate::support::stream::Stream;
 use crate::support::{Device, Person, TestApp};
 
 /// Returns a design that counts events in a label, and stores each count.
@@ -235,4 +237,48 @@ async fn work_that_a_node_leaves_is_done_by_another() {
     assert_eq!(label(&ana.through(&second), &device, "n").await, 9);
     drop(ana);
     end((first, second)).await;
+}
+
+#[tokio::test]
+async fn waiting_device_gets_what_another_node_queues_for_it() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let device = ana.creates_device("d").await;
+    for number in 0..3 {
+        let there = device.through(&second);
+        let waits = there.get("/v2/events/cloud/next?wait=60");
+        let queued = device.queues("out", json!(number));
+        let (got, _) = within_patience("the event", async { futures::join!(waits, queued) }).await;
+        assert_eq!(got.ok(), json!(number));
+    }
+    drop((device, ana));
+    end((first, second)).await;
+}
+
+#[tokio::test]
+async fn stream_carries_alarms_that_another_node_raises() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(raising()).await, "fridge").await;
+    let mut streams = [Stream::open(&ana, "", None).await, Stream::open(&ana.through(&second), "", None).await];
+    device.posts("warm", json!({"key": "a", "value": 9.5})).await.created();
+    for stream in &mut streams {
+        assert_eq!(alarm_in_state(stream, "active").await["key"], "a");
+    }
+    device.through(&second).posts("warmEnds", json!({"key": "a"})).await.created();
+    for stream in &mut streams {
+        assert_eq!(alarm_in_state(stream, "cleared").await["key"], "a");
+    }
+    drop((streams, device, ana));
+    end((first, second)).await;
+}
+
+/// Returns the next alarm of a stream in this state, whatever comes before it.
+async fn alarm_in_state(stream: &mut Stream, state: &str) -> Value {
+    loop {
+        let sent = stream.next().await;
+        if sent.event == "alarm" && sent.data["state"] == state {
+            return sent.data;
+        }
+    }
 }

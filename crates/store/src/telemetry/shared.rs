@@ -20,6 +20,8 @@ pub struct Standing {
 pub trait SharedTelemetry: Send + Sync {
     /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment.
     async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Standing>>;
+    /// Returns the numbers of the next events in the queues of devices, in their order: one that has grown has new events.
+    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<u64>>;
     /// Finds devices with work of processes that have not been seen for some seconds, and with work of this process that
     /// has been waiting for long, in case that nobody knows of it; at most `limit`.
     async fn left_work(&self, limit: usize) -> Result<Vec<DeviceKey>>;

@@ -75,3 +75,12 @@ CREATE TRIGGER limits_changed AFTER UPDATE OF device_count_limit, data_usage_mb_
     WHEN ((OLD.device_count_limit, OLD.data_usage_mb_limit)
         IS DISTINCT FROM (NEW.device_count_limit, NEW.data_usage_mb_limit))
     EXECUTE FUNCTION note_organization('limits');
+
+-- Alarms, for streams that follow them.
+CREATE FUNCTION note_alarm() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO changes (kind, id) VALUES ('alarm', NEW.id);
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER alarms_changed AFTER INSERT OR UPDATE ON alarms FOR EACH ROW EXECUTE FUNCTION note_alarm();

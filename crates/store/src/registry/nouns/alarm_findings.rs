@@ -267,6 +267,18 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Returns alarms as [`Registry::alarms_at`] does, by their identifiers. It serves the system.
+    pub async fn alarms_with(&self, ids: &[AlarmId]) -> Result<Vec<(Alarm, Lineage)>> {
+        let query = Sql::new(format!(
+            "SELECT o.lineage, {ALARM_COLUMNS} FROM alarms a JOIN devices d ON d.key = a.device_key "
+        ))
+        .text("JOIN organizations o ON o.id = d.organization_id WHERE a.id")
+        .among(self.db.dialect, ids);
+        all(&self.db.read, query).await?.iter().map(|row| Ok((alarm(row)?, row.lineage("lineage")?))).collect()
+    }
+}
+
 /// Condition that an alarm `a` is the newest of its place `t`.
 const NEWEST: &str = "a.episode = (SELECT max(b.episode) FROM alarms b WHERE b.device_key = t.device \
     AND b.element = t.element AND b.key = t.name)";

@@ -1,7 +1,7 @@
 //! Reads what other processes have changed of what each process caches. Triggers write the rows, on PostgreSQL alone. No
 //! row tells a tenant's data, and no permit is needed.
 
-use isobar_model::ids::{DeviceId, DeviceKey, OrganizationId, ProjectId, UserId};
+use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, OrganizationId, ProjectId, UserId};
 
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
@@ -41,6 +41,8 @@ pub enum RegistryChange {
     },
     /// An organization has other limits.
     Limits,
+    /// An alarm was raised or changed.
+    Alarm(AlarmId),
 }
 
 /// Reader of changes, on a connection of its own.
@@ -112,6 +114,7 @@ fn change(row: &Row) -> Result<Option<RegistryChange>> {
         "design" => RegistryChange::Design(row.id("id")?),
         "organization" => RegistryChange::Organization { id: row.id("id")?, tenant: row.id("tenant")? },
         "limits" => RegistryChange::Limits,
+        "alarm" => RegistryChange::Alarm(row.id("id")?),
         // Of a newer version, which runs beside this one during an upgrade.
         _ => return Ok(None),
     }))

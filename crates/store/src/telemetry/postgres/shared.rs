@@ -18,6 +18,9 @@ const NODE_RENEWED: Duration = Duration::from_secs(1);
 const STANDINGS: &str = "SELECT coalesce(h.revision, 0), \
         (SELECT min(o.revision) FROM telemetry.outbox o WHERE o.device = g.device AND o.parked IS NULL) \
     FROM unnest($1::bigint[]) WITH ORDINALITY AS g(device, place) LEFT JOIN telemetry.head h USING (device) ORDER BY place";
+/// The next numbers in the queues of devices, in the order in which they are asked for.
+const QUEUE_ENDS: &str = "SELECT coalesce(h.queued, 0) FROM unnest($1::bigint[]) WITH ORDINALITY AS g(device, place) \
+    LEFT JOIN telemetry.head h USING (device) ORDER BY place";
 /// Work of processes that were not seen for five seconds before this one ($1) was last seen, and work of this process that
 /// came fifteen seconds ago.
 const LEFT: &str = "WITH alive AS (SELECT n.process FROM telemetry.node n, telemetry.node own \
@@ -40,6 +43,12 @@ impl SharedTelemetry for PostgresTelemetry {
             Ok(Standing { revision: row.count(0)?, pending })
         };
         rows.iter().map(standing).collect()
+    }
+
+    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
+        let devices: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+        let rows = sqlx::query(QUEUE_ENDS).bind(devices).fetch_all(&self.core.reads).await.map_err(failed)?;
+        rows.iter().map(|row| row.count(0)).collect()
     }
 
     async fn left_work(&self, limit: usize) -> Result<Vec<DeviceKey>> {
