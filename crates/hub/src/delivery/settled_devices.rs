@@ -8,9 +8,11 @@ use isobar_model::access::CanWrite;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef};
 use isobar_store::telemetry::{OutboxChange, SharedTelemetry};
+use tokio::task::JoinSet;
 
 use super::Delivery;
 use crate::outbox::RegistryWork;
+use crate::supervisor::spawn_guarded_in;
 
 /// Time for which changes wait for findings of other processes, times the number of the try: two that wait for each other
 /// withdraw.
@@ -47,11 +49,14 @@ impl Drop for SettledDevices {
             return;
         }
         // The call has failed, or its caller has gone. Entries that cannot be removed now are taken over later.
-        tokio::spawn(async move {
+        let withdraws = async move {
             if let Err(error) = delivery.withdraw(&announced).await {
                 tracing::warn!(%error, "runs of a device wait for a change that was given up, until it is taken over");
             }
-        });
+        };
+        let mut tasks = JoinSet::new();
+        spawn_guarded_in(&mut tasks, "settled_devices", withdraws);
+        tasks.detach_all();
     }
 }
 

@@ -12,7 +12,7 @@ const TENANTS_AT_ONCE: usize = 256;
 const TENANTS_OF_A_LOOK: usize = 2_048;
 
 /// Time in seconds for which a delivery is claimed: if its process is gone, another one makes it after that.
-const CLAIM_SECONDS: i64 = 10;
+const DELIVERY_CLAIM_SECONDS: i64 = 10;
 
 /// The turns of deliveries of one kind, whose destinations are tenants.
 pub(super) struct Turns {
@@ -120,7 +120,7 @@ impl Turns {
 
 /// Returns the time until which a process that begins now is alone with a delivery; it prolongs that while it works.
 pub(super) fn claim_end(now: Timestamp) -> Timestamp {
-    now.plus_seconds(CLAIM_SECONDS)
+    now.plus_seconds(DELIVERY_CLAIM_SECONDS)
 }
 
 /// Returns a position after this tenant and before any other.

@@ -45,7 +45,7 @@ const SILENCE: &str = "";
 /// A long run is given up for lost after so many seconds.
 const CODE_SECONDS: i64 = 300;
 /// Time in seconds for which one process serves a batch alone: if it is gone, another one serves the timers after that.
-const CLAIM_SECONDS: i64 = 10;
+const TIMER_CLAIM_SECONDS: i64 = 10;
 /// Delay in seconds before a timer whose run panicked is served again.
 const PANIC_SECONDS: i64 = 60;
 /// Number of times that the delay of a timer that could not be served is doubled; after that it stays the same.
@@ -181,7 +181,7 @@ impl Jobs {
         }
         if self.env.registry().is_shared() && !due.is_empty() {
             let numbers: Vec<u64> = due.iter().map(|timer| timer.number).collect();
-            let claimed = self.env.registry().timers_claim(&numbers, now, now.plus_seconds(CLAIM_SECONDS)).await?;
+            let claimed = self.env.registry().timers_claim(&numbers, now, now.plus_seconds(TIMER_CLAIM_SECONDS)).await?;
             due.retain(|timer| claimed.contains(&timer.number));
         }
         let served = futures::stream::iter(due).map(|timer| async move {

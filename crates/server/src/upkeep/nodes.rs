@@ -29,21 +29,22 @@ pub fn nodes(flags: &Flags) -> Result<UpkeepReport, Failure> {
     report(&nodes)
 }
 
+/// Returns a line of the list.
+fn row([node, version, since, settings, clock, state]: [&str; 6]) -> String {
+    format!("{node:<24} {version:<10} {since:<24} {settings:<14} {clock:>10}  {state}\n")
+}
+
 fn report(nodes: &[SeenNode]) -> Result<UpkeepReport, Failure> {
     let serving: Vec<_> = nodes.iter().filter(|seen| seen.unseen_for < GONE_AFTER).collect();
     let mut text = String::new();
-    writeln!(text, "{:<24} {:<10} {:<24} {:<14} {:>10}  {}", "node", "version", "since", "settings", "clock", "state")?;
+    text.push_str(&row(["node", "version", "since", "settings", "clock", "state"]));
     for SeenNode { node, unseen_for } in nodes {
         let state = match unseen_for {
             0..GONE_AFTER => "serves".to_owned(),
             gone => format!("gone for {} s", gone / 1_000),
         };
         let (since, clock) = (node.started_at.to_string(), format!("{:+} ms", node.clock_ahead));
-        writeln!(
-            text,
-            "{:<24} {:<10} {since:<24} {:<14} {clock:>10}  {state}",
-            node.name, node.version, node.settings
-        )?;
+        text.push_str(&row([&node.name, &node.version, &since, &node.settings, &clock, &state]));
     }
     let mut sound = !serving.is_empty();
     for (what, differs) in [

@@ -122,13 +122,15 @@ fn floors_of_the_design_import_only_lower_ones() {
 }
 
 /// The modules of the hub's `ingest`, from the lowest to the highest; `ingest` is its struct, whose verbs follow.
-const INGEST_FLOORS: [&str; 12] = [
+const INGEST_FLOORS: [&str; 14] = [
     "incoming",
     "queue_bells",
     "run_commit",
     "effects",
     "committer",
     "ingest",
+    "revisions",
+    "far_queues",
     "event_input",
     "accepted",
     "design_runs",
