@@ -166,7 +166,7 @@ fn employ_own(hub: &Hub, platform: &Platform) {
 fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
     isobar_hub::Config {
         has_other_nodes: settings.may_have_other_nodes(),
-        node_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        node_name: format!("{}:{}", rustix::system::uname().nodename().to_string_lossy(), settings.listen.port()),
         public_url: settings.public_url.clone().unwrap_or_else(|| own_url.to_owned()),
         rate_limit: settings.rate_limit,
         registration_open: settings.registration.open,
