@@ -15,7 +15,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-TOOLS = pathlib.Path(os.environ["WATCH_TOOLS"])
+TOOLS = pathlib.Path(os.environ.get("WATCH_TOOLS", ""))
 ISOBAR = os.environ["ISOBAR"]
 PASSWORD = "wine-red-8"
 # A server that does not come up within this many seconds never does.
