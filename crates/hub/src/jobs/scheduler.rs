@@ -181,7 +181,8 @@ impl Jobs {
         }
         if self.env.registry().is_shared() && !due.is_empty() {
             let numbers: Vec<u64> = due.iter().map(|timer| timer.number).collect();
-            let claimed = self.env.registry().timers_claim(&numbers, now, now.plus_seconds(TIMER_CLAIM_SECONDS)).await?;
+            let claimed =
+                self.env.registry().timers_claim(&numbers, now, now.plus_seconds(TIMER_CLAIM_SECONDS)).await?;
             due.retain(|timer| claimed.contains(&timer.number));
         }
         let served = futures::stream::iter(due).map(|timer| async move {

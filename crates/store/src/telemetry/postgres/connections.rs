@@ -24,6 +24,10 @@ const TO_WRITE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
                             WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply'); \
                         SET lock_timeout = '10s'; SET jit = off; SET plan_cache_mode = force_generic_plan";
 
+/// Writes a record that means nothing, and waits like any commit until the standby has it, with all before it. Fails on a
+/// standby.
+pub const REACHES_STANDBY: &str = "SELECT pg_logical_emit_message(true, 'isobar', '')";
+
 /// Number of the class of locks by which a process finds whether its former connection for groups has ended.
 pub const GROUPS_LOCK_CLASS: i32 = 0x6973_6f62;
 /// Lock of that class which a process holds alone that is the only one, and others share; no process has this number.
@@ -59,12 +63,12 @@ pub async fn check_server(pool: &PgPool) -> Result<()> {
 
 /// Opens connections that only read.
 pub async fn to_read(address: &str) -> Result<PgPool> {
-    pool(address, READ_CONNECTIONS_MAX, TO_READ.to_owned()).await
+    pool(address, READ_CONNECTIONS_MAX, vec![TO_READ.to_owned()]).await
 }
 
 /// Opens connections for changes outside of groups.
 pub async fn to_change(address: &str) -> Result<PgPool> {
-    pool(address, CHANGE_CONNECTIONS_MAX, TO_WRITE.to_owned()).await
+    pool(address, CHANGE_CONNECTIONS_MAX, vec![TO_WRITE.to_owned()]).await
 }
 
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
@@ -72,15 +76,18 @@ pub async fn to_change(address: &str) -> Result<PgPool> {
 ///
 /// A process that `is_alone` fails if any other serves the database, and keeps all others out.
 pub async fn to_write_groups(address: &str, process: i32, is_alone: bool) -> Result<PgPool> {
-    let mut settings = format!(
-        "{TO_WRITE}; SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND \
+    let lock = if is_alone { "pg_advisory_lock" } else { "pg_advisory_lock_shared" };
+    let takes_over = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND \
          classid = {GROUPS_LOCK_CLASS} AND objid = {process} AND database = \
          (SELECT oid FROM pg_database WHERE datname = current_database()); \
-         SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {process})"
+         SELECT pg_advisory_lock({GROUPS_LOCK_CLASS}, {process}); \
+         SELECT {lock}({GROUPS_LOCK_CLASS}, {ONLY_PROCESS})"
     );
-    let lock = if is_alone { "pg_advisory_lock" } else { "pg_advisory_lock_shared" };
-    settings.push_str(&format!("; SELECT {lock}({GROUPS_LOCK_CLASS}, {ONLY_PROCESS})"));
-    match pool(address, 1, settings).await {
+    // A connection that ends while its commit waits for a standby leaves a commit that this server alone has, and shows. So
+    // nothing is ended while the standby hangs, and nothing is decided before the standby has all that can be seen.
+    let steps = [TO_WRITE.to_owned(), REACHES_STANDBY.to_owned(), takes_over, REACHES_STANDBY.to_owned()];
+    match pool(address, 1, steps.into()).await {
         Ok(pool) => Ok(pool),
         Err(error) => must_be_free(address).await.and(Err(error)),
     }
@@ -99,15 +106,21 @@ async fn must_be_free(address: &str) -> Result<()> {
     if is_served { Err(StoreError::unavailable(ServedElsewhere)) } else { Ok(()) }
 }
 
-async fn pool(address: &str, connections: u32, settings: String) -> Result<PgPool> {
+/// Opens a pool, each connection of which begins with these steps.
+async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgPool> {
     let options = address.parse::<PgConnectOptions>().map_err(failed)?;
     let pool = PgPoolOptions::new()
         .max_connections(connections)
         .acquire_timeout(CONNECTION_WAIT)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            let settings = settings.clone();
-            Box::pin(async move { sqlx::raw_sql(AssertSqlSafe(settings)).execute(connection).await.map(drop) })
+            let steps = steps.clone();
+            Box::pin(async move {
+                for step in steps {
+                    sqlx::raw_sql(AssertSqlSafe(step)).execute(&mut *connection).await?;
+                }
+                Ok(())
+            })
         });
     pool.connect_with(options.disable_statement_logging()).await.map_err(failed)
 }

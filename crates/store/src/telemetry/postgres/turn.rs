@@ -9,7 +9,7 @@ use isobar_model::time::Timestamp;
 
 use super::PgCore;
 use super::committer::Committer;
-use super::connections::{ReadColumn as _, failed};
+use super::connections::{REACHES_STANDBY, ReadColumn as _, failed};
 use super::devices::{DeviceSlots, LockedDevice};
 use super::load;
 use super::memory::{DeviceMemory, DeviceWrites, RunLimits};
@@ -107,7 +107,11 @@ impl PgCore {
         let query = sqlx::query("SELECT answer FROM telemetry.key WHERE device = $1 AND key = $2 AND expires > $3");
         let query = query.bind(turn.locked.device).bind(key.as_bytes()).bind(now.millis());
         match query.fetch_optional(&self.reads).await.map_err(failed)? {
-            Some(row) => Ok(Locked::Repeated(read_answer(&row)?)),
+            Some(row) => {
+                // After a crash a server shows what its standby may not have yet.
+                sqlx::query(REACHES_STANDBY).execute(&self.changes).await.map_err(failed)?;
+                Ok(Locked::Repeated(read_answer(&row)?))
+            }
             None => Ok(Locked::Turn(Turn::new(turn))),
         }
     }
