@@ -19,6 +19,7 @@ pub(crate) mod findings;
 pub(crate) mod images;
 pub(crate) mod labels;
 pub(crate) mod letters;
+pub(crate) mod login_failures;
 pub(crate) mod nodes;
 pub(crate) mod nonces;
 pub(crate) mod notices;
