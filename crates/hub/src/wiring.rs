@@ -17,6 +17,7 @@ use crate::delivery::calls::{CallEnded, RunOnAnswer};
 use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
+use crate::identity::rate_shares::RATE_SHARES_WORKER;
 use crate::ingest::far_queues::FAR_QUEUES_WORKER;
 use crate::ingest::{Ingest, Occasion};
 use crate::jobs::Jobs;
@@ -155,6 +156,8 @@ impl Hub {
             self.employ(CHANGES_WORKER, move |shift| Arc::clone(&jobs).run_changes(shift));
             let jobs = Arc::clone(&self.0.jobs);
             self.employ(NODES_WORKER, move |shift| Arc::clone(&jobs).run_nodes(shift));
+            let identity = Arc::clone(&self.0.identity);
+            self.employ(RATE_SHARES_WORKER, move |shift| Arc::clone(&identity).run_rate_shares(shift));
             let ingest = Arc::clone(&self.0.ingest);
             self.employ(FAR_QUEUES_WORKER, move |shift| Arc::clone(&ingest).run_far_queues(shift));
         }

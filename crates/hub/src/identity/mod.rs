@@ -11,6 +11,7 @@ pub(crate) mod hash_queue;
 pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
+pub(crate) mod rate_shares;
 pub(crate) mod sessions;
 mod sites;
 mod throttle;
@@ -66,7 +67,7 @@ impl Identity {
             passwords: Passwords::new()?,
             tokens: Jwts::new(&signing_key, revoked, now),
             attempts: Attempts::new(env.clone(), LINKS_MAX),
-            rates: CallRates::new(&env.config().rate_limit),
+            rates: CallRates::new(&env.config().rate_limit, env.config().has_other_nodes),
             sites: Sites::new(&signing_key)?,
             env,
             caches,

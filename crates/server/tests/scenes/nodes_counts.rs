@@ -1,6 +1,7 @@
 //! Counts of two nodes over one registry: what is limited is limited once, whichever node a caller asks.
 
 use futures::future::join_all;
+use isobar_hub::RateLimits;
 use isobar_power::becomes;
 use serde_json::json;
 
@@ -67,6 +68,46 @@ async fn links_asked_for_at_two_nodes_count_together() {
     first.wait_seconds(15 * 60);
     asks(&second, "ana").await;
     becomes("one more link", async || resets("ana") == 6).await;
+    first.end().await;
+    second.end().await;
+}
+
+// Holds: c10.window
+#[tokio::test]
+async fn calls_at_two_nodes_spend_one_rate() {
+    const LIMIT: usize = 1_000;
+    let limits = RateLimits { user: LIMIT as u32, device: 0, address: 0 };
+    let (first, second) = TestApp::two_nodes_with(|settings| settings.hub.rate_limit = limits).await;
+    let ana = first.developer("ana").await;
+    let near = ana.through(&second);
+    let path = "/v2/auth/user";
+    let left = |answer: crate::support::Answer| answer.header("x-ratelimit-remaining").parse::<usize>().unwrap();
+    let mut remaining = LIMIT;
+    while remaining > LIMIT / 2 {
+        remaining = left(ana.get(path).await);
+    }
+    let mut calls = 0;
+    becomes("the calls of the first node", async || {
+        calls += 1;
+        left(near.get(path).await) + calls == LIMIT / 2
+    })
+    .await;
+    while near.get(path).await.status == 200 {
+        calls += 1;
+    }
+    assert_eq!(calls, LIMIT / 2);
+    becomes("the calls of the second node", async || ana.get(path).await.status == 429).await;
+    let minute = first.clock.now().seconds() / 60;
+    let shares = async || first.registry().rate_shares_of_others("", minute).await.unwrap();
+    let user = format!("user {}", ana.id);
+    becomes("the last calls", async || shares().await.iter().any(|(of, calls)| *of == user && *calls >= LIMIT as u64))
+        .await;
+    // The next minutes begin for both, and what was counted before is removed.
+    first.wait_seconds(120);
+    for caller in [&ana, &near] {
+        assert_eq!(left(caller.get(path).await.is(200)), LIMIT - 1);
+    }
+    becomes("no calls of the past", async || shares().await.is_empty()).await;
     first.end().await;
     second.end().await;
 }

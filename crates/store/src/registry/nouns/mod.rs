@@ -29,6 +29,7 @@ pub(crate) mod organizations;
 pub(crate) mod packed_design;
 pub(crate) mod projects;
 pub(crate) mod provisioning;
+pub(crate) mod rate_shares;
 pub(crate) mod retention;
 pub(crate) mod sessions;
 pub(crate) mod settings;
