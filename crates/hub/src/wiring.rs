@@ -24,7 +24,7 @@ use crate::jobs::Jobs;
 use crate::jobs::changes::CHANGES_WORKER;
 use crate::jobs::nodes::NODES_WORKER;
 use crate::metering::activity::Activity;
-use crate::metering::usage::Usage;
+use crate::metering::usage::{DAILY_COUNT_WORKER, Usage};
 use crate::outbox::Outbox;
 use crate::resources::alarms::AlarmTurns;
 use crate::resources::followed_lists::FollowedLists;
@@ -158,6 +158,8 @@ impl Hub {
             self.employ(NODES_WORKER, move |shift| Arc::clone(&jobs).run_nodes(shift));
             let identity = Arc::clone(&self.0.identity);
             self.employ(RATE_SHARES_WORKER, move |shift| Arc::clone(&identity).run_rate_shares(shift));
+            let usage = Arc::clone(&self.0.usage);
+            self.employ(DAILY_COUNT_WORKER, move |shift| Arc::clone(&usage).run_daily_count(shift));
             let ingest = Arc::clone(&self.0.ingest);
             self.employ(FAR_QUEUES_WORKER, move |shift| Arc::clone(&ingest).run_far_queues(shift));
         }

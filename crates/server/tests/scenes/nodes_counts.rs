@@ -5,7 +5,7 @@ use isobar_hub::RateLimits;
 use isobar_power::becomes;
 use serde_json::json;
 
-use crate::support::TestApp;
+use crate::support::{Answer, TestApp};
 
 // Holds: c3.throttle
 #[tokio::test]
@@ -81,7 +81,7 @@ async fn calls_at_two_nodes_spend_one_rate() {
     let ana = first.developer("ana").await;
     let near = ana.through(&second);
     let path = "/v2/auth/user";
-    let left = |answer: crate::support::Answer| answer.header("x-ratelimit-remaining").parse::<usize>().unwrap();
+    let left = |answer: Answer| answer.header("x-ratelimit-remaining").parse::<usize>().unwrap();
     let mut remaining = LIMIT;
     while remaining > LIMIT / 2 {
         remaining = left(ana.get(path).await);
@@ -110,4 +110,57 @@ async fn calls_at_two_nodes_spend_one_rate() {
     becomes("no calls of the past", async || shares().await.is_empty()).await;
     first.end().await;
     second.end().await;
+}
+
+#[tokio::test]
+async fn limits_reached_at_two_nodes_are_told_once() {
+    const LIMIT: usize = 4;
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let (near, project) = (ana.through(&second), ana.project().await);
+    let mut administrators = Vec::new();
+    for round in 0..5 {
+        let low = ana.founds(&format!("low {round}"), &ana.organization).await;
+        administrators.push(ana.invites_into(&low, &format!("lou{round}"), "administrator").await);
+        let body = json!({"name": "d", "projectUuid": project, "organizationId": low});
+        join_all((0..LIMIT).map(|number| if number % 2 == 0 { &ana } else { &near }.creates_device_as(body.clone())))
+            .await;
+        // Both nodes look at limits when one has changed.
+        ana.changes(&low, json!({"name": "low", "deviceCountLimit": LIMIT})).await.ok();
+    }
+    for lou in &administrators {
+        let told = async || lou.through(&second).get("/v2/notifications").await.list_of("/translations/en/message");
+        becomes("a notice", async || !told().await.is_empty()).await;
+    }
+    for lou in &administrators {
+        let told = lou.get("/v2/notifications").await.list_of("/translations/en/message");
+        let message = format!("low has reached 100% of its limit of {LIMIT} devices. No more devices can be added.");
+        assert_eq!(told, [json!(message)]);
+    }
+    first.end().await;
+    second.end().await;
+}
+
+#[tokio::test]
+async fn orderly_stop_of_a_node_claims_no_count_of_all() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let low = ana.founds("low", &ana.organization).await;
+    let body = json!({"name": "d", "projectUuid": ana.project().await, "organizationId": low});
+    let device = ana.creates_device_as(body).await;
+    device.through(&second).posts("reading", json!("stored")).await.created();
+    let stored = async || first.registry().organizations_limited().await.unwrap().first().map(|of| of.bytes_stored);
+    ana.changes(&low, json!({"dataUsageMbLimit": 1})).await.ok();
+    second.end().await;
+    assert!(stored().await.is_some_and(|bytes| bytes > 0), "a node that stops writes its figures");
+    assert!(!first.registry().usage_begin().await.unwrap(), "the other node still stores");
+    // A figure that was missed is right after the next daily count, whichever node begins it.
+    let missed = isobar_model::ids::DeviceKey(1);
+    first.registry().usage_write(&[(missed, 0)]).await.unwrap();
+    assert_eq!(stored().await, Some(0));
+    first.wait_seconds(86_400);
+    let third = first.another_node().await;
+    becomes("a count of all", async || stored().await.is_some_and(|bytes| bytes > 0)).await;
+    third.end().await;
+    first.end().await;
 }
