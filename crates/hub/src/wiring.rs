@@ -17,13 +17,14 @@ use crate::delivery::calls::{CallEnded, RunOnAnswer};
 use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
+use crate::identity::rate_shares::RATE_SHARES_WORKER;
 use crate::ingest::far_queues::FAR_QUEUES_WORKER;
 use crate::ingest::{Ingest, Occasion};
 use crate::jobs::Jobs;
 use crate::jobs::changes::CHANGES_WORKER;
 use crate::jobs::nodes::NODES_WORKER;
 use crate::metering::activity::Activity;
-use crate::metering::usage::Usage;
+use crate::metering::usage::{DAILY_COUNT_WORKER, Usage};
 use crate::outbox::Outbox;
 use crate::resources::alarms::AlarmTurns;
 use crate::resources::followed_lists::FollowedLists;
@@ -155,6 +156,10 @@ impl Hub {
             self.employ(CHANGES_WORKER, move |shift| Arc::clone(&jobs).run_changes(shift));
             let jobs = Arc::clone(&self.0.jobs);
             self.employ(NODES_WORKER, move |shift| Arc::clone(&jobs).run_nodes(shift));
+            let identity = Arc::clone(&self.0.identity);
+            self.employ(RATE_SHARES_WORKER, move |shift| Arc::clone(&identity).run_rate_shares(shift));
+            let usage = Arc::clone(&self.0.usage);
+            self.employ(DAILY_COUNT_WORKER, move |shift| Arc::clone(&usage).run_daily_count(shift));
             let ingest = Arc::clone(&self.0.ingest);
             self.employ(FAR_QUEUES_WORKER, move |shift| Arc::clone(&ingest).run_far_queues(shift));
         }

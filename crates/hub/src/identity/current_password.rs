@@ -20,17 +20,17 @@ impl Identity {
         who: HashedFor,
         address: IpAddr,
     ) -> Result<()> {
-        self.throttle.check_account(user.id, address, self.env.now())?;
+        self.attempts.check_account(user.id, address, self.env.now()).await?;
         let record = self.env.registry().login_by_name(&user.username).await?;
         let hash = record.filter(|record| record.user == user.id).and_then(|record| record.password_hash);
         let is_right = self.passwords.verify(password, hash, who).await?;
         // Other attempts may have failed while this one waited for a slot: many concurrent guesses are limited too.
         let now = self.env.now();
-        self.throttle.check_account(user.id, address, now)?;
+        self.attempts.check_account(user.id, address, now).await?;
         if is_right {
             return Ok(());
         }
-        self.throttle.failed(&user.username, Some(user.id), address, now);
+        self.attempts.failed(&user.username, Some(user.id), address, now).await?;
         Err(Error::invalid(CURRENT_PASSWORD, "is not the password of this account"))
     }
 }

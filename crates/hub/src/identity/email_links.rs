@@ -80,7 +80,7 @@ impl Identity {
     async fn send_link(&self, account: LoginRecord, purpose: Purpose) -> Result<()> {
         let (user, now) = (account.user, self.env.now());
         // A caller beyond the limit gets the same answer and no e-mail: the last link is still valid.
-        if account.disabled || !self.link_allowance.spend((user, purpose), now) {
+        if account.disabled || !self.attempts.spend_link(user, purpose, now).await? {
             tracing::info!(%user, ?purpose, "no link is sent: the account is disabled, or was sent several just now");
             return Ok(());
         }

@@ -1,6 +1,7 @@
 //! Identifies callers, limits their rate, and decides what they may do: credentials, sessions, passwords, permits.
 
 pub(crate) mod account_notices;
+mod attempts;
 pub(crate) mod authentication;
 pub(crate) mod authorization;
 pub(crate) mod board_links;
@@ -10,6 +11,7 @@ pub(crate) mod hash_queue;
 pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
+pub(crate) mod rate_shares;
 pub(crate) mod sessions;
 mod sites;
 mod throttle;
@@ -19,16 +21,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use isobar_model::error::{RateWindow, Result};
-use isobar_model::ids::{OrganizationId, UserId};
+use isobar_model::ids::OrganizationId;
 use isobar_model::time::Timestamp;
-use isobar_store::registry::Purpose;
+use isobar_store::error::StoreError;
 
+use self::attempts::Attempts;
 use self::authentication::Principal;
 use self::hash_queue::HashedFor;
 use self::passwords::Passwords;
 use self::rate_limit::CallRates;
 use self::sites::Sites;
-use self::throttle::{LoginThrottle, PeriodicAllowance};
 use self::tokens::Jwts;
 use crate::cache::Caches;
 use crate::delivery::Delivery;
@@ -46,8 +48,7 @@ pub(crate) struct Identity {
     activity: Arc<Activity>,
     passwords: Passwords,
     tokens: Jwts,
-    throttle: LoginThrottle,
-    link_allowance: PeriodicAllowance<(UserId, Purpose)>,
+    attempts: Attempts,
     rates: CallRates,
     sites: Sites,
 }
@@ -65,9 +66,8 @@ impl Identity {
         Ok(Self {
             passwords: Passwords::new()?,
             tokens: Jwts::new(&signing_key, revoked, now),
-            throttle: LoginThrottle::default(),
-            link_allowance: PeriodicAllowance::new(LINKS_MAX),
-            rates: CallRates::new(&env.config().rate_limit),
+            attempts: Attempts::new(env.clone(), LINKS_MAX),
+            rates: CallRates::new(&env.config().rate_limit, env.config().has_other_nodes),
             sites: Sites::new(&signing_key)?,
             env,
             caches,
@@ -105,6 +105,11 @@ impl Identity {
     /// Refuses a token that another node has revoked, by its `jti`.
     pub(crate) fn token_revoked(&self, jti: String) {
         self.tokens.revoked_elsewhere(jti, self.env.now());
+    }
+
+    /// Removes failed log-ins, and links sent, that count no more.
+    pub(crate) async fn sweep_attempts(&self, now: Timestamp) -> std::result::Result<(), StoreError> {
+        self.attempts.sweep(now).await
     }
 
     /// Removes the revocations of expired tokens.

@@ -7,16 +7,19 @@ use std::net::{IpAddr, Ipv6Addr};
 use isobar_model::error::{Error, RateWindow};
 use isobar_model::ids::{BoardLinkId, DeviceKey, UserId};
 use isobar_model::time::Timestamp;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxBuildHasher;
 
 use super::authentication::Principal;
+use super::rate_shares::RateSubject;
 use crate::config::RateLimits;
 
 /// Length of a window.
 const WINDOW_SECONDS: i64 = 60;
 /// Number of shards of the keys, each with its own lock.
 const WINDOW_SHARDS: usize = 16;
+/// Share of a limit, one of so many parts, beyond which a caller's calls are told to other nodes.
+const TOLD_PART: u32 = 10;
 /// Capacity reserved at the beginning of a window, if the one before had as many callers.
 const CALLERS_KEPT: usize = 1 << 10;
 
@@ -27,13 +30,39 @@ pub(crate) struct RateWindows<K, S> {
     /// Callers counted in one shard, at most. Beyond this all counts of the shard restart: a client with that many
     /// addresses is not stopped by a limit for one.
     most: usize,
+    /// Calls of a caller beyond which other nodes are told.
+    untold_max: u32,
     hasher: S,
     shards: [Mutex<Shard<K, S>>; WINDOW_SHARDS],
 }
 
 struct Shard<K, S> {
     window: i64,
-    counts: HashMap<K, u32, S>,
+    counts: HashMap<K, CallCount, S>,
+    /// Callers of whose calls other nodes are told.
+    told: Vec<K>,
+}
+
+/// Calls of a caller in the present window.
+#[derive(Clone, Copy, Default)]
+struct CallCount {
+    here: u32,
+    /// Calls that other nodes have told.
+    elsewhere: u32,
+}
+
+impl<K, S: BuildHasher + Clone> Shard<K, S> {
+    fn begin(&mut self, window: i64, hasher: &S) {
+        self.window = window;
+        // Memory that a flood has needed is freed.
+        self.counts = HashMap::with_capacity_and_hasher(self.counts.len().min(CALLERS_KEPT), hasher.clone());
+        self.told = Vec::new();
+    }
+}
+
+/// Returns the window of a moment.
+pub(super) fn window_at(now: Timestamp) -> i64 {
+    now.seconds().div_euclid(WINDOW_SECONDS)
 }
 
 /// Returns the address that a rate limit counts: for IPv6 the /64 network of a site, in which one client has as many
@@ -48,17 +77,29 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
+impl<K: Hash + Eq + Copy, S: BuildHasher + Clone + Default> RateWindows<K, S> {
     /// Makes windows of `limit` calls for at most `callers_max` callers; with a limit of 0 nothing is counted.
     pub(crate) fn new(limit: u32, callers_max: usize) -> Self {
         let hasher = S::default();
-        let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()) };
+        let shard = || Shard { window: 0, counts: HashMap::with_hasher(hasher.clone()), told: Vec::new() };
         Self {
             limit,
             most: callers_max.div_ceil(WINDOW_SHARDS),
+            untold_max: u32::MAX,
             shards: std::array::from_fn(|_| Mutex::new(shard())),
             hasher,
         }
+    }
+
+    /// Lets other nodes be told of callers that make many calls.
+    fn told_to_others(mut self, has_other_nodes: bool) -> Self {
+        self.untold_max = if has_other_nodes { self.limit / TOLD_PART } else { u32::MAX };
+        self
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, Shard<K, S>> {
+        let hash = self.hasher.hash_one(key);
+        self.shards[(hash >> 57) as usize % WINDOW_SHARDS].lock()
     }
 
     /// Counts a call. Returns `Err` if the window is used up, and `None` if nothing is counted.
@@ -72,25 +113,52 @@ impl<K: Hash + Eq, S: BuildHasher + Clone + Default> RateWindows<K, S> {
         if self.limit == 0 {
             return Ok(None);
         }
-        let window = now.seconds().div_euclid(WINDOW_SECONDS);
-        let hash = self.hasher.hash_one(&key);
-        let mut shard = self.shards[(hash >> 57) as usize % WINDOW_SHARDS].lock();
+        let window = window_at(now);
+        let shard = &mut *self.shard(&key);
         if shard.window != window {
-            shard.window = window;
-            // Memory that a flood has needed is freed.
-            shard.counts = HashMap::with_capacity_and_hasher(shard.counts.len().min(CALLERS_KEPT), self.hasher.clone());
+            shard.begin(window, &self.hasher);
         } else if shard.counts.len() >= self.most && !shard.counts.contains_key(&key) {
             shard.counts.clear();
+            shard.told.clear();
         }
-        let count = shard.counts.entry(key).or_insert(0);
-        let spent = self.limit - *count < calls;
-        *count += if spent { 0 } else { calls };
+        let count = shard.counts.entry(key).or_default();
+        let left = self.limit.saturating_sub(count.here.saturating_add(count.elsewhere));
+        let spent = left < calls;
+        let counted = if spent { 0 } else { calls };
+        if count.here <= self.untold_max && count.here + counted > self.untold_max {
+            shard.told.push(key);
+        }
+        count.here += counted;
         let state = RateWindow {
             limit: self.limit,
-            remaining: self.limit - *count,
+            remaining: left - counted,
             reset: Timestamp::from_millis((window + 1) * WINDOW_SECONDS * 1000),
         };
         if spent { Err(state) } else { Ok(Some(state)) }
+    }
+
+    /// Returns the callers of whose calls other nodes are told, with their calls in the window.
+    fn many_calls(&self, window: i64) -> Vec<(K, u32)> {
+        let mut told = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            if shard.window == window {
+                told.extend(shard.told.iter().filter_map(|key| Some((*key, shard.counts.get(key)?.here))));
+            }
+        }
+        told
+    }
+
+    /// Sets the calls of a caller that other nodes have counted in the window.
+    fn count_elsewhere(&self, key: K, calls: u32, window: i64) {
+        let shard = &mut *self.shard(&key);
+        if shard.window < window {
+            shard.begin(window, &self.hasher);
+        }
+        let has_room = shard.counts.len() < self.most || shard.counts.contains_key(&key);
+        if shard.window == window && has_room {
+            shard.counts.entry(key).or_default().elsewhere = calls;
+        }
     }
 }
 
@@ -115,12 +183,12 @@ const CALLERS_MAX: usize = 1 << 20;
 const ADDRESSES_MAX: usize = 1 << 18;
 
 impl CallRates {
-    pub(crate) fn new(limits: &RateLimits) -> Self {
+    pub(crate) fn new(limits: &RateLimits, has_other_nodes: bool) -> Self {
         Self {
-            users: RateWindows::new(limits.user, CALLERS_MAX),
-            devices: RateWindows::new(limits.device, CALLERS_MAX),
-            links: RateWindows::new(limits.user, CALLERS_MAX),
-            addresses: RateWindows::new(limits.address, ADDRESSES_MAX),
+            users: RateWindows::new(limits.user, CALLERS_MAX).told_to_others(has_other_nodes),
+            devices: RateWindows::new(limits.device, CALLERS_MAX).told_to_others(has_other_nodes),
+            links: RateWindows::new(limits.user, CALLERS_MAX).told_to_others(has_other_nodes),
+            addresses: RateWindows::new(limits.address, ADDRESSES_MAX).told_to_others(has_other_nodes),
             refused: RateWindows::new(limits.address.saturating_mul(REFUSED_TIMES), ADDRESSES_MAX),
         }
     }
@@ -158,6 +226,26 @@ impl CallRates {
         counts.map_err(|window| Error::RateLimited { subject, window })
     }
 
+    /// Returns the callers of whose calls other nodes are told, with their calls in the window.
+    pub(super) fn many_calls(&self, window: i64) -> Vec<(RateSubject, u32)> {
+        let mut told = Vec::new();
+        told.extend(self.users.many_calls(window).into_iter().map(|(id, calls)| (RateSubject::User(id), calls)));
+        told.extend(self.devices.many_calls(window).into_iter().map(|(key, calls)| (RateSubject::Device(key), calls)));
+        told.extend(self.links.many_calls(window).into_iter().map(|(id, calls)| (RateSubject::Link(id), calls)));
+        told.extend(self.addresses.many_calls(window).into_iter().map(|(at, calls)| (RateSubject::Address(at), calls)));
+        told
+    }
+
+    /// Sets the calls of a caller that other nodes have counted in the window.
+    pub(super) fn count_elsewhere(&self, subject: RateSubject, calls: u32, window: i64) {
+        match subject {
+            RateSubject::User(id) => self.users.count_elsewhere(id, calls, window),
+            RateSubject::Device(key) => self.devices.count_elsewhere(key, calls, window),
+            RateSubject::Link(id) => self.links.count_elsewhere(id, calls, window),
+            RateSubject::Address(address) => self.addresses.count_elsewhere(address, calls, window),
+        }
+    }
+
     /// Counts a call with bad credentials; returns true if its address has sent so many that the connection should be
     /// closed.
     pub(crate) fn count_refused(&self, address: IpAddr, now: Timestamp) -> bool {
@@ -173,7 +261,7 @@ mod tests {
 
     const CALLERS_MAX: usize = 1 << 14;
 
-    fn windows<K: Hash + Eq>(limit: u32) -> RateWindows<K, FxBuildHasher> {
+    fn windows<K: Hash + Eq + Copy>(limit: u32) -> RateWindows<K, FxBuildHasher> {
         RateWindows::new(limit, CALLERS_MAX)
     }
 
@@ -201,6 +289,32 @@ mod tests {
         assert!(windows.count("a", at(63)).is_err());
         assert!(windows.count_all("b", 6, at(63)).is_err());
         assert!(windows.count_all("b", 5, at(64)).is_ok());
+    }
+
+    // Holds: c10.window
+    #[test]
+    fn calls_at_other_nodes_count_in_the_same_window() {
+        let windows = windows(20).told_to_others(true);
+        windows.count_all("a", 2, at(60)).unwrap();
+        assert_eq!(windows.many_calls(1), []);
+        windows.count("a", at(61)).unwrap();
+        windows.count_all("b", 9, at(61)).unwrap();
+        windows.count("b", at(61)).unwrap();
+        let mut told = windows.many_calls(1);
+        told.sort_unstable();
+        assert_eq!((told, windows.many_calls(0), windows.many_calls(2)), (vec![("a", 3), ("b", 10)], vec![], vec![]));
+        for (key, here) in [("a", 3), ("c", 0)] {
+            windows.count_elsewhere(key, 12, 1);
+            windows.count_elsewhere(key, 15, 1);
+            assert_eq!(windows.count(key, at(62)).unwrap().unwrap().remaining, 20 - 15 - here - 1);
+        }
+        windows.count_elsewhere("a", 1_000, 1);
+        assert_eq!(windows.count("a", at(63)).unwrap_err().remaining, 0);
+        // What is told late of an earlier window counts no more; the next one begins for all.
+        windows.count_elsewhere("a", 5, 2);
+        windows.count_elsewhere("a", 20, 1);
+        assert_eq!(windows.count("a", at(120)).unwrap().unwrap().remaining, 14);
+        assert_eq!(windows.many_calls(2), []);
     }
 
     #[test]

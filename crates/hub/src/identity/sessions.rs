@@ -33,18 +33,17 @@ impl Identity {
     /// Logs a user in by username or e-mail address. An unknown account and a wrong password get the same answer.
     pub(crate) async fn session_login(&self, login: Login, address: IpAddr) -> Result<Tokens> {
         let now = self.env.now();
-        self.throttle.check(&login.name, address, now)?;
+        self.attempts.check(&login.name, address, now).await?;
         let record = self.env.registry().login_by_name(&login.name).await?;
         let hash = record.as_ref().and_then(|record| record.password_hash.clone());
         let right = self.passwords.verify(login.password, hash, HashedFor::address(address)).await?;
         // Other attempts may have failed while this one waited for a slot: many concurrent guesses are limited too.
-        self.throttle.check(&login.name, address, self.env.now())?;
         let account = record.as_ref().map(|record| record.user);
-        let is_closed = account.is_some_and(|user| self.throttle.is_closed(user, address, self.env.now()));
+        let is_closed = self.attempts.check_both(&login.name, account, address, self.env.now()).await?;
         let is_usable =
             |record: &LoginRecord| !record.disabled && (record.verified || !self.env.config().require_verified_email);
         let Some(record) = record.filter(|record| right && !is_closed && is_usable(record)) else {
-            self.throttle.failed(&login.name, account, address, now);
+            self.attempts.failed(&login.name, account, address, now).await?;
             return Err(Error::Unauthenticated);
         };
         let tokens = self.open_session(record.user, now).await?;

@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use super::rate_limit::counted;
 
 /// Period in which failures count, in seconds.
-const PERIOD_SECONDS: i64 = 15 * 60;
+pub(super) const PERIOD_SECONDS: i64 = 15 * 60;
 /// Failures for one name, or one account, from one address, before logins are refused.
-const PER_ADDRESS: u32 = 10;
+pub(super) const PER_ADDRESS: u32 = 10;
 /// Failures for one name, or one account, from all addresses, before logins are refused.
-const PER_NAME: u32 = 100;
+pub(super) const PER_NAME: u32 = 100;
 /// Counters stored at a time; beyond this some are removed.
 const REMEMBERED_MAX: usize = 100_000;
 /// Divisor of [`REMEMBERED_MAX`] that gives the number of counters removed at a time: an eighth.
@@ -33,22 +33,22 @@ pub(crate) struct LoginThrottle(Mutex<HashMap<(Subject, Option<IpAddr>), Failure
 
 /// The name or account whose failures are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum Subject {
+pub(super) enum Subject {
     /// The digest of a name in lower case, whatever its length.
     Name(Digest),
     Account(UserId),
 }
 
 impl Subject {
-    fn of(name: &str) -> Self {
+    pub(super) fn of(name: &str) -> Self {
         let folded: String = name.chars().flat_map(char::to_lowercase).collect();
         Self::Name(Digest::of(folded.as_bytes()))
     }
 }
 
-struct Failures {
-    since: Timestamp,
-    count: u32,
+pub(super) struct Failures {
+    pub(super) since: Timestamp,
+    pub(super) count: u32,
 }
 
 impl Failures {
@@ -57,6 +57,12 @@ impl Failures {
     fn until(&mut self, now: Timestamp) -> Timestamp {
         self.since = self.since.min(now);
         self.since.plus_seconds(PERIOD_SECONDS)
+    }
+
+    /// Returns the time until which further tries are refused, if `most` are allowed.
+    pub(super) fn refuses_until(&mut self, most: u32, now: Timestamp) -> Option<Timestamp> {
+        let until = self.until(now);
+        (self.count >= most && now < until).then_some(until)
     }
 
     fn count_one(&mut self, now: Timestamp) {
@@ -86,11 +92,9 @@ impl LoginThrottle {
 
     fn until(&self, subject: Subject, address: IpAddr, now: Timestamp) -> Option<Timestamp> {
         let (mut failures, address) = (self.0.lock(), counted(address));
-        [(Some(address), PER_ADDRESS), (None, PER_NAME)].into_iter().find_map(|(from, most)| {
-            let seen = failures.get_mut(&(subject, from))?;
-            let until = seen.until(now);
-            (seen.count >= most && now < until).then_some(until)
-        })
+        [(Some(address), PER_ADDRESS), (None, PER_NAME)]
+            .into_iter()
+            .find_map(|(from, most)| failures.get_mut(&(subject, from))?.refuses_until(most, now))
     }
 
     /// Counts a failed login for its name and its account.

@@ -116,6 +116,7 @@ impl Jobs {
         self.env.registry().sessions_sweep(now).await?;
         self.env.registry().letter_hours_sweep(now).await?;
         self.env.registry().changes_sweep().await?;
+        self.identity.sweep_attempts(now).await?;
         self.identity.forget_ended_tokens(now);
         Ok(())
     }

@@ -46,7 +46,12 @@ impl Usage {
         let fill = alert.fill.after(measured.used, measured.limit);
         if fill != alert.fill {
             alert = Alert { fill, since: self.env.new_id().minted_at(), told: fill < alert.fill };
-            self.env.registry().organization_alert_set(of.id, measured.what, alert).await?;
+            let registry = self.env.registry();
+            if !registry.organization_alert_set(of.id, measured.what, measured.alert, alert).await? {
+                // Another node was faster, and notifies; if it ends before that, the next check does.
+                self.unsettle();
+                return Ok(());
+            }
         }
         if alert.told {
             return Ok(());
@@ -70,7 +75,8 @@ impl Usage {
             self.unsettle();
             return Ok(());
         }
-        self.env.registry().organization_alert_set(of.id, measured.what, Alert { told: true, ..alert }).await
+        let told = Alert { told: true, ..alert };
+        self.env.registry().organization_alert_set(of.id, measured.what, alert, told).await.map(drop)
     }
 }
 
@@ -82,4 +88,35 @@ fn message(name: &str, measured: &MeasuredLimit, fill: Fill) -> String {
     let percent = fill.percent();
     let says = format!("{name} has reached {percent}% of its limit of {} {what}.", measured.limit);
     if fill == Fill::Full { format!("{says} {consequence}") } else { says }
+}
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::access;
+    use isobar_model::json::parse;
+    use isobar_model::organization::OrganizationInput;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    #[tokio::test]
+    async fn crossing_that_two_nodes_have_seen_is_told_once() {
+        let stage = Stage::set().await;
+        let device = stage.device_of_another_tenant("{}").await;
+        let (usage, registry) = (&stage.hub.0.usage, stage.hub.0.env.registry());
+        let input = parse(r#"{"name": "limited", "deviceCountLimit": 1}"#).unwrap();
+        let permit = access::system(device.organization, "a test sets a limit");
+        let input = OrganizationInput::read(&input).unwrap();
+        registry.organization_update(&permit, &input, None, stage.clock.now()).await.unwrap();
+        // Two nodes read the same.
+        let [seen] = &*registry.organizations_limited().await.unwrap() else { panic!("one organization") };
+        let recorded = async || registry.organizations_limited().await.unwrap()[0].devices;
+        usage.tell_of_limits(seen).await.unwrap();
+        let first = recorded().await;
+        assert_eq!((first.fill, first.told), (Fill::Full, true));
+        stage.clock.advance_seconds(1);
+        usage.tell_of_limits(seen).await.unwrap();
+        assert_eq!(recorded().await, first, "the second node records and notifies of no other crossing");
+        stage.over().await;
+    }
 }

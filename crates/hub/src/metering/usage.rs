@@ -29,6 +29,11 @@ use crate::support::scope_guard::ScopeGuard;
 
 /// Interval between two writes of changed figures.
 const USAGE_FLUSH_EVERY: Duration = Duration::from_secs(5);
+/// Name of the worker that counts all devices where several nodes serve.
+pub(crate) const DAILY_COUNT_WORKER: &str = "usage_count";
+/// Interval between two counts of all devices by one of several nodes, and between two looks if one is due.
+const COUNTED_EVERY_SECONDS: i64 = 86_400;
+const COUNT_LOOK_EVERY: Duration = Duration::from_secs(600);
 /// Shortest time between two writes of changed figures.
 const FLUSH_REST: Duration = Duration::from_millis(200);
 /// Devices written at a time: more would block other writers of the registry.
@@ -121,7 +126,8 @@ pub(crate) fn hold_to_quota(entry: &DeviceEntry, commit: &mut Commit) -> u64 {
 impl Usage {
     /// Writes changed figures and checks the limits every few seconds, and once more at an orderly end.
     pub(crate) async fn run_usage(self: Arc<Self>, mut shift: Shift) {
-        if !self.counted.load(Ordering::Acquire) {
+        let has_other_nodes = self.env.config().has_other_nodes;
+        if !has_other_nodes && !self.counted.load(Ordering::Acquire) {
             tokio::select! {
                 () = self.count_all() => {}
                 () = shift.end() => {
@@ -145,11 +151,36 @@ impl Usage {
             }
             shift.well();
             if stopping {
+                // Other nodes may still store.
                 if settled.is_ok()
+                    && !has_other_nodes
                     && let Err(error) = self.env.registry().usage_counted().await
                 {
                     tracing::warn!(%error, "what devices have stored will be counted at the next start");
                 }
+                return;
+            }
+        }
+    }
+
+    /// Counts the stored bytes of every device once a day, at one of several nodes: a figure that one of them has missed
+    /// is right again then.
+    pub(crate) async fn run_daily_count(self: Arc<Self>, mut shift: Shift) {
+        loop {
+            self.env.reaches(DAILY_COUNT_WORKER);
+            match self.env.registry().job_claim("count_usage", self.env.now(), COUNTED_EVERY_SECONDS).await {
+                Ok(true) => tokio::select! {
+                    () = self.count_all() => {}
+                    () = shift.end() => {
+                        tracing::info!("what devices have stored was not counted to the end, and will be tomorrow");
+                        return;
+                    }
+                },
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "cannot agree with other nodes on who counts, will retry"),
+            }
+            shift.well();
+            if shift.pause(COUNT_LOOK_EVERY).await {
                 return;
             }
         }

@@ -52,6 +52,7 @@ mod main_road;
 mod manners;
 mod moves;
 mod names;
+mod nodes_counts;
 mod nodes_runs;
 mod notifications;
 mod organizations;

@@ -30,6 +30,7 @@ pub use nouns::findings::{DeviceReport, Findings};
 pub use nouns::images::{NewImage, Pictured, Png};
 pub use nouns::labels::{MetaChange, MetaChanged, NewLabels, Tag, TagCarrier, TagCase};
 pub use nouns::letters::{LetterBounds, LetterKind, NewLetter};
+pub use nouns::login_failures::FailureCount;
 pub use nouns::nodes::{SeenNode, ServingNode};
 pub use nouns::nonces::Purpose;
 pub use nouns::notices::{Recipient, SpreadStep, Spreading};

@@ -208,16 +208,24 @@ const TABLES: &[Table] = &[
         ("name", TEXT), ("version", TEXT_IF), ("protocol", TEXT_IF), ("protocols", TEXTS), ("meta", OBJECT),
         ("description", TEXT_IF), ("street_address", STREET_IF), ("latitude", FLOAT_IF), ("longitude", FLOAT_IF),
         ("place_latitude", FLOAT_IF), ("place_longitude", FLOAT_IF), ("status", STATUS), ("status_before", STATUS),
-        ("created_by", USER_IF), ("created_at", TIME), ("updated_at", TIME),
+        ("created_by", USER_IF), ("created_at", TIME), ("updated_at", TIME), ("findings_from", COUNT),
     ]),
     table("device_activity", 1, &[
         ("id", DEVICE), ("key", COUNT), ("organization_id", ORGANIZATION), ("last_active", TIME),
     ]),
-    table("device_timers", 2, &[("device_key", COUNT), ("element", TEXT), ("id", COUNT), ("due_at", TIME)]),
+    table("device_timers", 2, &[
+        ("device_key", COUNT), ("element", TEXT), ("id", COUNT), ("due_at", TIME), ("claimed_until", TIME),
+    ]),
     table("device_search", 1, &[("key", COUNT), ("organization_id", ORGANIZATION), ("search", TEXT)]),
     table("device_labels", 3, &[("device_key", COUNT), ("label", TEXT), ("value", TEXT)]),
     table("device_usage", 1, &[("key", COUNT), ("bytes", COUNT)]),
     table("usage_counted", 1, &[("counted", COUNT)]),
+    table("jobs", 1, &[("name", TEXT), ("due_at", TIME)]),
+    table("login_failures", 1, &[("subject", TEXT), ("since", TIME), ("count", COUNT)]),
+    table("nodes", 1, &[
+        ("id", TEXT), ("name", TEXT), ("version", TEXT), ("settings", TEXT), ("started_at", TIME), ("seen_at", TIME),
+        ("clock_ahead", NUMBER),
+    ]),
     table("settings", 1, &[
         ("id", SETTING), ("device_key", COUNT), ("name", TEXT), ("value", JSON_IF), ("created_at", TIME),
         ("changed_at", TIME_IF), ("changed_to", SETTING_IF), ("changed_by", TEXT_IF),
@@ -232,7 +240,7 @@ const TABLES: &[Table] = &[
     ]),
     table_of_large_rows("deliveries", 1, &[
         ("id", TEXT), ("kind", TEXT), ("body", JSON), ("attempts", COUNT), ("due_at", TIME), ("created_at", TIME),
-        ("destination", TEXT_IF),
+        ("destination", TEXT_IF), ("claimed_until", TIME),
     ]),
     table_of_large_rows("images", 4, &[
         ("organization_id", ORGANIZATION_IF), ("project_id", PROJECT_IF), ("user_id", USER_IF), ("device_id", DEVICE_IF),

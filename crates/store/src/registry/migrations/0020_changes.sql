@@ -84,3 +84,12 @@ BEGIN
 END
 $$;
 CREATE TRIGGER alarms_changed AFTER INSERT OR UPDATE ON alarms FOR EACH ROW EXECUTE FUNCTION note_alarm();
+
+-- Calls of the present minute that a process has counted, of callers that make many. Of use for a minute: not logged.
+CREATE UNLOGGED TABLE rate_shares (
+    minute BIGINT NOT NULL,
+    node {text} NOT NULL,
+    subject {text} NOT NULL,
+    count BIGINT NOT NULL,
+    PRIMARY KEY (minute, node, subject)
+);

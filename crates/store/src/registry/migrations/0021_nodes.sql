@@ -25,3 +25,10 @@ CREATE TABLE nodes (
     -- Milliseconds by which its clock is ahead of the database's.
     clock_ahead BIGINT NOT NULL
 );
+
+-- Failed log-ins, and links sent, of a name or an account: where several processes serve, they count together.
+CREATE TABLE login_failures (
+    subject {text} PRIMARY KEY,
+    since BIGINT NOT NULL,
+    count BIGINT NOT NULL
+);

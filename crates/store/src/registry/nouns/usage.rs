@@ -151,21 +151,31 @@ impl Registry {
         all(&self.db.read, query).await?.iter().map(limited).collect()
     }
 
-    /// Records the fill level of an organization.
-    pub async fn organization_alert_set(&self, id: OrganizationId, used: Used, alert: Alert) -> Result<()> {
+    /// Records the fill level of an organization. Returns false if it is no more as it was `before`: another process has
+    /// recorded one, or the organization was deleted.
+    pub async fn organization_alert_set(
+        &self,
+        id: OrganizationId,
+        used: Used,
+        before: Alert,
+        alert: Alert,
+    ) -> Result<bool> {
         let upsert = Sql::new(
             "INSERT INTO organization_alerts (organization_id, used, fill, since, told) VALUES (?, ?, ?, ?, ?) \
              ON CONFLICT (organization_id, used) DO UPDATE SET fill = excluded.fill, since = excluded.since, \
-             told = excluded.told",
+             told = excluded.told WHERE organization_alerts.fill = ? AND organization_alerts.since = ?",
         )
         .bind(id)
         .bind(used.name())
         .bind(alert.fill.number())
         .bind(alert.since)
-        .bind(alert.told);
+        .bind(alert.told)
+        .bind(before.fill.number())
+        .bind(before.since);
         match self.db.write.run(upsert).await {
+            Ok(changed) => Ok(changed > 0),
             // The organization was deleted in the meantime: there is no user to notify.
-            Ok(_) | Err(StoreError::Gone(_)) => Ok(()),
+            Err(StoreError::Gone(_)) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -68,3 +68,27 @@ pub async fn job_is_claimed_once_in_its_time(r: &Registry) {
     assert!(!claim("a", 3_000).await, "the clock of another process is ten minutes behind");
     assert!(claim("a", 100).await, "the clock was set back");
 }
+
+/// Checks that failures count together until their period ends, also those that come at once or by a clock ahead.
+pub async fn failures_count_until_their_period_ends(r: &Registry) {
+    const PERIOD: i64 = 900;
+    let subjects = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let add =
+        async |names: &[&str], second: i64| r.failures_add(&subjects(names), at(second * 1_000), PERIOD).await.unwrap();
+    let seen = async |name: &str, second: i64| {
+        let found = r.failures_of(&subjects(&[name]), at(second * 1_000)).await.unwrap();
+        found.iter().map(|seen| (seen.since.millis() - at(0).millis(), seen.count)).collect::<Vec<_>>()
+    };
+    let names = [["a", "b"], ["b", "a"]];
+    futures::future::join_all((0..CLAIMERS).map(|turn| add(&names[turn % 2], 0))).await;
+    let all = CLAIMERS as u64;
+    assert_eq!((seen("a", 0).await, seen("b", 0).await, seen("c", 0).await), (vec![(0, all)], vec![(0, all)], vec![]));
+    assert_eq!((add(&["a"], 899).await, add(&["a"], 900).await), (all + 1, 1));
+    assert_eq!(seen("a", 900).await, [(900_000, 1)]);
+    // A clock ahead is right again: the period begins now.
+    assert_eq!(seen("a", 100).await, [(100_000, 1)]);
+    assert_eq!((add(&["d"], 500).await, add(&["d"], 100).await), (1, 2));
+    assert_eq!(seen("d", 600).await, [(100_000, 2)]);
+    assert_eq!(r.failures_sweep(at(999_999), PERIOD).await.unwrap(), 1);
+    assert_eq!(r.failures_sweep(at(1_000_000), PERIOD).await.unwrap(), 2);
+}

@@ -139,6 +139,7 @@ macro_rules! registry_scenes {
             delivery_is_claimed_by_one
             timer_is_claimed_by_one
             job_is_claimed_once_in_its_time
+            failures_count_until_their_period_ends
             devices_have_the_timers_of_their_project
             a_timer_is_set_and_removed
             missing_device_keeps_its_former_status

@@ -87,10 +87,15 @@ pub async fn limited_organization_has_its_usage(r: &Registry) {
     assert_eq!((found[0].device_count_limit, found[0].data_usage_mb_limit), (0.0, 1.5));
     assert_eq!((found[0].devices.fill, found[0].devices.told, found[0].data.fill), (Fill::Below, true, Fill::Below));
     let alert = |fill, told| Alert { fill, since: at(7), told };
-    r.organization_alert_set(top, Used::Data, alert(Fill::Near, true)).await.unwrap();
-    r.organization_alert_set(top, Used::Data, alert(Fill::Full, false)).await.unwrap();
-    let nobody = OrganizationId(given::uuid());
-    r.organization_alert_set(nobody, Used::Data, alert(Fill::Full, false)).await.unwrap();
+    let begun = found[0].data;
+    let set = async |id, before, after| r.organization_alert_set(id, Used::Data, before, after).await.unwrap();
+    assert!(set(top, begun, alert(Fill::Near, true)).await);
+    assert!(set(top, alert(Fill::Near, true), alert(Fill::Full, false)).await);
+    assert!(!set(OrganizationId(given::uuid()), begun, alert(Fill::Full, false)).await);
+    // Of two that have seen the same level one records the next.
+    for late in [begun, alert(Fill::Near, true), Alert { since: at(8), ..alert(Fill::Full, false) }] {
+        assert!(!set(top, late, Alert { since: at(9), ..alert(Fill::Near, false) }).await, "{late:?}");
+    }
     let found = r.organizations_limited().await.unwrap();
     assert_eq!((found[0].devices.fill, found[0].data), (Fill::Below, alert(Fill::Full, false)));
 }
