@@ -74,6 +74,7 @@ impl Jobs {
         let retained = self.env.telemetry().retain(self.env.now(), running, HISTORY_SECONDS);
         let Some(now) = removed("history", retained).await else { return };
         self.retention.believe(now, self.env.clock());
+        self.identity.forget_ended_tokens(now);
         if !is_ours {
             return;
         }
@@ -117,7 +118,6 @@ impl Jobs {
         self.env.registry().letter_hours_sweep(now).await?;
         self.env.registry().changes_sweep().await?;
         self.identity.sweep_attempts(now).await?;
-        self.identity.forget_ended_tokens(now);
         Ok(())
     }
 }

@@ -212,8 +212,7 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
 
 /// Makes PostgreSQL acknowledge a commit only when it is durable, whatever the default of the server or role. Stricter
 /// settings stay.
-pub(crate) const DURABLE: &str =
-    "SELECT set_config('synchronous_commit', 'on', false) \
+pub(crate) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
      WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 /// Makes each transaction read the state of one moment. Set once for a connection rather than in every transaction.
 pub(crate) const OF_ONE_MOMENT: &str =
