@@ -1,6 +1,6 @@
 //! Finds what a history of calls shows that must not be: pure, so that it can be shown bad histories.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::history::{Call, Did, FaultKind, History, Micros, Shown};
 use super::register::{RegisterCall, first_contradiction};
@@ -171,23 +171,27 @@ impl Life<'_> {
         }
     }
 
-    /// What was queued with an acknowledgement was taken, waits, or was in a take without an answer.
+    /// What was queued with an acknowledgement was taken, waits, or was in a take without an answer, which began before
+    /// the next event was taken.
     fn check_queue(&mut self) {
-        let (mut acknowledged, mut taken, mut unknown) = (HashSet::new(), HashSet::new(), 0);
+        let (mut acknowledged, mut taken, mut unknown) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
         for call in &self.calls {
             match &call.did {
                 Did::Queue { n, id: Some(_) } => drop(acknowledged.insert(*n)),
-                Did::Take { got: Some(Some(n)) } => drop(taken.insert(*n)),
-                Did::Take { got: None } => unknown += 1,
+                Did::Take { got: Some(Some(n)) } => drop(taken.insert(*n, call.end)),
+                Did::Take { got: None } if call.is_unknown() => unknown.push(call.begin),
                 _ => {}
             }
         }
         for shown in self.shown.clone() {
-            let gone = |n: &&u64| !taken.contains(*n) && !shown.waiting.contains(n);
-            let gone: Vec<u64> = acknowledged.iter().filter(gone).copied().collect();
-            if gone.len() > unknown {
-                let says = format!("{gone:?} were taken by nobody (node {}), {unknown} takes have no answer", shown.node);
-                self.finds("queue lost", says);
+            let gone = acknowledged.iter().filter(|n| !taken.contains_key(n) && !shown.waiting.contains(n));
+            for (others, n) in gone.enumerate() {
+                let next = taken.range(n..).next().map_or(Micros::MAX, |(_, end)| *end);
+                let takes = unknown.iter().filter(|begin| **begin < next).count();
+                if takes <= others {
+                    let says = format!("cloud event {n} was taken by nobody (node {}): {takes} takes are unknown", shown.node);
+                    self.finds("queue lost", says);
+                }
             }
         }
     }
@@ -217,6 +221,7 @@ impl Life<'_> {
     fn check_setting(&mut self) {
         let as_register = |call: &&Call| {
             let (is_put, value, end) = match call.did {
+                Did::Put { .. } if call.is_refused => return None,
                 Did::Put { value } => (true, value, call.is_done().then_some(call.end)),
                 Did::Get { value } => (false, value?, Some(call.end)),
                 _ => return None,
@@ -234,7 +239,7 @@ impl Life<'_> {
                 other.value == call.value || other.begin < call.begin + 200_000 && other.end.is_none_or(|end| end + 200_000 > call.begin)
             };
             let near: Vec<_> = calls.iter().filter(near).collect();
-            self.finds("setting", format!("no order explains {call:?}; near it: {near:#?}"));
+            self.finds("setting", format!("no order explains {call:?}; near it: {near:?}"));
         }
     }
 

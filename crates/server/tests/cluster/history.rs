@@ -12,6 +12,8 @@ pub struct Call {
     pub end: Micros,
     /// Status of the answer, if one came.
     pub status: Option<u16>,
+    /// Nobody accepted the connection, so that nothing was done.
+    pub is_refused: bool,
     pub did: Did,
 }
 
@@ -38,6 +40,11 @@ impl Call {
     /// Returns true if it succeeded.
     pub fn is_done(&self) -> bool {
         self.status.is_some_and(|status| (200..300).contains(&status))
+    }
+
+    /// Returns true if it may have been done, or may still be, though nobody said so.
+    pub fn is_unknown(&self) -> bool {
+        !self.is_refused && !self.is_done()
     }
 }
 

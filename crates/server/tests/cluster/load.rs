@@ -137,12 +137,14 @@ impl Client {
         headers.extend(request.key.as_deref().map(|key| ("idempotency-key", key)));
         let begin = self.platform.now();
         let answer = api.send(request.method, &request.path, &headers, request.body.as_ref());
-        let answer = Clock::System.timeout(CALL_PATIENCE, answer).await.ok().and_then(Result::ok);
+        let answer = Clock::System.timeout(CALL_PATIENCE, answer).await;
+        let is_refused = matches!(&answer, Ok(Err(error)) if error.is_connect());
+        let answer = answer.ok().and_then(Result::ok);
         let end = self.platform.now();
         let status = answer.as_ref().map(|answer| answer.status);
         let success = answer.as_ref().filter(|answer| (200..300).contains(&answer.status));
         let is_done = success.is_some();
-        let call = Call { device: self.device, node, begin, end, status, did: did(success) };
+        let call = Call { device: self.device, node, begin, end, status, is_refused, did: did(success) };
         if answer.as_ref().is_some_and(|answer| !is_done && answer.status != 503) {
             println!("{call:?}: {}", answer.map(|answer| answer.body).unwrap_or_default());
         }

@@ -89,7 +89,7 @@ impl Node {
         let mut command = isobar(&["serve", "--log", "warn", "--listen", &self.listen, "--data"]);
         command.arg(&self.folder).envs(ENVIRONMENT).stderr(log);
         command.env("ISOBAR_STORES__REGISTRY", &self.registry).env("ISOBAR_STORES__TELEMETRY", &self.telemetry);
-        command.env("ISOBAR_STORES__NEEDS_SYNCS", "false");
+        command.env("ISOBAR_STORES__NEEDS_SYNCS", "false").env("ISOBAR_PUBLIC_URL", "http://cluster.example");
         command
     }
 

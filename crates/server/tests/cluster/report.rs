@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::checker::Violation;
 use super::history::{Call, Did, History};
 
 /// Most violations, and kinds of lines in logs, that are told.
 const TOLD_MAX: usize = 30;
-const LINES_MAX: usize = 20;
+const LINES_MAX: usize = 40;
 
 /// Returns a violation for each panic in the logs.
 pub fn panics(logs: &[String]) -> Vec<Violation> {
@@ -19,16 +21,17 @@ pub fn panics(logs: &[String]) -> Vec<Violation> {
 pub fn print(history: &History, logs: &[String], violations: &[Violation]) {
     let count = |is_so: &dyn Fn(&Call) -> bool| history.calls.iter().filter(|call| is_so(call)).count();
     println!(
-        "{} calls: {} without an answer, {} answered 503; {} acknowledged posts, {} queued, {} takes ({} unknown), {} puts ({} unknown), {} gets",
+        "{} calls: {} refused, {} without an answer, {} answered 503; {} acknowledged posts, {} queued, {} takes ({} unknown), {} puts ({} unknown), {} gets",
         history.calls.len(),
-        count(&|call| call.status.is_none()),
+        count(&|call| call.is_refused),
+        count(&|call| call.status.is_none() && call.is_unknown()),
         count(&|call| call.status == Some(503)),
         count(&|call| matches!(call.did, Did::Post { id: Some(_), .. })),
         count(&|call| matches!(call.did, Did::Queue { id: Some(_), .. })),
         count(&|call| matches!(call.did, Did::Take { got: Some(Some(_)) })),
-        count(&|call| matches!(call.did, Did::Take { got: None })),
+        count(&|call| matches!(call.did, Did::Take { got: None }) && call.is_unknown()),
         count(&|call| matches!(call.did, Did::Put { .. }) && call.is_done()),
-        count(&|call| matches!(call.did, Did::Put { .. }) && !call.is_done()),
+        count(&|call| matches!(call.did, Did::Put { .. }) && call.is_unknown()),
         count(&|call| matches!(call.did, Did::Get { value: Some(_) })),
     );
     let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
@@ -49,11 +52,13 @@ fn longest_gap(history: &History) -> f64 {
     ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as f64 / 1e6
 }
 
-/// Prints how often the nodes have logged what, without the times and numbers in it.
+/// Prints how often the nodes have logged what at which level, without times and numbers.
 fn print_logs(logs: &[String]) {
     let mut kinds: BTreeMap<String, (usize, &str)> = BTreeMap::new();
     for line in logs.iter().flat_map(|log| log.lines()) {
-        let kind: String = line.chars().filter(|c| !c.is_ascii_digit()).skip(20).take(80).collect();
+        let told: Value = serde_json::from_str(line).unwrap_or_default();
+        let kind = ["level", "message", "error", "route", "status"].map(|member| told[member].to_string()).concat();
+        let kind = kind.replace(|c: char| c.is_ascii_digit(), "");
         kinds.entry(kind).or_insert((0, line)).0 += 1;
     }
     println!("the logs have {} kinds of lines", kinds.len());
