@@ -107,7 +107,7 @@ impl Life<'_> {
         for (n, id) in ids {
             match seen.get(&n) {
                 None => self.finds("lost", format!("{what}: {n} was acknowledged as {id} and is not in history")),
-                Some(kept) if *kept != id => {
+                Some(kept) if *kept != id && !id.is_empty() => {
                     self.finds("key", format!("{what}: {n} was acknowledged as {id} and is {kept} in history"));
                 }
                 Some(_) => {}
@@ -126,13 +126,12 @@ impl Life<'_> {
             let (node, events) = (shown.node, shown.events.len() as u64);
             let window: Vec<u64> = (1..=events).map(|count| count.min(WINDOW)).collect();
             let labels: Vec<u64> = (1..=events).collect();
-            for (what, counts, wanted) in
-                [("window", &shown.counts, window), ("label", &shown.label_counts, labels)]
-            {
+            for (what, counts, wanted) in [("window", &shown.counts, window), ("label", &shown.label_counts, labels)] {
                 if *counts != wanted {
                     let at = counts.iter().zip(&wanted).take_while(|(count, wanted)| count == wanted).count();
                     let near = &counts[at.saturating_sub(2)..counts.len().min(at + 4)];
-                    let says = format!("counts of the {what} at node {node}: {} of {events}, {near:?} at {at}", counts.len());
+                    let says =
+                        format!("counts of the {what} at node {node}: {} of {events}, {near:?} at {at}", counts.len());
                     self.finds("count", says);
                 }
             }
@@ -189,7 +188,8 @@ impl Life<'_> {
                 let next = taken.range(n..).next().map_or(Micros::MAX, |(_, end)| *end);
                 let takes = unknown.iter().filter(|begin| **begin < next).count();
                 if takes <= others {
-                    let says = format!("cloud event {n} was taken by nobody (node {}): {takes} takes are unknown", shown.node);
+                    let says =
+                        format!("cloud event {n} was taken by nobody (node {}): {takes} takes are unknown", shown.node);
                     self.finds("queue lost", says);
                 }
             }
@@ -236,7 +236,8 @@ impl Life<'_> {
         }));
         if let Some(call) = first_contradiction(&calls) {
             let near = |other: &&RegisterCall| {
-                other.value == call.value || other.begin < call.begin + 200_000 && other.end.is_none_or(|end| end + 200_000 > call.begin)
+                other.value == call.value
+                    || other.begin < call.begin + 200_000 && other.end.is_none_or(|end| end + 200_000 > call.begin)
             };
             let near: Vec<_> = calls.iter().filter(near).collect();
             self.finds("setting", format!("no order explains {call:?}; near it: {near:?}"));

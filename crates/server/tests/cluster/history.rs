@@ -22,7 +22,7 @@ pub struct Call {
 pub enum Did {
     /// Posts the device's event of this number, whose id was answered.
     Post { n: u64, id: Option<String> },
-    /// Queues the cloud event of this number.
+    /// Queues the cloud event of this number; the id is empty where a run of the design queues it.
     Queue { n: u64, id: Option<String> },
     /// Takes a cloud event: its number, or `Some(None)` if there was none.
     Take { got: Option<Option<u64>> },

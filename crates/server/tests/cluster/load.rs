@@ -19,6 +19,10 @@ const CALL_PATIENCE: Duration = Duration::from_secs(4);
 /// Longest pause between two calls of a client, in milliseconds, and the pause after a call that failed.
 const PAUSE_MAX: u64 = 60;
 const PAUSE_OF_FAILURE: Duration = Duration::from_millis(50);
+/// Events among which the newest of the posted ones is looked for.
+const READ_AT_ONCE: usize = 50;
+/// Element whose events are counted.
+pub const READING: &str = "reading";
 /// Clients that put and get the setting of one device.
 const SETTERS: u64 = 2;
 /// Distance between the values that two clients put.
@@ -53,6 +57,7 @@ pub fn design() -> Value {
         "counts": {"type": "storage"},
         "labelCounts": {"type": "storage"},
         "labels": {"type": "deviceMeta"},
+        "wish": {"type": "deviceEvent", "triggers": {"eventReceived": [to("order", "send")]}},
         "order": {"type": "cloudEvent"},
         "limit": {"type": "deviceSetting", "properties": {"inputType": "number", "defaultValue": super::register::UNSET}},
     })
@@ -132,7 +137,8 @@ impl Client {
         let node = usize::try_from(self.chance.below(self.platform.apis.len() as u64)).unwrap();
         let api = &self.platform.apis[node];
         let (name, user) = api.credentials();
-        let credential = if request.is_of_device { ("cloud", self.device().token.as_str()) } else { (name, user.as_str()) };
+        let credential =
+            if request.is_of_device { ("cloud", self.device().token.as_str()) } else { (name, user.as_str()) };
         let mut headers = vec![credential];
         headers.extend(request.key.as_deref().map(|key| ("idempotency-key", key)));
         let begin = self.platform.now();
@@ -167,8 +173,14 @@ impl Client {
                 self.posts_one(n).await;
             }
             if self.chance.percent(20) {
-                let request = Request::of_user(Method::GET, format!("{at}/events?limit=1&cloudEvents=false"));
-                let newest = |answer: &Answer| answer.json()["data"][0]["payload"]["n"].as_u64().unwrap_or(0);
+                let request =
+                    Request::of_user(Method::GET, format!("{at}/events?limit={READ_AT_ONCE}&cloudEvents=false"));
+                let newest = |answer: &Answer| {
+                    let events = answer.json();
+                    let mut events = events["data"].as_array().unwrap().iter();
+                    let newest = events.find(|event| event["elementName"] == READING);
+                    newest.map_or(0, |event| event["payload"]["n"].as_u64().unwrap())
+                };
                 self.calls(request, |answer| Did::Newest { n: answer.map(newest) }).await;
             }
             if self.chance.percent(20) {
@@ -187,17 +199,22 @@ impl Client {
         self.calls(request, |answer| Did::Post { n, id: answer.map(Answer::created) }).await
     }
 
-    /// Queues cloud events, one after the other.
+    /// Queues cloud events, one after the other: as a user, or by an event for which the design sends one.
     async fn queues(mut self) {
-        let path = format!("/v2/events/cloud?deviceId={}&elementName=order", self.device().id);
         for n in 1.. {
             if !self.goes_on() {
                 return;
             }
+            let is_wish = self.chance.percent(50);
+            let path = match is_wish {
+                true => "/v2/events/device?elementName=wish".to_owned(),
+                false => format!("/v2/events/cloud?deviceId={}&elementName=order", self.device().id),
+            };
             loop {
                 let (path, key, body) = (path.clone(), Some(format!("order-{n}")), Some(json!({"n": n})));
-                let request = Request { method: Method::POST, path, is_of_device: false, key, body };
-                let is_done = self.calls(request, |answer| Did::Queue { n, id: answer.map(Answer::created) }).await;
+                let request = Request { method: Method::POST, path, is_of_device: is_wish, key, body };
+                let id = |answer: &Answer| if is_wish { String::new() } else { answer.created() };
+                let is_done = self.calls(request, |answer| Did::Queue { n, id: answer.map(id) }).await;
                 if is_done && !self.chance.percent(5) {
                     break;
                 }

@@ -86,7 +86,12 @@ async fn history_of_nodes_under_faults_breaks_no_promise() {
     let mut violations = checker::violations(&history);
     violations.extend(report::panics(&logs));
     report::print(&history, &logs, &violations);
-    assert!(violations.is_empty(), "{} violations; logs in {}; repeat with: {command}", violations.len(), folder.display());
+    assert!(
+        violations.is_empty(),
+        "{} violations; logs in {}; repeat with: {command}",
+        violations.len(),
+        folder.display()
+    );
     databases.remove().await;
     std::fs::remove_dir_all(folder).unwrap();
 }
@@ -96,8 +101,12 @@ async fn shown(api: &Api, node: usize, device: usize, id: &str) -> Shown {
     let at = format!("/v2/devices/{id}");
     let history = whole(api, &format!("{at}/events?")).await;
     let of_type = |kind: &str| {
-        let events = history.iter().filter(|event| event["type"] == kind);
-        events.map(|event| (event["id"].as_str().unwrap().to_owned(), event["payload"]["n"].as_u64().unwrap())).collect()
+        let is_so =
+            |event: &&Value| event["type"] == kind && (kind == "cloudEvent" || event["elementName"] == load::READING);
+        let events = history.iter().filter(is_so);
+        events
+            .map(|event| (event["id"].as_str().unwrap().to_owned(), event["payload"]["n"].as_u64().unwrap()))
+            .collect()
     };
     let counts = async |element: &str| {
         let values = whole(api, &format!("{at}/data/{element}?")).await;
