@@ -4,7 +4,7 @@
 //! `CLUSTER_SECONDS=600` makes a long run, `CLUSTER_NODES` says how many nodes there are, and `CLUSTER_SEED` repeats the
 //! choices of a run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail with the test")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
 
 mod checker;
 #[cfg(test)]
