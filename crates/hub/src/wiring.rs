@@ -81,7 +81,7 @@ impl Hub {
         let env = Arc::new(Env::new(registry, telemetry, clock.clone(), chance, config)?);
         env.ids_go_on().await?;
         let designs = Arc::new(Designs::start()?);
-        let outbox = Arc::new(Outbox::new(env.clock().clone()));
+        let outbox = Arc::new(Outbox::new(env.clock().clone(), env.telemetry().shared().is_some()));
         let meters = Arc::new(Meters::default());
         let caches = Arc::new(Caches::new(env.clone(), outbox.clone(), meters.clone())?);
         let delivery = Arc::new(Delivery::new(env.clone(), outbox.clone(), caches.clone(), mailer)?);

@@ -176,6 +176,7 @@ impl Ingest {
             let turn = match store.turn_unless_repeated(permit, event.idempotency_key.as_deref(), event.now).await? {
                 Locked::Turn(turn) => turn,
                 Locked::Repeated(first) => {
+                    self.settle_repeated(permit).await?;
                     self.activity.device(entry, event.now);
                     return Ok(Some(Accepted::before(first)));
                 }

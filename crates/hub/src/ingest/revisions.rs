@@ -43,4 +43,16 @@ impl Ingest {
         self.outbox.revise(store, permit, Vec::new()).await?;
         if self.outbox.settled(shared, &any, WORK_WAIT_MAX).await? { Ok(()) } else { Err(Error::Busy) }
     }
+
+    /// Waits until a repeated event may be acknowledged again: the registry has what its first run found, whoever ran it.
+    ///
+    /// # Errors
+    /// `Busy` if that takes too long.
+    pub(super) async fn settle_repeated(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
+        let Some(shared) = self.env.telemetry().shared() else { return Ok(()) };
+        let device = permit.target().key;
+        let standing = shared.standings(&[device]).await?.pop().unwrap_or_default();
+        let later = [(device, standing.revision.saturating_add(1))];
+        if self.outbox.settled(shared, &later, WORK_WAIT_MAX).await? { Ok(()) } else { Err(Error::Busy) }
+    }
 }

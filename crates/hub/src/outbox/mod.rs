@@ -56,6 +56,8 @@ const REFUSED: &str = "isobar_outbox_refused_total";
 /// Queues changes for the registry.
 pub(crate) struct Outbox {
     clock: Clock,
+    /// Other processes serve the same devices: what is shown is what the registry has, so that all show the same.
+    is_shared: bool,
     queue: Mutex<OutboxQueue>,
     /// Notified when there is work to write.
     wake: Notify,
@@ -104,8 +106,9 @@ impl Drop for Staging {
 }
 
 impl Outbox {
-    pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, queue: Mutex::default(), wake: Notify::new(), hurry: Notify::new(), done: Notify::new() }
+    pub(crate) fn new(clock: Clock, is_shared: bool) -> Self {
+        let (wake, hurry, done) = (Notify::new(), Notify::new(), Notify::new());
+        Self { clock, is_shared, queue: Mutex::default(), wake, hurry, done }
     }
 
     /// Stages the work that a run of a device of this tenant leaves, before the run is committed, and returns the
@@ -146,13 +149,19 @@ impl Outbox {
         Ok((outbox, staging))
     }
 
-    /// Returns the pending changes of a device itself, of all committed runs, without settings.
+    /// Returns the pending changes of a device itself, of all committed runs, without settings, as they are shown.
     pub(crate) fn pending(&self, device: DeviceKey) -> Option<PendingChanges> {
+        if self.is_shared {
+            return None;
+        }
         self.queue.lock().of(device).map(PendingChanges::of_device_alone)
     }
 
-    /// Applies the pending changes of all committed runs to the devices.
+    /// Applies the pending changes of all committed runs to the devices, as they are shown.
     pub(crate) fn apply_pending(&self, devices: &mut [Device]) {
+        if self.is_shared {
+            return;
+        }
         let pending: Vec<(usize, PendingChanges)> = {
             let queue = self.queue.lock();
             let of =
@@ -164,14 +173,22 @@ impl Outbox {
         }
     }
 
-    /// Returns the devices of a tenant with pending reports, of all committed runs.
+    /// Returns the devices of a tenant with pending reports, of all committed runs, as they are shown.
     ///
     /// # Errors
     /// Returns `Busy` if there are more than [`REPORTED_MAX`].
     pub(crate) fn reported(&self, tenant: OrganizationId) -> Result<HashMap<DeviceId, PendingChanges>> {
+        if self.is_shared {
+            return Ok(HashMap::new());
+        }
         let queue = self.queue.lock();
         let reported = queue.reported(tenant, REPORTED_MAX).ok_or(Error::Busy)?;
         Ok(reported.into_iter().map(|of| (of.device.id, PendingChanges::of_device_alone(of))).collect())
+    }
+
+    /// Returns the pending changes of a device as they are shown, after waiting for runs that are about to be committed.
+    pub(crate) async fn pending_shown(&self, device: DeviceKey) -> Result<PendingChanges> {
+        if self.is_shared { Ok(PendingChanges::default()) } else { self.pending_committed(device).await }
     }
 
     /// Returns the pending changes of a device, after waiting for runs that are about to be committed.

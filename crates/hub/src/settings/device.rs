@@ -316,7 +316,7 @@ impl Hub {
 
     /// Returns the current settings, in the order of the design.
     async fn settings_now(&self, permit: &CanRead<DeviceRef>, entry: &DeviceEntry) -> Result<Vec<DeviceSetting>> {
-        let pending = self.0.outbox.pending_committed(entry.device.key).await?;
+        let pending = self.0.outbox.pending_shown(entry.device.key).await?;
         let mut records = self.registry().settings_of(permit).await?;
         pending.apply_to_settings(entry.device.id, &mut records);
         let plan = self.0.caches.plan_of_device(entry).await?;

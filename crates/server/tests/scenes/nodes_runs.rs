@@ -5,7 +5,7 @@ use futures::future::join_all;
 use isobar_model::access;
 use isobar_model::time::Timestamp;
 use isobar_power::within_patience;
-use isobar_store::telemetry::{Commit, OutboxChange};
+use isobar_store::telemetry::{Commit, Idempotency, OutboxChange};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -16,6 +16,9 @@ use crate::support::outside::Outside;
 use crate::support::person::text;
 use crate::support::stream::Stream;
 use crate::support::{Device, Person, TestApp};
+
+/// Time after the end of all scenes.
+const LATE: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
 /// Returns a design that counts events in a label, and stores each count.
 fn counting() -> Value {
@@ -236,6 +239,35 @@ async fn work_that_a_node_leaves_is_done_by_another() {
     device.posts("reading", json!(3)).await.created();
     assert_eq!(label(&ana.through(&second), &device, "n").await, 9);
     drop(ana);
+    end((first, second)).await;
+}
+
+#[tokio::test]
+async fn repeated_event_is_answered_when_all_nodes_show_what_it_did() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(counting()).await, "d").await;
+    let (known, _) = first.registry().device_placement(device.id.parse().unwrap()).await.unwrap().unwrap();
+    for number in 1..=4 {
+        let answer = text(&device.posts("reading", json!(0)).await.created(), "id").to_owned();
+        // Another node commits a run of an event, and is gone before the registry has its label.
+        let third = first.opens_telemetry_elsewhere().await;
+        let work = json!({"device": device.id, "meta": [["n", format!("{}", 100 * number)]]}).to_string();
+        let outbox = vec![OutboxChange::Put { number: third.outbox_number(), work: work.into() }];
+        let key = format!("event-{number}");
+        let idempotency = Idempotency { key: key.clone(), answer: answer.parse().unwrap(), expires_at: LATE };
+        let commit = || Commit { outbox: outbox.clone(), idempotency: Some(idempotency.clone()), ..Commit::default() };
+        let pass = access::system(known, "a scene leaves work");
+        third.run(&pass, None, Timestamp::default(), &mut |_| commit()).await.unwrap();
+        third.close().await.unwrap();
+        // The device sends it again.
+        let repeated = device.through(&second).posts_once(&key, "reading", json!(0)).await.created();
+        assert_eq!(text(&repeated, "id"), answer);
+        for node in [&first, &second] {
+            assert_eq!(label(&ana.through(node), &device, "n").await, 100 * number);
+        }
+    }
+    drop((device, ana));
     end((first, second)).await;
 }
 

@@ -380,7 +380,7 @@ proptest! {
 
 #[test]
 fn reported_devices_of_a_tenant_are_limited() {
-    let outbox = Outbox::new(Clock::System);
+    let outbox = Outbox::new(Clock::System, false);
     let next = std::cell::Cell::new(0);
     let number = || {
         next.set(next.get() + 1);
@@ -402,7 +402,7 @@ fn reported_devices_of_a_tenant_are_limited() {
 
 #[tokio::test]
 async fn caught_up_waits_for_earlier_work_of_its_own_tenant() {
-    let outbox = Outbox::new(Clock::System);
+    let outbox = Outbox::new(Clock::System, false);
     let next = std::cell::Cell::new(0);
     let number = || {
         next.set(next.get() + 1);
@@ -442,7 +442,7 @@ async fn caught_up_waits_for_earlier_work_of_its_own_tenant() {
 
 #[tokio::test]
 async fn work_of_an_earlier_process_is_waited_for_by_its_tenant() {
-    let outbox = Outbox::new(Clock::System);
+    let outbox = Outbox::new(Clock::System, false);
     for number in [1, 2] {
         let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
         outbox.take_up(&OutboxEntry { number, device, work, parked: None }, 0, at(0)).unwrap();

@@ -1,0 +1,88 @@
+//! Faults of nodes, one every few seconds, chosen by a seed.
+
+use std::time::Duration;
+
+use isobar_model::time::Clock;
+use isobar_power::Chance;
+use rustix::process::Signal;
+
+use super::history::{Fault, FaultKind};
+use super::load::Platform;
+use super::nodes::{Databases, Node};
+
+/// Times at which a run cuts what a node's connections are doing, and the pause between two.
+const CUTS: usize = 20;
+const CUT_EVERY: Duration = Duration::from_millis(50);
+const SOME: u64 = 3;
+
+/// Lets faults happen, one after the other, until the time is over; returns the nodes, which run, and the faults.
+pub async fn happen(
+    platform: &Platform,
+    mut nodes: Vec<Node>,
+    databases: &Databases,
+    mut chance: Chance,
+    lasts: Duration,
+) -> (Vec<Node>, Vec<Fault>) {
+    let mut faults = Vec::new();
+    loop {
+        pause(1_000 + chance.below(3_000)).await;
+        if platform.now() >= u64::try_from(lasts.as_micros()).unwrap_or(u64::MAX) {
+            return (nodes, faults);
+        }
+        let node = usize::try_from(chance.below(nodes.len() as u64)).unwrap();
+        let (kind, begin) = (choose(&mut chance), platform.now());
+        println!("{:7.2} s  {kind:?} of node {node}", begin as f64 / 1e6);
+        match kind {
+            FaultKind::Kill => {
+                let (pauses, cuts) = (chance.below(2_000), chance.percent(30));
+                let met = nodes.remove(node);
+                let again = tokio::task::spawn_blocking(move || killed(met)).await.unwrap();
+                pause(pauses).await;
+                if cuts {
+                    databases.cut("true").await;
+                    faults.push(Fault { kind: FaultKind::CutSome, node, begin, end: platform.now() });
+                }
+                let again = tokio::task::spawn_blocking(move || started(again)).await.unwrap();
+                nodes.insert(node, again);
+            }
+            FaultKind::Stop => {
+                nodes[node].signal(Signal::STOP);
+                pause(3_000 + chance.below(5_000)).await;
+                nodes[node].signal(Signal::CONT);
+            }
+            FaultKind::CutNode => drop(databases.cut(&Databases::of_node(node)).await),
+            FaultKind::CutSome => drop(databases.cut(&format!("pid % {SOME} = {}", chance.below(SOME))).await),
+            FaultKind::CutCommits => {
+                for _ in 0..CUTS {
+                    databases.cut(&format!("state <> 'idle' AND {}", Databases::of_node(node))).await;
+                    Clock::System.sleep(CUT_EVERY).await;
+                }
+            }
+        }
+        faults.push(Fault { kind, node, begin, end: platform.now() });
+    }
+}
+
+fn killed(mut node: Node) -> Node {
+    node.kill();
+    node
+}
+
+fn started(mut node: Node) -> Node {
+    node.go_on();
+    node
+}
+
+const fn choose(chance: &mut Chance) -> FaultKind {
+    match chance.below(100) {
+        0..35 => FaultKind::Kill,
+        35..60 => FaultKind::Stop,
+        60..75 => FaultKind::CutNode,
+        75..85 => FaultKind::CutSome,
+        _ => FaultKind::CutCommits,
+    }
+}
+
+async fn pause(millis: u64) {
+    Clock::System.sleep(Duration::from_millis(millis)).await;
+}
