@@ -68,7 +68,7 @@ impl Committer {
     /// # Errors
     /// `Busy` if that takes too long: the turn is done nevertheless.
     pub async fn reported(&self, entry: &DeviceEntry, turn: &PendingTurn) -> isobar_model::error::Result<()> {
-        match !turn.reports || self.outbox.written(entry.device.key).await {
+        match !turn.reports || self.outbox.findings_visible(self.env.telemetry(), entry.device.key).await? {
             true => Ok(()),
             false => Err(Error::Busy),
         }

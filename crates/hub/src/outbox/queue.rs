@@ -3,6 +3,8 @@
 //! Each tenant (all devices beneath one top-level organization) has its devices in the order of their oldest work, and
 //! tenants take turns, one device at a time.
 
+mod parked_labels;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,13 +12,12 @@ use std::time::Instant;
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{OutboxChange, OutboxEntry};
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows, SiteSizes};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
 use super::reported::ReportedDevices;
-use super::work::{DeviceFindings, RegistryWork};
+use super::work::RegistryWork;
 
 /// Limits on pending work. One tenant gets at most as much as is free, hence half; one site leaves a third to others.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
@@ -44,6 +45,8 @@ pub(crate) struct OutboxQueue {
     shared: FxHashMap<u64, u32>,
     /// Entries of the store that can be removed.
     needless: Vec<u64>,
+    /// Devices whose work another process has taken over, until they run here again.
+    overtaken: FxHashSet<DeviceKey>,
     /// Number of entries that cannot be read.
     unreadable: usize,
     /// The sequence of the oldest work in hand, by tenant, and the arrival of the oldest of all.
@@ -93,6 +96,11 @@ impl OutboxQueue {
 
     pub fn of(&self, device: DeviceKey) -> Option<&DeviceQueue> {
         self.devices.get(&device)
+    }
+
+    /// Returns true if another process has taken over the last work of a device.
+    pub fn is_overtaken(&self, device: DeviceKey) -> bool {
+        self.overtaken.contains(&device)
     }
 
     /// Returns true if any work can be written.
@@ -183,6 +191,7 @@ impl OutboxQueue {
         let Some(of) = self.devices.get_mut(&device) else { return false };
         of.expected -= 1;
         of.revision = revision;
+        self.overtaken.remove(&device);
         let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
         let StagedWork { base, found, rest, row } = staged;
         if let Some((found, bytes, rows)) = found {
@@ -358,6 +367,7 @@ impl OutboxQueue {
         for row in piece.rows() {
             self.shared.remove(&row);
         }
+        self.overtaken.insert(piece.device.key);
         self.ends(piece);
     }
 
@@ -382,43 +392,6 @@ impl OutboxQueue {
     pub fn is_done(&mut self) {
         self.in_hand.clear();
         self.in_hand_since = None;
-    }
-
-    /// Drops a device's parked labels that `is_dropped` selects, because a user has written others, once `commit` has
-    /// accepted the changes for the store.
-    pub fn drop_parked_labels<T, E>(
-        &mut self,
-        device: DeviceRef,
-        is_dropped: &dyn Fn(&str) -> bool,
-        number: &dyn Fn() -> u64,
-        commit: impl FnOnce(Vec<OutboxChange>) -> Result<T, E>,
-    ) -> Result<T, E> {
-        let report = self.devices.get(&device.key).and_then(|of| of.report.as_ref());
-        let left = report.and_then(|report| report.without_parked_labels(is_dropped));
-        let Some(found) = left else { return commit(Vec::new()) };
-        let left = (!found.is_empty()).then(|| (number(), found.bytes(device.id)));
-        let changes = left.iter().map(|(row, bytes)| OutboxChange::Put { number: *row, work: bytes.clone() });
-        let committed = commit(changes.collect())?;
-        self.lose_labels(device, left.map(|(row, bytes)| (found, row, bytes.len())));
-        Ok(committed)
-    }
-
-    /// Replaces the report of a device by its remaining changes with a sequence of their own, or removes the report if
-    /// none remain.
-    fn lose_labels(&mut self, device: DeviceRef, left: Option<(DeviceFindings, u64, usize)>) {
-        let Some(of) = self.devices.get_mut(&device.key) else { return };
-        let Some(mut report) = of.report.take() else { return };
-        let (mut more, less) = (OutboxSize::default(), report.size());
-        let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
-        if let Some((found, row, bytes)) = left {
-            report.rows = ReportRows { own_bytes: bytes, ..ReportRows::default() };
-            report.rows.own.push(row);
-            (report.found, report.bytes) = (Arc::new(found), bytes);
-            more.add(of.report.insert(report).size());
-        }
-        needless.into_iter().for_each(|row| self.let_go(row));
-        self.sized(device.key, more, less);
-        self.place(device.key);
     }
 
     /// Counts one item less in an entry of the store, which can be removed after its last item.

@@ -8,7 +8,7 @@ use isobar_model::ids::{DeviceKey, DeviceRef};
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::{Commit, OutboxChange, SharedTelemetry, TURNS_MAX, Telemetry};
 
-use super::Outbox;
+use super::{Outbox, WORK_MAX};
 
 /// Pause between two looks at work that another process is to write.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -65,6 +65,18 @@ impl Outbox {
             }
         }
         Err(Error::Busy)
+    }
+
+    /// Waits until the registry has the changes that a committed run of the device has made, whoever writes them; returns
+    /// false if it takes too long.
+    pub(crate) async fn findings_visible(&self, store: &dyn Telemetry, device: DeviceKey) -> Result<bool> {
+        if !self.written(device).await {
+            return Ok(false);
+        }
+        match store.shared().filter(|_| self.queue.lock().is_overtaken(device)) {
+            Some(shared) => self.settled(shared, &[(device, u64::MAX)], WORK_MAX).await,
+            None => Ok(true),
+        }
     }
 
     /// Returns true if this process has work of the device.
