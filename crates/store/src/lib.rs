@@ -8,6 +8,7 @@ pub mod error;
 #[cfg(test)]
 #[path = "../tests/suite/telemetry/given.rs"]
 mod given;
+mod postgres;
 pub mod registry;
 pub mod telemetry;
 

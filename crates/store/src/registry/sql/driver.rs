@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoo
 use sqlx::{AssertSqlSafe, Connection as _, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::Dialect;
+use crate::postgres::begun;
 
 type Outcome<T> = Result<T, DriverError>;
 
@@ -161,7 +162,7 @@ impl Pool {
     pub(super) async fn begin(&self) -> Outcome<OpenTransaction> {
         let begun = match self {
             Self::Sqlite(pool) => pool.begin().await.map(Session::Sqlite),
-            Self::Postgres(pool) => pool.begin().await.map(Session::Postgres),
+            Self::Postgres(pool) => begun(pool).await.map(Session::Postgres),
         };
         self.opened(begun)
     }
@@ -170,7 +171,7 @@ impl Pool {
     pub(super) async fn begin_to_write(&self) -> Outcome<OpenTransaction> {
         let begun = match self {
             Self::Sqlite(pool) => pool.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
-            Self::Postgres(pool) => pool.begin().await.map(Session::Postgres),
+            Self::Postgres(pool) => begun(pool).await.map(Session::Postgres),
         };
         self.opened(begun)
     }

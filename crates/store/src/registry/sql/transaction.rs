@@ -200,8 +200,7 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
                 if sure_for.is_some_and(|time| last.idle_for >= time) {
                     connection.ping().await?;
                 }
-                // PostgreSQL reports with every answer if a transaction is open, and the driver begins none within
-                // another.
+                // The driver knows of every transaction that is open, because none is given up while it begins.
                 Ok(is_outside(connection))
             })
         })

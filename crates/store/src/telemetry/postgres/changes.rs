@@ -12,6 +12,7 @@ use isobar_model::time::Timestamp;
 use super::connections::{ReadColumn as _, failed};
 use super::{PgCore, values};
 use crate::error::{Result, StoreError};
+use crate::postgres::begun;
 use crate::telemetry::TURNS_MAX;
 use crate::telemetry::clock_trust::believed;
 use crate::telemetry::dropping::{is_worth_dropping, share_of_bytes};
@@ -114,7 +115,7 @@ impl PgCore {
                 break;
             }
         }
-        let mut tx = self.changes.begin().await.map_err(failed)?;
+        let mut tx = begun(&self.changes).await.map_err(failed)?;
         for text in [
             "INSERT INTO telemetry.garbage (series, below) SELECT series, count FROM telemetry.last WHERE device = $1 \
              ON CONFLICT DO NOTHING",

@@ -179,3 +179,29 @@ on_both! {
     nothing_is_committed_after_a_dropped_statement
     a_registry_that_keeps_nothing_is_not_healthy
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn begin_that_is_given_up_leaves_no_open_transaction() {
+    const ROUNDS: usize = 60;
+    const WRITES: usize = 12;
+    let database = OwnDatabase::new().await;
+    let db = empty(&database.address).await;
+    for round in 0..ROUNDS {
+        {
+            let mut begin = std::pin::pin!(db.begin());
+            for _ in 0..round * round / 4 {
+                if futures::poll!(&mut begin).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        for _ in 0..WRITES {
+            db.write.run(Sql::new("INSERT INTO filling (content) VALUES (?)").bind(vec![7_u8; 2])).await.unwrap();
+        }
+        assert_eq!(rows(&db).await, ((round + 1) * WRITES) as i64, "after round {round}");
+    }
+    db.write.close().await;
+    db.read.close().await;
+    database.remove().await;
+}

@@ -1,0 +1,11 @@
+//! Begins transactions in PostgreSQL, for the registry and telemetry.
+
+use sqlx::postgres::PgPool;
+use sqlx::{Postgres, Transaction};
+
+/// Begins a transaction, and goes on with it where the caller is dropped meanwhile: the driver counts a transaction only when
+/// it has begun, and would return a connection on which one is open that nobody ends.
+pub(crate) async fn begun(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
+    let connection = pool.acquire().await?;
+    tokio::spawn(Transaction::begin(connection, None)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+}
