@@ -86,7 +86,7 @@ async fn changes_of_accounts_are_read() {
         assert!(!r.session_open(session, 9).await.unwrap());
     }
     let (key, _) = (makes_key(&r, ana.id).await, makes_key(&r, ana.id).await);
-    // What is new is cached nowhere, and activity is no change.
+    // New rows are cached nowhere, and activity is no change.
     r.users_touch(&[(ana.id, at(1))]).await.unwrap();
     r.api_keys_touch(&[(key, at(1))]).await.unwrap();
     r.session_refresh_end(first.id).await.unwrap();

@@ -138,7 +138,7 @@ mod nodes {
                 assert_eq!(shared(store).left_work(9).await.unwrap(), []);
                 assert_eq!(shared(store).outbox_of(left.target().key).await.unwrap().len(), 1);
             }
-            // What nobody has written for long may have been lost from memory: its own process looks.
+            // Work that waits for long may have been lost from memory: its own process looks.
             raw.run("UPDATE telemetry.outbox SET came = came - interval '1 minute'").await.unwrap();
             assert_eq!(shared(&second).left_work(9).await.unwrap(), [own.target().key]);
             assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);

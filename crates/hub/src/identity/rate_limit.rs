@@ -310,7 +310,7 @@ mod tests {
         }
         windows.count_elsewhere("a", 1_000, 1);
         assert_eq!(windows.count("a", at(63)).unwrap_err().remaining, 0);
-        // What is told late of an earlier window counts no more; the next one begins for all.
+        // Shares of an earlier window count no more; the next one begins for all.
         windows.count_elsewhere("a", 5, 2);
         windows.count_elsewhere("a", 20, 1);
         assert_eq!(windows.count("a", at(120)).unwrap().unwrap().remaining, 14);

@@ -170,7 +170,7 @@ impl Life<'_> {
         }
     }
 
-    /// What was queued with an acknowledgement was taken, waits, or was in a take without an answer, which began before
+    /// An acknowledged cloud event was taken, waits, or was in a take without an answer, which began before
     /// the next event was taken.
     fn check_queue(&mut self) {
         let (mut acknowledged, mut taken, mut unknown) = (BTreeSet::new(), BTreeMap::new(), Vec::new());

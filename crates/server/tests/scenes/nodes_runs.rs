@@ -84,7 +84,7 @@ async fn runs_at_two_nodes_see_each_others_labels() {
     let node = |number: usize| if number.is_multiple_of(2) { &first } else { &second };
     for number in 0..EVENTS {
         device.through(node(number)).posts("reading", json!(number)).await.created();
-        // What one node has answered is shown by the other.
+        // The other node shows what this one has answered.
         assert_eq!(label(&ana.through(node(number + 1)), &device, "n").await, number + 1);
     }
     let posts =

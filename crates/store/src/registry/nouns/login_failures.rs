@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Column, Sql, all};
 
-/// What was counted for one subject since a moment.
+/// The count of one subject since a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailureCount {
     /// The subject, as the caller named it.

@@ -31,7 +31,7 @@ pub async fn delivery_is_claimed_by_one(r: &Registry) {
     assert_eq!((due(99).await, due(100).await), (0, CLAIMED));
     r.deliveries_keep(ids[1..].iter().copied(), at(200)).await.unwrap();
     assert_eq!(claim(150, 300).await.into_iter().collect::<Vec<_>>(), ["mail:0"]);
-    // What became of a try ends its claim.
+    // The outcome of a try ends its claim.
     r.delivery_failed("mail:1", 1, at(160)).await.unwrap();
     r.delivery_replace("mail:2", "[]", at(170)).await.unwrap();
     r.delivery_done("mail:3").await.unwrap();
