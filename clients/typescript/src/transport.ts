@@ -55,7 +55,7 @@ export async function sendPatiently(send: Send, request: Request, limits: Requir
   const isKeyed = KEYED.test(path) && request.headers.has('idempotency-key');
   const end = performance.now() + limits.retryWithinMs;
   for (let attempt = 0; ; attempt += 1) {
-    const outcome = await attemptOnce(send, request.clone(), limits);
+    const outcome = await attemptOnce(send, request.clone(), request.signal, limits);
     if (outcome instanceof Response) return outcome;
     const mayRepeat = (isRead && !(outcome.status === 0 && TAKES.test(path))) || isKeyed;
     const wait = Math.max((outcome.retryAfter ?? 0) * 1_000, backoff(attempt));
@@ -65,15 +65,28 @@ export async function sendPatiently(send: Send, request: Request, limits: Requir
   }
 }
 
-/** Returns the answer, or the error that may be worth another attempt. @throws the reason of an abort */
-async function attemptOnce(send: Send, request: Request, limits: Required<Limits>): Promise<Response | IsobarError> {
+/**
+ * Returns the answer, or the error that may be worth another attempt. It listens to the caller's signal itself: that of a cloned request,
+ * and of one that is being fetched, may miss an abort once garbage was collected (in Node).
+ * @throws the reason of an abort
+ */
+async function attemptOnce(
+  send: Send,
+  request: Request,
+  caller: AbortSignal,
+  limits: Required<Limits>,
+): Promise<Response | IsobarError> {
   const late = AbortSignal.timeout(limits.timeoutMs);
-  const signal = AbortSignal.any([request.signal, late]);
+  const signal = AbortSignal.any([caller, late]);
+  const stopped = new Promise<never>((_, stop) => {
+    signal.addEventListener('abort', () => stop(signal.reason as Error), { once: true });
+  });
   try {
-    const response = await send(new Request(request, { signal }));
+    signal.throwIfAborted();
+    const response = await Promise.race([send(new Request(request, { signal })), stopped]);
     return response.ok || response.status === 304 ? bounded(response, limits) : await refusalOf(response, limits);
   } catch (error) {
-    if (request.signal.aborted) throw request.signal.reason;
+    if (caller.aborted) throw caller.reason;
     return late.aborted ? new IsobarError(0, `no answer came within ${limits.timeoutMs} ms`) : asError(error);
   }
 }
