@@ -51,6 +51,8 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Gauge, "isobar_plan_cache_bytes", "Bytes of projects' compiled designs that are cached"),
     (MetricKind::Gauge, "isobar_plan_cache_bytes_max", "Most of it, of all tenants together"),
     (MetricKind::Gauge, "isobar_changes_age_seconds", "Age of the last read of what other nodes have changed"),
+    (MetricKind::Gauge, "isobar_nodes", "Nodes that serve over the same stores"),
+    (MetricKind::Gauge, "isobar_clock_ahead_seconds", "By how much the clock is ahead of the registry's"),
     (MetricKind::Counter, "isobar_deliveries_total", "Tries to deliver something outside, by kind and outcome"),
     (MetricKind::Counter, "isobar_notices_total", "Notices given out, by kind"),
     (
