@@ -101,8 +101,7 @@ impl Delivery {
 
     /// Delivers the notices that are due, and returns true if there may be more.
     async fn give_notices_out(&self) -> Result<bool> {
-        let (registry, now) = (self.env.registry(), self.env.now());
-        let due = self.device_notices.turns.take(registry, now, NOTICES_BATCH, &HashSet::new()).await?;
+        let due = self.device_notices.turns.take(&self.env, NOTICES_BATCH, &HashSet::new()).await?;
         let more = due.len() == NOTICES_BATCH;
         let give_out = |waiting: QueuedDelivery| async move {
             match guarded("device_notice", self.give_notice_out(&waiting)).await {

@@ -82,7 +82,7 @@ impl Delivery {
             tokio::select! {
                 () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
-                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle || !tries.is_empty() || self.env.registry().is_shared() => {}
+                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle || !tries.is_empty() || self.env.config().has_other_nodes => {}
                 () = shift.end() => break,
             }
         }
@@ -100,7 +100,7 @@ impl Delivery {
         for (turns, most) in &self.mail_queue.turns {
             let room = most.saturating_sub(tries.len());
             let under_way = self.mail_queue.under_way.lock().clone();
-            for queued in turns.take(registry, self.env.now(), room, &under_way).await? {
+            for queued in turns.take(&self.env, room, &under_way).await? {
                 self.begin_try(turns.kind(), queued, tries);
             }
             // A running attempt is still in the registry: until it is removed, the worker looks again.
@@ -112,7 +112,7 @@ impl Delivery {
     /// Prolongs the claims of deliveries that are under way, where other processes make deliveries too.
     pub(super) async fn keep_claims(&self, under_way: &HashSet<String>) -> std::result::Result<(), StoreError> {
         let registry = self.env.registry();
-        if !registry.is_shared() || under_way.is_empty() {
+        if !self.env.config().has_other_nodes || under_way.is_empty() {
             return Ok(());
         }
         registry.deliveries_keep(under_way.iter().map(String::as_str), claim_end(self.env.now())).await

@@ -89,7 +89,7 @@ impl Delivery {
                 Ok(false) => tokio::select! {
                     () = self.notices.wake.notified() => {}
                     // Another process may have left one.
-                    () = self.env.clock().sleep(LEFT_NOTICES), if self.env.registry().is_shared() => {}
+                    () = self.env.clock().sleep(LEFT_NOTICES), if self.env.config().has_other_nodes => {}
                     () = shift.end() => return,
                 },
                 Err(error) => {

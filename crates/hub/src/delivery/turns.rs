@@ -7,6 +7,8 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::{DeliveryKind, QueuedDelivery, Registry};
 use parking_lot::Mutex;
 
+use crate::env::Env;
+
 /// Tenants read in one query, and tenants after which a search ends; the next search continues there.
 const TENANTS_AT_ONCE: usize = 256;
 const TENANTS_OF_A_LOOK: usize = 2_048;
@@ -34,17 +36,16 @@ impl Turns {
     /// skipped.
     pub async fn take(
         &self,
-        registry: &Registry,
-        now: Timestamp,
+        env: &Env,
         most: usize,
         under_way: &HashSet<String>,
     ) -> Result<Vec<QueuedDelivery>, StoreError> {
-        let mut taken = Vec::new();
+        let (registry, now, mut taken) = (env.registry(), env.now(), Vec::new());
         if most == 0 {
             return Ok(taken);
         }
         self.gather(registry, now, (most, under_way), &mut taken).await?;
-        if !registry.is_shared() || taken.is_empty() {
+        if !env.config().has_other_nodes || taken.is_empty() {
             return Ok(taken);
         }
         // Another process may work on some of them by now.

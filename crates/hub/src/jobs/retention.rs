@@ -91,7 +91,7 @@ impl Jobs {
     /// Returns true if this process removes old data now: where several serve, one does it in each hour.
     async fn is_retention_ours(&self) -> bool {
         let registry = self.env.registry();
-        if !registry.is_shared() {
+        if !self.env.config().has_other_nodes {
             return true;
         }
         let claimed = registry.job_claim("retention", self.env.now(), RETENTION_LOOK_EVERY.as_secs() as i64);

@@ -179,7 +179,7 @@ impl Jobs {
             let state = self.scheduler.timers.lock();
             due.retain(|timer| state.ended.get(&timer.number).is_none_or(|next| *next <= now));
         }
-        if self.env.registry().is_shared() && !due.is_empty() {
+        if self.env.config().has_other_nodes && !due.is_empty() {
             let numbers: Vec<u64> = due.iter().map(|timer| timer.number).collect();
             let claimed =
                 self.env.registry().timers_claim(&numbers, now, now.plus_seconds(TIMER_CLAIM_SECONDS)).await?;

@@ -235,7 +235,7 @@ impl CallWorker {
         let registry = self.env.registry();
         let mut due = registry.deliveries_to(DeliveryKind::Call, destination, now, most).await?;
         due.retain(|delivery| !under_way.contains(&delivery.id));
-        if registry.is_shared() && !due.is_empty() {
+        if self.env.config().has_other_nodes && !due.is_empty() {
             due.truncate(CALLS_OF_A_DESTINATION_MAX - waiting);
             let claimed = registry.deliveries_claim(due.iter().map(|it| &*it.id), now, claim_end(now)).await?;
             due.retain(|delivery| claimed.contains(&delivery.id));

@@ -7,17 +7,12 @@ use isobar_model::time::Timestamp;
 
 use crate::error::Result;
 use crate::registry::Registry;
-use crate::registry::sql::{Dialect, Sql, all, run};
+use crate::registry::sql::{Sql, all, run};
 
 /// Time in milliseconds by which the clocks of two processes may differ.
 const CLOCKS_DIFFER: i64 = 600_000;
 
 impl Registry {
-    /// Returns true if other processes may serve the same registry.
-    pub fn is_shared(&self) -> bool {
-        self.db.dialect == Dialect::Postgres
-    }
-
     /// Claims deliveries that are due and that nobody works on, until a time; returns those that are the caller's now.
     pub async fn deliveries_claim(
         &self,
