@@ -82,7 +82,7 @@ impl Delivery {
             tokio::select! {
                 () = self.mail_queue.wake.notified() => {}
                 Some(_) = tries.join_next() => {}
-                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle || !tries.is_empty() || self.env.config().has_other_nodes => {}
+                () = self.env.clock().sleep(MAIL_LOOK_EVERY), if !idle || self.env.config().has_other_nodes => {}
                 () = shift.end() => break,
             }
         }

@@ -31,14 +31,15 @@ struct AnnouncedChange {
     permit: CanWrite<DeviceRef>,
     /// Number of its entry in the outbox.
     number: u64,
-    revision: u64,
 }
 
 impl SettledDevices {
     /// Ends the change: runs see what was written.
     pub(crate) async fn end(mut self) -> Result<()> {
-        let announced = std::mem::take(&mut self.announced);
-        self.delivery.withdraw(&announced).await
+        self.delivery.withdraw(&self.announced).await?;
+        // Only now: whoever leaves before that leaves it to be done.
+        self.announced.clear();
+        Ok(())
     }
 }
 
@@ -90,10 +91,11 @@ impl Delivery {
         devices: impl Iterator<Item = &CanWrite<DeviceRef>> + Clone,
     ) -> Result<SettledDevices> {
         for tries in 1..=FINDINGS_TRIES {
-            let announced = try_join_all(devices.clone().map(|device| self.announce(device))).await?;
-            let settled = SettledDevices { delivery: Arc::clone(self), announced };
-            let befores: Vec<(DeviceKey, u64)> =
-                settled.announced.iter().map(|change| (change.permit.target().key, change.revision)).collect();
+            let number = || self.env.telemetry().outbox_number();
+            let announced = devices.clone().map(|permit| AnnouncedChange { permit: permit.clone(), number: number() });
+            // Made first: what was announced is withdrawn, whoever fails or leaves meanwhile.
+            let settled = SettledDevices { delivery: Arc::clone(self), announced: announced.collect() };
+            let befores = try_join_all(settled.announced.iter().map(|change| self.announce(change))).await?;
             if self.outbox.settled(shared, &befores, FINDINGS_WAIT * tries).await? {
                 return Ok(settled);
             }
@@ -103,17 +105,18 @@ impl Delivery {
         Err(Error::Busy)
     }
 
-    /// Adds an entry without work to the outbox of a device.
-    async fn announce(&self, permit: &CanWrite<DeviceRef>) -> Result<AnnouncedChange> {
-        let store = self.env.telemetry();
-        let (number, nothing) = (store.outbox_number(), RegistryWork::of(permit.target().id, self.env.now()).bytes());
-        let revision = self.outbox.revise(store, permit, vec![OutboxChange::Put { number, work: nothing }]).await?;
-        Ok(AnnouncedChange { permit: permit.clone(), number, revision })
+    /// Adds an entry without work to the outbox of a device. Returns the device, and the revision that this makes.
+    async fn announce(&self, change: &AnnouncedChange) -> Result<(DeviceKey, u64)> {
+        let AnnouncedChange { permit, number } = change;
+        let nothing = RegistryWork::of(permit.target().id, self.env.now()).bytes();
+        let changes = vec![OutboxChange::Put { number: *number, work: nothing }];
+        let revision = self.outbox.revise(self.env.telemetry(), permit, changes).await?;
+        Ok((permit.target().key, revision))
     }
 
     async fn withdraw(&self, announced: &[AnnouncedChange]) -> Result<()> {
         let store = self.env.telemetry();
-        let withdrawn = announced.iter().map(|AnnouncedChange { permit, number, .. }| {
+        let withdrawn = announced.iter().map(|AnnouncedChange { permit, number }| {
             self.outbox.revise(store, permit, vec![OutboxChange::Done(*number)])
         });
         try_join_all(withdrawn).await.map(drop)

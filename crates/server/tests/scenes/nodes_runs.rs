@@ -1,9 +1,11 @@
 //! Runs of devices at two nodes over one registry and one telemetry store: each sees all that was done before it, and what
 //! is to be done once is done once.
 
+use std::time::Duration;
+
 use futures::future::join_all;
 use isobar_model::access;
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_power::within_patience;
 use isobar_store::telemetry::{Commit, Idempotency, OutboxChange};
 use reqwest::Method;
@@ -129,6 +131,21 @@ async fn labels_of_people_are_kept_beside_runs_at_another_node() {
     patches(&ana.through(&second), &device, &json!({"n": 1_000})).await;
     device.posts("reading", json!(0)).await.created();
     assert_eq!(label(&ana.through(&second), &device, "n").await, 1_001);
+    drop(ana);
+    end((first, second)).await;
+}
+
+#[tokio::test]
+async fn person_who_leaves_amid_a_change_keeps_no_run_waiting() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let device = ana.creates_device_of(&ana.designs(counting()).await, "d").await;
+    for number in 0..24 {
+        let leaves = Duration::from_millis(number);
+        // Dropped, the call closes its connection, wherever the change is by then.
+        let _ = Clock::System.timeout(leaves, patches(&ana, &device, &json!({"by": number}))).await;
+        device.through(&second).posts("reading", json!(number)).await.created();
+    }
     drop(ana);
     end((first, second)).await;
 }
