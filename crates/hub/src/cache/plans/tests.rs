@@ -157,17 +157,19 @@ async fn evicted_designs_lose_no_event_of_running_devices() {
             std::thread::sleep(Duration::from_millis(2));
         }
     });
-    for _ in 0..ROUNDS {
+    let mut rounds = 0;
+    // A fast machine is through with the rounds before designs have left as often.
+    while rounds < ROUNDS || *pushed.lock() <= ROUNDS {
         futures::future::join_all(devices.iter().map(|device| stage.posts(device, "1"))).await;
+        rounds += 1;
     }
     over.store(true, Ordering::SeqCst);
     pushing.await.unwrap();
-    assert!(*pushed.lock() > ROUNDS, "{} times a design left", pushed.lock());
     for device in &devices {
         let entry = stage.entry(device).await;
         let permit = isobar_model::access::system(entry.device, "a test counts what is stored").reading();
         let series = stage.hub.0.env.telemetry().series(&permit).await.unwrap();
-        assert_eq!(series.iter().map(|series| series.bytes).sum::<u64>(), ROUNDS as u64);
+        assert_eq!(series.iter().map(|series| series.bytes).sum::<u64>(), rounds as u64);
     }
     stage.over().await;
 }
