@@ -176,9 +176,40 @@ describe('about the server', () => {
     await page.getByText(/^Isobar \d/).waitFor();
     await page.getByText('its databases respond').waitFor();
     expect(await page.getByText('Open connections').count()).toBe(0);
+    expect(await page.getByRole('heading', { name: 'Nodes and databases' }).count()).toBe(0);
     const operator = await Visitor.come(browser, server.url);
     await operator.open('/about');
     await operator.page.getByText('Open connections').waitFor();
+    const nodes = operator.page.getByRole('region', { name: 'Nodes and databases' });
+    await nodes.getByText(/^\d.*, running for .*, clock off by 0 ms$/).waitFor();
+    await nodes.getByText('registry').waitFor();
+    await nodes.getByText('telemetry').waitFor();
+    expect(await nodes.getByText('files beside the program').count()).toBe(2);
+    await operator.leave();
+  });
+
+  it('node that is gone and a database that does not answer are told to operators', async () => {
+    const operator = await Visitor.come(browser, server.url);
+    const startedAt = new Date(Date.now() - 3_600_000).toISOString();
+    const node = { version: '1.0.0', startedAt, clockAhead: -2, unseenFor: 500, serves: true };
+    const nodes = [
+      { ...node, name: 'isobar-1:8080', settings: 'one' },
+      { ...node, name: 'isobar-2:8080', settings: 'two' },
+      { ...node, name: 'isobar-3:8080', settings: 'one', unseenFor: 120_000, serves: false },
+    ];
+    const databases = [
+      { name: 'registry', place: 'db1.example:5432/isobar', ready: true, message: null },
+      { name: 'telemetry', place: 'db2.example:5432/isobar', ready: false, message: 'did not answer within 2 s' },
+    ];
+    await operator.page.route('**/v2/platform', (route) => route.fulfill({ json: { nodes, databases } }));
+    await operator.open('/about');
+    const shown = operator.page.getByRole('region', { name: 'Nodes and databases' });
+    await shown.getByText('not seen for 2 minutes').waitFor();
+    await shown.getByText('clock off by -2 ms').first().waitFor();
+    await shown.getByText('The nodes have different settings').waitFor();
+    expect(await shown.getByText('different versions').count()).toBe(0);
+    await shown.getByText('db2.example:5432/isobar').waitFor();
+    await shown.getByText('did not answer within 2 s').waitFor();
     await operator.leave();
   });
 

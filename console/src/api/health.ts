@@ -1,7 +1,10 @@
 import { connection } from './connection.svelte';
-import { type Schemas, done, open } from './client';
+import { type Schemas, api, done, open } from './client';
 import { type Fault, arrived, failureOf } from './failure';
 import { type Metrics, readMetrics } from '../lib/metrics';
+
+/** Time between two looks at the health that is shown. */
+export const HEALTH_REFRESHED_EVERY_MS = 10_000;
 
 /** How scheduled backups stand. */
 export interface Backup {
@@ -33,6 +36,11 @@ export async function health(signal: AbortSignal): Promise<Health | null> {
   const failure = await failureOf(response);
   if (response.status !== 503) throw failure;
   return { isReady: false, faults: failure.fields };
+}
+
+/** The nodes and the databases of the platform, for those who run it. @throws Failure */
+export function platform(signal: AbortSignal): Promise<Schemas['Platform']> {
+  return done(api.GET('/v2/platform', { signal }));
 }
 
 /** The figures of the server; null where they are shown at another address alone. @throws Failure */

@@ -41,13 +41,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use isobar_model::access::{Action, Caller};
 use isobar_model::chance::Chance;
-use isobar_model::error::{Error, Fault, RateWindow, Result};
+use isobar_model::error::{RateWindow, Result};
 use isobar_model::ids::{DeviceId, OrganizationId, ProjectId, UserId};
 use isobar_model::time::{Clock, Timestamp};
 use isobar_model::user::Login;
 use isobar_model::user_input::ResetInput;
 use isobar_outlets::mail::Mailer;
-use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 
@@ -85,8 +84,10 @@ pub use resources::dry_runs::DryRun;
 pub use resources::event_stream::{StreamScope, StreamWriter};
 pub use resources::export::Export;
 pub use resources::images::HasImage;
+pub use resources::platform::{PlatformNode, PlatformState};
 pub use resources::projects::ProjectView;
 pub use resources::queue::{QueueBudget, QueueRead};
+pub use resources::readiness::DatabaseState;
 pub use resources::wall::{WallBoard, WallData, WallDevice, WallFigure, WallTable, WallWidget};
 pub use resources::wall_numbers::{WallKnown, WallPoint, WallReading};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};
@@ -94,15 +95,7 @@ pub use settings::device::{Declared, DeviceSetting};
 pub use supervisor::{Shift, guarded, spawn_guarded, words};
 pub use webhook::{Given, PARAMETERS as WEBHOOK_PARAMETERS, Provision, TaskReport, WebhookReport};
 
-use crate::jobs::changes::CHANGES_WORKER;
 use crate::wiring::Rooms;
-
-/// Longest time that a store may take to answer a readiness check, because its callers have short timeouts.
-const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
-/// The stores, as readiness names them. All other names are workers.
-const STORES: [&str; 2] = ["registry", "telemetry"];
-/// Gauge of the readiness of each store, and of all workers together.
-const READY: &str = "isobar_ready";
 
 /// The parts that a hub is made of.
 pub struct Parts {
@@ -131,18 +124,6 @@ pub struct Started {
 /// The façade of all modules. Clones share one hub.
 #[derive(Clone)]
 pub struct Hub(Arc<Rooms>);
-
-/// Returns the fault of a store that fails its check.
-async fn matter(
-    clock: &Clock,
-    store: &str,
-    asked: impl Future<Output = std::result::Result<(), StoreError>>,
-) -> Option<Fault> {
-    match clock.timeout(READY_WITHIN, asked).await {
-        Ok(answer) => answer.map_err(Error::from).err().map(|_| Fault::new(store, "does not work: the log tells why")),
-        Err(_) => Some(Fault::new(store, format!("did not answer within {} s", READY_WITHIN.as_secs()))),
-    }
-}
 
 /// Starting, stopping and supervising the hub.
 impl Hub {
@@ -210,41 +191,9 @@ impl Hub {
         self.0.env.config()
     }
 
-    /// Updates the gauges that are measured on demand; to be called before metrics are shown. It checks both stores,
-    /// and waits for them as long as [`Hub::ready`].
-    pub async fn measure(&self) {
-        self.0.outbox.measure(self.0.env.clock());
-        self.0.caches.measure();
-        let faults = self.ready().await.err().unwrap_or_default();
-        for store in STORES {
-            let works = faults.iter().all(|fault| fault.field != store);
-            metrics::gauge!(READY, "part" => store).set(f64::from(works));
-        }
-        let all_work = faults.iter().all(|fault| STORES.contains(&fault.field.as_str()));
-        metrics::gauge!(READY, "part" => "workers").set(f64::from(all_work));
-    }
-
     /// Returns the counters of the runs of designs since the start.
     pub fn design_counts(&self) -> DesignCounts {
         self.0.designs.counts()
-    }
-
-    /// Checks that both stores answer within two seconds each, that no worker keeps panicking, that what other nodes
-    /// change is known, and that the clock is the one of the registry.
-    ///
-    /// # Errors
-    /// Returns the fault of each store and worker that fails the check.
-    pub async fn ready(&self) -> std::result::Result<(), Vec<Fault>> {
-        let clock = self.0.env.clock();
-        let [registry, telemetry] = STORES;
-        let (registry, telemetry) = tokio::join!(
-            matter(clock, registry, self.registry().healthy()),
-            matter(clock, telemetry, self.telemetry().healthy()),
-        );
-        let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
-        let stores = registry.into_iter().chain(telemetry).chain(self.0.jobs.clock_difference.matter());
-        let faults: Vec<Fault> = stores.chain(stale).chain(self.0.supervisor.matters()).collect();
-        if faults.is_empty() { Ok(()) } else { Err(faults) }
     }
 }
 

@@ -202,6 +202,8 @@ actions! {
     CloudEventCreate = "cloud event create", Technician;
     /// Hand a third party's payload to the integration webhook.
     WebhookReceive = "webhook receive", Manager;
+    /// See the nodes and the databases of the platform.
+    PlatformRead = "platform read", SystemAdmin;
     /// Tell every user something.
     SystemNotificationEmit = "system notification emit", SystemAdmin;
 }

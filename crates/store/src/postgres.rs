@@ -1,6 +1,8 @@
 //! Begins transactions in PostgreSQL, for the registry and telemetry.
 
-use sqlx::postgres::PgPool;
+use std::str::FromStr as _;
+
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres, Transaction};
 
 /// Begins a transaction, and goes on with it where the caller is dropped meanwhile: the driver counts a transaction only when
@@ -8,4 +10,11 @@ use sqlx::{Postgres, Transaction};
 pub(crate) async fn begun(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {
     let connection = pool.acquire().await?;
     tokio::spawn(Transaction::begin(connection, None)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
+}
+
+/// Returns host, port and database of an address, without user and password; `None` if it cannot be read.
+pub(crate) fn place(address: &str) -> Option<String> {
+    let options = PgConnectOptions::from_str(address).ok()?;
+    let database = options.get_database().unwrap_or_else(|| options.get_username());
+    Some(format!("{}:{}/{database}", options.get_host(), options.get_port()))
 }

@@ -1,7 +1,8 @@
 //! Monitoring: liveness, readiness and metrics.
 
 use axum::http::{HeaderValue, StatusCode};
-use serde_json::json;
+use isobar_hub::DatabaseState;
+use serde_json::{Value, json};
 
 use crate::problem::Problem;
 use crate::request::Call;
@@ -16,14 +17,25 @@ pub(crate) async fn live(_call: &mut Call) -> Answer {
     Ok(raw_json(StatusCode::OK, UP))
 }
 
-/// Answers that both stores are ready, with the status of backups, which does not affect readiness.
+/// Answers that the databases are ready and names them, with the status of backups, which does not affect readiness.
 pub(crate) async fn ready(call: &mut Call) -> Answer {
-    call.hub().ready().await.map_err(Problem::NotReady)?;
-    let Some(backup) = &call.state.settings.backup else { return Ok(raw_json(StatusCode::OK, UP)) };
-    let backup = *backup.borrow();
-    let message = backup.is_failing.then_some("the last backup failed: the log says why");
-    let backup = json!({"lastGoodAt": backup.last_good, "failing": backup.is_failing, "message": message});
-    Ok(raw_json(StatusCode::OK, json!({"status": "up", "backup": backup}).to_string()))
+    let databases = call.hub().ready().await.map_err(Problem::NotReady)?;
+    let mut answer = json!({"status": "up", "databases": databases.iter().map(state).collect::<Vec<_>>()});
+    if let Some(backup) = &call.state.settings.backup {
+        let backup = *backup.borrow();
+        let message = backup.is_failing.then_some("the last backup failed: the log says why");
+        answer["backup"] = json!({"lastGoodAt": backup.last_good, "failing": backup.is_failing, "message": message});
+    }
+    Ok(raw_json(StatusCode::OK, answer.to_string()))
+}
+
+/// Describes the state of a database.
+fn state(database: &DatabaseState) -> Value {
+    let (status, message) = match &database.fault {
+        None => ("up", None),
+        Some(fault) => ("down", Some(&fault.message)),
+    };
+    json!({"name": database.name, "status": status, "message": message})
 }
 
 /// Answers with the metrics.

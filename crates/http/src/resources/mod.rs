@@ -22,6 +22,7 @@ pub(crate) mod images;
 pub(crate) mod locations;
 pub(crate) mod notifications;
 pub(crate) mod organizations;
+pub(crate) mod platform;
 pub(crate) mod projects;
 pub(crate) mod settings;
 pub(crate) mod specifications;

@@ -33,6 +33,7 @@ use crate::resources::images::ImageText;
 use crate::resources::locations::{DeviceClustersJson, DeviceLocationJson};
 use crate::resources::notifications::{NotificationJson, ReadMarkJson, SystemMessageJson};
 use crate::resources::organizations::{OrganizationInputJson, OrganizationJson};
+use crate::resources::platform::PlatformJson;
 use crate::resources::projects::{ProjectInputJson, ProjectJson};
 use crate::resources::settings::{
     DefaultsOutcomeJson, DeviceIds, DeviceSettingJson, SettingItemsJson, SettingValue, SettingsOutcomeJson,
@@ -47,8 +48,8 @@ use crate::resources::wall::{WallBoardJson, WallWidgetDataJson};
 use crate::resources::webhook::WebhookAnswer;
 use crate::resources::{
     about, alarms, appearance, auth, board_links, boards, buckets, data, devices, dry_runs, event_batches, events,
-    health, images, locations, notifications, organizations, projects, settings, specifications, users, views, wall,
-    webhook,
+    health, images, locations, notifications, organizations, platform, projects, settings, specifications, users,
+    views, wall, webhook,
 };
 use crate::response::Reply;
 
@@ -162,7 +163,7 @@ const TABLE: &[RouteRow] = &[
     operation!(Get "/health/live", Probe, None, by!(health::live), "operations",
         "Whether the process answers", [], None, [Json(200, of::<AnyJson>)]),
     operation!(Get "/health/ready", Probe, None, by!(health::ready), "operations",
-        "Whether both stores answer too", [], None, [Json(200, of::<AnyJson>)]),
+        "Whether the databases answer too", [], None, [Json(200, of::<AnyJson>)]),
     operation!(Get "/metrics", Probe, None, by!(health::metrics), "operations",
         "What was measured, for Prometheus", [], None, [Other(200, "text/plain")]),
 
@@ -172,6 +173,8 @@ const TABLE: &[RouteRow] = &[
         "This document, to be browsed", [], None, [Other(200, "text/html")]),
     operation!(Get "/v2/about", Open, None, by!(about::about), "operations",
         "What this server is", [], None, [Json(200, of::<AboutJson>)]),
+    operation!(Get "/v2/platform", User, Some(Action::PlatformRead), by!(platform::platform_fetch), "operations",
+        "Fetch the state of the nodes and databases of this platform", [], None, [Json(200, of::<PlatformJson>)]),
 
     operation!(Post "/v2/auth/register", Optional, None, by!(auth::user_register), "auth",
         "Register a user", [], Some(of::<NewUserJson>), [Json(201, of::<UserJson>)]),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use isobar_model::error::Fault;
-use isobar_model::time::Clock;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{SeenNode, ServingNode};
 
@@ -17,7 +17,7 @@ pub(crate) const NODES_WORKER: &str = "nodes";
 /// Interval between two signs of life.
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// Time after its last sign of life from which a node counts as gone.
-const GONE_AFTER: Duration = Duration::from_secs(5);
+pub(crate) const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Difference of a clock from the registry's, in milliseconds, with which a node is not ready.
 const CLOCK_DIFFERS_MAX: i64 = 500;
 /// Nodes that serve, and the difference of the own clock.
@@ -40,14 +40,7 @@ impl ClockDifference {
 impl Jobs {
     /// Renews the row of this node, until the hub stops; then removes it.
     pub(crate) async fn run_nodes(self: Arc<Self>, mut shift: Shift) {
-        let mut node = ServingNode {
-            id: self.env.new_id().to_string(),
-            name: self.env.config().node_name.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: self.env.config().digest(),
-            started_at: self.env.now(),
-            clock_ahead: 0,
-        };
+        let mut node = self.own_node(self.env.now());
         let mut is_told = false;
         loop {
             self.env.reaches(NODES_WORKER);
@@ -62,6 +55,18 @@ impl Jobs {
         }
         if let Err(error) = self.env.registry().node_leave(&node.id).await {
             tracing::warn!(%error, "cannot tell other nodes that this one ends, they will notice");
+        }
+    }
+
+    /// Describes this node, which started at a time, under a new identifier.
+    pub(crate) fn own_node(&self, started_at: Timestamp) -> ServingNode {
+        ServingNode {
+            id: self.env.new_id().to_string(),
+            name: self.env.config().node_name.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            settings: self.env.config().digest(),
+            started_at,
+            clock_ahead: 0,
         }
     }
 

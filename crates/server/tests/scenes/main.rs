@@ -58,6 +58,7 @@ mod notifications;
 mod organizations;
 mod paths;
 mod places;
+mod platform;
 mod profiles;
 mod projects;
 mod promises;

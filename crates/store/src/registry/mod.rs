@@ -112,6 +112,11 @@ impl Registry {
         Self { db, commonest_age: Arc::default(), given: GivenNumbers::default() }
     }
 
+    /// Returns host, port and database of the server, without user and password; `None` for a SQLite file.
+    pub fn place(&self) -> Option<String> {
+        self.db.place()
+    }
+
     /// Closes the connections to the database, after running statements have ended.
     pub async fn close(&self) -> Result<()> {
         self.db.close().await

@@ -15,6 +15,7 @@ use super::driver::{DriverError, OpenTransaction, OwnConnection, Pool};
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
+use crate::postgres::place;
 
 /// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
@@ -85,6 +86,11 @@ impl Connections {
             return Err(StoreError::unavailable(format!("there is no file {path}")));
         }
         Self::open_how(address, Open::AsItIs).await
+    }
+
+    /// Returns host, port and database of the server; `None` for a SQLite file.
+    pub(crate) fn place(&self) -> Option<String> {
+        place(&self.server.as_ref()?.0)
     }
 
     async fn open_sqlite(path: &str, how: Open) -> Result<Self> {
