@@ -129,9 +129,33 @@ fn derived(at: Timestamp, parts: &[&str]) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// The registry's number for a device: dense, never reused. It keeps the keys of the telemetry store short.
+/// Greatest number of databases that devices may be spread over.
+pub const DATABASES_MAX: usize = 64;
+
+/// The registry's number for a device, never reused. It keeps the keys of the telemetry store short. Its upper bits are the
+/// number of the telemetry database that has the device, and the others are dense over all databases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceKey(pub u64);
+
+impl DeviceKey {
+    /// Bits of the dense number.
+    pub const DENSE_BITS: u32 = 48;
+
+    /// Returns the number of a device in a database.
+    pub const fn new(database: u16, dense: u64) -> Self {
+        Self((database as u64) << Self::DENSE_BITS | dense)
+    }
+
+    /// Returns the number of the database that has the device.
+    pub const fn database(self) -> u16 {
+        (self.0 >> Self::DENSE_BITS) as u16
+    }
+
+    /// Returns the number without the database: no two devices of a platform have the same.
+    pub const fn dense(self) -> u64 {
+        self.0 & ((1 << Self::DENSE_BITS) - 1)
+    }
+}
 
 /// A device as the telemetry store addresses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

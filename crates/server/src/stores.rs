@@ -7,6 +7,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::spread::SpreadTelemetry;
 use isobar_store::telemetry::{LostDevices, Telemetry, Upkeep};
 
 use crate::Failure;
@@ -27,6 +28,7 @@ pub struct Stores {
 pub enum TelemetryStore {
     Embedded(Arc<Embedded>),
     Postgres(Arc<PostgresTelemetry>),
+    Spread(Arc<SpreadTelemetry>),
 }
 
 impl TelemetryStore {
@@ -35,6 +37,7 @@ impl TelemetryStore {
         match self {
             Self::Embedded(store) => Arc::clone(store) as _,
             Self::Postgres(store) => Arc::clone(store) as _,
+            Self::Spread(store) => Arc::clone(store) as _,
         }
     }
 
@@ -43,6 +46,7 @@ impl TelemetryStore {
         match self {
             Self::Embedded(store) => &**store,
             Self::Postgres(store) => &**store,
+            Self::Spread(store) => &**store,
         }
     }
 
@@ -53,7 +57,7 @@ impl TelemetryStore {
     pub fn embedded(&self) -> Result<&Embedded, Failure> {
         match self {
             Self::Embedded(store) => Ok(store),
-            Self::Postgres(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
+            Self::Postgres(_) | Self::Spread(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
         }
     }
 }
@@ -63,9 +67,24 @@ impl Stores {
     /// known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
-        let stores = Self { registry, telemetry: open_telemetry(settings, !settings.may_have_other_nodes()).await? };
+        let telemetry = open_telemetry(settings, &registry, !settings.may_have_other_nodes()).await?;
+        let stores = Self { registry, telemetry };
+        stores.place_devices();
         stores.agree_on_numbers().await.map_err(|error| format!("the numbers of devices: {}", whole(&error)))?;
         Ok(stores)
+    }
+
+    /// Makes the registry place new devices in the databases of telemetry.
+    fn place_devices(&self) {
+        match &self.telemetry {
+            TelemetryStore::Embedded(_) => {}
+            TelemetryStore::Postgres(store) => self.registry.place_devices_in(&[store.database()], None),
+            TelemetryStore::Spread(store) => {
+                let spread = Arc::clone(store);
+                let is_away = Arc::new(move |number| spread.is_away(number));
+                self.registry.place_devices_in(&store.numbers(), Some(is_away));
+            }
+        }
     }
 
     /// Makes the registry continue after every device number in telemetry. If the registry is older than telemetry, the
@@ -103,7 +122,8 @@ impl Stores {
         {
             return Err(format!("there is no telemetry store in {}", folder.display()).into());
         }
-        Ok(Self { registry, telemetry: open_telemetry(settings, true).await? })
+        let telemetry = open_telemetry(settings, &registry, true).await?;
+        Ok(Self { registry, telemetry })
     }
 
     /// Closes both.
@@ -130,19 +150,47 @@ pub fn telemetry_options(settings: &Settings) -> Options {
 }
 
 /// Opens telemetry, alone or with other processes: a folder on a blocking thread, as that replays the write-ahead log.
-async fn open_telemetry(settings: &Settings, is_alone: bool) -> Result<TelemetryStore, Failure> {
-    let path = match &settings.telemetry {
-        TelemetryPlace::Folder(path) => path.clone(),
-        TelemetryPlace::Postgres(address) => {
-            let queue_max_events = u64::from(settings.queue_max_events);
-            let needs_syncs = settings.needs_syncs;
-            let options = PostgresOptions { queue_max_events, needs_syncs, is_alone, ..PostgresOptions::default() };
-            let opened = PostgresTelemetry::open(address, options).await;
-            let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
-            return Ok(TelemetryStore::Postgres(Arc::new(opened.map_err(told)?)));
+async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool) -> Result<TelemetryStore, Failure> {
+    let used = registry.device_databases().await.map_err(no_registry)?;
+    match &settings.telemetry {
+        TelemetryPlace::Folder(path) => {
+            must_have(&[0], &used)?;
+            open_folder(path, telemetry_options(settings)).await
         }
-    };
-    let (options, folder) = (telemetry_options(settings), path.clone());
+        TelemetryPlace::Postgres(databases) => {
+            let options = PostgresOptions {
+                queue_max_events: u64::from(settings.queue_max_events),
+                needs_syncs: settings.needs_syncs,
+                is_alone,
+                ..PostgresOptions::default()
+            };
+            let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
+            if let [address] = databases.as_slice() {
+                let store = PostgresTelemetry::open(address, options).await.map_err(told)?;
+                must_have(&[store.database()], &used)?;
+                return Ok(TelemetryStore::Postgres(Arc::new(store)));
+            }
+            let store = SpreadTelemetry::open(databases, options, &used).await.map_err(told)?;
+            Ok(TelemetryStore::Spread(Arc::new(store)))
+        }
+    }
+}
+
+/// Fails if devices are in databases that the settings do not name.
+fn must_have(named: &[u16], used: &[u16]) -> Result<(), Failure> {
+    let missing: Vec<String> = used.iter().filter(|number| !named.contains(number)).map(u16::to_string).collect();
+    match missing.as_slice() {
+        [] => Ok(()),
+        missing => Err(format!(
+            "the registry has devices in the telemetry databases with the numbers {}, which stores.telemetry does not name",
+            missing.join(", ")
+        )
+        .into()),
+    }
+}
+
+async fn open_folder(path: &Path, options: Options) -> Result<TelemetryStore, Failure> {
+    let folder = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(&folder, options)).await?;
     let told = |error| format!("the telemetry store {} cannot be opened: {}", path.display(), whole(&error));
     Ok(TelemetryStore::Embedded(Arc::new(opened.map_err(told)?)))

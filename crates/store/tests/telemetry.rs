@@ -181,7 +181,7 @@ async fn closed_store_refuses_writes() {
     assert!(matches!(ran, Err(StoreError::Unavailable(_))));
     assert!(store.healthy().await.is_err());
     assert!(store.values(&device.reading(), "log", ValueQuery::default(), given::claim()).await.is_err());
-    assert!(store.outbox_done(&[1]).await.is_err());
+    assert!(store.outbox_done(&[(DeviceKey(1), 1)]).await.is_err());
 }
 
 #[tokio::test]

@@ -95,8 +95,8 @@ async fn fill_the_rest(t: &dyn Telemetry) {
     // A device that has nothing else.
     given::run(t, &device(700), Commit { outbox: given::work(t, ["last"]), ..Commit::default() }).await;
     let entries = t.outbox(0, 100).await.unwrap();
-    t.outbox_park(entries[7].number, "nobody answers").await.unwrap();
-    t.outbox_done(&[entries[3].number]).await.unwrap();
+    t.outbox_park(entries[7].device, entries[7].number, "nobody answers").await.unwrap();
+    t.outbox_done(&[(entries[3].device, entries[3].number)]).await.unwrap();
     // History before the first half of a second is past retention.
     t.retain(at(DAY), Duration::ZERO, (DAY - 500) / 1_000).await.unwrap();
     given::store(t, &device(900), 50_000, "log", "1").await;

@@ -182,14 +182,18 @@ impl Caches {
     /// be called before the registry is read.
     async fn revisions(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
         let Some(shared) = self.env.telemetry().shared() else { return Ok(vec![0; devices.len()]) };
-        let revision = |standing: &Standing| standing.pending.map_or(standing.revision, |_| UNSETTLED);
+        // While the database of a device does not answer, no run of it can commit.
+        let revision = |standing: &Option<Standing>| match standing {
+            Some(Standing { revision, pending: None }) => *revision,
+            Some(_) | None => UNSETTLED,
+        };
         Ok(shared.standings(devices).await?.iter().map(revision).collect())
     }
 
     /// Returns true if no other process has changed the device since its entry was loaded; else the entry is retired.
     async fn is_newest(&self, entry: &DeviceEntry) -> Result<bool> {
         let Some(shared) = self.env.telemetry().shared() else { return Ok(true) };
-        let standing = shared.standings(&[entry.device.key]).await?.pop().unwrap_or_default();
+        let standing = shared.standing(entry.device.key).await?;
         let is_newest = entry.is_at(standing.revision);
         if !is_newest {
             self.device_changed(entry.device.id);

@@ -57,7 +57,7 @@ impl Delivery {
         let Err(error) = taken else { return Ok(()) };
         let (number, device) = (entry.number, entry.device.0);
         tracing::error!(%error, number, device, "an entry of the outbox cannot be read and is parked");
-        Ok(self.env.telemetry().outbox_park(entry.number, &format!("it cannot be read: {error}")).await?)
+        Ok(self.env.telemetry().outbox_park(entry.device, entry.number, &format!("it cannot be read: {error}")).await?)
     }
 
     /// Looks from time to time for work that other processes have left, and takes it over.

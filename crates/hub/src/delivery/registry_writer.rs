@@ -156,8 +156,11 @@ impl Delivery {
         self.look_up_tenants().await?;
         while !is_over() {
             let Some(mut batch) = self.outbox.take(until, now) else { return Ok(()) };
-            // Effects of a run that a crash may undo must not be delivered.
-            self.env.telemetry().sync().await?;
+            // Effects of a run that a crash may undo must not be delivered. A store that processes share hands over the work of
+            // durable runs only.
+            if self.env.telemetry().shared().is_none() {
+                self.env.telemetry().sync().await?;
+            }
             self.write_batch(&mut batch).await?;
             drop(batch);
             self.remove_needless().await?;
@@ -203,7 +206,7 @@ impl Delivery {
                     self.was_written(&written);
                 }
                 Err(WriteFailure::Refused(why)) if range.len() == 1 => {
-                    self.was_refused(batch, range.start, &why).await?
+                    self.was_refused(batch, range.start, &why).await
                 }
                 Err(WriteFailure::Refused(_)) => {
                     let middle = range.start + range.len() / 2;
@@ -220,17 +223,19 @@ impl Delivery {
         Ok(())
     }
 
-    async fn was_refused(&self, batch: &mut OutboxBatch, at: usize, why: &str) -> std::result::Result<(), StoreError> {
-        let Some(parked) = batch.refused(at) else { return Ok(()) };
+    async fn was_refused(&self, batch: &mut OutboxBatch, at: usize, why: &str) {
+        let Some(parked) = batch.refused(at) else { return };
         if parked.is_new {
             metrics::counter!(PARKED_TOTAL).increment(1);
             let device = parked.device.id;
             tracing::error!(%device, why, "an outbox entry is parked: the registry has refused it again and again");
         }
         for row in parked.rows {
-            self.env.telemetry().outbox_park(row, why).await?;
+            if let Err(error) = self.env.telemetry().outbox_park(parked.device.key, row, why).await {
+                // It is parked again after its next refusal.
+                tracing::warn!(%error, device = %parked.device.id, "cannot note that an outbox entry is parked");
+            }
         }
-        Ok(())
     }
 
     fn was_written(&self, written: &WrittenCounts) {
@@ -246,11 +251,16 @@ impl Delivery {
     pub(super) async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
         let _removing = self.removing.lock().await;
         let needless = self.outbox.take_needless();
-        let removed = self.env.telemetry().outbox_done(&needless).await;
-        if removed.is_err() {
-            self.outbox.put_back_needless(needless);
+        match self.env.telemetry().outbox_done(&needless).await {
+            Ok(left) => {
+                self.outbox.put_back_needless(left);
+                Ok(())
+            }
+            Err(error) => {
+                self.outbox.put_back_needless(needless);
+                Err(error)
+            }
         }
-        removed
     }
 
     /// Writes pieces in one transaction, on a thread that may block, because the other threads serve calls.

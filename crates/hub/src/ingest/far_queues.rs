@@ -50,7 +50,7 @@ impl Ingest {
         let mut now = HashMap::with_capacity(waiting.len());
         for devices in waiting.chunks(QUEUES_AT_ONCE) {
             let ends = shared.queue_ends(devices).await?;
-            now.extend(devices.iter().copied().zip(ends));
+            now.extend(devices.iter().copied().zip(ends).filter_map(|(device, end)| Some((device, end?))));
         }
         for (device, end) in &now {
             if seen.get(device) != Some(end) {

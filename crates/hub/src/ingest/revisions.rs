@@ -51,7 +51,7 @@ impl Ingest {
     pub(super) async fn settle_repeated(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
         let Some(shared) = self.env.telemetry().shared() else { return Ok(()) };
         let device = permit.target().key;
-        let standing = shared.standings(&[device]).await?.pop().unwrap_or_default();
+        let standing = shared.standing(device).await?;
         let later = [(device, standing.revision.saturating_add(1))];
         if self.outbox.settled(shared, &later, WORK_WAIT_MAX).await? { Ok(()) } else { Err(Error::Busy) }
     }

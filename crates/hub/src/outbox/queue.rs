@@ -44,7 +44,7 @@ pub(crate) struct OutboxQueue {
     /// Number of unwritten items in each entry of the store with more than one item.
     shared: FxHashMap<u64, u32>,
     /// Entries of the store that can be removed.
-    needless: Vec<u64>,
+    needless: Vec<(DeviceKey, u64)>,
     /// Devices whose work another process has taken over, until they run here again.
     overtaken: FxHashSet<DeviceKey>,
     /// Number of entries that cannot be read.
@@ -228,7 +228,7 @@ impl OutboxQueue {
     pub fn take_up(&mut self, entry: &OutboxEntry, revision: u64, now: Timestamp) -> serde_json::Result<()> {
         let mut work: RegistryWork = serde_json::from_slice(&entry.work)?;
         let Some(id) = work.device else {
-            self.needless.push(entry.number);
+            self.needless.push((entry.device, entry.number));
             return Ok(());
         };
         self.sequence += 1;
@@ -255,7 +255,7 @@ impl OutboxQueue {
         }
         held += keep_rest(of, work, entry.number, (sequence, since, faults), &mut more);
         match held {
-            0 => self.needless.push(entry.number),
+            0 => self.needless.push((entry.device, entry.number)),
             1 => {}
             more => drop(self.shared.insert(entry.number, more)),
         }
@@ -269,13 +269,13 @@ impl OutboxQueue {
         self.unreadable += 1;
     }
 
-    /// Takes the entries of the store that can be removed.
-    pub fn take_needless(&mut self) -> Vec<u64> {
+    /// Takes the entries of the store that can be removed, each of a device.
+    pub fn take_needless(&mut self) -> Vec<(DeviceKey, u64)> {
         std::mem::take(&mut self.needless)
     }
 
     /// Puts back entries whose removal failed.
-    pub fn put_back_needless(&mut self, needless: Vec<u64>) {
+    pub fn put_back_needless(&mut self, needless: Vec<(DeviceKey, u64)>) {
         self.needless.extend(needless);
     }
 
@@ -357,7 +357,7 @@ impl OutboxQueue {
     /// Removes a written piece.
     pub fn written(&mut self, piece: &Piece) {
         for row in piece.rows() {
-            self.let_go(row);
+            self.let_go(piece.device.key, row);
         }
         self.ends(piece);
     }
@@ -395,12 +395,12 @@ impl OutboxQueue {
     }
 
     /// Counts one item less in an entry of the store, which can be removed after its last item.
-    fn let_go(&mut self, row: u64) {
+    fn let_go(&mut self, device: DeviceKey, row: u64) {
         match self.shared.get_mut(&row) {
             Some(left) if *left > 1 => *left -= 1,
             _ => {
                 self.shared.remove(&row);
-                self.needless.push(row);
+                self.needless.push((device, row));
             }
         }
     }

@@ -28,8 +28,9 @@ impl Outbox {
                 let keys: Vec<DeviceKey> = left.iter().map(|(device, _)| *device).collect();
                 let mut standings = shared.standings(&keys).await?.into_iter();
                 left.retain(|(_, before)| {
-                    let pending = standings.next().and_then(|standing| standing.pending);
-                    pending.is_some_and(|pending| pending < *before)
+                    let standing = standings.next().flatten();
+                    // A device whose database does not answer may have such changes.
+                    standing.is_none_or(|standing| standing.pending.is_some_and(|pending| pending < *before))
                 });
                 if left.is_empty() {
                     return Ok::<_, Error>(());

@@ -201,13 +201,13 @@ impl Outbox {
         }
     }
 
-    /// Takes the entries of the store that can be removed.
-    pub(crate) fn take_needless(&self) -> Vec<u64> {
+    /// Takes the entries of the store that can be removed, each of a device.
+    pub(crate) fn take_needless(&self) -> Vec<(DeviceKey, u64)> {
         self.queue.lock().take_needless()
     }
 
     /// Puts back entries whose removal failed.
-    pub(crate) fn put_back_needless(&self, needless: Vec<u64>) {
+    pub(crate) fn put_back_needless(&self, needless: Vec<(DeviceKey, u64)>) {
         self.queue.lock().put_back_needless(needless);
     }
 

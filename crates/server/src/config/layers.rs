@@ -159,6 +159,29 @@ impl Layers {
         })
     }
 
+    /// Reads a text or a list of texts. A text from the environment is a list if each of its parts between commas has one of
+    /// these prefixes.
+    pub fn texts<T>(
+        &mut self,
+        name: &str,
+        prefixes: &[&str],
+        read: impl Fn(&[&str]) -> Result<T, String>,
+    ) -> Option<T> {
+        let has_prefix = |text: &&str| prefixes.iter().any(|prefix| text.starts_with(prefix));
+        self.take(name, |value, is_text| match value {
+            Value::String(text) => {
+                let parts: Vec<&str> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
+                let is_list = is_text && parts.len() > 1 && parts.iter().all(has_prefix);
+                if is_list { read(&parts) } else { read(&[text.trim()]) }.map(Some)
+            }
+            Value::Array(items) => {
+                let texts: Option<Vec<&str>> = items.iter().map(|item| item.as_str().map(str::trim)).collect();
+                read(&texts.ok_or_else(|| "must be a text, or a list of texts".to_owned())?).map(Some)
+            }
+            other => Err(format!("must be a text, or a list of texts, not {}", kind(other))),
+        })
+    }
+
     /// Reads a whole number within bounds.
     pub fn number(&mut self, name: &str, least: u32, most: u32) -> u32 {
         self.take(name, |value, is_text| {

@@ -17,6 +17,7 @@ pub use acme::Acme;
 pub use backup::{Access, BackupSettings, Place};
 use isobar_http::{CertificateFiles, Network};
 use isobar_hub::{LetterBounds, RateLimits};
+use isobar_model::ids::DATABASES_MAX;
 use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
@@ -40,6 +41,8 @@ const CONNECTIONS_SETTING_MIN: u32 = 16;
 const CONNECTIONS_SETTING_MAX: u32 = 1_000_000;
 /// Largest limit of a device's cloud-event queue.
 const QUEUE_EVENTS_MAX: u32 = 1_000_000;
+/// Beginnings of addresses of PostgreSQL.
+const POSTGRES_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
 /// Largest limit of e-mails an hour.
 const LETTERS_MAX: u32 = 1_000_000;
 
@@ -83,8 +86,8 @@ pub struct Settings {
 pub enum TelemetryPlace {
     /// A folder of RocksDB.
     Folder(PathBuf),
-    /// An address of PostgreSQL.
-    Postgres(String),
+    /// Addresses of PostgreSQL: one at least.
+    Postgres(Vec<String>),
 }
 
 impl fmt::Debug for TelemetryPlace {
@@ -277,7 +280,13 @@ impl Settings {
         let log = layers.parsed("log", LogChoice::read);
         let public_url = layers.parsed("public_url", public_url);
         let registry = layers.parsed("stores.registry", registry);
-        let telemetry = layers.parsed("stores.telemetry", telemetry);
+        let telemetry = layers.texts("stores.telemetry", &POSTGRES_SCHEMES, telemetry);
+        if let (Some(Some(TelemetryPlace::Postgres(databases))), Some(registry)) = (&telemetry, &registry)
+            && databases.len() > 1
+            && !registry.as_ref().is_some_and(|registry| is_postgres(registry))
+        {
+            layers.fault_of("stores.telemetry", "lists several databases, and for that stores.registry has to be in PostgreSQL too");
+        }
         let needs_syncs = layers.switch("stores.needs_syncs");
         let http = Http::read(layers);
         let mut limit = |name| layers.number(name, 0, u32::MAX);
@@ -436,14 +445,23 @@ fn registry(text: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn telemetry(text: &str) -> Result<Option<TelemetryPlace>, String> {
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        return Ok(Some(TelemetryPlace::Postgres(text.to_owned())));
-    }
+fn is_postgres(text: &str) -> bool {
+    POSTGRES_SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+}
+
+fn telemetry(texts: &[&str]) -> Result<Option<TelemetryPlace>, String> {
+    let text = match texts {
+        many if many.len() > DATABASES_MAX => return Err(format!("may list at most {DATABASES_MAX} databases")),
+        some if !some.is_empty() && some.iter().all(|text| is_postgres(text)) => {
+            return Ok(Some(TelemetryPlace::Postgres(some.iter().map(|text| (*text).to_owned()).collect())));
+        }
+        [text] => *text,
+        _ => return Err("must be rocksdb:PATH, postgres://…, or a list of postgres://…".to_owned()),
+    };
     match text.strip_prefix("rocksdb:") {
         _ if text.is_empty() => Ok(None),
         Some(path) if !path.is_empty() => Ok(Some(TelemetryPlace::Folder(Path::new(path).to_owned()))),
-        _ => Err("must be rocksdb:PATH or postgres://…".to_owned()),
+        _ => Err("must be rocksdb:PATH, postgres://…, or a list of postgres://…".to_owned()),
     }
 }
 

@@ -23,10 +23,10 @@ impl ClosedTelemetry {
         Self { place: settings.telemetry.clone(), options: telemetry_options(settings) }
     }
 
-    /// Examines everything, and changes nothing.
+    /// Examines everything, and changes nothing. Of several databases, each is examined by itself.
     pub fn examine(&self) -> Result<Examined> {
         match &self.place {
-            TelemetryPlace::Postgres(address) => waiting(postgres::examine_database(address)),
+            TelemetryPlace::Postgres(databases) => waiting(examine_databases(databases)),
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::examine_folder(folder, &self.options),
             TelemetryPlace::Folder(folder) => {
                 Embedded::loss(folder).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned())))
@@ -37,7 +37,9 @@ impl ClosedTelemetry {
     /// Returns the devices that the registry has lost.
     pub fn lost_devices(&self) -> Result<Vec<LostDevices>> {
         match &self.place {
-            TelemetryPlace::Postgres(address) => waiting(postgres::lost_devices(address)),
+            TelemetryPlace::Postgres(databases) => waiting(async {
+                Ok(each(databases, |address| postgres::lost_devices(address)).await?.concat())
+            }),
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::lost_devices(folder, &self.options),
             TelemetryPlace::Folder(_) => Ok(Vec::new()),
         }
@@ -46,7 +48,9 @@ impl ClosedTelemetry {
     /// Treats these devices as deleted.
     pub fn give_up_lost_devices(&self) -> Result<()> {
         match &self.place {
-            TelemetryPlace::Postgres(address) => waiting(postgres::give_up_lost_devices(address)),
+            TelemetryPlace::Postgres(databases) => {
+                waiting(each(databases, |address| postgres::give_up_lost_devices(address))).map(drop)
+            }
             TelemetryPlace::Folder(folder) => Embedded::give_up_lost_devices(folder, &self.options),
         }
     }
@@ -54,7 +58,10 @@ impl ClosedTelemetry {
     /// Returns the moment up to which the store trusts the clock, if it has seen any.
     pub fn seen(&self) -> Result<Option<Timestamp>> {
         match &self.place {
-            TelemetryPlace::Postgres(address) => waiting(postgres::seen(address)),
+            TelemetryPlace::Postgres(databases) => {
+                let seen = waiting(each(databases, |address| postgres::seen(address)))?;
+                Ok(seen.into_iter().flatten().min())
+            }
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::seen(folder, &self.options),
             TelemetryPlace::Folder(_) => Ok(None),
         }
@@ -63,7 +70,9 @@ impl ClosedTelemetry {
     /// Makes the store trust the clock.
     pub fn believe(&self, now: Timestamp) -> Result<()> {
         match &self.place {
-            TelemetryPlace::Postgres(address) => waiting(postgres::believe(address, now)),
+            TelemetryPlace::Postgres(databases) => {
+                waiting(each(databases, |address| postgres::believe(address, now))).map(drop)
+            }
             TelemetryPlace::Folder(folder) => Embedded::believe(folder, &self.options, now),
         }
     }
@@ -72,4 +81,33 @@ impl ClosedTelemetry {
 /// Waits for the database, in a command that serves nobody.
 fn waiting<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     runtime::start(1).map_err(StoreError::unavailable)?.block_on(work)
+}
+
+/// Examines each of some databases.
+async fn examine_databases(databases: &[String]) -> Result<Examined> {
+    let mut examined = Vec::with_capacity(databases.len());
+    for address in databases {
+        let number = postgres::number_of(address).await.map_err(|error| postgres::named(address, error))?;
+        let found = postgres::examine_database(address).await.map_err(|error| postgres::named(address, error))?;
+        examined.push((number, postgres::name_of(address), found));
+    }
+    if let [(_, _, _)] = examined.as_slice() {
+        return Ok(examined.pop().map(|(_, _, found)| found).unwrap_or_default());
+    }
+    examined.sort_by_key(|(number, ..)| *number);
+    let mut all = Examined::default();
+    examined.into_iter().for_each(|(_, name, found)| all.add(&name, found));
+    Ok(all)
+}
+
+/// Does the same in each of some databases, one after the other.
+async fn each<'a, T, F: Future<Output = Result<T>>>(
+    databases: &'a [String],
+    work: impl Fn(&'a str) -> F,
+) -> Result<Vec<T>> {
+    let mut results = Vec::with_capacity(databases.len());
+    for address in databases {
+        results.push(work(address).await.map_err(|error| postgres::named(address, error))?);
+    }
+    Ok(results)
 }

@@ -25,6 +25,9 @@ pub fn move_telemetry(ends: &MoveEnds) -> Result<UpkeepReport, Failure> {
     if !["postgres://", "postgresql://"].iter().any(|scheme| ends.to.starts_with(scheme)) {
         return Err("--to must be postgres://USER:PASSWORD@HOST/DATABASE".into());
     }
+    if ends.to.split(',').nth(1).is_some_and(|next| next.trim_start().starts_with("postgres")) {
+        return Err("--to is one database: move telemetry there, then add others to stores.telemetry".into());
+    }
     if !is_telemetry(from) {
         return Err(format!("there is no telemetry store in {}", from.display()).into());
     }

@@ -16,7 +16,7 @@ pub use lists::{
     ActiveDevices, AlarmField, AlarmFilter, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices,
     UnwrittenDevices, sortable,
 };
-pub use maintenance::DeviceNumbers;
+pub use maintenance::{DeviceNumbers, IsAway};
 pub use nouns::alarm_findings::AlarmFindings;
 pub use nouns::alarms::AlarmWrite;
 pub use nouns::changes::{CHANGES_AT_ONCE, ChangeReader, RegistryChange};
@@ -53,7 +53,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use crate::error::Result;
-use maintenance::GivenNumbers;
+use maintenance::{DevicePlaces, GivenNumbers};
 use sql::connections::Connections;
 
 /// Bounds the files that a registry has open at a time: those of its connections (each the database and its log, or a
@@ -91,6 +91,7 @@ pub struct Registry {
     /// Device numbers already assigned. A database that is set back to an earlier state while in use would assign them
     /// again.
     given: GivenNumbers,
+    places: DevicePlaces,
 }
 
 impl Registry {
@@ -109,7 +110,7 @@ impl Registry {
     }
 
     fn of(db: Connections) -> Self {
-        Self { db, commonest_age: Arc::default(), given: GivenNumbers::default() }
+        Self { db, commonest_age: Arc::default(), given: GivenNumbers::default(), places: DevicePlaces::default() }
     }
 
     /// Returns host, port and database of the server, without user and password; `None` for a SQLite file.

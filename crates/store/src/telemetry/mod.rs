@@ -24,6 +24,7 @@ mod recent_events;
 mod scan;
 mod shared;
 mod sorted_page;
+pub mod spread;
 mod time_order;
 mod turn;
 mod upkeep;
@@ -365,10 +366,11 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Returns at most `limit` outbox entries with a number above `after`, by number, with their device. They may not
     /// be durable yet: [`Telemetry::sync`] waits until they are.
     async fn outbox(&self, after: u64, limit: usize) -> Result<Vec<OutboxEntry>>;
-    /// Removes entries whose work is done. Not durable when it returns: after a crash some may be returned again.
-    async fn outbox_done(&self, numbers: &[u64]) -> Result<()>;
-    /// Records, durably, the reason for which the work of an entry cannot be done, until the entry is removed.
-    async fn outbox_park(&self, number: u64, why: &str) -> Result<()>;
+    /// Removes entries whose work is done, each of a device; returns those whose database does not answer. Not durable when
+    /// it returns: after a crash some may be listed again.
+    async fn outbox_done(&self, done: &[(DeviceKey, u64)]) -> Result<Vec<(DeviceKey, u64)>>;
+    /// Records, durably, the reason for which the work of an entry of a device cannot be done, until the entry is removed.
+    async fn outbox_park(&self, device: DeviceKey, number: u64, why: &str) -> Result<()>;
     /// Waits until everything is durable that was committed before the call.
     async fn sync(&self) -> Result<()>;
 
@@ -377,7 +379,12 @@ pub trait Telemetry: Send + Sync + 'static {
         None
     }
 
-    /// Checks that the store accepts writes.
+    /// Returns the databases of the store, by their numbers, and which of them answer. Empty for a store without any.
+    async fn databases(&self) -> Vec<DatabaseState> {
+        Vec::new()
+    }
+
+    /// Checks that the store accepts writes; of one with several databases, that any of them does.
     ///
     /// # Errors
     /// [`StoreError::Unavailable`] with the cause, if it has failed or is closed.
@@ -388,6 +395,17 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Writes all queued commits, makes everything durable and closes the store; later calls fail. A second call does
     /// nothing.
     async fn close(&self) -> Result<()>;
+}
+
+/// A database of the store.
+#[derive(Clone, Debug)]
+pub struct DatabaseState {
+    /// Its number: see [`DeviceKey::database`].
+    pub number: u16,
+    /// Host, port and name.
+    pub name: Arc<str>,
+    /// `Ok` if it accepts writes; else the cause.
+    pub state: std::result::Result<(), String>,
 }
 
 /// Work that a commit left to be done later.

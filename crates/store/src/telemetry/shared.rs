@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use isobar_model::ids::DeviceKey;
 
 use super::OutboxEntry;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// The revision of a device (see [`Memory::revision`](super::Memory::revision)), and its work that waits for the registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,12 +18,22 @@ pub struct Standing {
 /// A store that several processes may share.
 #[async_trait]
 pub trait SharedTelemetry: Send + Sync {
-    /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment.
-    async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Standing>>;
+    /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment. A device whose
+    /// database does not answer has none, if that of another of these devices does.
+    ///
+    /// # Errors
+    /// No database of these devices answers: so one device has a standing, or the result is an error.
+    async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Option<Standing>>>;
+    /// Returns the standing of a device.
+    async fn standing(&self, device: DeviceKey) -> Result<Standing> {
+        self.standings(&[device]).await?.pop().flatten().ok_or(StoreError::Busy)
+    }
     /// Returns the numbers of the next events in the queues of devices, in their order: one that has grown has new events.
-    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<u64>>;
+    /// A device whose database does not answer has none, as with [`Self::standings`].
+    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<Option<u64>>>;
     /// Finds devices with work of processes that have not been seen for some seconds, and with work of this process that
-    /// has been waiting for long, in case that nobody knows of it; at most `limit`.
+    /// has been waiting for long, in case that nobody knows of it; at most `limit`. Databases that do not answer are left out,
+    /// unless none does.
     async fn left_work(&self, limit: usize) -> Result<Vec<DeviceKey>>;
     /// Returns the entries of the outbox of a device, in the order of their numbers.
     async fn outbox_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>>;

@@ -43,7 +43,7 @@ impl OutboxQueue {
             (report.found, report.bytes) = (Arc::new(found), bytes);
             more.add(of.report.insert(report).size());
         }
-        needless.into_iter().for_each(|row| self.let_go(row));
+        needless.into_iter().for_each(|row| self.let_go(device.key, row));
         self.sized(device.key, more, less);
         self.place(device.key);
     }

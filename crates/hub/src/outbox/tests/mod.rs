@@ -104,7 +104,7 @@ impl Desk {
     }
 
     fn removes(&mut self) {
-        for row in self.waiting.take_needless() {
+        for (_, row) in self.waiting.take_needless() {
             self.rows.remove(&row);
         }
     }

@@ -7,22 +7,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use isobar_model::ids::DeviceKey;
 
 use crate::error::{Result, StoreError};
+use super::device_places::{DevicePlaces, ranges};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 
 /// SQL expression for PostgreSQL's sequence of these numbers.
-const SEQUENCE: &str = "CAST(pg_get_serial_sequence('devices', 'key') AS regclass)";
+pub(crate) const SEQUENCE: &str = "CAST(pg_get_serial_sequence('devices', 'key') AS regclass)";
 
 /// Numbers by which the telemetry store addresses devices.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceNumbers {
     /// Numbers of the existing devices, in order.
     pub present: Vec<DeviceKey>,
-    /// Greatest number ever assigned, or 0.
+    /// Greatest number ever assigned, without its database, or 0.
     pub last_given: u64,
 }
 
-/// Greatest number that this process knows to be assigned. Clones share it.
+/// Greatest number that this process knows to be assigned, without its database. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GivenNumbers(Arc<AtomicU64>);
 
@@ -31,34 +32,44 @@ pub(crate) struct DrawnNumbers {
     /// Greatest assigned number known when the transaction began: numbers drawn by it must be greater.
     given: u64,
     drawn: u64,
+    places: DevicePlaces,
 }
 
 impl GivenNumbers {
-    /// Begins to draw numbers, for a transaction that begins afterwards.
-    pub(crate) fn begin(&self) -> DrawnNumbers {
-        DrawnNumbers { given: self.0.load(Ordering::Acquire), drawn: 0 }
+    /// Begins to draw numbers, for a transaction that begins afterwards and places devices like this.
+    pub(crate) fn begin(&self, places: &DevicePlaces) -> DrawnNumbers {
+        DrawnNumbers { given: self.0.load(Ordering::Acquire), drawn: 0, places: places.clone() }
     }
 
     /// Records the numbers of a committed transaction as assigned.
     pub(crate) fn end(&self, numbers: &DrawnNumbers) {
-        self.0.fetch_max(numbers.drawn, Ordering::AcqRel);
+        self.know(numbers.drawn);
+    }
+
+    fn know(&self, given: u64) {
+        self.0.fetch_max(given, Ordering::AcqRel);
     }
 }
 
 impl DrawnNumbers {
+    /// Returns the telemetry databases of the next devices, in their order; `None` if all are in the first one.
+    pub(crate) fn places(&self, devices: usize) -> Option<Vec<u16>> {
+        self.places.next(devices)
+    }
+
     /// Accepts numbers that were drawn.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] if one was assigned before.
     pub(crate) fn take(&mut self, keys: &[DeviceKey]) -> Result<()> {
-        if let Some(again) = keys.iter().find(|key| key.0 <= self.given) {
+        if let Some(again) = keys.iter().map(|key| key.dense()).find(|number| *number <= self.given) {
             return Err(StoreError::Damaged(format!(
                 "the registry gives out device number {} a second time ({} was given out before): it has gone back to \
                  an earlier state; start isobar anew",
-                again.0, self.given
+                again, self.given
             )));
         }
-        self.drawn = keys.iter().map(|key| key.0).fold(self.drawn, u64::max);
+        self.drawn = keys.iter().map(|key| key.dense()).fold(self.drawn, u64::max);
         Ok(())
     }
 }
@@ -71,20 +82,29 @@ impl Registry {
         let present: Vec<DeviceKey> = rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?;
         let sequence = one(&snapshot, Sql::new(drawn_last(self.db.dialect))).await?;
         let drawn = sequence.map_or(Ok(0), |row| row.count("drawn"))?;
-        let last_given = present.last().map_or(drawn, |key| key.0.max(drawn));
+        let last_given = present.iter().map(|key| key.dense()).fold(drawn, u64::max);
         Ok(DeviceNumbers { present, last_given })
     }
 
-    /// Returns true if a device has a number greater than `after` and at most `up_to`.
+    /// Returns true if a device has a number greater than `after` and at most `up_to`, in any database.
     pub async fn has_device_within(&self, after: DeviceKey, up_to: DeviceKey) -> Result<bool> {
-        let query = Sql::new("SELECT 1 AS present FROM devices WHERE key > ? AND key <= ? LIMIT 1");
-        Ok(one(&self.db.read, query.bind(after).bind(up_to)).await?.is_some())
+        let query = format!(
+            "SELECT 1 AS present FROM {} p WHERE EXISTS \
+             (SELECT 1 FROM devices d WHERE d.key > p.low + ? AND d.key <= p.low + ?) LIMIT 1",
+            ranges(self.db.dialect)
+        );
+        let query = Sql::new(query).bind(DeviceKey(after.dense())).bind(DeviceKey(up_to.dense()));
+        Ok(one(&self.db.read, query).await?.is_some())
     }
 
-    /// Returns the greatest number that the registry knows to be assigned, or 0.
+    /// Returns the greatest number that the registry knows to be assigned, without its database, or 0.
     pub async fn device_number_given(&self) -> Result<DeviceKey> {
-        let newest = one(&self.db.read, Sql::new("SELECT coalesce(max(key), 0) AS newest FROM devices")).await?;
-        let newest = newest.map_or(Ok(0), |row| row.count("newest"))?;
+        let newest = format!(
+            "SELECT CAST(coalesce(max((SELECT max(d.key) FROM devices d WHERE d.key >= p.low AND d.key < p.high) - p.low), 0) \
+             AS BIGINT) AS newest FROM {} p",
+            ranges(self.db.dialect)
+        );
+        let newest = one(&self.db.read, Sql::new(newest)).await?.map_or(Ok(0), |row| row.count("newest"))?;
         Ok(DeviceKey(newest.max(self.device_number_drawn().await?)))
     }
 
@@ -92,12 +112,13 @@ impl Registry {
     /// when this returns; other processes may assign numbers meanwhile. This process assigns only greater numbers even
     /// if the registry is set back later.
     pub async fn device_numbers_raise(&self, given: DeviceKey) -> Result<()> {
+        let given = DeviceKey(given.dense());
         if self.device_number_drawn().await? < given.0 {
             let tx = self.db.begin().await?;
             raise(&tx, given).await?;
             tx.commit().await?;
         }
-        self.given.end(&DrawnNumbers { given: 0, drawn: given.0 });
+        self.given.know(given.0);
         Ok(())
     }
 

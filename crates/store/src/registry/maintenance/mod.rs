@@ -1,12 +1,15 @@
 //! Maintains a registry as a whole, for operators: backup and checks. Tenants do not notice.
 
 mod device_numbers;
+mod device_places;
 mod readable;
 
 use std::path::Path;
 
 pub use device_numbers::DeviceNumbers;
-pub(crate) use device_numbers::{DrawnNumbers, GivenNumbers};
+pub(crate) use device_numbers::{DrawnNumbers, GivenNumbers, SEQUENCE};
+pub(crate) use device_places::DevicePlaces;
+pub use device_places::IsAway;
 
 use super::sql::connections::Connections;
 use super::sql::{Connection, Dialect, Sql, all, one, run, sqlite_file};

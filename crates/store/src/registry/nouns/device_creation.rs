@@ -58,7 +58,8 @@ impl Registry {
         new: NewDevice,
         now: Timestamp,
     ) -> Result<Device> {
-        let mut numbers = self.given.begin();
+        self.count_places().await?;
+        let mut numbers = self.given.begin(&self.places);
         let tx = self.db.begin().await?;
         let (id, project) = (new.id, new.project);
         match create(&tx, *permit.target(), &[new], &mut numbers, now).await?.as_slice() {
@@ -78,7 +79,8 @@ impl Registry {
     /// cannot be created prevents no other, and no organization exceeds its limit, even with concurrent creations.
     /// Groups must be in the order of their organizations' lineages, the order in which locks are taken.
     pub async fn devices_create(&self, groups: &[NewDevices], now: Timestamp) -> Result<Vec<Vec<DeviceCreation>>> {
-        let mut numbers = self.given.begin();
+        self.count_places().await?;
+        let mut numbers = self.given.begin(&self.places);
         let tx = self.db.begin().await?;
         let mut outcomes = Vec::with_capacity(groups.len());
         for group in groups {
@@ -169,7 +171,7 @@ pub(crate) async fn put(
     if devices.is_empty() {
         return Ok(Vec::new());
     }
-    let keys = insert(tx, organization, devices, now).await?;
+    let keys = insert(tx, organization, (devices, numbers.places(devices.len())), now).await?;
     numbers.take(&keys)?;
     count_devices(tx, organization, devices.len() as i64).await?;
     Ok(keys)

@@ -19,6 +19,7 @@ use super::users::latest;
 use super::{labels, timers, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
+use crate::registry::maintenance::SEQUENCE;
 use crate::registry::lists::{METADATA_AND_SETTINGS, read_by_id, searched};
 use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
@@ -165,17 +166,18 @@ impl Registry {
     }
 }
 
-/// Adds devices of one organization, with their rows in other tables; returns their numbers, in order. The caller
-/// counts them.
+/// Adds devices of one organization, each in its telemetry database if these are given, with their rows in other tables;
+/// returns their numbers, in order. The caller counts them.
 pub(crate) async fn insert(
     tx: &impl Connection,
     organization: OrganizationId,
-    devices: &[&NewDevice],
+    (devices, databases): (&[&NewDevice], Option<Vec<u16>>),
     now: Timestamp,
 ) -> Result<Vec<DeviceKey>> {
     let mut keys = Vec::with_capacity(devices.len());
+    let mut databases = databases.iter().flat_map(|databases| databases.chunks(DEVICES_INSERTED_AT_ONCE));
     for devices in devices.chunks(DEVICES_INSERTED_AT_ONCE) {
-        let found = insert_rows(tx, organization, devices, now).await?;
+        let found = insert_rows(tx, organization, (devices, databases.next()), now).await?;
         insert_beside(tx, organization, devices, &found).await?;
         timers::begin(tx, &found, now).await?;
         keys.extend(found);
@@ -186,17 +188,26 @@ pub(crate) async fn insert(
 async fn insert_rows(
     tx: &impl Connection,
     organization: OrganizationId,
-    devices: &[&NewDevice],
+    (devices, databases): (&[&NewDevice], Option<&[u16]>),
     now: Timestamp,
 ) -> Result<Vec<DeviceKey>> {
-    let mut insert = Sql::new(
-        "INSERT INTO devices (id, organization_id, project_id, token, name, version, protocol, protocols, meta, \
-         description, street_address, place_latitude, place_longitude, created_by, created_at, updated_at)",
-    )
-    .values(devices.len(), 16)
-    .text(" RETURNING key, id");
-    for new in devices {
+    let columns = "id, organization_id, project_id, token, name, version, protocol, protocols, meta, description, \
+        street_address, place_latitude, place_longitude, created_by, created_at, updated_at";
+    let insert = match databases {
+        None => Sql::new(format!("INSERT INTO devices ({columns})")).values(devices.len(), 16),
+        // The database of a device is in its number.
+        Some(_) => {
+            let row = format!("(nextval({SEQUENCE}) + ?{})", ", ?".repeat(16));
+            let rows = vec![row; devices.len()].join(", ");
+            Sql::new(format!("INSERT INTO devices (key, {columns}) OVERRIDING SYSTEM VALUE VALUES {rows}"))
+        }
+    };
+    let mut insert = insert.text(" RETURNING key, id");
+    for (index, new) in devices.iter().enumerate() {
         let place = Location::in_meta(&new.meta);
+        if let Some(database) = databases.and_then(|databases| databases.get(index)) {
+            insert = insert.bind(DeviceKey::new(*database, 0));
+        }
         insert = insert
             .bind(new.id)
             .bind(organization)

@@ -54,7 +54,8 @@ impl Registry {
         now: Timestamp,
     ) -> Result<Vec<Provisioned>> {
         let organization = *permit.target();
-        let mut numbers = self.given.begin();
+        self.count_places().await?;
+        let mut numbers = self.given.begin(&self.places);
         let tx = self.db.begin().await?;
         let lineage = hold_organization(&tx, organization, self.db.dialect.hold_in_place()).await?;
         let mut left = devices_left(&tx, &lineage, &[], &[organization]).await?;

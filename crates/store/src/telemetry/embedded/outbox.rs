@@ -131,6 +131,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use isobar_model::ids::DeviceKey;
+
     use crate::telemetry::Telemetry as _;
     use crate::telemetry::embedded::{Embedded, Options};
 
@@ -139,7 +141,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let open = || Embedded::open(folder.path(), Options::default()).unwrap();
         let store = open();
-        store.outbox_park(1, "why").await.unwrap();
+        store.outbox_park(DeviceKey(1), 1, "why").await.unwrap();
         store.close().await.unwrap();
         drop(store);
         let store = open();

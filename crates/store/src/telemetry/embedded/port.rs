@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
@@ -230,11 +230,12 @@ impl Telemetry for Embedded {
         self.reading(move |core, _| outbox::entries(core, after, limit)).await
     }
 
-    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
-        self.core.outbox_done(numbers)
+    async fn outbox_done(&self, done: &[(DeviceKey, u64)]) -> Result<Vec<(DeviceKey, u64)>> {
+        let numbers: Vec<u64> = done.iter().map(|(_, number)| *number).collect();
+        self.core.outbox_done(&numbers).map(|()| Vec::new())
     }
 
-    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
+    async fn outbox_park(&self, _device: DeviceKey, number: u64, why: &str) -> Result<()> {
         self.core.outbox_park(number, why).await
     }
 

@@ -54,7 +54,7 @@ impl PgCore {
         kept: &[(Arc<str>, Kept)],
         exactly: bool,
     ) -> Result<bool> {
-        let device = permit.target().key.0 as i64;
+        let device = self.key(permit.target().key)?;
         for _ in 0..TURNS_MAX {
             let mut floors = Vec::new();
             for (element, kept) in kept {
@@ -95,7 +95,7 @@ impl PgCore {
     /// Deletes all data of a device: its history in pieces, and the rest in one transaction. First its head becomes that of
     /// an empty device, with a commit of its own: runs of other processes by what they knew conflict.
     pub async fn forget_device(&self, permit: &CanWrite<DeviceRef>) -> Result<()> {
-        let device = permit.target().key.0 as i64;
+        let device = self.key(permit.target().key)?;
         let locked = self.devices.lock(device, None).await;
         self.devices.set(&locked, None);
         let empty = sqlx::query(

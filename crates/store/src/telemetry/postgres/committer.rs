@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::time::Clock;
-use isobar_quota::{NOBODY, TenantShare, TenantShares, limits};
+use isobar_quota::{NOBODY, TenantShare, TenantShares};
 use parking_lot::Mutex;
 use sqlx::postgres::PgPool;
 use tokio::sync::{Notify, watch};
@@ -20,6 +20,7 @@ use super::group::{self, GroupFailure, GroupOutcome};
 use super::live_events::LiveEvents;
 use super::memory::{DeviceMemory, DeviceWrites};
 use super::partitions::Partitions;
+use super::parts::ProcessParts;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Durable;
 use crate::telemetry::durable::CommitAnswer;
@@ -80,15 +81,15 @@ struct UndecidedCommit;
 
 impl Committer {
     /// Creates a committer whose line is empty.
-    pub fn new(groups: PgPool, devices: Arc<DeviceSlots>, partitions: Arc<Partitions>, live: Arc<LiveEvents>) -> Self {
+    pub fn new(groups: PgPool, parts: &ProcessParts, partitions: Arc<Partitions>, live: Arc<LiveEvents>) -> Self {
         Self {
             line: Mutex::default(),
             came: Notify::new(),
             done: watch::Sender::new(0),
             is_closed: AtomicBool::new(false),
-            bytes: TenantShares::new(&limits::COMMIT_BYTES),
+            bytes: Arc::clone(&parts.commit_bytes),
             groups,
-            devices,
+            devices: Arc::clone(&parts.devices),
             partitions,
             live,
         }
@@ -290,7 +291,7 @@ impl Committer {
 }
 
 /// Describes an error with its cause.
-fn with_cause(error: &StoreError) -> String {
+pub fn with_cause(error: &StoreError) -> String {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
     format!("{error}{}", cause.unwrap_or_default())
 }

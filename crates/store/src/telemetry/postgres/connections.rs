@@ -14,6 +14,8 @@ use isobar_model::ids::EventId;
 const READ_CONNECTIONS_MAX: u32 = 8;
 /// Bounds the connections that change devices outside of groups: a forgotten device, retention.
 const CHANGE_CONNECTIONS_MAX: u32 = 4;
+/// Connections that find out if a database answers, whatever the others wait for.
+const ASK_CONNECTIONS: u32 = 1;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
@@ -71,6 +73,11 @@ pub async fn to_change(address: &str) -> Result<PgPool> {
     pool(address, CHANGE_CONNECTIONS_MAX, vec![TO_WRITE.to_owned()]).await
 }
 
+/// Opens the connection that finds out if the database answers.
+pub async fn to_ask(address: &str) -> Result<PgPool> {
+    pool(address, ASK_CONNECTIONS, vec![TO_READ.to_owned()]).await
+}
+
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
 /// then the outcome of its last statement is known.
 ///
@@ -123,6 +130,15 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
             })
         });
     pool.connect_with(options.disable_statement_logging()).await.map_err(failed)
+}
+
+/// Fails if the database cannot be asked, or takes no writes.
+pub async fn must_take_writes(pool: &PgPool) -> Result<()> {
+    let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(pool).await.map_err(failed)?;
+    match row.try_get(0).map_err(failed)? {
+        true => Err(StoreError::unavailable("PostgreSQL takes no writes: it is a standby")),
+        false => Ok(()),
+    }
 }
 
 /// Converts a failure of the database to an error of this crate.

@@ -72,7 +72,7 @@ impl PgCore {
         let kinds = [(0_i16, query.device_events), (1, query.cloud_events)];
         let kinds: Vec<i16> = kinds.into_iter().filter(|(_, wanted)| *wanted).map(|(kind, _)| kind).collect();
         let (from, to) = (range.start.to_be_bytes(), range.end.to_be_bytes());
-        let key = device.key.0 as i64;
+        let key = self.key(device.key)?;
         let counted = sqlx::query(COUNTED).bind(key).bind(&kinds).bind(from).bind(to);
         let total = counted.fetch_one(&self.reads).await.map_err(failed)?.count(0)?;
         let (mut events, mut budget) = (Vec::new(), PageBudget::default());
@@ -95,7 +95,7 @@ impl PgCore {
             return Ok(None);
         }
         for query in [AT_ITS_ID, BY_ID] {
-            let query = sqlx::query(query).bind(device.key.0 as i64).bind(&id.bytes()[..]);
+            let query = sqlx::query(query).bind(self.key(device.key)?).bind(&id.bytes()[..]);
             if let Some(row) = query.fetch_optional(&self.reads).await.map_err(failed)? {
                 return read_event(&row, device.id).map(Some);
             }

@@ -7,7 +7,11 @@ use super::connections::failed;
 use crate::error::{Result, StoreError};
 
 /// Steps of the tables, in order. The version of a step is its position, from 1.
-const TABLE_STEPS: &[&str] = &[include_str!("migrations/0001_tables.sql"), include_str!("migrations/0002_nodes.sql")];
+const TABLE_STEPS: &[&str] = &[
+    include_str!("migrations/0001_tables.sql"),
+    include_str!("migrations/0002_nodes.sql"),
+    include_str!("migrations/0003_membership.sql"),
+];
 
 /// Lock that keeps two processes that start at once from migrating at once.
 const MIGRATION_LOCK: i64 = 0x0069_736f_6261_7211;

@@ -14,12 +14,15 @@ mod group;
 mod history;
 mod live_events;
 mod load;
+mod membership;
 mod memory;
 mod migrations;
 mod moving;
 mod numbers;
+mod opening;
 mod outbox;
 mod partitions;
+mod parts;
 mod port;
 mod queue;
 mod shared;
@@ -27,13 +30,12 @@ mod turn;
 mod upkeep;
 mod values;
 
+pub use self::membership::{name_of, named, number_of};
 pub use self::upkeep::{believe, examine_database, give_up_lost_devices, lost_devices, seen};
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use isobar_quota::{FairQueue, limits};
-use isobar_threads::GivingThreads;
 use parking_lot::Mutex;
 use sqlx::PgPool;
 use tokio::sync::{Notify, watch};
@@ -45,11 +47,11 @@ use self::live_events::LiveEvents;
 pub use self::moving::{MoveError, MoveOptions, MoveProgress, MoveTotals, TelemetryMove};
 use self::numbers::ProcessNumbers;
 use self::partitions::Partitions;
-use super::scan::SortedBytes;
-use crate::error::{Result, StoreError};
-
-/// Name of the threads that look at values.
-const LOOKING_THREAD: &str = "isobar-look";
+pub(crate) use self::committer::with_cause;
+pub(crate) use self::connections::{must_take_writes, to_ask};
+pub(crate) use self::membership::{JoinedDatabase, DatabaseFailed, join};
+pub(crate) use self::opening::OpenedDatabase;
+pub(crate) use self::parts::ProcessParts;
 
 /// Settings of the operator.
 #[derive(Clone, Debug)]
@@ -72,6 +74,8 @@ impl Default for PostgresOptions {
 
 /// State shared by the store's tasks and calls.
 struct PgCore {
+    /// Number of the database: the devices in it have it in theirs.
+    database: u16,
     reads: PgPool,
     changes: PgPool,
     groups: PgPool,
@@ -99,10 +103,8 @@ pub struct PostgresTelemetry {
     tasks: Mutex<Option<StoreTasks>>,
     /// True once the committer has ended without being asked to.
     has_failed: watch::Receiver<bool>,
-    scans: FairQueue,
-    scan_threads: GivingThreads,
-    /// Memory shared by all sorts of values.
-    sorted_bytes: Arc<SortedBytes>,
+    /// What all databases of this process share.
+    parts: ProcessParts,
 }
 
 /// Error of a store whose committer has ended.
@@ -111,47 +113,7 @@ pub struct PostgresTelemetry {
 struct CommitterFailed;
 
 impl PostgresTelemetry {
-    /// Opens the store in a database; its tables are made if they are not there.
-    pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
-        let changes = connections::to_change(address).await?;
-        if options.needs_syncs {
-            connections::check_server(&changes).await?;
-        }
-        migrations::migrate(&changes).await?;
-        moving::must_be_finished(&changes).await?;
-        let numbers = Arc::new(ProcessNumbers::begin(&changes).await?);
-        let reads = connections::to_read(address).await?;
-        let groups = connections::to_write_groups(address, numbers.process(), options.is_alone).await?;
-        let (devices, partitions) = (Arc::new(DeviceSlots::new(options.device_bytes)), Arc::new(Partitions::default()));
-        let live = Arc::new(LiveEvents::open(&reads).await?);
-        let parts = (Arc::clone(&devices), Arc::clone(&partitions), Arc::clone(&live));
-        let committer = Arc::new(Committer::new(groups.clone(), parts.0, parts.1, parts.2));
-        let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
-        let core = PgCore {
-            reads,
-            changes,
-            groups,
-            numbers,
-            devices,
-            committer,
-            live,
-            partitions,
-            cutoff,
-            garbage_came,
-            options,
-        };
-        let noted = core.noted("cutoff").await?.map_or(0, |cutoff| cutoff.millis());
-        core.cutoff.store(noted, std::sync::atomic::Ordering::Release);
-        core.renew_node_once().await?;
-        if core.options.is_alone {
-            core.outlive_nodes().await?;
-        }
-        Self::start(Arc::new(core))
-    }
-
-    fn start(core: Arc<PgCore>) -> Result<Self> {
-        let scan_threads =
-            GivingThreads::new(LOOKING_THREAD, limits::SCANS.at_once).map_err(StoreError::unavailable)?;
+    fn start(core: Arc<PgCore>, parts: ProcessParts) -> Self {
         let (failed, has_failed) = watch::channel(false);
         let writes = Arc::clone(&core.committer);
         let committer = tokio::spawn(async move {
@@ -167,8 +129,7 @@ impl PostgresTelemetry {
         let node = tokio::spawn(async move { renews.renew_node().await });
         core.garbage_came.notify_one();
         let tasks = Mutex::new(Some(StoreTasks { committer, others: [live, garbage, node] }));
-        let (scans, sorted_bytes) = (FairQueue::new(&limits::SCANS), Arc::default());
-        Ok(Self { core, tasks, has_failed, scans, scan_threads, sorted_bytes })
+        Self { core, tasks, has_failed, parts }
     }
 }
 

@@ -22,16 +22,16 @@ impl PgCore {
     pub async fn entries_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
         let query =
             sqlx::query("SELECT number, device, work, parked FROM telemetry.outbox WHERE device = $1 ORDER BY number");
-        query.bind(device.0 as i64).fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
+        query.bind(self.key(device)?).fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
     }
 
     /// Removes entries whose work is done.
-    pub async fn entries_done(&self, numbers: &[u64]) -> Result<()> {
+    pub async fn entries_done(&self, done: &[(DeviceKey, u64)]) -> Result<()> {
         self.committer.must_be_open()?;
-        if numbers.is_empty() {
+        if done.is_empty() {
             return Ok(());
         }
-        let numbers: Vec<i64> = numbers.iter().map(|number| *number as i64).collect();
+        let numbers: Vec<i64> = done.iter().map(|(_, number)| *number as i64).collect();
         // Locked in the order in which groups write them.
         let query = sqlx::query(
             "DELETE FROM telemetry.outbox WHERE number IN \

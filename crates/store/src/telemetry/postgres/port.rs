@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::LastKept;
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
@@ -14,14 +14,15 @@ use isobar_model::time::Timestamp;
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
-use super::connections::{ReadColumn as _, failed};
+use super::connections::{self, ReadColumn as _, failed};
 use super::load::read_series;
+use super::committer::with_cause;
 use super::{CommitterFailed, PostgresTelemetry, StoreTasks, values};
 use crate::error::{Result, StoreError};
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
+    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
     StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
@@ -29,10 +30,6 @@ use crate::telemetry::{
 const SHORT_PAGE: u32 = 1_000;
 /// Events of a cursor that are read by one statement.
 const EVENTS_A_PIECE: usize = 500;
-
-fn key_of(device: &DeviceRef) -> i64 {
-    device.key.0 as i64
-}
 
 #[async_trait]
 impl Telemetry for PostgresTelemetry {
@@ -62,10 +59,10 @@ impl Telemetry for PostgresTelemetry {
     ) -> Result<Option<Page<StoredValue>>> {
         let (is_long, ready) = (query.page.limit > SHORT_PAGE, ReadyQuery::of(query));
         let slot = match is_long || ready.scans() {
-            true => Some(self.scans.take(claim).await?),
+            true => Some(self.parts.scans.take(claim).await?),
             false => None,
         };
-        let Some(series) = values::find(&self.core.reads, key_of(device.target()), element).await? else {
+        let Some(series) = values::find(&self.core.reads, self.key(device.target().key)?, element).await? else {
             return Ok(None);
         };
         match slot {
@@ -82,8 +79,8 @@ impl Telemetry for PostgresTelemetry {
         cursor: Option<ValueCursor>,
         claim: Claim,
     ) -> Result<Option<ValueChunk>> {
-        let _slot = self.scans.take(claim).await?;
-        self.chunk((key_of(device.target()), element), &ReadyQuery::of(query.clone()), cursor).await
+        let _slot = self.parts.scans.take(claim).await?;
+        self.chunk((self.key(device.target().key)?, element), &ReadyQuery::of(query.clone()), cursor).await
     }
 
     async fn buckets(
@@ -94,8 +91,8 @@ impl Telemetry for PostgresTelemetry {
         buckets: Buckets,
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
-        let slot = self.scans.take(claim).await?;
-        match values::find(&self.core.reads, key_of(device.target()), element).await? {
+        let slot = self.parts.scans.take(claim).await?;
+        match values::find(&self.core.reads, self.key(device.target().key)?, element).await? {
             Some(series) => Ok((self.fill_buckets(series, kept, buckets, slot).await?, true)),
             None => Ok((buckets, false)),
         }
@@ -109,8 +106,8 @@ impl Telemetry for PostgresTelemetry {
         range: TimeRange,
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
-        let _slot = self.scans.take(claim).await?;
-        match values::find(&self.core.reads, key_of(device.target()), element).await? {
+        let _slot = self.parts.scans.take(claim).await?;
+        match values::find(&self.core.reads, self.key(device.target().key)?, element).await? {
             Some(series) => self.extent_of(series, &ReadyQuery::of_all(range, Vec::new(), kept.clone())).await,
             None => Ok(None),
         }
@@ -118,7 +115,7 @@ impl Telemetry for PostgresTelemetry {
 
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
         let query = sqlx::query("SELECT ord, last FROM telemetry.last WHERE device = $1 AND element = $2");
-        let query = query.bind(key_of(device.target())).bind(element.as_bytes());
+        let query = query.bind(self.key(device.target().key)?).bind(element.as_bytes());
         let Some(row) = query.fetch_optional(&self.core.reads).await.map_err(failed)? else { return Ok(None) };
         let values = LastKept::from_bytes(row.column(1)?).values();
         Ok(Some(LastValues { updated_at: moment(row.order(0)?), values }))
@@ -129,7 +126,7 @@ impl Telemetry for PostgresTelemetry {
             "SELECT element, series, created, count, floor, bytes, ord, ''::bytea FROM telemetry.last WHERE device = $1 \
              ORDER BY element",
         );
-        let rows = query.bind(key_of(device.target())).fetch_all(&self.core.reads).await.map_err(failed)?;
+        let rows = query.bind(self.key(device.target().key)?).fetch_all(&self.core.reads).await.map_err(failed)?;
         let series = rows.iter().map(|row| {
             let series = read_series(row)?;
             Ok(Series {
@@ -158,7 +155,7 @@ impl Telemetry for PostgresTelemetry {
 
     async fn history(&self, device: &CanRead<DeviceRef>, query: HistoryQuery, claim: Claim) -> Result<Page<Event>> {
         let _slot = match query.page.limit > SHORT_PAGE {
-            true => Some(self.scans.take(claim).await?),
+            true => Some(self.parts.scans.take(claim).await?),
             false => None,
         };
         self.core.history_page(*device.target(), &query).await
@@ -180,7 +177,7 @@ impl Telemetry for PostgresTelemetry {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor> {
-        let _slot = self.scans.take(claim).await?;
+        let _slot = self.parts.scans.take(claim).await?;
         self.core.between(devices, after, until, limit).await
     }
 
@@ -190,13 +187,13 @@ impl Telemetry for PostgresTelemetry {
         written: (usize, EventWriter),
         claim: Claim,
     ) -> Result<StreamPiece> {
-        let _slot = self.scans.take(claim).await?;
+        let _slot = self.parts.scans.take(claim).await?;
         let next: Vec<_> = cursor.found.iter().take(EVENTS_A_PIECE).copied().collect();
         let (bytes, write) = written;
         let (events, read) = self.core.next(&cursor.devices, &next, bytes).await?;
         // Thousands at a time would block the thread that serves calls.
         let encode = move || encoded(events, write);
-        let piece = self.scan_threads.spawn(encode).await.map_err(StoreError::unavailable)?;
+        let piece = self.parts.scan_threads.spawn(encode).await.map_err(StoreError::unavailable)?;
         cursor.found.drain(..read);
         Ok(piece)
     }
@@ -250,11 +247,11 @@ impl Telemetry for PostgresTelemetry {
         self.core.entries(after, limit).await
     }
 
-    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
-        self.core.entries_done(numbers).await
+    async fn outbox_done(&self, done: &[(DeviceKey, u64)]) -> Result<Vec<(DeviceKey, u64)>> {
+        self.core.entries_done(done).await.map(|()| Vec::new())
     }
 
-    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
+    async fn outbox_park(&self, _device: DeviceKey, number: u64, why: &str) -> Result<()> {
         self.core.park(number, why).await
     }
 
@@ -267,16 +264,17 @@ impl Telemetry for PostgresTelemetry {
         Some(self)
     }
 
+    async fn databases(&self) -> Vec<DatabaseState> {
+        let state = self.healthy().await.map_err(|error| with_cause(&error));
+        vec![DatabaseState { number: self.core.database, name: self.name(), state }]
+    }
+
     async fn healthy(&self) -> Result<()> {
         self.core.committer.must_be_open()?;
         if *self.has_failed.borrow() {
             return Err(StoreError::unavailable(CommitterFailed));
         }
-        let query = sqlx::query("SELECT pg_is_in_recovery()");
-        match query.fetch_one(&self.core.reads).await.map_err(failed)?.column(0)? {
-            true => Err(StoreError::unavailable("PostgreSQL takes no writes: it is a standby")),
-            false => Ok(()),
-        }
+        connections::must_take_writes(&self.core.reads).await
     }
 
     async fn failed(&self) -> StoreError {

@@ -49,7 +49,7 @@ impl PgCore {
     /// Reads events and leaves them in the queue.
     pub async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: &QueueQuery) -> Result<Vec<Event>> {
         let device = permit.target();
-        let page = sqlx::query(QUEUE_PAGE).bind(device.key.0 as i64).bind(query.element.as_deref().map(str::as_bytes));
+        let page = sqlx::query(QUEUE_PAGE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
         let page = page.bind(query.now.millis()).bind(query.page.offset() as i64).bind(i64::from(query.page.limit));
         let (mut rows, mut events, mut budget) = (page.fetch(&self.reads), Vec::new(), PageBudget::of_queue());
         while let Some(row) = rows.try_next().await.map_err(failed)? {
@@ -62,7 +62,7 @@ impl PgCore {
 
     /// Finds the events of a page that can be taken, and expired ones before them.
     async fn find_queued(&self, device: DeviceRef, query: &QueueQuery) -> Result<QueueFinds> {
-        let queue = sqlx::query(QUEUE).bind(device.key.0 as i64).bind(query.element.as_deref().map(str::as_bytes));
+        let queue = sqlx::query(QUEUE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
         let (mut rows, mut found) = (queue.fetch(&self.reads), QueueFinds::default());
         let (mut skip, mut budget) = (query.page.offset(), PageBudget::of_queue());
         while found.events.len() < query.page.limit as usize
@@ -124,7 +124,7 @@ impl PgCore {
         for _ in 0..TURNS_MAX {
             let mut turn = self.turn(permit).await?;
             let query = sqlx::query("SELECT n FROM telemetry.queue WHERE device = $1 AND id = $2 ORDER BY n LIMIT 1");
-            let query = query.bind(permit.target().key.0 as i64).bind(&id.bytes()[..]);
+            let query = query.bind(self.key(permit.target().key)?).bind(&id.bytes()[..]);
             let Some(row) = query.fetch_optional(&self.reads).await.map_err(failed)? else { return Ok(false) };
             match self.remove_queued(&mut turn, &[row.count(0)?]).await {
                 Err(StoreError::Conflict) => {}

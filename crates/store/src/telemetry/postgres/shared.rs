@@ -35,20 +35,20 @@ const TAKE: &str = "UPDATE telemetry.outbox SET owner = $2, came = clock_timesta
 
 #[async_trait]
 impl SharedTelemetry for PostgresTelemetry {
-    async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Standing>> {
-        let devices: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Option<Standing>>> {
+        let devices = self.keys(devices)?;
         let rows = sqlx::query(STANDINGS).bind(devices).fetch_all(&self.core.reads).await.map_err(failed)?;
         let standing = |row: &sqlx::postgres::PgRow| {
             let pending = row.column::<Option<i64>>(1)?.map(i64::unsigned_abs);
-            Ok(Standing { revision: row.count(0)?, pending })
+            Ok(Some(Standing { revision: row.count(0)?, pending }))
         };
         rows.iter().map(standing).collect()
     }
 
-    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
-        let devices: Vec<i64> = devices.iter().map(|device| device.0 as i64).collect();
+    async fn queue_ends(&self, devices: &[DeviceKey]) -> Result<Vec<Option<u64>>> {
+        let devices = self.keys(devices)?;
         let rows = sqlx::query(QUEUE_ENDS).bind(devices).fetch_all(&self.core.reads).await.map_err(failed)?;
-        rows.iter().map(|row| row.count(0)).collect()
+        rows.iter().map(|row| row.count(0).map(Some)).collect()
     }
 
     async fn left_work(&self, limit: usize) -> Result<Vec<DeviceKey>> {
@@ -63,11 +63,17 @@ impl SharedTelemetry for PostgresTelemetry {
     }
 
     async fn outbox_take(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
-        let query = sqlx::query(TAKE).bind(device.0 as i64).bind(i64::from(self.core.numbers.process()));
+        let query = sqlx::query(TAKE).bind(self.key(device)?).bind(i64::from(self.core.numbers.process()));
         let rows = query.fetch_all(&self.core.changes).await.map_err(failed)?;
         let mut entries = rows.iter().map(read_entry).collect::<Result<Vec<_>>>()?;
         entries.sort_unstable_by_key(|entry| entry.number);
         Ok(entries)
+    }
+}
+
+impl PostgresTelemetry {
+    fn keys(&self, devices: &[DeviceKey]) -> Result<Vec<i64>> {
+        devices.iter().map(|device| self.key(*device)).collect()
     }
 }
 

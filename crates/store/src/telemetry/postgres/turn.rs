@@ -81,7 +81,7 @@ impl PgCore {
     /// Begins a turn of a device, unless something has to be waited for.
     pub fn turn_now(&self, device: &CanWrite<DeviceRef>) -> Result<Option<Turn>> {
         self.committer.must_be_open()?;
-        let (key, tenant) = (device.target().key.0 as i64, device.tenant());
+        let (key, tenant) = (self.key(device.target().key)?, device.tenant());
         let Some((locked, memory)) = self.devices.lock_now(key, tenant) else { return Ok(None) };
         Ok(Some(Turn::new(self.turn_of(locked, tenant, memory))))
     }
@@ -89,7 +89,7 @@ impl PgCore {
     /// Locks a device, and loads it if its state is not known.
     pub async fn turn(&self, device: &CanWrite<DeviceRef>) -> Result<PostgresTurn> {
         self.committer.must_be_open()?;
-        let locked = self.devices.lock(device.target().key.0 as i64, device.tenant()).await;
+        let locked = self.devices.lock(self.key(device.target().key)?, device.tenant()).await;
         let memory = match locked.memory() {
             Some(memory) => memory,
             None => {

@@ -18,9 +18,10 @@ impl Upkeep for PostgresTelemetry {
 
     async fn greatest_device(&self) -> Result<DeviceKey> {
         let query = sqlx::query(
-            "SELECT greatest((SELECT max(device) FROM telemetry.head), (SELECT max(device) FROM telemetry.outbox), \
+            "SELECT greatest((SELECT max(device) FROM telemetry.head) & $1, (SELECT max(device) FROM telemetry.outbox) & $1, \
              (SELECT max(up_to) FROM telemetry.lost_devices), 0)",
         );
+        let query = query.bind(DeviceKey(u64::MAX).dense() as i64);
         Ok(DeviceKey(query.fetch_one(&self.core.reads).await.map_err(failed)?.count(0)?))
     }
 
@@ -45,7 +46,7 @@ impl Upkeep for PostgresTelemetry {
     }
 
     fn scans(&self) -> &FairQueue {
-        &self.scans
+        &self.parts.scans
     }
 }
 

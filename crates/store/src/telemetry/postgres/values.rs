@@ -287,7 +287,7 @@ impl PostgresTelemetry {
     ) -> Result<(u64, Vec<u64>)> {
         let total = query.takes_all().then_some(within.end - within.start);
         let within = if query.reaches(total)? { within } else { 0..0 };
-        let mut work = SortedPage::new(query.end_of_page(), total, &self.sorted_bytes);
+        let mut work = SortedPage::new(query.end_of_page(), total, &self.parts.sorted_bytes);
         let mut page = Vec::new();
         loop {
             (work, slot) = self.scan(series, within.clone(), false, query, (work, slot)).await?;
@@ -311,7 +311,7 @@ impl PostgresTelemetry {
             let values = series.piece(&self.core.reads, &mut left, newest_first).await?;
             let query = Arc::clone(query);
             let look = move || work.take(&values, &query).map(|()| work);
-            work = self.scan_threads.spawn(look).await.map_err(StoreError::unavailable)??;
+            work = self.parts.scan_threads.spawn(look).await.map_err(StoreError::unavailable)??;
             if !left.is_empty() {
                 slot = slot.pass_on().await?;
             }

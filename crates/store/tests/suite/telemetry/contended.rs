@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::event::{Event, LastValues, StoredValue};
-use isobar_model::ids::{DeviceRef, EventId};
+use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
@@ -264,12 +264,12 @@ impl Telemetry for Contended {
         self.store.outbox(after, limit).await
     }
 
-    async fn outbox_done(&self, numbers: &[u64]) -> Result<()> {
-        self.store.outbox_done(numbers).await
+    async fn outbox_done(&self, done: &[(DeviceKey, u64)]) -> Result<Vec<(DeviceKey, u64)>> {
+        self.store.outbox_done(done).await
     }
 
-    async fn outbox_park(&self, number: u64, why: &str) -> Result<()> {
-        self.store.outbox_park(number, why).await
+    async fn outbox_park(&self, device: DeviceKey, number: u64, why: &str) -> Result<()> {
+        self.store.outbox_park(device, number, why).await
     }
 
     async fn sync(&self) -> Result<()> {

@@ -180,13 +180,13 @@ pub async fn outbox_keeps_its_order_until_done(t: &dyn Telemetry) {
     assert!(entries.iter().all(|entry| entry.device == device.target().key));
     assert!(entries.is_sorted_by(|left, right| left.number < right.number));
     assert_eq!(t.outbox(entries[14].number, 3).await.unwrap().len(), 3);
-    let done: Vec<_> = entries[..19].iter().map(|entry| entry.number).collect();
+    let done: Vec<_> = entries[..19].iter().map(|entry| (entry.device, entry.number)).collect();
     t.outbox_done(&done).await.unwrap();
     // Removal is lazy; a later durable run of anybody carries it.
     given::run(t, &device, given::storing(id(1), &[])).await;
     let left = t.outbox(before, 100).await.unwrap();
     assert_eq!(left.iter().map(|entry| entry.number).collect::<Vec<_>>(), [entries[19].number]);
-    t.outbox_done(&[entries[19].number]).await.unwrap();
+    t.outbox_done(&[(entries[19].device, entries[19].number)]).await.unwrap();
 }
 
 /// Checks that new work replaces that of an entry, and that a commit removes an entry that it makes needless.
@@ -204,7 +204,7 @@ pub async fn replaced_entry_of_the_outbox_keeps_its_position(t: &dyn Telemetry) 
     }
     let left = t.outbox(before, 100).await.unwrap();
     assert_eq!(left.iter().map(|entry| (entry.number, &*entry.work)).collect::<Vec<_>>(), [(first, b"d".as_slice())]);
-    t.outbox_done(&[first]).await.unwrap();
+    t.outbox_done(&[(device.target().key, first)]).await.unwrap();
     given::run(t, &device, given::storing(id(1), &[])).await;
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }
@@ -217,14 +217,14 @@ pub async fn parked_entry_has_a_reason(t: &dyn Telemetry) {
     given::run(t, &device, Commit { outbox, ..Commit::default() }).await;
     let entries = t.outbox(before, 100).await.unwrap();
     let [parked, sound] = [&entries[0], &entries[1]].map(|entry| entry.number);
-    t.outbox_park(parked, "a reason").await.unwrap();
-    t.outbox_park(parked, "a better one").await.unwrap();
+    t.outbox_park(device.target().key, parked, "a reason").await.unwrap();
+    t.outbox_park(device.target().key, parked, "a better one").await.unwrap();
     let again = OutboxChange::Put { number: parked, work: Bytes::from_static(b"3") };
     given::run(t, &device, Commit { outbox: vec![again], ..Commit::default() }).await;
     let left = t.outbox(before, 100).await.unwrap();
     let reasons: Vec<_> = left.iter().map(|entry| (entry.number, entry.parked.as_deref())).collect();
     assert_eq!(reasons, [(parked, Some("a better one")), (sound, None)]);
-    t.outbox_done(&[parked, sound]).await.unwrap();
+    t.outbox_done(&[parked, sound].map(|number| (device.target().key, number))).await.unwrap();
     given::run(t, &device, given::storing(id(1), &[])).await;
     assert!(t.outbox(before, 100).await.unwrap().is_empty());
 }

@@ -1,0 +1,255 @@
+//! Notes in each database which of a platform's databases it is. Its number is part of the numbers of its devices, so it
+//! keeps it for ever, in whatever order the settings list the databases.
+
+use std::sync::Arc;
+
+use isobar_model::ids::DATABASES_MAX;
+use sqlx::postgres::{PgConnectOptions, PgPool, Postgres};
+use sqlx::{PgConnection, Transaction};
+
+use super::connections::{self, ReadColumn as _, failed};
+use super::numbers::ProcessNumbers;
+use super::{OpenedDatabase, PostgresTelemetry};
+use crate::error::{Result, StoreError};
+
+/// Lock that keeps two processes that start at once from giving out numbers at once.
+const MEMBERSHIP_LOCK: i64 = 0x0069_736f_6261_7214;
+
+const IDENTITY: &str = "SELECT identity::text FROM telemetry.membership";
+const READ_NOTE: &str = "SELECT identity::text, platform::text, number, \
+    EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event) FROM telemetry.membership";
+const WRITE_NOTE: &str = "UPDATE telemetry.membership SET platform = $1::uuid, number = $2";
+
+/// A database that has its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JoinedDatabase {
+    pub number: u16,
+}
+
+/// The note of a database, as it was found.
+#[derive(Clone, Debug)]
+struct MembershipNote {
+    /// Name of the database, for messages.
+    name: Arc<str>,
+    identity: String,
+    /// The platform and the number, if it has joined one.
+    joined: Option<(String, u16)>,
+    has_data: bool,
+}
+
+/// Reasons for which databases are not served together.
+#[derive(Debug, thiserror::Error)]
+enum MembershipError {
+    #[error("{0} and {1} are the same database, or one is a copy of the other: stores.telemetry may name it once")]
+    Same(Arc<str>, Arc<str>),
+    #[error("{0} and {1} both are database {2} of a platform: only one of them can be")]
+    SameNumber(Arc<str>, Arc<str>, u16),
+    #[error("{0} and {1} are of different platforms")]
+    Strangers(Arc<str>, Arc<str>),
+    #[error("{0} has data, and was never a database of this platform: a database that is added must be empty")]
+    HasData(Arc<str>),
+    #[error("{0} and {1} both have data, and neither has noted which database of the platform it is")]
+    Undecided(Arc<str>, Arc<str>),
+    #[error(
+        "the registry has devices in the databases with the numbers {missing}, which stores.telemetry does not name; it \
+         names {named}"
+    )]
+    Missing { missing: String, named: String },
+    #[error("the platform has given out all {DATABASES_MAX} numbers of databases")]
+    NoNumberLeft,
+}
+
+impl From<MembershipError> for StoreError {
+    fn from(error: MembershipError) -> Self {
+        Self::unavailable(error)
+    }
+}
+
+/// Returns the number of a database that is served alone: the first one's, unless it has another.
+pub async fn join_alone(database: &OpenedDatabase) -> Result<JoinedDatabase> {
+    let mut tx = hold(&database.changes).await?;
+    let note = read(&mut tx, shown(&database.changes.connect_options())).await?;
+    let number = match note.joined {
+        Some((_, number)) => number,
+        None => {
+            write(&mut tx, &note.identity, 0).await?;
+            0
+        }
+    };
+    tx.commit().await.map_err(failed)?;
+    Ok(JoinedDatabase { number })
+}
+
+/// Gives each of several databases its number, unless it has one, and begins the numbers of this process in all of them.
+/// `used` are the numbers in which the registry has devices.
+pub(crate) async fn join(
+    databases: &[OpenedDatabase],
+    used: &[u16],
+) -> Result<(Vec<JoinedDatabase>, ProcessNumbers)> {
+    let mut order = Vec::with_capacity(databases.len());
+    for (index, database) in databases.iter().enumerate() {
+        let identity = sqlx::query(IDENTITY).fetch_one(&database.changes).await.map_err(failed)?;
+        order.push((identity.column::<String>(0)?, index));
+    }
+    // All processes take the locks in this order.
+    order.sort_unstable();
+    let mut held = Vec::with_capacity(databases.len());
+    for (_, index) in &order {
+        let pool = &databases[*index].changes;
+        let mut tx = hold(pool).await?;
+        let note = read(&mut tx, shown(&pool.connect_options())).await?;
+        held.push((note, tx, *index));
+    }
+    let notes: Vec<MembershipNote> = held.iter().map(|(note, ..)| note.clone()).collect();
+    let joined = decide(&notes, used)?;
+    let pools: Vec<&PgPool> = databases.iter().map(|database| &database.changes).collect();
+    let numbers = ProcessNumbers::begin_together(&pools).await?;
+    let mut by_number: Vec<_> = held.into_iter().zip(joined).collect();
+    by_number.sort_unstable_by_key(|(_, (_, number))| *number);
+    let mut given = vec![JoinedDatabase { number: 0 }; databases.len()];
+    for ((note, mut tx, index), (platform, number)) in by_number {
+        if note.joined.is_none() {
+            write(&mut tx, &platform, number).await?;
+        }
+        // The first one first: the others name it.
+        tx.commit().await.map_err(failed)?;
+        given[index] = JoinedDatabase { number };
+    }
+    Ok((given, numbers))
+}
+
+/// Decides the platform and the number of each database, in their order.
+fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(String, u16)>, MembershipError> {
+    for (index, note) in notes.iter().enumerate() {
+        if let Some(same) = notes[..index].iter().find(|other| other.identity == note.identity) {
+            return Err(MembershipError::Same(Arc::clone(&same.name), Arc::clone(&note.name)));
+        }
+    }
+    let mut joined: Vec<Option<(String, u16)>> = notes.iter().map(|note| note.joined.clone()).collect();
+    if joined.iter().all(Option::is_none) {
+        let first = first_of(notes)?;
+        joined[first] = Some((notes[first].identity.clone(), 0));
+    }
+    let known: Vec<usize> = (0..notes.len()).filter(|index| joined[*index].is_some()).collect();
+    for (place, index) in known.iter().enumerate() {
+        for other in &known[..place] {
+            must_fit((&notes[*other], &joined[*other]), (&notes[*index], &joined[*index]))?;
+        }
+    }
+    let named: Vec<u16> = joined.iter().flatten().map(|(_, number)| *number).collect();
+    let missing: Vec<u16> = used.iter().copied().filter(|number| !named.contains(number)).collect();
+    if !missing.is_empty() {
+        return Err(MembershipError::Missing { missing: listed(&missing), named: listed(&named) });
+    }
+    let platform = joined.iter().flatten().map(|(platform, _)| platform.clone()).next().unwrap_or_default();
+    let mut taken = named;
+    for (note, place) in notes.iter().zip(&mut joined).filter(|(_, place)| place.is_none()) {
+        if note.has_data {
+            return Err(MembershipError::HasData(Arc::clone(&note.name)));
+        }
+        let free = (0..DATABASES_MAX as u16).find(|number| !taken.contains(number));
+        let number = free.ok_or(MembershipError::NoNumberLeft)?;
+        taken.push(number);
+        *place = Some((platform.clone(), number));
+    }
+    Ok(joined.into_iter().flatten().collect())
+}
+
+/// Returns the index of the database that is the first of its platform, where none has noted a number.
+fn first_of(notes: &[MembershipNote]) -> std::result::Result<usize, MembershipError> {
+    let with_data: Vec<usize> = (0..notes.len()).filter(|index| notes[*index].has_data).collect();
+    match with_data.as_slice() {
+        [first, second, ..] => {
+            let name = |index: usize| Arc::clone(&notes[index].name);
+            Err(MembershipError::Undecided(name(*first), name(*second)))
+        }
+        [first] => Ok(*first),
+        [] => Ok(0),
+    }
+}
+
+type Joined<'a> = (&'a MembershipNote, &'a Option<(String, u16)>);
+
+fn must_fit((first, of_first): Joined<'_>, (second, of_second): Joined<'_>) -> std::result::Result<(), MembershipError> {
+    let names = || (Arc::clone(&first.name), Arc::clone(&second.name));
+    let (Some((platform, number)), Some((other, its))) = (of_first, of_second) else { return Ok(()) };
+    if platform != other {
+        let (first, second) = names();
+        return Err(MembershipError::Strangers(first, second));
+    }
+    if number == its {
+        let (first, second) = names();
+        return Err(MembershipError::SameNumber(first, second, *number));
+    }
+    Ok(())
+}
+
+fn listed(numbers: &[u16]) -> String {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    numbers.iter().map(u16::to_string).collect::<Vec<_>>().join(", ")
+}
+
+async fn hold(pool: &PgPool) -> Result<Transaction<'static, Postgres>> {
+    let mut tx = pool.begin().await.map_err(failed)?;
+    sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MEMBERSHIP_LOCK).execute(&mut *tx).await.map_err(failed)?;
+    Ok(tx)
+}
+
+async fn read(connection: &mut PgConnection, name: Arc<str>) -> Result<MembershipNote> {
+    let row = sqlx::query(READ_NOTE).fetch_one(connection).await.map_err(failed)?;
+    let (platform, number) = (row.column::<Option<String>>(1)?, row.column::<Option<i16>>(2)?);
+    let joined = platform.zip(number).map(|(platform, number)| (platform, number.unsigned_abs()));
+    Ok(MembershipNote { name, identity: row.column(0)?, joined, has_data: row.column(3)? })
+}
+
+async fn write(connection: &mut PgConnection, platform: &str, number: u16) -> Result<()> {
+    let note = sqlx::query(WRITE_NOTE).bind(platform).bind(i16::try_from(number).unwrap_or(i16::MAX));
+    note.execute(connection).await.map(drop).map_err(failed)
+}
+
+/// Error of one of several databases.
+#[derive(Debug, thiserror::Error)]
+#[error("the telemetry database {name}")]
+pub(crate) struct DatabaseFailed {
+    pub name: Arc<str>,
+    #[source]
+    pub error: StoreError,
+}
+
+/// Names the database that an error is of.
+pub fn named(address: &str, error: StoreError) -> StoreError {
+    StoreError::unavailable(DatabaseFailed { name: name_of(address), error })
+}
+
+/// Returns host, port and name of the database at an address, without user and password.
+pub fn name_of(address: &str) -> Arc<str> {
+    address.parse::<PgConnectOptions>().map_or_else(|_| "an address that cannot be read".into(), |it| shown(&it))
+}
+
+/// Returns the number of the database at an address, which no process need serve; 0 if it has none.
+pub async fn number_of(address: &str) -> Result<u16> {
+    let pool = connections::to_read(address).await?;
+    let is_there = sqlx::query("SELECT to_regclass('telemetry.membership') IS NOT NULL").fetch_one(&pool).await;
+    let is_there: bool = is_there.map_err(failed)?.column(0)?;
+    let number = match is_there {
+        true => sqlx::query("SELECT number FROM telemetry.membership").fetch_one(&pool).await.map_err(failed)?.column(0)?,
+        false => None,
+    };
+    pool.close().await;
+    Ok(number.map_or(0, i16::unsigned_abs))
+}
+
+fn shown(options: &PgConnectOptions) -> Arc<str> {
+    let socket = options.get_socket().map(|socket| socket.display().to_string());
+    let host = socket.unwrap_or_else(|| options.get_host().to_owned());
+    let name = options.get_database().unwrap_or(options.get_username());
+    format!("{host}:{}/{name}", options.get_port()).into()
+}
+
+impl PostgresTelemetry {
+    /// Returns host, port and name of the database.
+    pub(super) fn name(&self) -> Arc<str> {
+        shown(&self.core.reads.connect_options())
+    }
+}

@@ -1,0 +1,117 @@
+//! Opens the store in a database: tables first, then the number of the database, then everything that serves.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use isobar_model::ids::DeviceKey;
+use sqlx::PgPool;
+use tokio::sync::Notify;
+
+use super::committer::Committer;
+use super::live_events::LiveEvents;
+use super::numbers::ProcessNumbers;
+use super::partitions::Partitions;
+use super::{
+    JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership, migrations, moving,
+};
+use crate::error::{Result, StoreError};
+
+/// A database whose tables are there, and that may be served.
+pub(crate) struct OpenedDatabase {
+    address: String,
+    pub changes: PgPool,
+}
+
+/// Error for a device of another database.
+#[derive(Debug, thiserror::Error)]
+#[error("device number {dense} is in database {asked} of stores.telemetry, and this process knows only database {own}")]
+struct ForeignDevice {
+    dense: u64,
+    asked: u16,
+    own: u16,
+}
+
+impl OpenedDatabase {
+    /// Makes or upgrades the tables.
+    pub async fn open(address: &str, needs_syncs: bool) -> Result<Self> {
+        let changes = connections::to_change(address).await?;
+        if needs_syncs {
+            connections::check_server(&changes).await?;
+        }
+        migrations::migrate(&changes).await?;
+        moving::must_be_finished(&changes).await?;
+        Ok(Self { address: address.to_owned(), changes })
+    }
+}
+
+impl PostgresTelemetry {
+    /// Opens the store in a database; its tables are made if they are not there.
+    pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
+        let opened = OpenedDatabase::open(address, options.needs_syncs).await?;
+        let joined = membership::join_alone(&opened).await?;
+        let numbers = ProcessNumbers::begin(&opened.changes).await?;
+        let parts = ProcessParts::new(numbers, options.device_bytes)?;
+        Self::serve((opened, joined), parts, options).await
+    }
+
+    /// Begins to serve a database that has its number.
+    pub(crate) async fn serve(
+        (opened, joined): (OpenedDatabase, JoinedDatabase),
+        parts: ProcessParts,
+        options: PostgresOptions,
+    ) -> Result<Self> {
+        let OpenedDatabase { address, changes } = opened;
+        let (numbers, devices) = (Arc::clone(&parts.numbers), Arc::clone(&parts.devices));
+        let reads = connections::to_read(&address).await?;
+        let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone).await?;
+        let partitions = Arc::new(Partitions::default());
+        let live = Arc::new(LiveEvents::open(&reads).await?);
+        let committer = Arc::new(Committer::new(groups.clone(), &parts, Arc::clone(&partitions), Arc::clone(&live)));
+        let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
+        let core = PgCore {
+            database: joined.number,
+            reads,
+            changes,
+            groups,
+            numbers,
+            devices,
+            committer,
+            live,
+            partitions,
+            cutoff,
+            garbage_came,
+            options,
+        };
+        let noted = core.noted("cutoff").await?.map_or(0, |cutoff| cutoff.millis());
+        core.cutoff.store(noted, std::sync::atomic::Ordering::Release);
+        core.renew_node_once().await?;
+        if core.options.is_alone {
+            core.outlive_nodes().await?;
+        }
+        Ok(Self::start(Arc::new(core), parts))
+    }
+
+    /// Returns the number of the database: see [`DeviceKey::database`].
+    pub fn database(&self) -> u16 {
+        self.core.database
+    }
+
+    /// Returns a device's number as the tables have it.
+    pub(super) fn key(&self, device: DeviceKey) -> Result<i64> {
+        self.core.key(device)
+    }
+}
+
+impl PgCore {
+    /// Returns a device's number as the tables have it.
+    ///
+    /// # Errors
+    /// The device is in another database, which another process has added: nothing of it may be written here.
+    pub(super) fn key(&self, device: DeviceKey) -> Result<i64> {
+        let (dense, asked, own) = (device.dense(), device.database(), self.database);
+        match asked == own {
+            true => Ok(device.0 as i64),
+            false => Err(StoreError::unavailable(ForeignDevice { dense, asked, own })),
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! One of several databases, and if it answers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use isobar_model::time::Clock;
+use sqlx::postgres::PgPool;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::error::{Result, StoreError};
+use crate::telemetry::postgres::{
+    DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask, with_cause,
+};
+
+/// Pause between two questions, and (next constant) the time that a database has to answer one.
+const ASKED_EVERY: Duration = Duration::from_millis(500);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
+/// Time without an answer after which a database is away: until then its calls wait for it.
+const AWAY_AFTER: Duration = Duration::from_secs(3);
+/// Time for which a start waits for a database, and (next constant) the pause between two tries.
+const REACHED_WITHIN: Duration = Duration::from_secs(60);
+const REACHED_EVERY: Duration = Duration::from_secs(1);
+
+/// The cause for which a database is away; `None` if it is not.
+type Away = Option<Arc<str>>;
+
+/// One of several databases.
+pub struct Member {
+    name: Arc<str>,
+    store: PostgresTelemetry,
+    away: watch::Receiver<Away>,
+    asks: JoinHandle<()>,
+}
+
+/// Error of a database that is away.
+#[derive(Debug, thiserror::Error)]
+#[error("the telemetry database {name} is away: {cause}")]
+struct DatabaseAway {
+    name: Arc<str>,
+    cause: Arc<str>,
+}
+
+/// Error of a database that did not answer in time.
+#[derive(Debug, thiserror::Error)]
+#[error("it does not answer")]
+struct NoAnswer;
+
+/// Opens a database, and waits until it can be reached.
+pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
+    let begun = Instant::now();
+    loop {
+        let error = match OpenedDatabase::open(address, needs_syncs).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error,
+        };
+        let may_pass = matches!(error, StoreError::Busy | StoreError::Unavailable(_)) && is_of_connection(&error);
+        if !may_pass || begun.elapsed() >= REACHED_WITHIN {
+            return Err(named(address, error));
+        }
+        tracing::warn!(database = %name_of(address), error = with_cause(&error), "cannot reach a telemetry database, will retry");
+        Clock::System.sleep(REACHED_EVERY).await;
+    }
+}
+
+/// Returns true if an error is one of the connection, which may pass.
+fn is_of_connection(error: &StoreError) -> bool {
+    match error {
+        StoreError::Unavailable(cause) => matches!(
+            cause.downcast_ref::<sqlx::Error>(),
+            Some(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Database(_) | sqlx::Error::Protocol(_))
+        ),
+        _ => true,
+    }
+}
+
+impl Member {
+    /// Begins to ask an open database from time to time if it answers.
+    pub async fn new(address: &str, store: PostgresTelemetry) -> Result<Self> {
+        let pool = to_ask(address).await.map_err(|error| named(address, error))?;
+        let (tell, away) = watch::channel(None);
+        let name = name_of(address);
+        let asks = tokio::spawn(ask_on(pool, Arc::clone(&name), tell));
+        Ok(Self { name, store, away, asks })
+    }
+
+    /// Returns the number of the database.
+    pub fn number(&self) -> u16 {
+        self.store.database()
+    }
+
+    /// Returns host, port and name of the database.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Returns the store in the database.
+    pub fn store(&self) -> &PostgresTelemetry {
+        &self.store
+    }
+
+    /// Returns the store in the database.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub fn here(&self) -> Result<&PostgresTelemetry> {
+        match &*self.away.borrow() {
+            None => Ok(&self.store),
+            Some(cause) => Err(self.gone(cause)),
+        }
+    }
+
+    /// Waits for an answer of the database as long as it is not away.
+    pub async fn ask<T>(&self, answer: impl Future<Output = Result<T>> + Send) -> Result<T> {
+        self.here()?;
+        let mut away = self.away.clone();
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            Ok(gone) = async { away.wait_for(Option::is_some).await.map(|cause| cause.clone()) } => {
+                Err(self.gone(&gone.unwrap_or_default()))
+            }
+        }
+    }
+
+    /// Names this database as the one that an error is of.
+    pub fn named(&self, error: StoreError) -> StoreError {
+        StoreError::unavailable(DatabaseFailed { name: Arc::clone(&self.name), error })
+    }
+
+    fn gone(&self, cause: &Arc<str>) -> StoreError {
+        StoreError::unavailable(DatabaseAway { name: Arc::clone(&self.name), cause: Arc::clone(cause) })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.asks.abort();
+    }
+}
+
+/// Asks a database if it answers, until it is cancelled; tells when it goes away and comes back.
+async fn ask_on(pool: PgPool, name: Arc<str>, tell: watch::Sender<Away>) {
+    let mut answered = Instant::now();
+    loop {
+        let asked = Clock::System.timeout(ANSWERS_WITHIN, must_take_writes(&pool)).await;
+        match asked.unwrap_or_else(|_| Err(StoreError::unavailable(NoAnswer))) {
+            Ok(()) => {
+                answered = Instant::now();
+                if tell.borrow().is_some() {
+                    tracing::info!(database = %name, "a telemetry database is back");
+                    tell.send_replace(None);
+                }
+            }
+            Err(error) if answered.elapsed() >= AWAY_AFTER && tell.borrow().is_none() => {
+                let cause = with_cause(&error);
+                tracing::error!(database = %name, error = cause, "a telemetry database is away: calls of its devices are refused");
+                tell.send_replace(Some(cause.into()));
+            }
+            Err(_) => {}
+        }
+        Clock::System.sleep(ASKED_EVERY).await;
+    }
+}

@@ -1,0 +1,118 @@
+//! The adapter for several databases of PostgreSQL: each device is in the one that its number names.
+//!
+//! Calls for a device go to its database, and to no other. A database that does not answer for some seconds is away: from
+//! then on its calls fail at once, so that they hold nothing that those of other databases need ([`member`]). What concerns
+//! all devices is asked of every database, and fails only as far as a database does.
+
+mod member;
+mod port;
+mod shared;
+mod streams;
+mod upkeep;
+
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use isobar_model::ids::{DATABASES_MAX, DeviceKey};
+
+use self::member::Member;
+use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
+use crate::error::{Result, StoreError};
+
+/// The telemetry store in several databases of PostgreSQL.
+pub struct SpreadTelemetry {
+    /// By their numbers.
+    members: Vec<Member>,
+    parts: ProcessParts,
+}
+
+/// Error for a device of a database that the settings do not name.
+#[derive(Debug, thiserror::Error)]
+#[error("device number {dense} is in database {database}, which stores.telemetry does not name")]
+struct UnknownDatabase {
+    dense: u64,
+    database: u16,
+}
+
+/// Error of a list of databases that is too long.
+#[derive(Debug, thiserror::Error)]
+#[error("stores.telemetry names {0} databases, and at most {DATABASES_MAX} are possible")]
+struct TooManyDatabases(usize);
+
+impl SpreadTelemetry {
+    /// Opens the store in several databases, in any order: all of them have to be reachable, and are waited for. `used` are
+    /// the numbers of the databases in which the registry has devices.
+    pub async fn open(addresses: &[String], options: PostgresOptions, used: &[u16]) -> Result<Self> {
+        if addresses.len() > DATABASES_MAX {
+            return Err(StoreError::unavailable(TooManyDatabases(addresses.len())));
+        }
+        let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
+        let opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
+        let (joined, numbers) = join(&opened, used).await?;
+        let parts = ProcessParts::new(numbers, options.device_bytes)?;
+        let members = addresses.iter().zip(opened.into_iter().zip(joined)).map(|(address, (opened, joined))| {
+            let (parts, options) = (parts.clone(), options.clone());
+            async move {
+                let served = PostgresTelemetry::serve((opened, joined), parts, options).await;
+                Member::new(address, served.map_err(|error| postgres::named(address, error))?).await
+            }
+        });
+        let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
+        members.sort_unstable_by_key(Member::number);
+        Ok(Self { members, parts })
+    }
+
+    /// Returns the numbers of the databases, in order.
+    pub fn numbers(&self) -> Vec<u16> {
+        self.members.iter().map(Member::number).collect()
+    }
+
+    /// Returns true if the database with this number is away.
+    pub fn is_away(&self, number: u16) -> bool {
+        self.members.iter().any(|member| member.number() == number && member.here().is_err())
+    }
+
+    /// Returns the database of a device.
+    fn of(&self, device: DeviceKey) -> Result<&Member> {
+        let (dense, database) = (device.dense(), device.database());
+        let found = self.members.binary_search_by_key(&database, Member::number);
+        let member = found.ok().and_then(|index| self.members.get(index));
+        member.ok_or_else(|| StoreError::unavailable(UnknownDatabase { dense, database }))
+    }
+
+    /// Sorts items by the databases of their devices; each comes with its place among the items.
+    fn sorted<T: Copy>(&self, items: &[T], device: impl Fn(&T) -> DeviceKey) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
+        let mut sorted: Vec<(&Member, Vec<(usize, T)>)> =
+            self.members.iter().map(|member| (member, Vec::new())).collect();
+        for (place, item) in items.iter().enumerate() {
+            let of = self.of(device(item))?;
+            if let Some((_, items)) = sorted.iter_mut().find(|(member, _)| member.number() == of.number()) {
+                items.push((place, *item));
+            }
+        }
+        sorted.retain(|(_, items)| !items.is_empty());
+        Ok(sorted)
+    }
+
+    /// Asks every database, at the same time; returns the answers of those that gave one, and the first error.
+    async fn ask_all<'a, T, F>(&'a self, ask: impl Fn(&'a PostgresTelemetry) -> F) -> (Vec<(&'a Member, T)>, Result<()>)
+    where
+        F: Future<Output = Result<T>> + Send,
+        T: Send,
+    {
+        let asked = self.members.iter().map(|member| {
+            let answer = ask(member.store());
+            async move { (member, member.ask(answer).await) }
+        });
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        let (mut answers, mut outcome) = (Vec::with_capacity(self.members.len()), Ok(()));
+        while let Some((member, answer)) = asked.next().await {
+            match answer {
+                Ok(answer) => answers.push((member, answer)),
+                Err(error) if outcome.is_ok() => outcome = Err(member.named(error)),
+                Err(_) => {}
+            }
+        }
+        answers.sort_unstable_by_key(|(member, _)| member.number());
+        (answers, outcome)
+    }
+}
