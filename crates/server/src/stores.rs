@@ -57,7 +57,9 @@ impl TelemetryStore {
     pub fn embedded(&self) -> Result<&Embedded, Failure> {
         match self {
             Self::Embedded(store) => Ok(store),
-            Self::Postgres(_) | Self::Spread(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
+            Self::Postgres(_) | Self::Spread(_) => {
+                Err("telemetry is in PostgreSQL, and its tools do this there".into())
+            }
         }
     }
 }
@@ -170,7 +172,8 @@ async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool
                 must_have(&[store.database()], &used)?;
                 return Ok(TelemetryStore::Postgres(Arc::new(store)));
             }
-            let store = SpreadTelemetry::open(databases, options, &used).await.map_err(told)?;
+            let store =
+                SpreadTelemetry::open(databases, options, &used, Arc::new(registry.clone())).await.map_err(told)?;
             Ok(TelemetryStore::Spread(Arc::new(store)))
         }
     }

@@ -98,7 +98,7 @@ impl Hub {
         let (Following { from, messages }, after) = match after {
             Some(after) => self.follow_after(after).await?,
             None => {
-                let following = self.telemetry().follow();
+                let following = self.telemetry().follow_from(StreamPosition::first()).await?;
                 let from = following.from;
                 (following, from)
             }

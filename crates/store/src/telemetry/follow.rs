@@ -18,6 +18,8 @@ use tokio::sync::broadcast;
 /// restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamPosition {
+    /// Number of the mark that reaches the event, and of its database, in a store of several databases; else 0.
+    pub mark: u64,
     /// Newest event that was sent by then.
     pub newest: EventId,
     /// Number of the late event, or 0 for the newest event itself.
@@ -27,12 +29,12 @@ pub struct StreamPosition {
 impl StreamPosition {
     /// Returns the position before all others.
     pub fn first() -> Self {
-        Self { newest: EventId::from_bytes([0; 16]), late: 0 }
+        Self { mark: 0, newest: EventId::from_bytes([0; 16]), late: 0 }
     }
 
     /// Returns the position of an event that was the newest when it became durable.
     pub const fn of(id: EventId) -> Self {
-        Self { newest: id, late: 0 }
+        Self { mark: 0, newest: id, late: 0 }
     }
 }
 
@@ -90,6 +92,11 @@ impl Followed {
     /// Returns the number of devices.
     pub fn count(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns some of the devices, by their places.
+    pub(crate) fn part(&self, range: std::ops::Range<usize>) -> Self {
+        Self(self.0.get(range).unwrap_or_default().into())
     }
 
     /// Returns the devices, by ascending number.

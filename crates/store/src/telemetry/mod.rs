@@ -15,6 +15,7 @@ mod durable;
 pub mod embedded;
 mod examined;
 mod follow;
+pub mod marks;
 pub mod moved;
 mod page_budget;
 pub mod postgres;
@@ -52,6 +53,7 @@ pub use follow::{
     EventWriter, Followed, Following, PieceEvent, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
     StreamedEvents,
 };
+pub use marks::{MarkedPlaces, StreamMark, StreamMarks};
 pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,
     ValueQuery, ValueSort,

@@ -30,6 +30,7 @@ const STEPS: &[&str] = &[
     include_str!("0019_dashboard_links.sql"),
     include_str!("0020_changes.sql"),
     include_str!("0021_nodes.sql"),
+    include_str!("0022_stream_marks.sql"),
 ];
 
 /// Words with which a step begins that SQLite does without.
@@ -187,6 +188,7 @@ mod tests {
         "6262d9e500540eff00814e1b52404c343eaf73ae32540adfc955d822eccb046c",
         "dde5030e350ed0e2ca819435491c1b8e58a9a44410063cc0d37f956c14e7c686",
         "3ade282f3d405657fab4d92cffdd9a22d07c0fbcb6e6c4cf5290dbd3e14e81bd",
+        "91dad390f6665240fdc7339e18340422df800ca1429fc7173232b30b5ff80f43",
     ];
 
     #[test]

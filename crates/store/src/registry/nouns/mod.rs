@@ -36,6 +36,7 @@ pub(crate) mod settings;
 pub(crate) mod sign_ins;
 pub(crate) mod specification_versions;
 pub(crate) mod specifications;
+pub(crate) mod stream_marks;
 pub(crate) mod timers;
 pub(crate) mod usage;
 pub(crate) mod users;

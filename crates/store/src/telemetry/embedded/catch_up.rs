@@ -92,7 +92,7 @@ fn late_position(db: &DB, id: EventId) -> Result<Option<StreamPosition>> {
 
 fn read_position(value: &[u8]) -> Result<StreamPosition> {
     let mut parts = Parts(value);
-    Ok(StreamPosition { newest: parts.id()?, late: parts.u64()? })
+    Ok(StreamPosition { mark: 0, newest: parts.id()?, late: parts.u64()? })
 }
 
 /// Search for the first events of some devices after one position and up to another.
@@ -345,7 +345,7 @@ fn late_of(core: &Core, (index, device): (usize, u64), after: StreamPosition, fi
     let mut read = 0;
     track.read(start..u64::MAX, |late, value| {
         let (id, newest) = read_timeline(value)?;
-        let position = StreamPosition { newest: keys::id_of(newest), late };
+        let position = StreamPosition { mark: 0, newest: keys::id_of(newest), late };
         if position > after {
             finds.add((position, index as u32, id));
             read += 1;

@@ -55,7 +55,7 @@ impl BatchPositions {
     /// Ends the batch: all its events have positions.
     pub fn finish(&mut self, families: &[&ColumnFamily], batch: &mut WriteBatch) {
         if self.end != self.before {
-            let StreamPosition { newest, late } = self.end;
+            let StreamPosition { newest, late, .. } = self.end;
             let value = [newest.bytes().as_slice(), &late.to_be_bytes()].concat();
             batch.put_cf(families[Family::Meta as usize], keys::META_NEWEST, value);
         }
@@ -64,13 +64,13 @@ impl BatchPositions {
 
     /// Returns the position of the last late event of the batch.
     pub fn newest_late(&self) -> Option<StreamPosition> {
-        (self.end.late > self.before.late).then_some(StreamPosition { newest: self.before.newest, late: self.end.late })
+        (self.end.late > self.before.late).then_some(StreamPosition { late: self.end.late, ..self.before })
     }
 
     /// Returns the position of one of the events.
     pub fn position(&self, id: EventId) -> StreamPosition {
         match self.late.binary_search_by_key(&id, |late| late.0) {
-            Ok(at) => StreamPosition { newest: self.before.newest, late: self.late[at].1 },
+            Ok(at) => StreamPosition { late: self.late[at].1, ..self.before },
             Err(_) => StreamPosition::of(id),
         }
     }

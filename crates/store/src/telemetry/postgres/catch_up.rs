@@ -42,12 +42,8 @@ impl PgCore {
     /// Returns the position of an event, or else one behind all events if its identifier is greater than all, or that of
     /// the newest event before it.
     pub async fn position_of(&self, id: EventId) -> Result<StreamPosition> {
-        for query in [PLACE, PLACE_BY_ID] {
-            let row = sqlx::query(query).bind(&id.bytes()[..]).fetch_optional(&self.reads).await.map_err(failed)?;
-            if let Some(row) = row {
-                let at = moment(row.order(2)?);
-                return Ok(EventPlace { transaction: row.column(0)?, item: row.column(1)?, at }.position());
-            }
+        if let Some(place) = self.place_of(id).await? {
+            return Ok(place.position());
         }
         if !self.is_anything_from(id).await? {
             return Ok(EventPlace::end_of(i64::MAX, moment(order_of(id))).position());
@@ -60,8 +56,20 @@ impl PgCore {
         Ok(EventPlace::end_of(transaction, moment(order_of(id))).position())
     }
 
+    /// Returns the place of an event, if it is there.
+    pub async fn place_of(&self, id: EventId) -> Result<Option<EventPlace>> {
+        for query in [PLACE, PLACE_BY_ID] {
+            let row = sqlx::query(query).bind(&id.bytes()[..]).fetch_optional(&self.reads).await.map_err(failed)?;
+            if let Some(row) = row {
+                let at = moment(row.order(2)?);
+                return Ok(Some(EventPlace { transaction: row.column(0)?, item: row.column(1)?, at }));
+            }
+        }
+        Ok(None)
+    }
+
     /// Returns true if there has been an event with this identifier or a greater one.
-    async fn is_anything_from(&self, id: EventId) -> Result<bool> {
+    pub async fn is_anything_from(&self, id: EventId) -> Result<bool> {
         if id <= self.live.newest() {
             return Ok(true);
         }

@@ -43,14 +43,36 @@ const SIGN: u64 = 1 << 63;
 /// The events of a transaction of this process, by item; `None` if they were not prepared for followers.
 type OwnEvents = Vec<Option<(Arc<Event>, Arc<Lineage>)>>;
 
-/// The place of an event, or between two events.
+/// Place of an event in the order of its database, or between two events.
 #[derive(Clone, Copy, Debug)]
 pub struct EventPlace {
+    /// Transaction that wrote it.
     pub transaction: i64,
+    /// Its number in the transaction.
     pub item: i32,
-    /// Its position in time: where to look for it.
+    /// Its position in time: where to look for it. Means nothing for the order.
     pub at: Timestamp,
 }
+
+impl Ord for EventPlace {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.transaction, self.item).cmp(&(other.transaction, other.item))
+    }
+}
+
+impl PartialOrd for EventPlace {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for EventPlace {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for EventPlace {}
 
 impl EventPlace {
     /// Returns the place behind all events of a transaction.
@@ -63,7 +85,7 @@ impl EventPlace {
         let transaction = u128::from(self.transaction as u64 ^ SIGN);
         let item = u128::from(self.item.max(0).unsigned_abs());
         let newest = id_of(transaction << 64 | item << 32);
-        StreamPosition { newest, late: self.at.millis().max(0).unsigned_abs() }
+        StreamPosition { mark: 0, newest, late: self.at.millis().max(0).unsigned_abs() }
     }
 
     /// Returns the place of a position.

@@ -14,17 +14,41 @@ use isobar_model::time::Timestamp;
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
-use super::connections::{self, ReadColumn as _, failed};
-use super::load::read_series;
 use super::committer::with_cause;
+use super::connections::{self, ReadColumn as _, failed};
+use super::live_events::EventPlace;
+use super::load::read_series;
 use super::{CommitterFailed, PostgresTelemetry, StoreTasks, values};
 use crate::error::{Result, StoreError};
+use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
-    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series,
+    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
+
+impl PostgresTelemetry {
+    /// Returns the place of an event, if it is there.
+    pub(crate) async fn event_place(&self, id: EventId) -> Result<Option<EventPlace>> {
+        self.core.place_of(id).await
+    }
+
+    /// Returns true if there has been an event with this identifier or a greater one.
+    pub(crate) async fn is_anything_from(&self, id: EventId) -> Result<bool> {
+        self.core.is_anything_from(id).await
+    }
+
+    /// Reads the first of these events, of about this many bytes; also returns how many were read.
+    pub(crate) async fn read_found(
+        &self,
+        devices: &Followed,
+        found: &[FoundEvent],
+        bytes: usize,
+    ) -> Result<(Vec<(StreamPosition, Event)>, usize)> {
+        self.core.next(devices, found, bytes).await
+    }
+}
 
 /// A page of more items waits for a slot.
 const SHORT_PAGE: u32 = 1_000;

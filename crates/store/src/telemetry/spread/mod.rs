@@ -4,25 +4,34 @@
 //! then on its calls fail at once, so that they hold nothing that those of other databases need ([`member`]). What concerns
 //! all devices is asked of every database, and fails only as far as a database does.
 
+mod live;
 mod member;
+mod order;
 mod port;
 mod shared;
 mod streams;
 mod upkeep;
 
+use std::sync::Arc;
+
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use isobar_model::ids::{DATABASES_MAX, DeviceKey};
+use tokio::task::JoinHandle;
 
+use self::live::SpreadEvents;
 use self::member::Member;
+use super::marks::StreamMarks;
 use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
 use crate::error::{Result, StoreError};
 
 /// The telemetry store in several databases of PostgreSQL.
 pub struct SpreadTelemetry {
     /// By their numbers.
-    members: Vec<Member>,
+    members: Arc<[Member]>,
     parts: ProcessParts,
+    events: Arc<SpreadEvents>,
+    sends: JoinHandle<()>,
 }
 
 /// Error for a device of a database that the settings do not name.
@@ -40,8 +49,13 @@ struct TooManyDatabases(usize);
 
 impl SpreadTelemetry {
     /// Opens the store in several databases, in any order: all of them have to be reachable, and are waited for. `used` are
-    /// the numbers of the databases in which the registry has devices.
-    pub async fn open(addresses: &[String], options: PostgresOptions, used: &[u16]) -> Result<Self> {
+    /// the numbers of the databases in which the registry has devices; `marks` keep the order of events.
+    pub async fn open(
+        addresses: &[String],
+        options: PostgresOptions,
+        used: &[u16],
+        marks: Arc<dyn StreamMarks>,
+    ) -> Result<Self> {
         if addresses.len() > DATABASES_MAX {
             return Err(StoreError::unavailable(TooManyDatabases(addresses.len())));
         }
@@ -58,7 +72,11 @@ impl SpreadTelemetry {
         });
         let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
         members.sort_unstable_by_key(Member::number);
-        Ok(Self { members, parts })
+        let members: Arc<[Member]> = members.into();
+        let events = Arc::new(SpreadEvents::new(Arc::clone(&members), marks));
+        let sending = Arc::clone(&events);
+        let sends = tokio::spawn(async move { sending.run().await });
+        Ok(Self { members, parts, events, sends })
     }
 
     /// Returns the numbers of the databases, in order.
@@ -80,7 +98,11 @@ impl SpreadTelemetry {
     }
 
     /// Sorts items by the databases of their devices; each comes with its place among the items.
-    fn sorted<T: Copy>(&self, items: &[T], device: impl Fn(&T) -> DeviceKey) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
+    fn sorted<T: Copy>(
+        &self,
+        items: &[T],
+        device: impl Fn(&T) -> DeviceKey,
+    ) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
         let mut sorted: Vec<(&Member, Vec<(usize, T)>)> =
             self.members.iter().map(|member| (member, Vec::new())).collect();
         for (place, item) in items.iter().enumerate() {
@@ -114,5 +136,11 @@ impl SpreadTelemetry {
         }
         answers.sort_unstable_by_key(|(member, _)| member.number());
         (answers, outcome)
+    }
+}
+
+impl Drop for SpreadTelemetry {
+    fn drop(&mut self) {
+        self.sends.abort();
     }
 }

@@ -149,11 +149,11 @@ impl Telemetry for SpreadTelemetry {
     }
 
     fn follow(&self) -> Following {
-        self.follow_one()
+        self.events.follow()
     }
 
     async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
-        self.follow_one_from(position).await
+        self.events.follow_from(position).await
     }
 
     fn newest_event(&self) -> EventId {
@@ -185,6 +185,7 @@ impl Telemetry for SpreadTelemetry {
         let (trusted, outcome) = self.ask_all(|store| store.retain(now, running, history_seconds)).await;
         // The earliest of them: nothing is removed that any database thinks too new.
         let earliest = trusted.into_iter().map(|(_, trusted)| trusted).min();
+        self.events.forget_marks(earliest.unwrap_or(now)).await;
         match (earliest, outcome) {
             (Some(earliest), Ok(())) => Ok(earliest),
             (Some(earliest), Err(error)) => {
@@ -252,16 +253,17 @@ impl Telemetry for SpreadTelemetry {
     /// Waits until the store in any of the databases has failed. One that is away has not: it comes back by itself. What has
     /// failed does so only when it is opened again, with all others.
     async fn failed(&self) -> StoreError {
-        let failing = self.members.iter().map(|member| {
-            Box::pin(async move { member.named(member.store().failed().await) })
-        });
+        let failing =
+            self.members.iter().map(|member| Box::pin(async move { member.named(member.store().failed().await) }));
         futures::future::select_all(failing).await.0
     }
 
     async fn close(&self) -> Result<()> {
-        let closing = self.members.iter().map(|member| async move {
-            member.store().close().await.map_err(|error| member.named(error))
-        });
+        self.sends.abort();
+        let closing = self
+            .members
+            .iter()
+            .map(|member| async move { member.store().close().await.map_err(|error| member.named(error)) });
         futures::future::join_all(closing).await.into_iter().collect()
     }
 }

@@ -9,7 +9,7 @@ fn file(folder: &tempfile::TempDir) -> String {
 }
 
 /// Returns the columns of every table, with the kind of each. Rows of `changes` and
-/// `rate_shares` are read within seconds or never.
+/// `rate_shares` are read within seconds or never, marks of streams for a week.
 async fn columns(registry: &Registry) -> BTreeMap<String, Vec<(String, String)>> {
     let query = match registry.db.dialect {
         Dialect::Sqlite => {
@@ -22,7 +22,7 @@ async fn columns(registry: &Registry) -> BTreeMap<String, Vec<(String, String)>>
             "SELECT CAST(table_name AS TEXT) AS of_table, CAST(column_name AS TEXT) AS named, \
              CASE is_identity WHEN 'YES' THEN 'key' ELSE CAST(data_type AS TEXT) END AS kind \
              FROM information_schema.columns WHERE table_schema = current_schema() \
-             AND table_name NOT IN ('changes', 'rate_shares')"
+             AND table_name NOT IN ('changes', 'rate_shares', 'stream_marks', 'stream_places')"
         }
     };
     let mut tables: BTreeMap<_, Vec<_>> = BTreeMap::new();

@@ -1,0 +1,321 @@
+//! Sends events of all databases to followers, in one order.
+//!
+//! While somebody follows, this follows each database. Every 100 ms it notes a mark of what they have sent, if there is
+//! anything new, reads the marks of other processes, and sends the events that a mark reaches once all databases of the mark
+//! have come so far here. A database that is away is not moved by marks, and those of the others go on.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_model::time::{Clock, Timestamp};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::TryRecvError;
+
+use super::member::Member;
+use super::order::{NO_MARK, end_of, mark_of, marked};
+use crate::error::{Result, StoreError};
+use crate::telemetry::marks::{MarkedPlaces, StreamMark, StreamMarks};
+use crate::telemetry::postgres::EventPlace;
+use crate::telemetry::recent_events::FOLLOWER_LAG_EVENTS;
+use crate::telemetry::{Following, StreamMessage, StreamPosition, Telemetry as _};
+
+/// Pause between two marks of a process, while somebody follows.
+const MARK_EVERY: Duration = Duration::from_millis(100);
+/// Time that a follower waits until events up to its position have come, and (next constant) the pause between two looks.
+const MARKED_WITHIN: Duration = Duration::from_secs(5);
+const MARKED_LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Time for which marks are kept, in seconds: eight days, as streams resume after a week at most.
+const MARKS_KEPT_SECONDS: i64 = 8 * 24 * 3600;
+/// Marks that are read at a time.
+const MARKS_A_LOOK: u32 = 1_000;
+
+/// Error of events that a mark reaches and a database has not sent here.
+#[derive(Debug, thiserror::Error)]
+#[error("a telemetry database has not sent the events up to mark {0}")]
+struct MarkNotReached(u64);
+
+/// All followers, and how far they have got.
+pub struct SpreadEvents {
+    members: Arc<[Member]>,
+    pub marks: Arc<dyn StreamMarks>,
+    /// `None` while nobody follows.
+    merging: tokio::sync::Mutex<Option<Merging>>,
+    /// Number of the mark up to which events were sent.
+    sent: Mutex<u64>,
+    messages: broadcast::Sender<StreamMessage>,
+}
+
+/// The events of the databases that are not sent yet.
+struct Merging {
+    /// One for each database.
+    heads: Vec<Head>,
+    /// The newest mark that was read, with the places of all databases as of it.
+    known: StreamMark,
+    /// Marks that were read, and not sent.
+    waiting: VecDeque<StreamMark>,
+    /// Places of all databases up to which events were sent.
+    sent: MarkedPlaces,
+}
+
+/// What a database has sent.
+struct Head {
+    database: u16,
+    messages: broadcast::Receiver<StreamMessage>,
+    events: VecDeque<(EventPlace, StreamMessage)>,
+    /// Place up to which it has sent its events.
+    reached: EventPlace,
+    /// Place up to which some were not sent, and are in history.
+    gap: Option<EventPlace>,
+}
+
+impl Head {
+    fn begin(member: &Member) -> Self {
+        let Following { from, messages } = member.store().follow();
+        let (database, reached) = (member.number(), EventPlace::of(from));
+        Self { database, messages, events: VecDeque::new(), reached, gap: None }
+    }
+
+    /// Takes what the database has sent by now.
+    fn hear(&mut self, member: &Member) {
+        // Read before the messages: all up to here are among them.
+        let reached = EventPlace::of(member.store().follow().from);
+        let mut has_gap = false;
+        loop {
+            match self.messages.try_recv() {
+                Ok(StreamMessage::Event { position, device, lineage, event }) => {
+                    let message = StreamMessage::Event { position, device, lineage, event };
+                    self.events.push_back((EventPlace::of(position), message));
+                }
+                Ok(StreamMessage::Gap) | Err(TryRecvError::Lagged(_)) => has_gap = true,
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        self.reached = self.reached.max(reached);
+        if has_gap || self.events.len() > FOLLOWER_LAG_EVENTS {
+            // Read after the messages: what is missing is before it.
+            self.reached = self.reached.max(EventPlace::of(member.store().follow().from));
+            self.gap = Some(self.reached);
+            self.events.clear();
+        }
+    }
+
+    /// Returns true if it has sent events, or has missed some, behind a place.
+    fn has_news(&self, known: Option<&EventPlace>) -> bool {
+        let newest = self.events.back().map(|(place, _)| *place).max(self.gap);
+        newest.is_some_and(|newest| known.is_none_or(|known| newest > *known))
+    }
+
+    /// Takes the events up to the place of a mark, behind the place that was sent; returns true if some are missing.
+    fn send(
+        &mut self,
+        mark: u64,
+        (sent, until): (Option<EventPlace>, EventPlace),
+        events: &mut Vec<StreamMessage>,
+    ) -> bool {
+        while self.events.front().is_some_and(|(place, _)| *place <= until) {
+            let Some((place, message)) = self.events.pop_front() else { break };
+            if sent.is_some_and(|sent| place <= sent) {
+                continue;
+            }
+            if let StreamMessage::Event { device, lineage, event, .. } = message {
+                let position = marked(mark, self.database, place);
+                events.push(StreamMessage::Event { position, device, lineage, event });
+            }
+        }
+        let is_missing = self.gap.is_some_and(|gap| sent.is_none_or(|sent| gap > sent));
+        self.gap = self.gap.filter(|gap| *gap > until);
+        is_missing
+    }
+}
+
+impl SpreadEvents {
+    /// Creates the followers of these databases; there are none yet.
+    pub fn new(members: Arc<[Member]>, marks: Arc<dyn StreamMarks>) -> Self {
+        let messages = broadcast::Sender::new(FOLLOWER_LAG_EVENTS);
+        Self { members, marks, merging: tokio::sync::Mutex::default(), sent: Mutex::new(0), messages }
+    }
+
+    /// Returns true if there are followers.
+    pub fn is_any(&self) -> bool {
+        self.messages.receiver_count() > 0
+    }
+
+    /// Registers a follower from here on, beside another one: without any, the place may be an old one.
+    pub fn follow(&self) -> Following {
+        let sent = self.sent.lock();
+        Following { from: end_of(*sent), messages: self.messages.subscribe() }
+    }
+
+    /// Registers a follower from this position on, or a later one.
+    pub async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
+        let _begins = self.messages.subscribe();
+        let target = mark_of(position);
+        self.advance_until(target, &|merging: &Merging| target == NO_MARK || merging.sent_mark() >= target).await?;
+        Ok(self.follow())
+    }
+
+    /// Returns the position of a place, which is marked if it is not yet.
+    pub async fn position(&self, database: u16, place: EventPlace) -> Result<StreamPosition> {
+        let places = [(database, place)];
+        let mut first = self.marks.marks_of(&places).await?;
+        if first.contains(&None) {
+            let _begins = self.messages.subscribe();
+            let is_known = |merging: &Merging| merging.known.places.get(&database).is_some_and(|known| *known >= place);
+            self.advance_until(NO_MARK, &is_known).await?;
+            first = self.marks.marks_of(&places).await?;
+        }
+        match first.as_slice() {
+            [Some(mark)] => Ok(marked(*mark, database, place)),
+            _ => Err(StoreError::unavailable(MarkNotReached(NO_MARK))),
+        }
+    }
+
+    async fn advance_until(&self, target: u64, is_there: &(dyn Fn(&Merging) -> bool + Send + Sync)) -> Result<()> {
+        let begun = Clock::System.instant();
+        loop {
+            let mut merging = self.merging.lock().await;
+            if is_there(self.advance(&mut merging).await?) {
+                return Ok(());
+            }
+            drop(merging);
+            if Clock::System.elapsed(begun) > MARKED_WITHIN {
+                return Err(StoreError::unavailable(MarkNotReached(target)));
+            }
+            Clock::System.sleep(MARKED_LOOK_EVERY).await;
+        }
+    }
+
+    /// Forgets the marks behind which no stream resumes.
+    pub async fn forget_marks(&self, now: Timestamp) {
+        if let Err(error) = self.marks.marks_forget(now.plus_seconds(-MARKS_KEPT_SECONDS)).await {
+            tracing::warn!(%error, "cannot remove old marks of events, will retry");
+        }
+    }
+
+    /// Sends events for ever.
+    pub async fn run(&self) {
+        loop {
+            Clock::System.sleep(MARK_EVERY).await;
+            if !self.is_any() {
+                let mut merging = self.merging.lock().await;
+                // Somebody may have come while this waited.
+                if !self.is_any() {
+                    *merging = None;
+                }
+                continue;
+            }
+            if let Err(error) = self.advance(&mut *self.merging.lock().await).await {
+                tracing::warn!(%error, "cannot read or write marks of events, will retry");
+            }
+        }
+    }
+
+    /// Marks what is new, and sends what is marked.
+    async fn advance<'m>(&self, merging: &'m mut Option<Merging>) -> Result<&'m Merging> {
+        let merging = match merging {
+            Some(merging) => merging,
+            none => {
+                let begun = self.begin().await?;
+                *self.sent.lock() = begun.known.number;
+                return Ok(none.insert(begun));
+            }
+        };
+        for (head, member) in merging.heads.iter_mut().zip(&*self.members) {
+            head.hear(member);
+        }
+        self.read_marks(merging).await?;
+        let news = |head: &&Head| head.has_news(merging.known.places.get(&head.database));
+        let places: MarkedPlaces =
+            merging.heads.iter().filter(news).map(|head| (head.database, head.reached)).collect();
+        if !places.is_empty() {
+            self.add_mark(merging, places).await?;
+        }
+        while merging.is_reached() {
+            let Some(mark) = merging.waiting.pop_front() else { break };
+            self.send(merging, &mark);
+        }
+        Ok(merging)
+    }
+
+    /// Begins to follow all databases, from a mark of what they have sent so far.
+    async fn begin(&self) -> Result<Merging> {
+        let heads: Vec<Head> = self.members.iter().map(Head::begin).collect();
+        loop {
+            let mut known = self.marks.mark_at(u64::MAX).await?;
+            let is_behind = |head: &&Head| known.places.get(&head.database).is_none_or(|known| *known < head.reached);
+            let places: MarkedPlaces =
+                heads.iter().filter(is_behind).map(|head| (head.database, head.reached)).collect();
+            let mark = StreamMark { number: known.number + 1, places };
+            if !mark.places.is_empty() {
+                if !self.marks.mark_add(&mark).await? {
+                    continue;
+                }
+                known.number = mark.number;
+                known.places.extend(mark.places);
+            }
+            let sent = known.places.clone();
+            return Ok(Merging { heads, known, waiting: VecDeque::new(), sent });
+        }
+    }
+
+    async fn read_marks(&self, merging: &mut Merging) -> Result<()> {
+        loop {
+            let marks = self.marks.marks_after(merging.known.number, MARKS_A_LOOK).await?;
+            let are_all = marks.len() < MARKS_A_LOOK as usize;
+            marks.into_iter().for_each(|mark| merging.learn(mark));
+            if are_all {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Adds a mark, unless another process was first: then its mark is read next time, and this one added behind it.
+    async fn add_mark(&self, merging: &mut Merging, places: MarkedPlaces) -> Result<()> {
+        let mark = StreamMark { number: merging.known.number + 1, places };
+        if self.marks.mark_add(&mark).await? {
+            merging.learn(mark);
+        }
+        Ok(())
+    }
+
+    fn send(&self, merging: &mut Merging, mark: &StreamMark) {
+        let (mut events, mut has_gap) = (Vec::new(), false);
+        for (database, until) in &mark.places {
+            let sent = merging.sent.insert(*database, *until);
+            match merging.heads.iter_mut().find(|head| head.database == *database) {
+                Some(head) => has_gap |= head.send(mark.number, (sent, *until), &mut events),
+                // A database that this process does not know yet: who reads its events is refused.
+                None => has_gap = true,
+            }
+        }
+        let mut sent = self.sent.lock();
+        *sent = mark.number;
+        let messages = if has_gap { vec![StreamMessage::Gap] } else { events };
+        for message in messages {
+            // The channel may have no receiver.
+            let _ = self.messages.send(message);
+        }
+    }
+}
+
+impl Merging {
+    /// Returns the number of the mark up to which events were sent.
+    fn sent_mark(&self) -> u64 {
+        self.waiting.front().map_or(self.known.number, |next| next.number - 1)
+    }
+
+    fn learn(&mut self, mark: StreamMark) {
+        self.known.number = mark.number;
+        self.known.places.extend(mark.places.iter().map(|(database, place)| (*database, *place)));
+        self.waiting.push_back(mark);
+    }
+
+    /// Returns true if the databases have sent here what the next mark reaches.
+    fn is_reached(&self) -> bool {
+        let Some(mark) = self.waiting.front() else { return false };
+        let reached = |head: &Head| mark.places.get(&head.database).is_none_or(|place| head.reached >= *place);
+        self.heads.iter().all(reached)
+    }
+}
