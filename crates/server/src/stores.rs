@@ -57,7 +57,9 @@ impl TelemetryStore {
     pub fn embedded(&self) -> Result<&Embedded, Failure> {
         match self {
             Self::Embedded(store) => Ok(store),
-            Self::Postgres(_) | Self::Spread(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
+            Self::Postgres(_) | Self::Spread(_) => {
+                Err("telemetry is in PostgreSQL, and its tools do this there".into())
+            }
         }
     }
 }

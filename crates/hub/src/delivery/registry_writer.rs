@@ -205,9 +205,7 @@ impl Delivery {
                     batch.written(range);
                     self.was_written(&written);
                 }
-                Err(WriteFailure::Refused(why)) if range.len() == 1 => {
-                    self.was_refused(batch, range.start, &why).await
-                }
+                Err(WriteFailure::Refused(why)) if range.len() == 1 => self.was_refused(batch, range.start, &why).await,
                 Err(WriteFailure::Refused(_)) => {
                     let middle = range.start + range.len() / 2;
                     ranges.extend([middle..range.end, range.start..middle]);

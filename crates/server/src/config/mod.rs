@@ -285,7 +285,10 @@ impl Settings {
             && databases.len() > 1
             && !registry.as_ref().is_some_and(|registry| is_postgres(registry))
         {
-            layers.fault_of("stores.telemetry", "lists several databases, and for that stores.registry has to be in PostgreSQL too");
+            layers.fault_of(
+                "stores.telemetry",
+                "lists several databases, and for that stores.registry has to be in PostgreSQL too",
+            );
         }
         let needs_syncs = layers.switch("stores.needs_syncs");
         let http = Http::read(layers);

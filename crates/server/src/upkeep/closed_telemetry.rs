@@ -37,9 +37,9 @@ impl ClosedTelemetry {
     /// Returns the devices that the registry has lost.
     pub fn lost_devices(&self) -> Result<Vec<LostDevices>> {
         match &self.place {
-            TelemetryPlace::Postgres(databases) => waiting(async {
-                Ok(each(databases, |address| postgres::lost_devices(address)).await?.concat())
-            }),
+            TelemetryPlace::Postgres(databases) => {
+                waiting(async { Ok(each(databases, |address| postgres::lost_devices(address)).await?.concat()) })
+            }
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::lost_devices(folder, &self.options),
             TelemetryPlace::Folder(_) => Ok(Vec::new()),
         }

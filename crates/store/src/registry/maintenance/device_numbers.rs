@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use isobar_model::ids::DeviceKey;
 
-use crate::error::{Result, StoreError};
 use super::device_places::{DevicePlaces, ranges};
+use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::sql::{Connection, Dialect, Sql, all, one, run};
 

@@ -120,7 +120,9 @@ impl Registry {
              WHERE f.figure > 0 ORDER BY f.number"
         );
         let rows = all(&self.db.read, Sql::new(query)).await?;
-        rows.iter().map(|row| Ok((u16::try_from(row.count("number")?).unwrap_or(u16::MAX), row.count("figure")?))).collect()
+        rows.iter()
+            .map(|row| Ok((u16::try_from(row.count("number")?).unwrap_or(u16::MAX), row.count("figure")?)))
+            .collect()
     }
 }
 

@@ -19,8 +19,8 @@ use super::users::latest;
 use super::{labels, timers, usage};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::maintenance::SEQUENCE;
 use crate::registry::lists::{METADATA_AND_SETTINGS, read_by_id, searched};
+use crate::registry::maintenance::SEQUENCE;
 use crate::registry::sql::{Column, Connection, Dialect, Row, Sql, all, one, run, without_nul};
 
 const SELECT_DEVICES: &str = "SELECT d.id, d.key, d.name, d.organization_id, o.lineage, o.name AS organization, \

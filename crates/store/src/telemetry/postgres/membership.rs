@@ -82,10 +82,7 @@ pub async fn join_alone(database: &OpenedDatabase) -> Result<JoinedDatabase> {
 
 /// Gives each of several databases its number, unless it has one, and begins the numbers of this process in all of them.
 /// `used` are the numbers in which the registry has devices.
-pub(crate) async fn join(
-    databases: &[OpenedDatabase],
-    used: &[u16],
-) -> Result<(Vec<JoinedDatabase>, ProcessNumbers)> {
+pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(Vec<JoinedDatabase>, ProcessNumbers)> {
     let mut order = Vec::with_capacity(databases.len());
     for (index, database) in databases.iter().enumerate() {
         let identity = sqlx::query(IDENTITY).fetch_one(&database.changes).await.map_err(failed)?;
@@ -170,7 +167,10 @@ fn first_of(notes: &[MembershipNote]) -> std::result::Result<usize, MembershipEr
 
 type Joined<'a> = (&'a MembershipNote, &'a Option<(String, u16)>);
 
-fn must_fit((first, of_first): Joined<'_>, (second, of_second): Joined<'_>) -> std::result::Result<(), MembershipError> {
+fn must_fit(
+    (first, of_first): Joined<'_>,
+    (second, of_second): Joined<'_>,
+) -> std::result::Result<(), MembershipError> {
     let names = || (Arc::clone(&first.name), Arc::clone(&second.name));
     let (Some((platform, number)), Some((other, its))) = (of_first, of_second) else { return Ok(()) };
     if platform != other {
@@ -233,7 +233,9 @@ pub async fn number_of(address: &str) -> Result<u16> {
     let is_there = sqlx::query("SELECT to_regclass('telemetry.membership') IS NOT NULL").fetch_one(&pool).await;
     let is_there: bool = is_there.map_err(failed)?.column(0)?;
     let number = match is_there {
-        true => sqlx::query("SELECT number FROM telemetry.membership").fetch_one(&pool).await.map_err(failed)?.column(0)?,
+        true => {
+            sqlx::query("SELECT number FROM telemetry.membership").fetch_one(&pool).await.map_err(failed)?.column(0)?
+        }
         false => None,
     };
     pool.close().await;

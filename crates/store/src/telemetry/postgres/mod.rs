@@ -42,15 +42,15 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use self::committer::Committer;
-use self::devices::DeviceSlots;
-use self::live_events::LiveEvents;
-pub use self::moving::{MoveError, MoveOptions, MoveProgress, MoveTotals, TelemetryMove};
-use self::numbers::ProcessNumbers;
-use self::partitions::Partitions;
 pub(crate) use self::committer::with_cause;
 pub(crate) use self::connections::{must_take_writes, to_ask};
-pub(crate) use self::membership::{JoinedDatabase, DatabaseFailed, join};
+use self::devices::DeviceSlots;
+use self::live_events::LiveEvents;
+pub(crate) use self::membership::{DatabaseFailed, JoinedDatabase, join};
+pub use self::moving::{MoveError, MoveOptions, MoveProgress, MoveTotals, TelemetryMove};
+use self::numbers::ProcessNumbers;
 pub(crate) use self::opening::OpenedDatabase;
+use self::partitions::Partitions;
 pub(crate) use self::parts::ProcessParts;
 
 /// Settings of the operator.

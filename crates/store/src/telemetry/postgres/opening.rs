@@ -12,7 +12,8 @@ use super::live_events::LiveEvents;
 use super::numbers::ProcessNumbers;
 use super::partitions::Partitions;
 use super::{
-    JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership, migrations, moving,
+    JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership, migrations,
+    moving,
 };
 use crate::error::{Result, StoreError};
 

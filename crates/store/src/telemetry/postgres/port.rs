@@ -14,16 +14,16 @@ use isobar_model::time::Timestamp;
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
+use super::committer::with_cause;
 use super::connections::{self, ReadColumn as _, failed};
 use super::load::read_series;
-use super::committer::with_cause;
 use super::{CommitterFailed, PostgresTelemetry, StoreTasks, values};
 use crate::error::{Result, StoreError};
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
-    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series,
+    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// A page of more items waits for a slot.

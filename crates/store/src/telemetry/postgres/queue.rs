@@ -49,7 +49,8 @@ impl PgCore {
     /// Reads events and leaves them in the queue.
     pub async fn peek_queue(&self, permit: &CanRead<DeviceRef>, query: &QueueQuery) -> Result<Vec<Event>> {
         let device = permit.target();
-        let page = sqlx::query(QUEUE_PAGE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
+        let page =
+            sqlx::query(QUEUE_PAGE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
         let page = page.bind(query.now.millis()).bind(query.page.offset() as i64).bind(i64::from(query.page.limit));
         let (mut rows, mut events, mut budget) = (page.fetch(&self.reads), Vec::new(), PageBudget::of_queue());
         while let Some(row) = rows.try_next().await.map_err(failed)? {

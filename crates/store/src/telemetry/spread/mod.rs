@@ -80,7 +80,11 @@ impl SpreadTelemetry {
     }
 
     /// Sorts items by the databases of their devices; each comes with its place among the items.
-    fn sorted<T: Copy>(&self, items: &[T], device: impl Fn(&T) -> DeviceKey) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
+    fn sorted<T: Copy>(
+        &self,
+        items: &[T],
+        device: impl Fn(&T) -> DeviceKey,
+    ) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
         let mut sorted: Vec<(&Member, Vec<(usize, T)>)> =
             self.members.iter().map(|member| (member, Vec::new())).collect();
         for (place, item) in items.iter().enumerate() {

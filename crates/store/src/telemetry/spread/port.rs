@@ -252,16 +252,16 @@ impl Telemetry for SpreadTelemetry {
     /// Waits until the store in any of the databases has failed. One that is away has not: it comes back by itself. What has
     /// failed does so only when it is opened again, with all others.
     async fn failed(&self) -> StoreError {
-        let failing = self.members.iter().map(|member| {
-            Box::pin(async move { member.named(member.store().failed().await) })
-        });
+        let failing =
+            self.members.iter().map(|member| Box::pin(async move { member.named(member.store().failed().await) }));
         futures::future::select_all(failing).await.0
     }
 
     async fn close(&self) -> Result<()> {
-        let closing = self.members.iter().map(|member| async move {
-            member.store().close().await.map_err(|error| member.named(error))
-        });
+        let closing = self
+            .members
+            .iter()
+            .map(|member| async move { member.store().close().await.map_err(|error| member.named(error)) });
         futures::future::join_all(closing).await.into_iter().collect()
     }
 }
