@@ -6,6 +6,7 @@
 mod suite;
 
 use isobar_model::event::Event;
+use isobar_model::ids::DeviceKey;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::{

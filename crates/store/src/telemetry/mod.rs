@@ -318,11 +318,12 @@ pub trait Telemetry: Send + Sync + 'static {
     ) -> Result<StreamPiece>;
     /// Returns true if events are followed as they become durable. Reads one flag.
     fn is_followed(&self) -> bool;
-    /// Follows the events that become durable from now on. Each event is sent once it is durable, in the order of
-    /// positions; earlier events are in history.
+    /// Follows again, beside a follower that has missed events: each event is sent once it is durable, in the order of
+    /// positions; those before the position are in history.
     fn follow(&self) -> Following;
-    /// Follows as [`Telemetry::follow`] does, from this position on or a later one if the store has events up to there,
-    /// which it looks for: another process may have committed them a moment ago.
+    /// Follows from a position behind all events that were acknowledged here before the call, and from this position on or
+    /// a later one if the store has events up to there, which it looks for: another process may have committed them a
+    /// moment ago.
     async fn follow_from(&self, _position: StreamPosition) -> Result<Following> {
         Ok(self.follow())
     }

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test that has this module uses a part of it")]
 
+pub mod link;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

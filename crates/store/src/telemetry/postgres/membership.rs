@@ -90,21 +90,27 @@ pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(
     }
     // All processes take the locks in this order.
     order.sort_unstable();
+    if let Some(same) = order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let name = |index: usize| shown(&databases[index].changes.connect_options());
+        return Err(MembershipError::Same(name(same[0].1), name(same[1].1)).into());
+    }
     let mut held = Vec::with_capacity(databases.len());
     for (_, index) in &order {
         let pool = &databases[*index].changes;
         let mut tx = hold(pool).await?;
         let note = read(&mut tx, shown(&pool.connect_options())).await?;
-        held.push((note, tx, *index));
+        held.push((*index, note, tx));
     }
-    let notes: Vec<MembershipNote> = held.iter().map(|(note, ..)| note.clone()).collect();
+    // New ones are numbered in the order of the list.
+    held.sort_unstable_by_key(|(index, ..)| *index);
+    let notes: Vec<MembershipNote> = held.iter().map(|(_, note, _)| note.clone()).collect();
     let joined = decide(&notes, used)?;
     let pools: Vec<&PgPool> = databases.iter().map(|database| &database.changes).collect();
     let numbers = ProcessNumbers::begin_together(&pools).await?;
     let mut by_number: Vec<_> = held.into_iter().zip(joined).collect();
     by_number.sort_unstable_by_key(|(_, (_, number))| *number);
     let mut given = vec![JoinedDatabase { number: 0 }; databases.len()];
-    for ((note, mut tx, index), (platform, number)) in by_number {
+    for ((index, note, mut tx), (platform, number)) in by_number {
         if note.joined.is_none() {
             write(&mut tx, &platform, number).await?;
         }
@@ -117,11 +123,6 @@ pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(
 
 /// Decides the platform and the number of each database, in their order.
 fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(String, u16)>, MembershipError> {
-    for (index, note) in notes.iter().enumerate() {
-        if let Some(same) = notes[..index].iter().find(|other| other.identity == note.identity) {
-            return Err(MembershipError::Same(Arc::clone(&same.name), Arc::clone(&note.name)));
-        }
-    }
     let mut joined: Vec<Option<(String, u16)>> = notes.iter().map(|note| note.joined.clone()).collect();
     if joined.iter().all(Option::is_none) {
         let first = first_of(notes)?;

@@ -18,7 +18,7 @@ use super::order::{NO_MARK, end_of, mark_of, marked};
 use crate::error::{Result, StoreError};
 use crate::telemetry::marks::{MarkedPlaces, StreamMark, StreamMarks};
 use crate::telemetry::postgres::EventPlace;
-use crate::telemetry::recent_events::FOLLOWER_LAG_EVENTS;
+use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
 use crate::telemetry::{Following, StreamMessage, StreamPosition, Telemetry as _};
 
 /// Pause between two marks of a process, while somebody follows.
@@ -57,6 +57,8 @@ struct Merging {
     waiting: VecDeque<StreamMark>,
     /// Places of all databases up to which events were sent.
     sent: MarkedPlaces,
+    /// Events that followers have not received yet.
+    recent: RecentEvents,
 }
 
 /// What a database has sent.
@@ -78,13 +80,16 @@ impl Head {
     }
 
     /// Takes what the database has sent by now.
-    fn hear(&mut self, member: &Member) {
+    fn hear(&mut self, member: &Member, recent: &mut RecentEvents) {
         // Read before the messages: all up to here are among them.
         let reached = EventPlace::of(member.store().follow().from);
         let mut has_gap = false;
         loop {
             match self.messages.try_recv() {
                 Ok(StreamMessage::Event { position, device, lineage, event }) => {
+                    if let Some(event) = event.upgrade() {
+                        recent.keep(event);
+                    }
                     let message = StreamMessage::Event { position, device, lineage, event };
                     self.events.push_back((EventPlace::of(position), message));
                 }
@@ -218,12 +223,19 @@ impl SpreadEvents {
             Some(merging) => merging,
             none => {
                 let begun = self.begin().await?;
-                *self.sent.lock() = begun.known.number;
+                let mut sent = self.sent.lock();
+                if std::mem::replace(&mut *sent, begun.known.number) != begun.known.number {
+                    // Who followed before this began has missed what is before the mark.
+                    let _ = self.messages.send(StreamMessage::Gap);
+                }
+                drop(sent);
                 return Ok(none.insert(begun));
             }
         };
+        let waiting: usize = merging.heads.iter().map(|head| head.events.len()).sum();
+        merging.recent.keep_only(waiting + self.messages.len());
         for (head, member) in merging.heads.iter_mut().zip(&*self.members) {
-            head.hear(member);
+            head.hear(member, &mut merging.recent);
         }
         self.read_marks(merging).await?;
         let news = |head: &&Head| head.has_news(merging.known.places.get(&head.database));
@@ -256,7 +268,7 @@ impl SpreadEvents {
                 known.places.extend(mark.places);
             }
             let sent = known.places.clone();
-            return Ok(Merging { heads, known, waiting: VecDeque::new(), sent });
+            return Ok(Merging { heads, known, waiting: VecDeque::new(), sent, recent: RecentEvents::default() });
         }
     }
 

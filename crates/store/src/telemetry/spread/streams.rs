@@ -157,7 +157,7 @@ impl SpreadTelemetry {
 
     /// Returns true if events are followed.
     pub(super) fn is_any_followed(&self) -> bool {
-        self.events.is_any() || self.members.iter().any(|member| member.store().is_followed())
+        self.events.is_any()
     }
 
     /// Returns the newest identifier that any database knows.

@@ -1,5 +1,7 @@
 //! A telemetry store of which some commits fail with [`StoreError::Conflict`], as if another process had written first.
 
+#![allow(dead_code, reason = "not each test that has this module uses it")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

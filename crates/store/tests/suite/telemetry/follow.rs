@@ -33,13 +33,13 @@ fn received(following: &mut Following, devices: &[CanRead<DeviceRef>]) -> Option
 pub async fn stream_has_events_in_the_order_of_history(t: &dyn Telemetry) {
     let devices: Vec<_> = (0..6).map(|_| given::device()).collect();
     let reading: Vec<_> = devices.iter().map(CanWrite::reading).collect();
-    let mut following = t.follow();
+    let mut following = given::follow(t).await;
     assert!(t.is_followed());
     let mut made = Vec::new();
     for _ in 0..4 {
         made.extend(given::side_by_side(t, &devices, None, true).await);
     }
-    let (from, until) = (following.from, t.follow().from);
+    let (from, until) = (following.from, given::follow(t).await.from);
     let received = received(&mut following, &reading).expect("all of them were prepared for followers");
     assert!(received.is_sorted_by(|left, right| left.position < right.position));
     let mut ids = given::ids(&received);
@@ -68,20 +68,20 @@ pub async fn lagging_stream_is_referred_to_history(t: &dyn Telemetry) {
         // The earlier follower is gone, which the next commit detects.
         given::side_by_side(t, &devices, None, false).await;
         assert!(!t.is_followed());
-        let from = t.follow().from;
+        let from = given::follow(t).await.from;
         let ((before, mut following), after) = futures::join!(
             async {
                 let before = given::side_by_side(t, &devices, None, false);
                 let follow = async {
                     tokio::task::yield_now().await;
-                    t.follow()
+                    given::follow(t).await
                 };
                 futures::join!(before, follow)
             },
             given::side_by_side(t, &devices, None, true),
         );
         let seen = following.from;
-        let until = t.follow().from;
+        let until = given::follow(t).await.from;
         let mut found = given::ids(&given::between(t, &reading, from, until, 100).await);
         found.sort_unstable();
         let mut made: Vec<EventId> = before.into_iter().chain(after).collect();

@@ -9,6 +9,7 @@
     reason = "these are tests: a broken promise ends them"
 )]
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -24,14 +25,18 @@ use uuid::Uuid;
 
 use isobar_quota::Claim;
 use isobar_store::telemetry::{
-    Commit, Followed, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange, QueueQuery, Ran,
-    StreamPiece, StreamPosition, StreamedEvents, Telemetry, ValueQuery,
+    Commit, Followed, Following, HistoryQuery, Looked, Memory, NewCloudEvent, NewEvent, NewValue, OutboxChange,
+    QueueQuery, Ran, StreamPiece, StreamPosition, StreamedEvents, Telemetry, ValueQuery,
 };
 
 /// Time at which scenes begin: 2026-01-01T00:00:00Z.
 pub const START: i64 = 1_767_225_600_000;
 
 static DEVICES: AtomicU64 = AtomicU64::new(1);
+thread_local! {
+    /// Databases over which the scene of this thread spreads its devices, in turn.
+    pub static DATABASES: Cell<u16> = const { Cell::new(1) };
+}
 static IDS: AtomicU64 = AtomicU64::new(1);
 
 /// Returns the moment this many milliseconds into the scene.
@@ -59,7 +64,12 @@ pub fn claim() -> Claim {
 /// Returns a permit for a new device.
 pub fn device() -> CanWrite<DeviceRef> {
     let number = DEVICES.fetch_add(1, Ordering::Relaxed);
-    device_with_key(number)
+    device_in((number % u64::from(DATABASES.get())) as u16)
+}
+
+/// Returns a permit for a new device in this database.
+pub fn device_in(database: u16) -> CanWrite<DeviceRef> {
+    device_with_key(DeviceKey::new(database, DEVICES.fetch_add(1, Ordering::Relaxed)).0)
 }
 
 /// Returns a permit for the device with this number.
@@ -218,6 +228,11 @@ impl Told {
 fn write_told(event: &Event, out: &mut Vec<u8>) {
     out.extend_from_slice(format!("{} ", event.id).as_bytes());
     event.write_json(out);
+}
+
+/// Follows from now on: everything that was answered before is before its position.
+pub async fn follow(t: &dyn Telemetry) -> Following {
+    t.follow_from(StreamPosition::first()).await.unwrap()
 }
 
 /// Returns all events of these devices that became durable between two positions, read in pieces.

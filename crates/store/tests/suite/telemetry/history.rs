@@ -77,9 +77,9 @@ pub async fn history_of_other_devices_is_hidden(t: &dyn Telemetry) {
 /// Checks that a stream resumes with the events that became durable after a given one, in order, of few or many devices,
 /// at once or in pieces.
 pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
-    let from = t.follow().from;
+    let from = given::follow(t).await.from;
     let ((first, ids), (second, more)) = (mixed(t).await, mixed(t).await);
-    let until = t.follow().from;
+    let until = given::follow(t).await.from;
     let others = (0..400).map(|_| given::device());
     let few = vec![first.reading(), second.reading()];
     let many: Vec<_> = few.iter().cloned().chain(others.map(|device| device.reading())).collect();
@@ -102,7 +102,7 @@ pub async fn a_stream_resumes_after_an_event(t: &dyn Telemetry) {
 
 /// Checks that events beyond retention are gone everywhere, that totals of the rest are right, and that values stay.
 pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
-    let from = t.follow().from;
+    let from = given::follow(t).await.from;
     let (device, ids) = mixed(t).await;
     given::store(t, &device, 20, "log", "1").await;
     t.retain(at(10), Duration::ZERO, 0).await.unwrap();
@@ -115,7 +115,7 @@ pub async fn history_past_retention_is_gone(t: &dyn Telemetry) {
     assert_eq!((left.total, left.items.len()), (31, 31));
     assert!(t.history_event(&reading, ids[29]).await.unwrap().is_none());
     assert!(t.history_event(&reading, ids[30]).await.unwrap().is_some());
-    let after = given::between(t, std::slice::from_ref(&reading), from, t.follow().from, 1_000).await;
+    let after = given::between(t, std::slice::from_ref(&reading), from, given::follow(t).await.from, 1_000).await;
     assert_eq!(after.len(), 31);
     assert_eq!(given::texts(t, &device, "log", isobar_store::telemetry::ValueQuery::default()).await.1, 1);
     let both = t.history(&reading, all_history(page(1, 10)), given::claim()).await.unwrap();

@@ -318,7 +318,7 @@ pub async fn forgotten_device_starts_empty(t: &dyn Telemetry) {
         assert_eq!(given::history(t, &reading).await.total, 0, "round {round}");
         assert!(t.history_event(&reading, event).await.unwrap().is_none());
         assert!(
-            given::between(t, std::slice::from_ref(&reading), StreamPosition::first(), t.follow().from, 10)
+            given::between(t, std::slice::from_ref(&reading), StreamPosition::first(), given::follow(t).await.from, 10)
                 .await
                 .is_empty()
         );

@@ -1,0 +1,310 @@
+//! Tests that the telemetry store over several databases of PostgreSQL keeps every promise of the port, and that one of them
+//! that is away hurts no others.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
+
+#[path = "suite/telemetry/mod.rs"]
+mod suite;
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use isobar_model::ids::DeviceKey;
+use isobar_power::{becomes, settled};
+use isobar_store::error::StoreError;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::spread::SpreadTelemetry;
+use isobar_store::telemetry::{Commit, OutboxChange, Telemetry, Upkeep as _, ValueQuery};
+use suite::given::{self, at};
+use support::{OwnDatabase, Raw};
+
+fn options() -> PostgresOptions {
+    PostgresOptions {
+        queue_max_events: suite::QUEUE_MAX,
+        is_alone: false,
+        needs_syncs: false,
+        ..PostgresOptions::default()
+    }
+}
+
+fn addresses(databases: &[&OwnDatabase]) -> Vec<String> {
+    databases.iter().map(|database| database.address.clone()).collect()
+}
+
+async fn open(databases: &[&OwnDatabase], used: &[u16]) -> Result<SpreadTelemetry, StoreError> {
+    open_list(&addresses(databases), used).await
+}
+
+/// Opens the store, with marks in a registry beside the first database.
+async fn open_list(addresses: &[String], used: &[u16]) -> Result<SpreadTelemetry, StoreError> {
+    let registry = Registry::open(&addresses[0]).await?;
+    SpreadTelemetry::open(addresses, options(), used, Arc::new(registry)).await
+}
+
+async fn two() -> (OwnDatabase, OwnDatabase) {
+    (OwnDatabase::new().await, OwnDatabase::new().await)
+}
+
+/// Returns the whole text of the error with which these databases are refused.
+async fn refusal(databases: &[&OwnDatabase], used: &[u16]) -> String {
+    let Err(error) = open(databases, used).await else { panic!("these databases are served together") };
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+macro_rules! spread_scene {
+    ($scene:ident) => { spread_scene!($scene in 2); };
+    ($scene:ident in $databases:literal) => {
+        #[tokio::test(flavor = "multi_thread")]
+        async fn $scene() {
+            given::DATABASES.set($databases);
+            let (first, second) = two().await;
+            let store = open(&[&first, &second], &[]).await.unwrap();
+            suite::$scene(&store).await;
+            store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
+        }
+    };
+}
+
+macro_rules! on_spread {
+    ($($scene:ident)*) => {
+        pub mod on_postgres {
+            use super::super::*;
+
+            $(spread_scene!($scene);)*
+        }
+    };
+}
+
+mod scenes {
+    use super::suite;
+
+    suite::telemetry_scenes!(on_spread);
+}
+
+mod databases {
+    pub mod on_postgres {
+        use super::super::*;
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn order_of_the_list_does_not_matter() {
+            let (first, second) = two().await;
+            let (one, other) = (given::device_in(0), given::device_in(1));
+            let store = open(&[&first, &second], &[]).await.unwrap();
+            assert_eq!(store.numbers(), [0, 1]);
+            given::store(&store, &one, 1, "log", "1").await;
+            given::store(&store, &other, 1, "log", "2").await;
+            store.close().await.unwrap();
+            let store = open(&[&second, &first], &[0, 1]).await.unwrap();
+            for (device, value) in [(&one, "1"), (&other, "2")] {
+                let texts = given::texts(&store, device, "log", ValueQuery::default()).await;
+                assert_eq!(texts, (vec![value.to_owned()], 1));
+            }
+            store.close().await.unwrap();
+            // Each has one of the two.
+            for database in [&first, &second] {
+                let raw = Raw::open(&database.address).await;
+                assert_eq!(raw.number("SELECT count(*) FROM telemetry.head").await, 1);
+                raw.close().await;
+            }
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn database_with_data_is_the_first_one() {
+            let (empty, used) = two().await;
+            let device = given::device_in(0);
+            let alone = PostgresTelemetry::open(&used.address, options()).await.unwrap();
+            given::store(&alone, &device, 1, "log", "1").await;
+            alone.close().await.unwrap();
+            // As an earlier version has left it.
+            let raw = Raw::open(&used.address).await;
+            raw.run("UPDATE telemetry.membership SET number = NULL, platform = NULL").await.unwrap();
+            raw.close().await;
+            let store = open(&[&empty, &used], &[0]).await.unwrap();
+            let texts = given::texts(&store, &device, "log", ValueQuery::default()).await;
+            assert_eq!(texts, (vec!["1".to_owned()], 1));
+            // Numbers go on above those of both.
+            assert!(store.outbox_number() > alone.outbox_number());
+            store.close().await.unwrap();
+            empty.remove().await;
+            used.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn wrong_databases_are_refused() {
+            let (first, second) = two().await;
+            let (third, copy) = (OwnDatabase::new().await, OwnDatabase::new().await);
+            let store = open(&[&first, &second], &[]).await.unwrap();
+            given::store(&store, &given::device_in(1), 1, "log", "1").await;
+            store.close().await.unwrap();
+            let told = refusal(&[&first, &third], &[0, 1]).await;
+            assert!(told.contains("the numbers 1") && told.contains("names 0"), "{told}");
+            // The refused one has got no number.
+            let told = refusal(&[&first, &first], &[]).await;
+            assert!(told.contains("are the same database"), "{told}");
+            let stranger = PostgresTelemetry::open(&copy.address, options()).await.unwrap();
+            stranger.close().await.unwrap();
+            let told = refusal(&[&first, &second, &copy], &[]).await;
+            assert!(told.contains("different platforms"), "{told}");
+            let raw = Raw::open(&copy.address).await;
+            raw.run("UPDATE telemetry.membership SET number = NULL, platform = NULL").await.unwrap();
+            raw.run(
+                "INSERT INTO telemetry.head (device, seq, last_commit, device_events, cloud_events, device_order, cloud_order, \
+                 queued) VALUES (7, 0, 0, 0, 0, '\\x00', '\\x00', 0)",
+            )
+            .await
+            .unwrap();
+            raw.close().await;
+            let told = refusal(&[&first, &second, &copy], &[]).await;
+            assert!(told.contains("must be empty"), "{told}");
+            let store = open(&[&third, &first, &second], &[0, 1]).await.unwrap();
+            assert_eq!(store.numbers(), [0, 1, 2]);
+            store.close().await.unwrap();
+            for database in [first, second, third, copy] {
+                database.remove().await;
+            }
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn processes_that_start_at_once_agree() {
+            let (first, second) = two().await;
+            let (forwards, backwards) = ([&first, &second], [&second, &first]);
+            let opened = futures::future::try_join_all((0..6).map(|index| {
+                let list = if index % 2 == 0 { forwards } else { backwards };
+                async move { open(&list, &[]).await }
+            }));
+            let stores = opened.await.unwrap();
+            let (one, other) = (given::device_in(0), given::device_in(1));
+            for (step, store) in stores.iter().enumerate() {
+                given::store(store, &one, step as i64, "log", "1").await;
+                given::store(store, &other, step as i64, "log", "1").await;
+            }
+            for store in &stores {
+                for device in [&one, &other] {
+                    assert_eq!(given::texts(store, device, "log", ValueQuery::default()).await.1, 6);
+                }
+            }
+            let mut numbers: Vec<u64> = stores.iter().map(|store| store.outbox_number() >> 40).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            assert_eq!(numbers.len(), 6, "each process has numbers of its own");
+            for store in stores {
+                store.close().await.unwrap();
+            }
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn device_of_another_database_is_refused_by_a_single_one() {
+            let database = OwnDatabase::new().await;
+            let store = PostgresTelemetry::open(&database.address, options()).await.unwrap();
+            let device = given::device_in(1);
+            assert!(store.lock_now(&device).is_err() && store.lock(&device).await.is_err());
+            assert!(
+                store.series(&device.reading()).await.is_err() && store.last(&device.reading(), "log").await.is_err()
+            );
+            store.close().await.unwrap();
+            database.remove().await;
+        }
+    }
+}
+
+mod away {
+    pub mod on_postgres {
+        use super::super::*;
+        use crate::support::link::{Link, LinkState};
+
+        /// Stores a value each in both databases, then lets the way to the second be like this.
+        async fn one_is_away(state: LinkState) {
+            let (first, second) = two().await;
+            let link = Link::to(&second).await;
+            let list = [first.address.clone(), link.address.clone()];
+            let store = open_list(&list, &[]).await.unwrap();
+            let (here, away) = (given::device_in(0), given::device_in(1));
+            let keys = [here.target().key, away.target().key];
+            let shared = store.shared().unwrap();
+            for device in [&here, &away] {
+                let work = OutboxChange::Put { number: store.outbox_number(), work: "work".into() };
+                given::run(
+                    &store,
+                    device,
+                    Commit { outbox: vec![work], ..given::storing(given::id(1), &[("log", "1")]) },
+                )
+                .await;
+            }
+            link.set(state);
+            becomes("the second database is away", async || store.is_away(1)).await;
+            assert!(!store.is_away(0) && store.healthy().await.is_ok());
+            // The first goes on, and calls of the second end at once.
+            given::store(&store, &here, 2, "log", "2").await;
+            assert!(matches!(store.lock_now(&away), Err(StoreError::Unavailable(_))));
+            assert!(store.last(&away.reading(), "log").await.is_err());
+            let standings = shared.standings(&keys).await.unwrap();
+            assert!(standings[0].is_some() && standings[1].is_none(), "{standings:?}");
+            assert!(shared.standing(keys[1]).await.is_err() && shared.queue_ends(&keys).await.unwrap()[1].is_none());
+            let entries = shared.outbox_of(keys[0]).await.unwrap();
+            let done: Vec<(DeviceKey, u64)> =
+                entries.iter().map(|entry| (keys[0], entry.number)).chain([(keys[1], 1)]).collect();
+            assert_eq!(store.outbox_done(&done).await.unwrap(), [(keys[1], 1)]);
+            assert!(shared.outbox_of(keys[0]).await.unwrap().is_empty());
+            assert!(shared.left_work(9).await.is_ok());
+            let states: Vec<bool> = store.databases().await.iter().map(|database| database.state.is_ok()).collect();
+            assert_eq!(states, [true, false]);
+            assert!(store.retain(at(0), Duration::from_secs(1), 3_600).await.is_ok());
+            link.set(LinkState::Open);
+            becomes("the second database is back", async || !store.is_away(1)).await;
+            // Its connections are renewed, and nothing is lost.
+            settled("the second database serves", async || {
+                let mut turn = store.lock(&away).await.ok()?;
+                turn.commit(given::storing(given::id(3), &[("log", "3")])).ok()?.durable.wait().await.ok()
+            })
+            .await;
+            let texts = given::texts(&store, &away, "log", ValueQuery::default()).await;
+            assert_eq!((texts.0.first(), texts.0.last()), (Some(&"3".to_owned()), Some(&"1".to_owned())));
+            assert_eq!(shared.outbox_of(keys[1]).await.unwrap().len(), 1);
+            store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn closed_connections_hurt_no_others() {
+            one_is_away(LinkState::Closed).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn silence_hurts_no_others() {
+            one_is_away(LinkState::Silent).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn reads_that_hang_end_when_their_database_is_away() {
+            let (first, second) = two().await;
+            let link = Link::to(&second).await;
+            let store = open_list(&[first.address.clone(), link.address.clone()], &[]).await.unwrap();
+            let (here, away) = (given::device_in(0), given::device_in(1));
+            given::store(&store, &here, 1, "log", "1").await;
+            given::store(&store, &away, 1, "log", "1").await;
+            link.set(LinkState::Silent);
+            // More than there are slots of long reads.
+            let (reading, query) = (away.reading(), ValueQuery::default());
+            let hang = (0..30).map(|_| store.values_chunk(&reading, "log", &query, None, given::claim()));
+            let ended = futures::future::join_all(hang).await;
+            assert!(ended.iter().all(Result::is_err));
+            assert_eq!(store.scans().taken_and_waiting(), (0, 0));
+            let read = store.values_chunk(&here.reading(), "log", &query, None, given::claim()).await;
+            assert_eq!(read.unwrap().unwrap().values.len(), 1);
+            link.set(LinkState::Closed);
+            store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
+        }
+    }
+}
