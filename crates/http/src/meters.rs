@@ -86,6 +86,7 @@ const ALL: &[(MetricKind, &str, &str)] = &[
     (MetricKind::Counter, "isobar_spans_dropped_total", "Spans for which there was no room among those that wait"),
     (MetricKind::Counter, "isobar_spans_failed_total", "Spans that the collector did not take"),
     (MetricKind::Gauge, CERTIFICATE_EXPIRES, "When the certificate of HTTPS ends, in Unix seconds"),
+    (MetricKind::Gauge, "isobar_database_ready", "1 if that database answers and takes changes, else 0"),
     (MetricKind::Gauge, "isobar_ready", "1 if that part is ready, else 0: a store, or all workers"),
     (MetricKind::Counter, "isobar_backup_failures_total", "Backups that failed"),
     (MetricKind::Gauge, "isobar_backup_age_seconds", "Age of the newest backup that counts, where they are scheduled"),

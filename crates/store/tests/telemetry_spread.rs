@@ -255,8 +255,8 @@ mod away {
             assert_eq!(store.outbox_done(&done).await.unwrap(), [(keys[1], 1)]);
             assert!(shared.outbox_of(keys[0]).await.unwrap().is_empty());
             assert!(shared.left_work(9).await.is_ok());
-            let states: Vec<bool> = store.databases().await.iter().map(|database| database.state.is_ok()).collect();
-            assert_eq!(states, [true, false]);
+            assert!(store.healthy().await.is_ok() && store.database_healthy(0).await.is_ok());
+            assert!(store.database_healthy(1).await.is_err());
             assert!(store.retain(at(0), Duration::from_secs(1), 3_600).await.is_ok());
             link.set(LinkState::Open);
             becomes("the second database is back", async || !store.is_away(1)).await;

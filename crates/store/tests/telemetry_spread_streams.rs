@@ -199,10 +199,7 @@ mod streams {
             raw.run(&format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{away}'"))
                 .await
                 .unwrap();
-            becomes("the database is away", async || {
-                store.databases().await.iter().any(|database| database.state.is_err())
-            })
-            .await;
+            becomes("the database is away", async || store.database_healthy(1).await.is_err()).await;
             let mut sent = vec![early];
             for number in 0..5 {
                 sent.push(post(store, &devices[0], 10 + number).await);
@@ -211,8 +208,8 @@ mod streams {
             assert_eq!(given::ids(&heard).into_iter().collect::<HashSet<_>>(), sent.iter().copied().collect());
             raw.run(&format!("ALTER DATABASE {away} ALLOW_CONNECTIONS true")).await.unwrap();
             becomes("all databases are back", async || {
-                let (here, there) = futures::join!(store.databases(), second.1.databases());
-                here.iter().chain(&there).all(|database| database.state.is_ok())
+                let (here, there) = futures::join!(store.database_healthy(1), second.1.database_healthy(1));
+                here.is_ok() && there.is_ok()
             })
             .await;
             let resumed = Follower::resume(&second.1, &devices, heard[0].id).await;

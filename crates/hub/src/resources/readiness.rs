@@ -13,6 +13,8 @@ const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
 const STORES: [&str; 2] = ["registry", "telemetry"];
 /// Gauge of the readiness of each store, and of all workers together.
 const READY: &str = "isobar_ready";
+/// Gauge of the readiness of each database.
+const DATABASE_READY: &str = "isobar_database_ready";
 
 /// A database that the platform uses.
 #[derive(Clone, Debug)]
@@ -48,36 +50,65 @@ impl Hub {
         let [registry, telemetry] = STORES;
         let (registry, telemetry) = tokio::join!(
             DatabaseState::check(clock, (registry, self.registry().place()), self.registry().healthy()),
-            DatabaseState::check(clock, (telemetry, None), self.telemetry().healthy()),
+            self.databases_of(telemetry),
         );
-        vec![registry, telemetry]
+        std::iter::once(registry).chain(telemetry).collect()
     }
 
-    /// Checks that the databases answer within two seconds each, that no worker keeps panicking, that what other nodes
-    /// change is known, and that the clock is the one of the registry. Returns the databases.
+    /// Checks the databases of telemetry: with several, each has its number in its name.
+    async fn databases_of(&self, telemetry: &str) -> Vec<DatabaseState> {
+        let (clock, store, databases) = (self.clock(), self.telemetry(), self.telemetry().databases());
+        if databases.len() < 2 {
+            let place = databases.first().map(|(_, place)| place.to_string());
+            return vec![DatabaseState::check(clock, (telemetry, place), store.healthy()).await];
+        }
+        let checks = databases.into_iter().map(|(number, place)| async move {
+            let name = format!("{telemetry} {number}");
+            DatabaseState::check(clock, (&name, Some(place.to_string())), store.database_healthy(number)).await
+        });
+        futures::future::join_all(checks).await
+    }
+
+    /// Checks that the databases answer within two seconds each (of several for telemetry: any), that no worker keeps
+    /// panicking, that what other nodes change is known, and that the clock is the one of the registry. Returns the
+    /// databases.
     ///
     /// # Errors
     /// Returns the fault of each database and worker that fails the check.
     pub async fn ready(&self) -> std::result::Result<Vec<DatabaseState>, Vec<Fault>> {
         let databases = self.databases().await;
-        let faults: Vec<Fault> = databases.iter().filter_map(|database| database.fault.clone()).collect();
-        let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
-        let others = self.0.jobs.clock_difference.matter().into_iter().chain(stale);
-        let faults: Vec<Fault> = faults.into_iter().chain(others).chain(self.0.supervisor.matters()).collect();
+        let faults = self.faults(&databases);
         if faults.is_empty() { Ok(databases) } else { Err(faults) }
     }
 
-    /// Updates the gauges that are measured on demand; to be called before metrics are shown. It checks both stores,
-    /// and waits for them as long as [`Hub::ready`].
+    /// Returns what keeps this process from being ready.
+    fn faults(&self, databases: &[DatabaseState]) -> Vec<Fault> {
+        let (registry, telemetry) = databases.split_at(1);
+        let some_serve = telemetry.iter().any(|database| database.fault.is_none());
+        let telemetry = if some_serve { &[] } else { telemetry };
+        let away = registry.iter().chain(telemetry).filter_map(|database| database.fault.clone());
+        let others = self.0.jobs.clock_difference.matter().into_iter();
+        let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
+        away.chain(others).chain(stale).chain(self.0.supervisor.matters()).collect()
+    }
+
+    /// Updates the gauges that are measured on demand; to be called before metrics are shown. It checks the databases, and
+    /// waits for them as long as [`Hub::ready`].
     pub async fn measure(&self) {
         self.0.outbox.measure(self.0.env.clock());
         self.0.caches.measure();
-        let faults = self.ready().await.err().unwrap_or_default();
+        let databases = self.databases().await;
+        for database in &databases {
+            metrics::gauge!(DATABASE_READY, "database" => database.name.clone())
+                .set(f64::from(database.fault.is_none()));
+        }
+        let faults = self.faults(&databases);
+        let is_of = |fault: &Fault, store: &str| fault.field.starts_with(store);
         for store in STORES {
-            let works = faults.iter().all(|fault| fault.field != store);
+            let works = !faults.iter().any(|fault| is_of(fault, store));
             metrics::gauge!(READY, "part" => store).set(f64::from(works));
         }
-        let all_work = faults.iter().all(|fault| STORES.contains(&fault.field.as_str()));
+        let all_work = faults.iter().all(|fault| STORES.iter().any(|store| is_of(fault, store)));
         metrics::gauge!(READY, "part" => "workers").set(f64::from(all_work));
     }
 }

@@ -382,9 +382,18 @@ pub trait Telemetry: Send + Sync + 'static {
         None
     }
 
-    /// Returns the databases of the store, by their numbers, and which of them answer. Empty for a store without any.
-    async fn databases(&self) -> Vec<DatabaseState> {
+    /// Returns the databases of the store: the number of each (see [`DeviceKey::database`]), with host, port and name. Empty
+    /// for files of this process.
+    fn databases(&self) -> Vec<(u16, Arc<str>)> {
         Vec::new()
+    }
+
+    /// Checks that one of several databases accepts writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] with the cause, if it has failed, is away or is closed.
+    async fn database_healthy(&self, _number: u16) -> Result<()> {
+        self.healthy().await
     }
 
     /// Checks that the store accepts writes; of one with several databases, that any of them does.
@@ -398,17 +407,6 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Writes all queued commits, makes everything durable and closes the store; later calls fail. A second call does
     /// nothing.
     async fn close(&self) -> Result<()>;
-}
-
-/// A database of the store.
-#[derive(Clone, Debug)]
-pub struct DatabaseState {
-    /// Its number: see [`DeviceKey::database`].
-    pub number: u16,
-    /// Host, port and name.
-    pub name: Arc<str>,
-    /// `Ok` if it accepts writes; else the cause.
-    pub state: std::result::Result<(), String>,
 }
 
 /// Work that a commit left to be done later.

@@ -14,7 +14,6 @@ use isobar_model::time::Timestamp;
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
-use super::committer::with_cause;
 use super::connections::{self, ReadColumn as _, failed};
 use super::live_events::EventPlace;
 use super::load::read_series;
@@ -24,8 +23,8 @@ use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series,
-    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
+    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 impl PostgresTelemetry {
@@ -288,9 +287,8 @@ impl Telemetry for PostgresTelemetry {
         Some(self)
     }
 
-    async fn databases(&self) -> Vec<DatabaseState> {
-        let state = self.healthy().await.map_err(|error| with_cause(&error));
-        vec![DatabaseState { number: self.core.database, name: self.name(), state }]
+    fn databases(&self) -> Vec<(u16, Arc<str>)> {
+        vec![(self.core.database, self.name())]
     }
 
     async fn healthy(&self) -> Result<()> {

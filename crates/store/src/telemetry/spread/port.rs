@@ -17,8 +17,8 @@ use super::SpreadTelemetry;
 use crate::error::{Result, StoreError};
 use crate::telemetry::postgres::with_cause;
 use crate::telemetry::{
-    Buckets, DatabaseState, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series,
-    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
+    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// Asks the database of a device.
@@ -235,12 +235,13 @@ impl Telemetry for SpreadTelemetry {
         Some(self)
     }
 
-    async fn databases(&self) -> Vec<DatabaseState> {
-        let asked = self.members.iter().map(|member| async move {
-            let state = member.ask(member.store().healthy()).await.map_err(|error| with_cause(&error));
-            DatabaseState { number: member.number(), name: Arc::clone(member.name()), state }
-        });
-        futures::future::join_all(asked).await
+    fn databases(&self) -> Vec<(u16, Arc<str>)> {
+        self.members.iter().map(|member| (member.number(), Arc::clone(member.name()))).collect()
+    }
+
+    async fn database_healthy(&self, number: u16) -> Result<()> {
+        let member = self.of(DeviceKey::new(number, 0))?;
+        member.ask(member.store().healthy()).await
     }
 
     async fn healthy(&self) -> Result<()> {
