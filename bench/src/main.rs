@@ -79,6 +79,8 @@ pub enum Section {
     Start,
     /// What a well-behaved tenant notices of each hostile one
     Neighbours,
+    /// Several processes over databases of PostgreSQL, beside one with the embedded store
+    Nodes,
 }
 
 /// Flags of `isobar-bench run`.
@@ -138,6 +140,9 @@ pub struct Options {
     /// lists, fleet: users
     #[arg(long, default_value_t = 10_000)]
     list_users: usize,
+    /// nodes: empty databases of PostgreSQL, which stay; the first has the registry too
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    postgres: Vec<String>,
     /// neighbours: only these hostile tenants; writes nothing
     #[arg(long, value_enum, value_delimiter = ',')]
     neighbours: Vec<sections::Hostile>,

@@ -10,6 +10,7 @@ mod flat;
 mod fleet;
 mod lists;
 mod neighbours;
+mod nodes;
 mod outbox;
 mod reads;
 mod road;
@@ -112,6 +113,7 @@ pub async fn run(options: &Options, page: &Page) -> Result<(), Failure> {
             Section::Designs => designs::measure(options, page).await?,
             Section::Outbox => outbox::measure(options, page).await?,
             Section::Neighbours => neighbours::measure(options, page).await?,
+            Section::Nodes => nodes::measure(options, page).await?,
             Section::Flat | Section::Reads | Section::Delete | Section::Start => {}
         }
     }

@@ -50,7 +50,7 @@ pub struct SpreadEvents {
 /// The events of the databases that are not sent yet.
 struct Merging {
     /// One for each database.
-    heads: Vec<Head>,
+    heads: Vec<HeardDatabase>,
     /// The newest mark that was read, with the places of all databases as of it.
     known: StreamMark,
     /// Marks that were read, and not sent.
@@ -62,7 +62,7 @@ struct Merging {
 }
 
 /// What a database has sent.
-struct Head {
+struct HeardDatabase {
     database: u16,
     messages: broadcast::Receiver<StreamMessage>,
     events: VecDeque<(EventPlace, StreamMessage)>,
@@ -72,7 +72,7 @@ struct Head {
     gap: Option<EventPlace>,
 }
 
-impl Head {
+impl HeardDatabase {
     fn begin(member: &Member) -> Self {
         let Following { from, messages } = member.store().follow();
         let (database, reached) = (member.number(), EventPlace::of(from));
@@ -238,7 +238,7 @@ impl SpreadEvents {
             head.hear(member, &mut merging.recent);
         }
         self.read_marks(merging).await?;
-        let news = |head: &&Head| head.has_news(merging.known.places.get(&head.database));
+        let news = |head: &&HeardDatabase| head.has_news(merging.known.places.get(&head.database));
         let places: MarkedPlaces =
             merging.heads.iter().filter(news).map(|head| (head.database, head.reached)).collect();
         if !places.is_empty() {
@@ -253,10 +253,11 @@ impl SpreadEvents {
 
     /// Begins to follow all databases, from a mark of what they have sent so far.
     async fn begin(&self) -> Result<Merging> {
-        let heads: Vec<Head> = self.members.iter().map(Head::begin).collect();
+        let heads: Vec<HeardDatabase> = self.members.iter().map(HeardDatabase::begin).collect();
         loop {
             let mut known = self.marks.mark_at(u64::MAX).await?;
-            let is_behind = |head: &&Head| known.places.get(&head.database).is_none_or(|known| *known < head.reached);
+            let is_behind =
+                |head: &&HeardDatabase| known.places.get(&head.database).is_none_or(|known| *known < head.reached);
             let places: MarkedPlaces =
                 heads.iter().filter(is_behind).map(|head| (head.database, head.reached)).collect();
             let mark = StreamMark { number: known.number + 1, places };
@@ -327,7 +328,7 @@ impl Merging {
     /// Returns true if the databases have sent here what the next mark reaches.
     fn is_reached(&self) -> bool {
         let Some(mark) = self.waiting.front() else { return false };
-        let reached = |head: &Head| mark.places.get(&head.database).is_none_or(|place| head.reached >= *place);
+        let reached = |head: &HeardDatabase| mark.places.get(&head.database).is_none_or(|place| head.reached >= *place);
         self.heads.iter().all(reached)
     }
 }
