@@ -379,6 +379,11 @@ pub trait Telemetry: Send + Sync + 'static {
         None
     }
 
+    /// Fails if the database of a device is known to be away, and its calls would fail: at once, so that a caller can find
+    /// out before it takes anything that others wait for.
+    fn must_reach(&self, _device: DeviceKey) -> Result<()> {
+        Ok(())
+    }
     /// Returns the databases of the store, by their numbers, and which of them answer. Empty for a store without any.
     async fn databases(&self) -> Vec<DatabaseState> {
         Vec::new()

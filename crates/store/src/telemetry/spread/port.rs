@@ -234,6 +234,10 @@ impl Telemetry for SpreadTelemetry {
         Some(self)
     }
 
+    fn must_reach(&self, device: DeviceKey) -> Result<()> {
+        self.of(device)?.here().map(drop)
+    }
+
     async fn databases(&self) -> Vec<DatabaseState> {
         let asked = self.members.iter().map(|member| async move {
             let state = member.ask(member.store().healthy()).await.map_err(|error| with_cause(&error));
