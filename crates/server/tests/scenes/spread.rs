@@ -18,7 +18,7 @@ async fn database_that_is_away_hurts_no_device_of_another() {
         device.posts("reading", json!(1)).await.created();
     }
     let listed = ana.get(WITH_LAST).await.ok();
-    assert_eq!(listed.json()["data"].as_array().unwrap().len(), 2);
+    assert_eq!(listed["data"].as_array().unwrap().len(), 2);
     let [_, road] = roads;
     road.closes();
     becomes("calls of its devices are refused", async || away.posts("reading", json!(2)).await.status == 503).await;
@@ -42,17 +42,15 @@ async fn database_that_is_away_hurts_no_device_of_another() {
         {"deviceId": here.id, "meta": {"a": "1"}},
         {"deviceId": away.id, "meta": {"a": "1"}},
     ]);
-    let done = ana.post("/v2/devices/meta", settings).await;
-    assert_eq!(done.json()["errors"].as_array().map(Vec::len), Some(1), "{}", done.json());
+    let done = ana.post("/v2/devices/meta", settings).await.json();
+    assert_eq!(done["errors"].as_array().map(Vec::len), Some(1), "{done}");
     // New devices are placed where they can be used.
     for name in ["b", "c", "d"] {
         ana.creates_device(name).await.posts("reading", json!(1)).await.created();
     }
     road.opens();
-    settled("the database is back", async || {
-        (away.posts("reading", json!("back")).await.status == 201).then_some(())
-    })
-    .await;
+    settled("the database is back", async || (away.posts("reading", json!("back")).await.status == 201).then_some(()))
+        .await;
     let values = ana.get(&away.at("data/reading")).await.list_of("/payload");
     assert_eq!((values.first(), values.last()), (Some(&Value::from("back")), Some(&Value::from(1))));
     ana.get(WITH_LAST).await.ok();

@@ -123,6 +123,12 @@ impl Member {
         }
     }
 
+    /// Closes the store in the database, and asks it no more.
+    pub async fn close(&self) -> Result<()> {
+        self.asks.abort();
+        self.store.close().await.map_err(|error| self.named(error))
+    }
+
     /// Names this database as the one that an error is of.
     pub fn named(&self, error: StoreError) -> StoreError {
         StoreError::unavailable(DatabaseFailed { name: Arc::clone(&self.name), error })
