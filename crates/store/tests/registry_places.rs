@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
 
-#[path = "suite/registry/mod.rs"]
-mod suite;
+#[path = "suite/registry/given.rs"]
+mod given;
 mod support;
 
 mod places {
@@ -16,7 +16,7 @@ mod places {
         use isobar_model::ids::{DeviceKey, OrganizationId, ProjectId};
         use isobar_store::registry::{NewDevices, Registry};
 
-        use crate::suite::given::{self, at, fetched, may};
+        use crate::given::{self, at, fetched, may};
         use crate::support::OwnDatabase;
 
         async fn registry() -> (OwnDatabase, Registry, OrganizationId, ProjectId) {
@@ -57,7 +57,7 @@ mod places {
                 }
                 made
             };
-            assert_eq!(registry.device_databases().await.unwrap(), []);
+            assert!(registry.device_databases().await.unwrap().is_empty());
             let mut all = make(4).await;
             assert_eq!(counted(&all), BTreeMap::from([(0, 4)]));
             registry.place_devices_in(&[0, 1, 63], None);

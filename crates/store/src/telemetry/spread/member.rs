@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::{Result, StoreError};
+use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{
     DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask, with_cause,
 };
