@@ -51,6 +51,7 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
         return Ok(device_csv::streamed(export, columns));
     }
     let page = call.hub().device_list(call.caller()?, tree, list, filters).await?;
+    call.hub().last_values_reachable(&page, &last)?;
     let memory = Arc::new(call.response_memory(page.items.iter().map(|device| device.meta.bytes().len()))?);
     let (meta, hub, caller) = (page.meta(), call.hub().clone(), Arc::new(call.caller()?.clone()));
     let (last, devices) = (Arc::new(last), stream::iter(page.items));

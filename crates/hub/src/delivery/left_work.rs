@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _};
+use futures::StreamExt as _;
 use isobar_model::access;
 use isobar_model::error::Result;
 use isobar_model::ids::{DeviceKey, DeviceRef};
@@ -83,7 +83,19 @@ impl Delivery {
         let left = shared.left_work(LEFT_DEVICES).await?;
         let left = left.into_iter().filter(|device| !self.outbox.has_work(*device));
         let taken = futures::stream::iter(left).map(|device| self.take_over(shared, device));
-        taken.buffer_unordered(LEFT_TAKEN_AT_ONCE).try_fold(0, |sum, more| async move { Ok(sum + more) }).await
+        let taken: Vec<Result<usize>> = taken.buffer_unordered(LEFT_TAKEN_AT_ONCE).collect().await;
+        // A device whose database has just gone away keeps back no other.
+        let (mut count, mut failed) = (0, Ok(()));
+        for taken in taken {
+            match taken {
+                Ok(more) => count += more,
+                Err(error) => failed = Err(error),
+            }
+        }
+        if count == 0 {
+            failed?;
+        }
+        Ok(count)
     }
 
     /// Takes over the work of a device. From the new revision on, runs in all processes wait for it; what the process that

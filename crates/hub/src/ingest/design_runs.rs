@@ -230,7 +230,10 @@ impl Ingest {
         // Not kept during the wait, so that a replaced plan leaves memory.
         drop(plan);
         let place = match is_long {
-            true => Some(self.designs.place(entry.project_runs(), admission, None).await?),
+            true => {
+                self.env.telemetry().must_reach(entry.device.key)?;
+                Some(self.designs.place(entry.project_runs(), admission, None).await?)
+            }
             false => None,
         };
         for _ in 0..TURNS_MAX {

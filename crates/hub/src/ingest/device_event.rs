@@ -149,6 +149,7 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
     ) -> EventOutcome {
+        self.env.telemetry().must_reach(entry.device.key)?;
         let held = entry.held_by_run(event.payload.bytes().len());
         let place = self.designs.place(entry.project_runs(), Admission::New, Some(held)).await?;
         let mut outcome = self.run_event_at(Some(&place), permit, entry, event, None).await;

@@ -78,11 +78,11 @@ impl Jobs {
         self.env.reaches("value_retention");
         let permit = access::system(project, "what a project's designs do not keep is dropped").reading();
         let bounds = self.env.registry().retention_fetch(&permit).await?;
+        let (mut after, mut ended) = (DeviceKey(0), Ok(()));
         if bounds.remembers() {
             // Events from before the former bounds ended must be durable to be counted.
-            self.env.telemetry().sync().await?;
+            ended = self.env.telemetry().sync().await;
         }
-        let (mut after, mut ended) = (DeviceKey(0), Ok(()));
         while let Some((last, dropped)) = self.drop_values_of_some(&permit, after, now).await? {
             (after, ended) = (last, ended.and(dropped));
         }

@@ -242,24 +242,43 @@ impl Usage {
     async fn write_part(&self, part: &[Arc<DeviceEntry>]) -> std::result::Result<(), StoreError> {
         self.env.reaches("usage_part");
         let mut figures: HashMap<DeviceKey, u64> = HashMap::with_capacity(part.len());
-        let mut known = Vec::with_capacity(part.len());
+        let (mut known, mut failed) = (Vec::with_capacity(part.len()), Vec::new());
         for entry in part {
-            // Cleared before the figure is read: values stored from now on queue the device again.
-            entry.uncounted.store(false, Ordering::Release);
-            let (mut stored, mut figure) = (0, 0);
-            for _ in 0..FIGURE_LOOKS_MAX {
-                stored = entry.stored.load(Ordering::Acquire);
-                figure = self.figure(entry.device).await?;
-                if entry.stored.load(Ordering::Acquire) == stored {
-                    break;
+            match self.figure_now(entry).await {
+                Ok((stored, figure)) => {
+                    figures.insert(entry.device.key, figure);
+                    known.push((entry, stored));
                 }
+                Err(error) => failed.push((entry, error)),
             }
-            figures.insert(entry.device.key, figure);
-            known.push((entry, stored));
+        }
+        // Devices of one database do not wait for those of another.
+        for (entry, _) in &failed {
+            self.touch(entry);
+        }
+        if known.is_empty()
+            && let Some((_, error)) = failed.pop()
+        {
+            return Err(error);
         }
         self.env.registry().usage_write(&figures.into_iter().collect::<Vec<_>>()).await?;
         known.into_iter().for_each(|(entry, stored)| entry.written.store(stored, Ordering::Release));
         Ok(())
+    }
+
+    /// Returns the bytes that a device has stored, as this process counts them and as telemetry does.
+    async fn figure_now(&self, entry: &DeviceEntry) -> std::result::Result<(u64, u64), StoreError> {
+        // Cleared before the figure is read: values stored from now on queue the device again.
+        entry.uncounted.store(false, Ordering::Release);
+        let (mut stored, mut figure) = (0, 0);
+        for _ in 0..FIGURE_LOOKS_MAX {
+            stored = entry.stored.load(Ordering::Acquire);
+            figure = self.figure(entry.device).await?;
+            if entry.stored.load(Ordering::Acquire) == stored {
+                break;
+            }
+        }
+        Ok((stored, figure))
     }
 
     /// Returns the bytes that a device has stored.
@@ -280,33 +299,82 @@ impl Usage {
         Ok(())
     }
 
-    /// Counts the stored bytes of every device, in parts, until all are counted.
+    /// Counts the stored bytes of every device, in parts, until all are counted. Devices of a database that does not answer
+    /// are counted later than those of others: the number of a device begins with its database.
     async fn count_all(&self) {
-        let mut after = DeviceKey(0);
+        let mut left = vec![UncountedDevices { after: DeviceKey(0), last: DeviceKey(u64::MAX) }];
         loop {
-            let part = async {
-                let _turn = self.turn.lock().await;
-                let devices = self.env.registry().devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
-                let mut figures = Vec::with_capacity(devices.len());
-                for device in &devices {
-                    figures.push((device.key, self.figure(*device).await?));
-                }
-                self.env.registry().usage_write(&figures).await?;
-                Ok::<_, StoreError>(devices.last().map(|device| device.key))
-            };
-            match part.await {
-                Ok(Some(last)) => after = last,
-                Ok(None) => {
-                    self.counted.store(true, Ordering::Release);
-                    return self.unsettle();
+            let mut later = Vec::new();
+            for devices in left {
+                self.count_of(devices, &mut later).await;
+            }
+            if later.is_empty() {
+                self.counted.store(true, Ordering::Release);
+                return self.unsettle();
+            }
+            left = later;
+            self.env.clock().sleep(USAGE_FLUSH_EVERY).await;
+        }
+    }
+
+    /// Counts devices in parts; adds those that could not be counted to `later`.
+    async fn count_of(&self, mut devices: UncountedDevices, later: &mut Vec<UncountedDevices>) {
+        loop {
+            let _turn = self.turn.lock().await;
+            match self.count_part(devices).await {
+                Ok(CountedPart { last: None, .. }) => return,
+                Ok(CountedPart { last: Some(last), failed: None }) => devices.after = last,
+                Ok(CountedPart { last: Some(last), failed: Some(error) }) => {
+                    tracing::warn!(%error, "counting what devices of a database have stored waits for it");
+                    let of_database = DeviceKey::new(last.database() + 1, 0);
+                    let end = devices.last.min(DeviceKey(of_database.0 - 1));
+                    later.push(UncountedDevices { after: last, last: end });
+                    devices.after = end;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "counting what devices have stored waits for a store");
-                    self.env.clock().sleep(USAGE_FLUSH_EVERY).await;
+                    tracing::warn!(%error, "counting what devices have stored waits for the registry");
+                    later.push(devices);
+                    return;
                 }
             }
         }
     }
+
+    async fn count_part(&self, devices: UncountedDevices) -> std::result::Result<CountedPart, StoreError> {
+        let UncountedDevices { after, last } = devices;
+        let devices = self.env.registry().devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
+        let (mut figures, mut part) = (Vec::with_capacity(devices.len()), CountedPart { last: None, failed: None });
+        for device in devices.iter().filter(|device| device.key <= last) {
+            match self.figure(*device).await {
+                Ok(figure) => {
+                    figures.push((device.key, figure));
+                    part.last = Some(device.key);
+                }
+                Err(error) => {
+                    // Continues with this device.
+                    part = CountedPart { last: Some(DeviceKey(device.key.0 - 1)), failed: Some(error) };
+                    break;
+                }
+            }
+        }
+        self.env.registry().usage_write(&figures).await?;
+        Ok(part)
+    }
+}
+
+/// Devices that are not counted yet: those with numbers behind one, and up to another.
+#[derive(Clone, Copy)]
+struct UncountedDevices {
+    after: DeviceKey,
+    last: DeviceKey,
+}
+
+/// The outcome of counting some devices.
+struct CountedPart {
+    /// The place from which the count continues; `None` behind the last device.
+    last: Option<DeviceKey>,
+    /// The error of the device behind that place.
+    failed: Option<StoreError>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Changes labels of devices one by one: of one device, or of many in bulk (contract: Beyond the specification).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use isobar_model::access::{self, Action, Caller};
 use isobar_model::device::Device;
@@ -120,16 +120,28 @@ impl Hub {
             let mut ids: Vec<DeviceId> = waiting.iter().filter_map(|at| *named.get(*at)?).collect();
             ids.sort_unstable();
             ids.dedup();
-            let mut changes: HashMap<DeviceId, MetaChange<'_>> = HashMap::new();
+            let (mut changes, mut away) = (HashMap::<DeviceId, MetaChange<'_>>::new(), HashSet::new());
             for (device, lineage) in self.registry().device_placements(&ids).await? {
                 if let Ok(permit) = access::write(caller, Action::DeviceUpdate, device, &lineage) {
+                    // Its labels would wait for its database, and those of all others with them.
+                    if self.telemetry().must_reach(device.key).is_err() {
+                        away.insert(device.id);
+                        continue;
+                    }
                     let decided_in = lineage.own();
                     changes.insert(device.id, MetaChange { permit, decided_in, patches: Vec::new() });
                 }
             }
             let mut places: HashMap<DeviceId, Vec<usize>> = HashMap::new();
             for at in waiting {
-                let change = named.get(at).copied().flatten().and_then(|id| changes.get_mut(&id));
+                let id = named.get(at).copied().flatten();
+                if id.is_some_and(|id| away.contains(&id))
+                    && let Some(done) = done.get_mut(at)
+                {
+                    *done = Some(Err(failed(first + at, &Error::Busy)));
+                    continue;
+                }
+                let change = id.and_then(|id| changes.get_mut(&id));
                 match (change, items.get(at), done.get_mut(at)) {
                     (Some(change), Some(item), _) => {
                         change.patches.push(&item.patch);

@@ -121,6 +121,19 @@ impl Hub {
         jobs.drive_for(caller, "device_list", steps).await
     }
 
+    /// Fails if the last values of any device of a page cannot be read, before anything of it is written.
+    ///
+    /// # Errors
+    /// `Busy`: a telemetry database is away.
+    pub fn last_values_reachable(&self, page: &Page<Device>, last: &LastChoice) -> Result<()> {
+        match last {
+            LastChoice::None => Ok(()),
+            LastChoice::Elements(_) | LastChoice::All => {
+                Ok(page.items.iter().try_for_each(|device| self.telemetry().must_reach(device.key))?)
+            }
+        }
+    }
+
     /// Adds the last values to a device of a list; they are read as the list is written.
     ///
     /// Needs `DeviceRead`.
@@ -293,6 +306,7 @@ impl Hub {
     /// on the way.
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
+        self.telemetry().must_reach(entry.device.key)?;
         // The registry comes first: from now on no event of the device is accepted. Data that a crash leaves in the
         // telemetry store cannot be reached by any call.
         self.registry().device_delete(&permit).await?;

@@ -87,6 +87,7 @@ impl Hub {
         let of_device = device.as_ref().map_or(0, |entry| entry.held_by_run(0).bytes);
         let held = HeldByRun { tenant, bytes: of_device + plan_bytes + input.payload.bytes().len() };
         // A design under trial is trusted least: it always runs in the pool.
+        device.iter().try_for_each(|entry| self.telemetry().must_reach(entry.device.key))?;
         let place = self.0.designs.place(entry.project_runs(), Admission::New, Some(held)).await?;
         let (id, now) = (self.0.env.new_id(), self.now());
         let run = PlannedRun { plan, start, element: input.element, payload: input.payload, id, now };

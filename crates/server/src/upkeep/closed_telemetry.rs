@@ -38,7 +38,11 @@ impl ClosedTelemetry {
     pub fn lost_devices(&self) -> Result<Vec<LostDevices>> {
         match &self.place {
             TelemetryPlace::Postgres(databases) => {
-                waiting(async { Ok(each(databases, |address| postgres::lost_devices(address)).await?.concat()) })
+                let mut lost = waiting(each(databases, |address| postgres::lost_devices(address)))?.concat();
+                // Each database has the same records.
+                lost.sort_unstable_by_key(|lost| (lost.after, lost.up_to));
+                lost.dedup();
+                Ok(lost)
             }
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::lost_devices(folder, &self.options),
             TelemetryPlace::Folder(_) => Ok(Vec::new()),

@@ -77,6 +77,7 @@ mod settings;
 mod settings_bulk;
 mod shared_limits;
 mod shown;
+mod spread;
 mod statuses;
 mod stream_ends;
 mod streams;

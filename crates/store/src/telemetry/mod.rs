@@ -382,6 +382,12 @@ pub trait Telemetry: Send + Sync + 'static {
         None
     }
 
+    /// Fails if the database of a device is known to be away, and its calls would fail: at once, so that a caller can find
+    /// out before it takes anything that others wait for.
+    fn must_reach(&self, _device: DeviceKey) -> Result<()> {
+        Ok(())
+    }
+
     /// Returns the databases of the store: the number of each (see [`DeviceKey::database`]), with host, port and name. Empty
     /// for files of this process.
     fn databases(&self) -> Vec<(u16, Arc<str>)> {

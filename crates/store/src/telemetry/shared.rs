@@ -18,11 +18,11 @@ pub struct Standing {
 /// A store that several processes may share.
 #[async_trait]
 pub trait SharedTelemetry: Send + Sync {
-    /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment. A device whose
-    /// database does not answer has none, if that of another of these devices does.
+    /// Returns the standings of devices, in their order. Revision and outbox are read at the same moment. In a store with
+    /// several databases, a device whose database does not answer has none.
     ///
     /// # Errors
-    /// No database of these devices answers: so one device has a standing, or the result is an error.
+    /// The store does not answer; of several databases, that of the only device that is asked about.
     async fn standings(&self, devices: &[DeviceKey]) -> Result<Vec<Option<Standing>>>;
     /// Returns the standing of a device.
     async fn standing(&self, device: DeviceKey) -> Result<Standing> {

@@ -10,8 +10,7 @@ use isobar_model::chance::Chance;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_outlets::mail::Mailer;
 use isobar_store::registry::Registry;
-use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::postgres::{self, PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::postgres::PostgresOptions;
 use isobar_store::telemetry::{Telemetry, Upkeep};
 use metrics_exporter_prometheus::PrometheusHandle;
 use reqwest::Method;
@@ -22,6 +21,7 @@ use tokio::sync::{OnceCell, oneshot};
 use tokio::task::JoinHandle;
 
 use super::contended::Contended;
+use super::databases::TelemetryDatabases;
 use super::postgres::{OwnDatabase, Raw};
 use super::road::Road;
 use super::{Answer, Person};
@@ -76,7 +76,7 @@ impl Default for TestSettings {
         Self {
             hub,
             http: HttpSettings::default(),
-            queue_max_events: Options::default().queue_max_events,
+            queue_max_events: PostgresOptions::default().queue_max_events,
             smtp_url: None,
             conflicts: Conflicts::from_environment(),
             metrics: None,
@@ -103,8 +103,8 @@ pub struct TestApp {
     folder: TempDir,
     /// The database of the registry, if it is not in the folder.
     database: Option<Arc<OwnDatabase>>,
-    /// The database of telemetry, if it is not in the folder.
-    telemetry: Option<Arc<OwnDatabase>>,
+    /// The databases of telemetry, if it is not in the folder.
+    telemetry: TelemetryDatabases,
     running: Running,
     /// An API key of the first administrator, made when it is needed.
     operator: OnceCell<String>,
@@ -151,6 +151,13 @@ impl TestApp {
         (Self::open(settings, Some(database)).await, road)
     }
 
+    /// Starts a server whose telemetry is spread over two databases, and returns the roads to them.
+    pub async fn on_two_far_databases() -> (Self, [Road; 2]) {
+        let (telemetry, roads) = TelemetryDatabases::two_far_ones().await;
+        let registry = Some(Arc::new(own_database().await));
+        (Self::open_on(TestSettings::default(), (registry, telemetry), Clock::manual(BEGINNING)).await, roads)
+    }
+
     /// Starts two servers over one registry and one telemetry store, both in PostgreSQL, with one clock.
     pub async fn two_nodes() -> (Self, Self) {
         Self::two_nodes_with(|_| {}).await
@@ -161,7 +168,7 @@ impl TestApp {
         let mut settings = TestSettings::default();
         settings.hub.has_other_nodes = true;
         change(&mut settings);
-        let databases = (Some(Arc::new(own_database().await)), Some(Arc::new(OwnDatabase::new().await)));
+        let databases = (Some(Arc::new(own_database().await)), TelemetryDatabases::of_nodes().await);
         let first = Self::open_on(settings, databases, Clock::manual(BEGINNING)).await;
         let second = first.another_node().await;
         (first, second)
@@ -174,18 +181,17 @@ impl TestApp {
     }
 
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {
-        let in_postgres = std::env::var("SCENES_TELEMETRY").is_ok_and(|telemetry| telemetry == "postgres");
-        let telemetry = if in_postgres { Some(Arc::new(OwnDatabase::new().await)) } else { None };
+        let telemetry = TelemetryDatabases::of_environment(database.is_some()).await;
         Self::open_on(settings, (database.map(Arc::new), telemetry), Clock::manual(BEGINNING)).await
     }
 
     async fn open_on(
         settings: TestSettings,
-        (database, telemetry): (Option<Arc<OwnDatabase>>, Option<Arc<OwnDatabase>>),
+        (database, telemetry): (Option<Arc<OwnDatabase>>, TelemetryDatabases),
         clock: Clock,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let (running, address) = run(&settings, &folder, (database.as_deref(), telemetry.as_deref()), &clock).await;
+        let (running, address) = run(&settings, &folder, (database.as_deref(), &telemetry), &clock).await;
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         let operator = OnceCell::new();
         Self { clock, address, client, settings, folder, database, telemetry, running, operator }
@@ -194,7 +200,7 @@ impl TestApp {
     /// Stops the server and starts it again on the same stores.
     pub async fn restart(mut self) -> Self {
         halt(self.running).await;
-        let databases = (self.database.as_deref(), self.telemetry.as_deref());
+        let databases = (self.database.as_deref(), &self.telemetry);
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
@@ -202,11 +208,11 @@ impl TestApp {
     /// Restarts as [`TestApp::restart`] does; `meanwhile` works on the telemetry of the stopped server.
     pub async fn restart_after(mut self, meanwhile: impl AsyncFnOnce(&dyn Telemetry)) -> Self {
         halt(self.running).await;
-        let telemetry = open_telemetry(&self.settings, &self.folder, self.telemetry.as_deref()).await;
+        let telemetry = self.telemetry.open(&self.settings, self.folder.path(), None).await;
         meanwhile(&*telemetry).await;
         telemetry.close().await.unwrap();
         drop(telemetry);
-        let databases = (self.database.as_deref(), self.telemetry.as_deref());
+        let databases = (self.database.as_deref(), &self.telemetry);
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
@@ -214,14 +220,8 @@ impl TestApp {
     /// Restarts as [`TestApp::restart`] does; meanwhile an operator confirms the clock, however far it has moved.
     pub async fn restart_believing_the_clock(mut self) -> Self {
         halt(self.running).await;
-        match &self.telemetry {
-            Some(database) => postgres::believe(&database.address, self.clock.now()).await.unwrap(),
-            None => {
-                let (folder, options) = (self.folder.path().join("telemetry"), telemetry_options(&self.settings));
-                Embedded::believe(&folder, &options, self.clock.now()).unwrap();
-            }
-        }
-        let databases = (self.database.as_deref(), self.telemetry.as_deref());
+        self.telemetry.believe(&self.settings, self.folder.path(), self.clock.now()).await;
+        let databases = (self.database.as_deref(), &self.telemetry);
         (self.running, self.address) = run(&self.settings, &self.folder, databases, &self.clock).await;
         self
     }
@@ -229,19 +229,20 @@ impl TestApp {
     /// Stops the server and removes what it kept: the last one that shares a database removes it.
     pub async fn end(self) {
         halt(self.running).await;
-        for database in [self.database, self.telemetry].into_iter().flatten().filter_map(Arc::into_inner) {
+        if let Some(database) = self.database.and_then(Arc::into_inner) {
             database.remove().await;
         }
+        self.telemetry.remove().await;
     }
 
     /// Returns true if other servers may share the telemetry store.
     pub fn shares_telemetry(&self) -> bool {
-        self.telemetry.is_some()
+        !self.telemetry.is_none()
     }
 
     /// Opens the telemetry store once more, as another server does.
     pub async fn opens_telemetry_elsewhere(&self) -> Arc<dyn Upkeep> {
-        open_telemetry(&self.settings, &self.folder, self.telemetry.as_deref()).await
+        self.telemetry.open(&self.settings, self.folder.path(), None).await
     }
 
     /// Returns the folder in which e-mails become files.
@@ -402,12 +403,12 @@ async fn migrate(address: &str) {
 async fn run(
     settings: &TestSettings,
     folder: &TempDir,
-    (database, telemetry): (Option<&OwnDatabase>, Option<&OwnDatabase>),
+    (database, telemetry): (Option<&OwnDatabase>, &TelemetryDatabases),
     clock: &Clock,
 ) -> (Running, SocketAddr) {
     let file = format!("sqlite:{}", folder.path().join("registry.db").display());
     let registry = Registry::open(database.map_or(&file, |database| &database.address)).await.unwrap();
-    let telemetry = open_telemetry(settings, folder, telemetry).await;
+    let telemetry = telemetry.open(settings, folder.path(), Some(&registry)).await;
     let contend =
         |Conflicts { seed, share }: Conflicts| Arc::new(Contended::new(Arc::clone(&telemetry) as _, seed, share));
     let contended = settings.conflicts.map(contend);
@@ -433,34 +434,6 @@ async fn run(
         isobar_http::serve(listeners, app, told).await.unwrap();
     });
     (Running { hub, registry, telemetry, contended, stop, served }, address)
-}
-
-fn telemetry_options(settings: &TestSettings) -> Options {
-    Options {
-        queue_max_events: settings.queue_max_events,
-        cache_bytes: 4 << 20,
-        memtable_bytes: 8 << 20,
-        ..Options::default()
-    }
-}
-
-/// Opens telemetry in a database, or in the folder if there is none.
-async fn open_telemetry(settings: &TestSettings, folder: &TempDir, database: Option<&OwnDatabase>) -> Arc<dyn Upkeep> {
-    match database {
-        Some(database) => {
-            let options = PostgresOptions {
-                queue_max_events: settings.queue_max_events,
-                is_alone: !settings.hub.has_other_nodes,
-                needs_syncs: false,
-                ..PostgresOptions::default()
-            };
-            Arc::new(PostgresTelemetry::open(&database.address, options).await.unwrap())
-        }
-        None => {
-            let folder = folder.path().join("telemetry");
-            Arc::new(Embedded::open(&folder, telemetry_options(settings)).unwrap())
-        }
-    }
 }
 
 async fn halt(running: Running) {

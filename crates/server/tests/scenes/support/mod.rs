@@ -4,6 +4,7 @@ pub mod answer;
 pub mod app;
 #[path = "../../../../store/tests/suite/telemetry/contended.rs"]
 pub mod contended;
+pub mod databases;
 pub mod designs;
 pub mod device;
 pub mod document;

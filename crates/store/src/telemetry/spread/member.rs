@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::error::{Result, StoreError};
+use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{
     DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask, with_cause,
 };
@@ -121,6 +122,12 @@ impl Member {
                 Err(self.gone(&gone.unwrap_or_default()))
             }
         }
+    }
+
+    /// Closes the store in the database, and asks it no more.
+    pub async fn close(&self) -> Result<()> {
+        self.asks.abort();
+        self.store.close().await.map_err(|error| self.named(error))
     }
 
     /// Names this database as the one that an error is of.

@@ -14,6 +14,7 @@ use isobar_model::time::Timestamp;
 use isobar_quota::Claim;
 
 use super::SpreadTelemetry;
+use super::member::Member;
 use crate::error::{Result, StoreError};
 use crate::telemetry::postgres::with_cause;
 use crate::telemetry::{
@@ -235,6 +236,10 @@ impl Telemetry for SpreadTelemetry {
         Some(self)
     }
 
+    fn must_reach(&self, device: DeviceKey) -> Result<()> {
+        self.of(device)?.here().map(drop)
+    }
+
     fn databases(&self) -> Vec<(u16, Arc<str>)> {
         self.members.iter().map(|member| (member.number(), Arc::clone(member.name()))).collect()
     }
@@ -261,10 +266,6 @@ impl Telemetry for SpreadTelemetry {
 
     async fn close(&self) -> Result<()> {
         self.sends.abort();
-        let closing = self
-            .members
-            .iter()
-            .map(|member| async move { member.store().close().await.map_err(|error| member.named(error)) });
-        futures::future::join_all(closing).await.into_iter().collect()
+        futures::future::join_all(self.members.iter().map(Member::close)).await.into_iter().collect()
     }
 }

@@ -53,7 +53,7 @@ impl SpreadTelemetry {
     /// devices. Devices of databases that do not answer have none.
     ///
     /// # Errors
-    /// No database answers.
+    /// The database of the only device does not answer.
     async fn of_each<'a, T, F>(
         &'a self,
         devices: &[DeviceKey],
@@ -68,21 +68,17 @@ impl SpreadTelemetry {
             async move { (places, member.ask(answer).await) }
         });
         let mut answers: Vec<Option<T>> = devices.iter().map(|_| None).collect();
-        let (mut is_any, mut first) = (devices.is_empty(), None);
         for (places, found) in futures::future::join_all(asked).await {
             match found {
                 Ok(found) => {
-                    is_any = true;
                     for (place, found) in places.into_iter().zip(found) {
                         answers[place] = found;
                     }
                 }
-                Err(error) => first = first.or(Some(error)),
+                Err(error) if devices.len() == 1 => return Err(error),
+                Err(_) => {}
             }
         }
-        match first.filter(|_| !is_any) {
-            Some(error) => Err(error),
-            None => Ok(answers),
-        }
+        Ok(answers)
     }
 }
