@@ -97,6 +97,8 @@ pub struct RegistryMoveProgress {
     pub done: u64,
     /// Number of them that there are; 0 if it is not known yet.
     pub of: u64,
+    /// True if the stage has ended.
+    pub is_last: bool,
 }
 
 /// Receiver of progress.
@@ -113,7 +115,7 @@ struct StageMeter<'a> {
 
 impl<'a> StageMeter<'a> {
     fn begin(stage: RegistryMoveStage, of: u64, view: RegistryMoveView<'a>) -> Self {
-        let progress = RegistryMoveProgress { stage, done: 0, of };
+        let progress = RegistryMoveProgress { stage, done: 0, of, is_last: false };
         view(progress);
         Self { progress, view }
     }
@@ -132,7 +134,7 @@ impl<'a> StageMeter<'a> {
 
     /// Reports the last progress, and returns how much was done.
     fn end(self) -> u64 {
-        (self.view)(self.progress);
+        (self.view)(RegistryMoveProgress { is_last: true, ..self.progress });
         self.progress.done
     }
 }
@@ -144,8 +146,8 @@ impl<'a> StageMeter<'a> {
 pub async fn move_registry(file: &str, to: &str, view: RegistryMoveView<'_>) -> Result<RegistryMoveTotals> {
     let mut source = RegistrySource::open(file).await?;
     let mut target = RegistryTarget::open(to).await?;
-    target.must_be_vacant().await?;
     let tables = source.tables().await?;
+    target.try_schema(&tables).await?;
     let (digests, of) = read(&mut source, &tables, view).await?;
 
     target.mark().await?;

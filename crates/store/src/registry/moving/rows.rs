@@ -110,11 +110,11 @@ impl RegistryTable {
         key.sort_by_key(|(_, column)| column.key_place);
         let named = |(index, column): (usize, &RegistryColumn)| {
             let value = match column.kind {
-                ColumnKind::Number => row.try_get_unchecked::<i64, _>(index).map(|value| value.to_string()),
-                ColumnKind::Text => row.try_get_unchecked::<String, _>(index),
+                ColumnKind::Number => row.try_get_unchecked::<Option<i64>, _>(index).ok()??.to_string(),
+                ColumnKind::Text => row.try_get_unchecked::<Option<String>, _>(index).ok()??,
                 ColumnKind::Float | ColumnKind::Bytes => return None,
             };
-            Some(format!("{} {:?}", column.name, value.ok()?))
+            Some(format!("{} {value:?}", column.name))
         };
         let names: Vec<_> = key.into_iter().filter_map(named).collect();
         if !names.is_empty() {

@@ -106,9 +106,17 @@ impl RegistryTarget {
     }
 
     /// Refuses a schema in which something is.
-    pub(super) async fn must_be_vacant(&self) -> Result<()> {
+    async fn must_be_vacant(&self) -> Result<()> {
         let Some(row) = one(&self.own, Sql::new(FIND_RELATION)).await? else { return Ok(()) };
         Err(RegistryMoveError::Occupied { schema: row.text("schema")?, table: row.text("relation")? })
+    }
+
+    /// Makes the schema and takes it back: refuses a database that cannot have it, and tables that do not fit.
+    pub(super) async fn try_schema(&self, tables: &[RegistryTable]) -> Result<()> {
+        self.begin_alone().await?;
+        migrations::migrate(&self.own).await?;
+        self.must_agree(tables).await?;
+        Ok(run_script(&self.own, "ROLLBACK".to_owned()).await?)
     }
 
     /// Marks the database: from now on no platform starts on it before the move has finished.
