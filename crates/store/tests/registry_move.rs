@@ -383,11 +383,14 @@ mod on_postgres {
         assert!(matches!(refused, Err(RegistryMoveError::Occupied { .. })), "{refused:?}");
         registry.close().await.unwrap();
         database.remove().await;
-        // Telemetry has a schema of its own.
+        // Telemetry has a schema of its own, and extensions have theirs or none.
         let database = OwnDatabase::new().await;
         let raw = Raw::open(&database.address).await;
         raw.run("CREATE SCHEMA telemetry; CREATE TABLE telemetry.head (device BIGINT)").await.unwrap();
+        raw.run("CREATE EXTENSION pg_stat_statements; CREATE TABLE terms (n BIGINT PRIMARY KEY)").await.unwrap();
+        raw.run("INSERT INTO terms VALUES (1); ALTER EXTENSION pg_stat_statements ADD TABLE terms").await.unwrap();
         moved(&file, &database).await.unwrap();
+        assert_eq!(raw.number("SELECT count(*) FROM terms").await, 1);
         raw.close().await;
         database.remove().await;
     }

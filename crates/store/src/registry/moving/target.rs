@@ -34,28 +34,48 @@ const MOVE_SETTINGS: &str = "SET statement_timeout = 0; SET idle_in_transaction_
 const MARK: &str = "registry_move";
 const MAKE_MARK: &str = "CREATE TABLE IF NOT EXISTS registry_move (begun TIMESTAMPTZ NOT NULL DEFAULT now())";
 const REMOVE_MARK: &str = "DROP TABLE registry_move";
-/// Names a relation of the schema that is neither the mark nor part of an extension.
-const FIND_RELATION: &str = "SELECT current_schema() AS schema, min(c.relname::text) AS relation FROM pg_class c \
-    WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) \
-    AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND c.relname <> 'registry_move' \
-    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e') \
-    HAVING count(*) > 0";
-/// Names all columns of the schema's tables, with their types.
-const FIND_COLUMNS: &str = "SELECT c.relname::text AS relation, a.attname::text AS name, \
-    format_type(a.atttypid, a.atttypmod) AS kind FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
-    WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) AND c.relkind = 'r' \
-    AND a.attnum > 0 AND NOT a.attisdropped AND c.relname <> 'registry_move'";
+/// Condition for relations `c` of the schema that is filled, without those of extensions and the mark.
+macro_rules! own_relations {
+    () => {
+        "c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) \
+         AND c.relname <> 'registry_move' AND NOT EXISTS (SELECT FROM pg_depend d \
+         WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e')"
+    };
+}
+
+/// Names a relation that is there.
+const FIND_RELATION: &str = concat!(
+    "SELECT current_schema() AS schema, min(c.relname::text) AS relation FROM pg_class c \
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S') AND ",
+    own_relations!(),
+    " HAVING count(*) > 0"
+);
+/// Names all columns of the tables, with their types.
+const FIND_COLUMNS: &str = concat!(
+    "SELECT c.relname::text AS relation, a.attname::text AS name, format_type(a.atttypid, a.atttypmod) AS kind \
+     FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid \
+     WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND ",
+    own_relations!()
+);
 /// Names what rows are quicker to copy without: indexes that are no constraints, and foreign keys; each with the
 /// statements that remove it and make it again. Foreign keys come last: they need indexes.
-const FIND_DETACHABLE: &str = "SELECT 1 AS rank, format('DROP INDEX %I', i.relname) AS remove, \
-    pg_get_indexdef(i.oid) AS make FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid \
-    WHERE i.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) \
-    AND NOT EXISTS (SELECT FROM pg_constraint c WHERE c.conindid = i.oid AND c.contype IN ('p', 'u', 'x')) \
-    UNION ALL SELECT 2, format('ALTER TABLE %I DROP CONSTRAINT %I', t.relname, c.conname), \
-    format('ALTER TABLE %I ADD CONSTRAINT %I %s', t.relname, c.conname, pg_get_constraintdef(c.oid)) \
-    FROM pg_constraint c JOIN pg_class t ON t.oid = c.conrelid \
-    WHERE c.contype = 'f' AND t.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema()) \
-    ORDER BY 1, 3";
+const FIND_DETACHABLE: &str = concat!(
+    "SELECT 1 AS rank, format('DROP INDEX %I', i.relname) AS remove, pg_get_indexdef(i.oid) AS make \
+     FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid JOIN pg_class c ON c.oid = x.indrelid \
+     WHERE NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = i.oid AND k.contype IN ('p', 'u', 'x')) AND ",
+    own_relations!(),
+    " UNION ALL SELECT 2, format('ALTER TABLE %I DROP CONSTRAINT %I', c.relname, k.conname), \
+     format('ALTER TABLE %I ADD CONSTRAINT %I %s', c.relname, k.conname, pg_get_constraintdef(k.oid)) \
+     FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid WHERE k.contype = 'f' AND ",
+    own_relations!(),
+    " ORDER BY 1, 3"
+);
+/// Names the triggers that are off, each with the statement that turns it on.
+const FIND_TRIGGERS: &str = concat!(
+    "SELECT format('ALTER TABLE %I ENABLE TRIGGER %I', c.relname, t.tgname) AS enable \
+     FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND t.tgenabled = 'D' AND ",
+    own_relations!()
+);
 /// Names the column of a table whose numbers a sequence gives out.
 const FIND_NUMBERED: &str = "SELECT a.attname::text AS name FROM pg_attribute a \
     WHERE a.attrelid = CAST(? AS regclass) AND a.attidentity <> ''";
@@ -225,11 +245,7 @@ impl RegistryTarget {
             run_script(&self.own, make).await?;
             meter.step_done();
         }
-        let triggers = "SELECT format('ALTER TABLE %s ENABLE TRIGGER %I', t.tgrelid::regclass, t.tgname) AS enable \
-                        FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal \
-                        AND t.tgenabled = 'D' \
-                        AND c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = current_schema())";
-        for row in all(&self.own, Sql::new(triggers)).await? {
+        for row in all(&self.own, Sql::new(FIND_TRIGGERS)).await? {
             run_script(&self.own, row.text("enable")?).await?;
         }
         Ok(())
