@@ -87,7 +87,7 @@ async fn pass(mut client: TcpStream, mut server: Box<dyn Duplex>, disturbance: D
                     return;
                 }
                 if is_last && disturbance == Disturbance::CutAfterCommit {
-                    server.read(&mut answered).await.unwrap();
+                    assert!(server.read(&mut answered).await.unwrap() > 0, "an answer");
                     return;
                 }
             }
