@@ -117,8 +117,8 @@ pub struct Recovery {
 /// The ends of `move`.
 #[derive(Debug, Args)]
 pub struct MoveEnds {
-    /// The folder that holds telemetry, or sqlite:FILE of the registry; it is not changed
-    #[arg(long, value_name = "rocksdb:PATH")]
+    /// The folder that holds telemetry, or the file of the registry; it is not changed
+    #[arg(long, value_name = "rocksdb:PATH|sqlite:FILE")]
     pub from: String,
     /// The database to bring it to, which has none of its own
     #[arg(long, value_name = "postgres://USER:PASSWORD@HOST/DATABASE")]
