@@ -17,14 +17,14 @@ use std::path::{Path, PathBuf};
 
 use between::{Between, Disturbance};
 use isobar_model::ids::DeviceKey;
-use isobar_model::page::{ListRequest, PageRequest};
+use isobar_model::page::ListRequest;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{
     Registry, RegistryChange, RegistryMoveError, RegistryMoveProgress, RegistryMoveStage, RegistryMoveTotals,
     companions, move_registry,
 };
-use rows::{rows_of_postgres, rows_of_sqlite, schema_of};
-use suite::given::{self, may, sees};
+use rows::{answers, rows_of_postgres, rows_of_sqlite, schema_of};
+use suite::given::{self, may};
 use support::{OwnDatabase, Raw};
 use tokio::sync::Notify;
 
@@ -139,31 +139,6 @@ async fn is_not_served(database: &OwnDatabase) {
         let Err(StoreError::Unavailable(why)) = opened else { panic!("{opened:?}") };
         assert!(why.to_string().contains("run isobar move again"), "{why}");
     }
-}
-
-/// Asks a registry for what users see.
-async fn answers(r: &Registry) -> Vec<String> {
-    let (all, request) =
-        (given::lists_all(), ListRequest { page: PageRequest { page: 1, limit: 1_000 }, ..ListRequest::default() });
-    let organizations = r.organization_list(&all, true, &request).await.unwrap();
-    let users = r.user_list(&all, &request).await.unwrap();
-    let projects = r.project_list(&all, None, &request).await.unwrap();
-    let mut answers = vec![format!("{organizations:?}"), format!("{users:?}"), format!("{projects:?}")];
-    for organization in &organizations.items {
-        answers.push(format!("{:?}", r.board_list(&sees(organization.id)).await.unwrap()));
-    }
-    for user in &users.items {
-        answers.push(format!("{:?}", r.api_key_list(&may(user.id), request.page).await.unwrap()));
-        answers.push(format!("{:?}", r.view_list(&sees(user.id)).await.unwrap()));
-        answers.push(format!("{:?}", r.notification_list(&may(user.id), request.page, false).await.unwrap()));
-    }
-    for project in &projects.items {
-        answers.push(format!("{:?}", r.specification_versions(&sees(project.id)).await.unwrap()));
-        answers.push(format!("{:?}", r.retention_fetch(&sees(project.id)).await));
-    }
-    let numbers = r.device_numbers().await.unwrap();
-    answers.push(format!("{numbers:?}"));
-    answers
 }
 
 mod on_postgres {
@@ -426,6 +401,12 @@ mod on_postgres {
         );
         assert_eq!(schema_of(&database.address).await, vacant);
         assert!(files(&file) == before);
+        // Many are counted.
+        let many = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 40) \
+                    INSERT INTO jobs SELECT NULL, i FROM n";
+        change(&file, many).await;
+        let refused = moved(&file, &database).await.unwrap_err();
+        assert!(refused.to_string().ends_with("\n  and 25 more"), "{refused}");
         database.remove().await;
     }
 

@@ -1,11 +1,15 @@
-//! Reads all rows of a registry, whichever database has it, in a form of its own.
+//! Reads all of a registry, whichever database has it: its rows in a form of their own, and what users see.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use isobar_model::page::{ListRequest, PageRequest};
+use isobar_store::registry::Registry;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Column as _, ConnectOptions as _, Connection as _, Row as _, TypeInfo as _, ValueRef as _};
+
+use crate::suite::given::{self, may, sees};
 
 /// Rows of each table, sorted.
 pub type Rows = BTreeMap<String, Vec<String>>;
@@ -95,4 +99,29 @@ pub async fn schema_of(address: &str) -> Vec<String> {
     let found = sqlx::query_scalar::<_, String>(parts).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();
     found
+}
+
+/// Asks a registry for what users see.
+pub async fn answers(r: &Registry) -> Vec<String> {
+    let (all, request) =
+        (given::lists_all(), ListRequest { page: PageRequest { page: 1, limit: 1_000 }, ..ListRequest::default() });
+    let organizations = r.organization_list(&all, true, &request).await.unwrap();
+    let users = r.user_list(&all, &request).await.unwrap();
+    let projects = r.project_list(&all, None, &request).await.unwrap();
+    let mut answers = vec![format!("{organizations:?}"), format!("{users:?}"), format!("{projects:?}")];
+    for organization in &organizations.items {
+        answers.push(format!("{:?}", r.board_list(&sees(organization.id)).await.unwrap()));
+    }
+    for user in &users.items {
+        answers.push(format!("{:?}", r.api_key_list(&may(user.id), request.page).await.unwrap()));
+        answers.push(format!("{:?}", r.view_list(&sees(user.id)).await.unwrap()));
+        answers.push(format!("{:?}", r.notification_list(&may(user.id), request.page, false).await.unwrap()));
+    }
+    for project in &projects.items {
+        answers.push(format!("{:?}", r.specification_versions(&sees(project.id)).await.unwrap()));
+        answers.push(format!("{:?}", r.retention_fetch(&sees(project.id)).await));
+    }
+    let numbers = r.device_numbers().await.unwrap();
+    answers.push(format!("{numbers:?}"));
+    answers
 }

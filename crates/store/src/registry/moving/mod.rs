@@ -139,6 +139,22 @@ impl<'a> StageMeter<'a> {
     }
 }
 
+/// What cannot be moved: the first of it by name, and the number of the rest.
+#[derive(Default)]
+struct MoveFaults {
+    named: Vec<String>,
+    more: u64,
+}
+
+impl MoveFaults {
+    fn add(&mut self, fault: String) {
+        match self.named.len() {
+            0..NAMED_ROWS_MAX => self.named.push(fault),
+            _ => self.more += 1,
+        }
+    }
+}
+
 /// Moves the registry in a file of SQLite, which stays as it is, to a database of PostgreSQL that has none.
 ///
 /// The future can be dropped at any moment: then, and after an error, the database has no registry, and no platform starts
@@ -175,19 +191,19 @@ async fn read(
     tables: &[RegistryTable],
     view: RegistryMoveView<'_>,
 ) -> Result<(Vec<RowsDigest>, u64)> {
-    let (mut digests, mut faults) = (Vec::new(), source.dangling().await?);
+    let (mut digests, mut faults) = (Vec::new(), MoveFaults::default());
+    source.dangling().await?.into_iter().for_each(|fault| faults.add(fault));
     let mut meter = StageMeter::begin(RegistryMoveStage::Read, 0, view);
     for table in tables {
         digests.push(source.read(table, &mut meter, &mut faults).await?);
     }
     let rows = meter.end();
-    if faults.is_empty() {
+    let MoveFaults { mut named, more } = faults;
+    if named.is_empty() {
         return Ok((digests, rows));
     }
-    let more = faults.len().saturating_sub(NAMED_ROWS_MAX);
-    faults.truncate(NAMED_ROWS_MAX);
     if more > 0 {
-        faults.push(format!("and {more} more"));
+        named.push(format!("and {more} more"));
     }
-    Err(RegistryMoveError::Unmovable(faults))
+    Err(RegistryMoveError::Unmovable(named))
 }

@@ -10,7 +10,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
 use super::rows::{ColumnKind, RegistryColumn, RegistryTable, quoted};
-use super::{RegistryMoveError, Result, StageMeter};
+use super::{MoveFaults, RegistryMoveError, Result, StageMeter};
 use crate::error::StoreError;
 use crate::postgres::copied_rows::RowsDigest;
 use crate::registry::migrations;
@@ -97,7 +97,7 @@ impl RegistrySource {
         &mut self,
         table: &RegistryTable,
         meter: &mut StageMeter<'_>,
-        faults: &mut Vec<String>,
+        faults: &mut MoveFaults,
     ) -> Result<RowsDigest, StoreError> {
         let (mut digest, mut columns, query) = (RowsDigest::default(), Vec::new(), table.select());
         let mut rows = sqlx::query(AssertSqlSafe(query)).fetch(&mut self.connection);
@@ -105,7 +105,7 @@ impl RegistrySource {
             columns.clear();
             match table.write_row(&row, &mut columns) {
                 Ok(()) => digest.take(&columns),
-                Err(fault) => faults.push(fault),
+                Err(fault) => faults.add(fault),
             }
             meter.row_done();
         }
