@@ -71,7 +71,7 @@ pub enum Command {
         #[command(flatten)]
         place: DataLocation,
     },
-    /// Bring telemetry from its folder to PostgreSQL, while the platform does not run; go on where a former one was interrupted
+    /// Bring telemetry from its folder, or the registry from its file, to PostgreSQL, while the platform does not run
     Move(MoveEnds),
     /// Run a fleet of devices against a running server
     Simulate(SimulateOptions),
@@ -117,10 +117,10 @@ pub struct Recovery {
 /// The ends of `move`.
 #[derive(Debug, Args)]
 pub struct MoveEnds {
-    /// The folder that holds telemetry; it is not changed
-    #[arg(long, value_name = "rocksdb:PATH")]
+    /// The folder that holds telemetry, or the file of the registry; it is not changed
+    #[arg(long, value_name = "rocksdb:PATH|sqlite:FILE")]
     pub from: String,
-    /// The database to bring it to, without telemetry of its own
+    /// The database to bring it to, which has none of its own
     #[arg(long, value_name = "postgres://USER:PASSWORD@HOST/DATABASE")]
     pub to: String,
 }

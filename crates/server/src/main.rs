@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         cli::Command::Nodes(place) => upkeep::nodes(&place.into()).and_then(|told| say(&told)),
         cli::Command::UpgradeCheck(place) => upkeep::upgrade_check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
-        cli::Command::Move(ends) => upkeep::move_telemetry(&ends).and_then(|told| say(&told)),
+        cli::Command::Move(ends) => upkeep::move_store(&ends).and_then(|told| say(&told)),
         cli::Command::Simulate(options) => simulate::run(options),
         cli::Command::Login(options) => return client::run(client::ClientCommand::Login(options)),
         cli::Command::Logout(options) => return client::run(client::ClientCommand::Logout(options)),

@@ -1,4 +1,6 @@
-//! Begins transactions in PostgreSQL, for the registry and telemetry.
+//! Begins transactions in PostgreSQL, and encodes the rows of its copies, for the registry and telemetry.
+
+pub(crate) mod copied_rows;
 
 use std::str::FromStr as _;
 

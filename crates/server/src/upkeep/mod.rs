@@ -10,6 +10,8 @@ mod check;
 mod closed_telemetry;
 pub mod control;
 pub mod files;
+mod move_registry;
+mod move_store;
 mod move_telemetry;
 mod nodes;
 mod recover;
@@ -21,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use isobar_model::time::Clock;
-pub use move_telemetry::move_telemetry;
+pub use move_store::move_store;
 pub use nodes::nodes;
 pub use recover::recover;
 pub use restore::restore;

@@ -6,6 +6,7 @@
 mod lists;
 mod maintenance;
 mod migrations;
+mod moving;
 mod nouns;
 mod sql;
 #[cfg(test)]
@@ -17,6 +18,9 @@ pub use lists::{
     UnwrittenDevices, sortable,
 };
 pub use maintenance::{DeviceNumbers, IsAway};
+pub use moving::{
+    RegistryMoveError, RegistryMoveProgress, RegistryMoveStage, RegistryMoveTotals, RegistryMoveView, move_registry,
+};
 pub use nouns::alarm_findings::AlarmFindings;
 pub use nouns::alarms::AlarmWrite;
 pub use nouns::changes::{CHANGES_AT_ONCE, ChangeReader, RegistryChange};
@@ -100,10 +104,15 @@ impl Registry {
     /// # Errors
     /// [`Damaged`](crate::error::StoreError::Damaged) if the schema is newer than this version knows, or if
     /// acknowledged changes are missing from the file (see [`loss`]);
-    /// [`Unavailable`](crate::error::StoreError::Unavailable) if the address has neither form.
+    /// [`Unavailable`](crate::error::StoreError::Unavailable) if the address has neither form, or if a move to the database
+    /// has not finished (see [`move_registry`]).
     pub async fn open(address: &str) -> Result<Self> {
         let db = Connections::open(address).await?;
+        // Before a move under way is waited for, and after.
+        moving::must_be_moved(&db.read).await?;
         let tx = db.begin().await?;
+        sql::AdvisoryLock::Schema.hold(&tx).await?;
+        moving::must_be_moved(&tx).await?;
         migrations::migrate(&tx).await?;
         tx.commit().await?;
         Ok(Self::of(db))

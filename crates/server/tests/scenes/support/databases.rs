@@ -78,7 +78,13 @@ impl TelemetryDatabases {
                     Some(registry) => registry.device_databases().await.unwrap(),
                     None => Vec::new(),
                 };
-                let spread = Arc::new(SpreadTelemetry::open(&addresses, options, &used).await.unwrap());
+                // The order of streams is of no use without the platform's registry.
+                let marks = match registry {
+                    Some(registry) => registry.clone(),
+                    None => Registry::open(&addresses[0]).await.unwrap(),
+                };
+                let spread = SpreadTelemetry::open(&addresses, options, &used, Arc::new(marks)).await.unwrap();
+                let spread = Arc::new(spread);
                 if let Some(registry) = registry {
                     let watched = Arc::clone(&spread);
                     registry.place_devices_in(&spread.numbers(), Some(Arc::new(move |number| watched.is_away(number))));

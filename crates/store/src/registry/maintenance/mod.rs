@@ -13,7 +13,7 @@ pub use device_places::IsAway;
 
 use super::sql::connections::Connections;
 use super::sql::{Connection, Dialect, Sql, all, one, run, sqlite_file};
-use super::{Registry, migrations};
+use super::{Registry, migrations, moving};
 use crate::error::{Result, StoreError};
 
 /// Bounds the faults that SQLite reports of a damaged file.
@@ -68,6 +68,7 @@ impl Registry {
     /// does not exist.
     pub async fn open_as_it_is(address: &str) -> Result<Self> {
         let db = Connections::open_existing(address).await?;
+        moving::must_be_moved(&db.read).await?;
         migrations::version(&db.read).await?;
         Ok(Self::of(db))
     }

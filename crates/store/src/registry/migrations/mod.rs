@@ -66,13 +66,13 @@ pub(super) const fn known() -> u64 {
 pub(super) async fn version(connection: &impl Connection) -> Result<u64> {
     let row = one(connection, Sql::new("SELECT coalesce(max(version), 0) AS version FROM schema_version")).await?;
     let found = row.map_or(Ok(0), |row| row.count("version"))?;
+    if found > known() { Err(newer(found)) } else { Ok(found) }
+}
+
+/// Builds the error for a schema that is newer than this program.
+pub(super) fn newer(found: u64) -> StoreError {
     let known = known();
-    if found > known {
-        return Err(StoreError::Damaged(format!(
-            "the registry has version {found}, and this version of Isobar reads up to {known}"
-        )));
-    }
-    Ok(found)
+    StoreError::Damaged(format!("the registry has version {found}, and this version of Isobar reads up to {known}"))
 }
 
 /// Spells a step for a dialect.

@@ -32,7 +32,7 @@ impl DriverError {
         Self::Connection(Arc::new(cause))
     }
 
-    fn statement(cause: sqlx::Error) -> Self {
+    pub(crate) fn statement(cause: sqlx::Error) -> Self {
         Self::Statement(Arc::new(cause))
     }
 }
@@ -220,6 +220,11 @@ pub(crate) struct OwnConnection(Mutex<PgConnection>);
 impl OwnConnection {
     pub(super) async fn open(options: &PgConnectOptions) -> Outcome<Self> {
         PgConnection::connect_with(options).await.map(|own| Self(Mutex::new(own))).map_err(DriverError::connection)
+    }
+
+    /// Returns the driver's connection, for copies.
+    pub(crate) fn session(&mut self) -> &mut PgConnection {
+        self.0.get_mut()
     }
 }
 

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::TryStreamExt as _;
-use sha2::{Digest as _, Sha256};
 use sqlx::postgres::PgConnection;
 use tokio::task::JoinHandle;
 
 use super::super::connections::{ReadColumn as _, failed};
 use super::tuples::{MOVED_TABLES, MovedTable, TupleReader, table_of, write_row};
 use crate::error::{Result, StoreError};
+use crate::postgres::copied_rows::RowsDigest;
 use crate::telemetry::embedded::StoppedStore;
 use crate::telemetry::moved::{MovePlace, MovedPart, MovedRow, MovedRowSink};
 
@@ -21,23 +21,6 @@ pub const DIFFERENCES_MAX: usize = 20;
 /// Settings of the comparison: each batch is a range of devices, for which indices are there. The statistics of tables that
 /// have just been filled are old.
 const COMPARE_SETTINGS: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
-
-/// Number of rows, and the sum of their digests, whatever their order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct RowsDigest {
-    rows: u64,
-    sum: [u128; 2],
-}
-
-impl RowsDigest {
-    fn take(&mut self, columns: &[u8]) {
-        self.rows += 1;
-        let digest: [u8; 32] = Sha256::digest(columns).into();
-        for (sum, half) in self.sum.iter_mut().zip(digest.as_chunks::<16>().0) {
-            *sum = sum.wrapping_add(u128::from_be_bytes(*half));
-        }
-    }
-}
 
 /// Digests of rows, by device and table.
 type DeviceDigests = BTreeMap<(i64, MovedTable), RowsDigest>;

@@ -4,16 +4,11 @@
 use isobar_model::ids::EventId;
 
 use super::super::connections::own_id;
-use crate::error::{Result, StoreError};
+use crate::error::Result;
+use crate::postgres::copied_rows::{CopiedRowReader, bytes, maybe, number, unreadable};
 use crate::telemetry::moved::{MovedEvent, MovedRow};
 use crate::telemetry::time_order::TimeOrder;
 
-/// Header of a copy: signature, flags, length of what may follow.
-const COPY_HEADER: [u8; 19] = *b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
-/// End of a copy.
-const COPY_TRAILER: [u8; 2] = (-1_i16).to_be_bytes();
-/// Length that stands for NULL.
-const NULL_LENGTH: [u8; 4] = (-1_i32).to_be_bytes();
 /// Last commit of a moved device: no process has given or gives this number.
 const MOVED_COMMIT: i64 = 1;
 /// Commits that a moved device has had.
@@ -119,16 +114,6 @@ impl MovedTable {
     }
 }
 
-/// Begins a copy.
-pub fn begin_copy(to: &mut Vec<u8>) {
-    to.extend_from_slice(&COPY_HEADER);
-}
-
-/// Ends a copy.
-pub fn end_copy(to: &mut Vec<u8>) {
-    to.extend_from_slice(&COPY_TRAILER);
-}
-
 /// Writes the number of the columns of a row, which [`write_row`] follows.
 pub fn write_count(table: MovedTable, to: &mut Vec<u8>) {
     to.extend_from_slice(&(table.columns().len() as i16).to_be_bytes());
@@ -218,74 +203,26 @@ fn numbers<const N: usize>(to: &mut Vec<u8>, all: [i64; N]) {
     all.into_iter().for_each(|each| number(to, each));
 }
 
-fn number(to: &mut Vec<u8>, number: i64) {
-    bytes(to, &number.to_be_bytes());
-}
-
-fn maybe(to: &mut Vec<u8>, value: Option<&[u8]>) {
-    match value {
-        Some(value) => bytes(to, value),
-        None => to.extend_from_slice(&NULL_LENGTH),
-    }
-}
-
-fn bytes(to: &mut Vec<u8>, bytes: &[u8]) {
-    to.extend_from_slice(&(bytes.len() as i32).to_be_bytes());
-    to.extend_from_slice(bytes);
-}
-
 /// Reader of the rows that the database copies out, each with its device before it.
 #[derive(Default)]
-pub struct TupleReader {
-    pending: Vec<u8>,
-    has_begun: bool,
-}
+pub struct TupleReader(CopiedRowReader);
 
 impl TupleReader {
     /// Takes the next bytes, and calls `take` with the device and the columns of each row that they complete.
     pub fn feed(&mut self, bytes: &[u8], mut take: impl FnMut(i64, &[u8])) -> Result<()> {
-        self.pending.extend_from_slice(bytes);
-        let mut at = 0;
-        if !self.has_begun {
-            if self.pending.len() < COPY_HEADER.len() {
-                return Ok(());
-            }
-            (self.has_begun, at) = (true, COPY_HEADER.len());
-        }
-        while let Some(length) = row_length(self.pending.get(at..).unwrap_or_default())? {
-            let row = self.pending.get(at + 2..at + length).unwrap_or_default();
+        self.0.feed(bytes, |row| {
             let (device, columns) = row.split_at_checked(4 + 8).ok_or_else(unreadable)?;
             let device = device.last_chunk::<8>().map(|device| i64::from_be_bytes(*device));
             take(device.ok_or_else(unreadable)?, columns);
-            at += length;
-        }
-        self.pending.drain(..at);
-        Ok(())
+            Ok(())
+        })
     }
-}
-
-/// Returns the bytes of the row with which these begin, or `None` if it is not complete, or they are the end.
-fn row_length(bytes: &[u8]) -> Result<Option<usize>> {
-    let Some(count) = bytes.first_chunk::<2>().map(|count| i16::from_be_bytes(*count)) else { return Ok(None) };
-    if count < 0 {
-        return Ok(None);
-    }
-    let mut at = 2;
-    for _ in 0..count {
-        let Some(length) = bytes.get(at..).and_then(|rest| rest.first_chunk::<4>()) else { return Ok(None) };
-        let length = i32::from_be_bytes(*length);
-        at += 4 + if length < 0 { 0 } else { usize::try_from(length).map_err(|_| unreadable())? };
-    }
-    Ok((at <= bytes.len()).then_some(at))
-}
-
-fn unreadable() -> StoreError {
-    StoreError::Damaged("the database copies rows in another format".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::postgres::copied_rows::{begin_copy, end_copy};
 
     #[test]
     fn rows_are_read_from_pieces_of_any_length() {
