@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 use crate::support::TestApp;
 
+/// Returns true if these are the names of the registry and of all databases of telemetry.
+fn are_all_databases(names: &[Value]) -> bool {
+    let is_of = |name: &Value, store: &str| name.as_str().is_some_and(|name| name.starts_with(store));
+    names.len() >= 2 && names[0] == "registry" && names[1..].iter().all(|name| is_of(name, "telemetry"))
+}
+
 /// Returns the members of the items in a list of an answer.
 fn members(answer: &Value, list: &str, member: &str) -> Vec<Value> {
     answer[list].as_array().unwrap().iter().map(|item| item[member].clone()).collect()
@@ -16,11 +22,11 @@ async fn platform_names_its_nodes_and_databases() {
     let platform = app.admin().await.get("/v2/platform").await.ok();
     let [node] = platform["nodes"].as_array().unwrap().as_slice() else { panic!("{platform}") };
     assert_eq!((&node["serves"], &node["version"]), (&json!(true), &json!(env!("CARGO_PKG_VERSION"))));
-    assert_eq!(members(&platform, "databases", "name"), ["registry", "telemetry"]);
-    assert_eq!(members(&platform, "databases", "ready"), [true, true]);
+    assert!(are_all_databases(&members(&platform, "databases", "name")), "{platform}");
+    assert!(members(&platform, "databases", "ready").iter().all(|ready| *ready == true), "{platform}");
     let ready = app.get("/health/ready").await.ok();
-    assert_eq!(members(&ready, "databases", "name"), ["registry", "telemetry"]);
-    assert_eq!(members(&ready, "databases", "status"), ["up", "up"]);
+    assert!(are_all_databases(&members(&ready, "databases", "name")), "{ready}");
+    assert!(members(&ready, "databases", "status").iter().all(|status| status == "up"), "{ready}");
     let ana = app.developer("ana").await;
     ana.get("/v2/platform").await.is(403);
     app.get("/v2/platform").await.is(401);
@@ -36,7 +42,7 @@ async fn platform_names_the_database_that_does_not_answer() {
     assert!(place.starts_with("127.0.0.1:") && !place.contains('@'), "{place}");
     road.closes();
     let platform = admin.get("/v2/platform").await.ok();
-    assert_eq!(members(&platform, "databases", "ready"), [false, true]);
+    assert_eq!(members(&platform, "databases", "ready")[..2], [false, true]);
     assert_eq!(platform["databases"][0]["message"], "did not answer within 2 s");
     road.opens();
     app.end().await;

@@ -5,6 +5,7 @@
 //! all processes agree on one order: by the mark that first reaches an event, then by database, then by place.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use isobar_model::time::Timestamp;
@@ -33,11 +34,11 @@ pub trait StreamMarks: Send + Sync + 'static {
     async fn marks_after(&self, number: u64, limit: u32) -> Result<Vec<StreamMark>>;
     /// Returns the number of the first mark that reaches each of these places, in their order; `None` where none does.
     async fn marks_of(&self, places: &[(u16, EventPlace)]) -> Result<Vec<Option<u64>>>;
-    /// Returns the number of the newest mark that was made before a time, or 0.
+    /// Returns the number of a mark that reaches no event from this position in time on.
     async fn mark_before(&self, at: Timestamp) -> Result<u64>;
     /// Adds a mark, with the places that it moves, behind that of the number before. Durable when this returns true; false
     /// if the number is taken.
     async fn mark_add(&self, mark: &StreamMark) -> Result<bool>;
-    /// Forgets the marks before the last one that was made before a time.
-    async fn marks_forget(&self, before: Timestamp) -> Result<()>;
+    /// Forgets the marks before the newest one that was made so long ago, by the clock of the store of marks.
+    async fn marks_forget(&self, kept: Duration) -> Result<()>;
 }

@@ -3,6 +3,7 @@
 -- Each mark notes places up to which the events of databases are complete.
 CREATE TABLE stream_marks (
     number BIGINT PRIMARY KEY,
+    -- By the database's clock.
     made_at BIGINT NOT NULL
 );
 CREATE INDEX stream_marks_in_time ON stream_marks (made_at);
@@ -18,3 +19,4 @@ CREATE TABLE stream_places (
     PRIMARY KEY (database, mark)
 );
 CREATE INDEX stream_places_in_order ON stream_places (database, xact, item);
+CREATE INDEX stream_places_in_time ON stream_places (database, near);

@@ -1,5 +1,7 @@
 //! Stores marks, on PostgreSQL alone. No row tells a tenant's data, and no permit is needed.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use isobar_model::ids::DATABASES_MAX;
 use isobar_model::time::Timestamp;
@@ -77,9 +79,11 @@ impl StreamMarks for Registry {
     }
 
     async fn mark_before(&self, at: Timestamp) -> Result<u64> {
-        let query = Sql::new(
-            "SELECT number AS mark FROM stream_marks WHERE made_at < ? ORDER BY made_at DESC, number DESC LIMIT 1",
-        );
+        let query = Sql::new(format!(
+            "SELECT coalesce(min(p.mark) - 1, (SELECT max(number) FROM stream_marks), 0) AS mark \
+             FROM generate_series(0, {DATABASES_MAX} - 1) AS d(number) CROSS JOIN LATERAL \
+                (SELECT mark FROM stream_places WHERE database = d.number AND near >= ? ORDER BY near, mark LIMIT 1) AS p"
+        ));
         one(&self.db.read, query.bind(at)).await?.map_or(Ok(0), |row| row.count("mark"))
     }
 
@@ -104,8 +108,14 @@ impl StreamMarks for Registry {
         tx.commit().await.map(|()| true)
     }
 
-    async fn marks_forget(&self, before: Timestamp) -> Result<()> {
-        let last = self.mark_before(before).await?;
+    async fn marks_forget(&self, kept: Duration) -> Result<()> {
+        let last = Sql::new(format!(
+            "SELECT number AS mark FROM stream_marks WHERE made_at < {MARKED_NOW} - CAST(? AS BIGINT) \
+             ORDER BY made_at DESC, number DESC LIMIT 1"
+        ));
+        let kept = u64::try_from(kept.as_millis()).unwrap_or(u64::MAX);
+        let Some(last) = one(&self.db.read, last.bind(kept)).await? else { return Ok(()) };
+        let last = last.count("mark")?;
         let tx = self.db.begin().await?;
         run(&tx, Sql::new("DELETE FROM stream_marks WHERE number < ?").bind(last)).await?;
         // The newest place of each database up to there is that of the marks that stay.

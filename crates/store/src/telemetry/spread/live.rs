@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isobar_model::time::{Clock, Timestamp};
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::TryRecvError;
@@ -26,8 +26,8 @@ const MARK_EVERY: Duration = Duration::from_millis(100);
 /// Time that a follower waits until events up to its position have come, and (next constant) the pause between two looks.
 const MARKED_WITHIN: Duration = Duration::from_secs(5);
 const MARKED_LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Time for which marks are kept, in seconds: eight days, as streams resume after a week at most.
-const MARKS_KEPT_SECONDS: i64 = 8 * 24 * 3600;
+/// Time for which marks are kept: eight days, as streams resume after a week at most.
+const MARKS_KEPT: Duration = Duration::from_secs(8 * 24 * 3600);
 /// Marks that are read at a time.
 const MARKS_A_LOOK: u32 = 1_000;
 
@@ -193,8 +193,8 @@ impl SpreadEvents {
     }
 
     /// Forgets the marks behind which no stream resumes.
-    pub async fn forget_marks(&self, now: Timestamp) {
-        if let Err(error) = self.marks.marks_forget(now.plus_seconds(-MARKS_KEPT_SECONDS)).await {
+    pub async fn forget_marks(&self) {
+        if let Err(error) = self.marks.marks_forget(MARKS_KEPT).await {
             tracing::warn!(%error, "cannot remove old marks of events, will retry");
         }
     }

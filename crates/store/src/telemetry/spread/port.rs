@@ -186,7 +186,7 @@ impl Telemetry for SpreadTelemetry {
         let (trusted, outcome) = self.ask_all(|store| store.retain(now, running, history_seconds)).await;
         // The earliest of them: nothing is removed that any database thinks too new.
         let earliest = trusted.into_iter().map(|(_, trusted)| trusted).min();
-        self.events.forget_marks(earliest.unwrap_or(now)).await;
+        self.events.forget_marks().await;
         match (earliest, outcome) {
             (Some(earliest), Ok(())) => Ok(earliest),
             (Some(earliest), Err(error)) => {
