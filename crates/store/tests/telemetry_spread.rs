@@ -10,7 +10,7 @@ mod support;
 use std::time::Duration;
 
 use isobar_model::ids::DeviceKey;
-use isobar_power::{becomes, settled};
+use isobar_power::{becomes, settled, within_patience};
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
 use isobar_store::telemetry::spread::SpreadTelemetry;
@@ -236,6 +236,11 @@ mod away {
                 .await;
             }
             link.set(state);
+            // A commit that is under way has an answer, though nobody knows its outcome.
+            let mut turn = store.lock(&away).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
+            drop(turn);
+            assert!(within_patience("an answer to a commit", hangs.wait()).await.is_err());
             becomes("the second database is away", async || store.is_away(1)).await;
             assert!(!store.is_away(0) && store.healthy().await.is_ok());
             // The first goes on, and calls of the second end at once.

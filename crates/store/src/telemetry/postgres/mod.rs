@@ -4,6 +4,7 @@
 //! statement writes a group ([`group`]): it locks the heads of its devices, leaves out those of which somebody else was
 //! first, and writes the rest. So any number of processes may share a database.
 
+mod away;
 mod catch_up;
 mod changes;
 mod committer;
@@ -41,6 +42,7 @@ use sqlx::PgPool;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+pub(crate) use self::away::{Away, AwayDatabase};
 use self::committer::Committer;
 pub(crate) use self::committer::with_cause;
 pub(crate) use self::connections::{must_take_writes, to_ask};

@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{
-    DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask, with_cause,
+    Away, AwayDatabase, DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask,
+    with_cause,
 };
 
 /// Pause between two questions, and (next constant) the time that a database has to answer one.
@@ -23,23 +24,15 @@ const AWAY_AFTER: Duration = Duration::from_secs(3);
 const REACHED_WITHIN: Duration = Duration::from_secs(60);
 const REACHED_EVERY: Duration = Duration::from_secs(1);
 
-/// The cause for which a database is away; `None` if it is not.
-type Away = Option<Arc<str>>;
+/// The right to tell that a database is away.
+type TellAway = watch::Sender<Option<Away>>;
 
 /// One of several databases.
 pub struct Member {
     name: Arc<str>,
     store: PostgresTelemetry,
-    away: watch::Receiver<Away>,
+    away: AwayDatabase,
     asks: JoinHandle<()>,
-}
-
-/// Error of a database that is away.
-#[derive(Debug, thiserror::Error)]
-#[error("the telemetry database {name} is away: {cause}")]
-struct DatabaseAway {
-    name: Arc<str>,
-    cause: Arc<str>,
 }
 
 /// Error of a database that did not answer in time.
@@ -77,9 +70,8 @@ fn is_of_connection(error: &StoreError) -> bool {
 
 impl Member {
     /// Begins to ask an open database from time to time if it answers.
-    pub async fn new(address: &str, store: PostgresTelemetry) -> Result<Self> {
+    pub async fn new(address: &str, store: PostgresTelemetry, (tell, away): (TellAway, AwayDatabase)) -> Result<Self> {
         let pool = to_ask(address).await.map_err(|error| named(address, error))?;
-        let (tell, away) = watch::channel(None);
         let name = name_of(address);
         let asks = tokio::spawn(ask_on(pool, Arc::clone(&name), tell));
         Ok(Self { name, store, away, asks })
@@ -105,22 +97,16 @@ impl Member {
     /// # Errors
     /// The database is away.
     pub fn here(&self) -> Result<&PostgresTelemetry> {
-        match &*self.away.borrow() {
-            None => Ok(&self.store),
-            Some(cause) => Err(self.gone(cause)),
-        }
+        self.away.must_be_here().map(|()| &self.store)
     }
 
     /// Waits for an answer of the database as long as it is not away.
     pub async fn ask<T>(&self, answer: impl Future<Output = Result<T>> + Send) -> Result<T> {
         self.here()?;
-        let mut away = self.away.clone();
         tokio::select! {
             biased;
             answer = answer => answer,
-            Ok(gone) = async { away.wait_for(Option::is_some).await.map(|cause| cause.clone()) } => {
-                Err(self.gone(&gone.unwrap_or_default()))
-            }
+            error = self.away.error() => Err(error),
         }
     }
 
@@ -134,10 +120,6 @@ impl Member {
     pub fn named(&self, error: StoreError) -> StoreError {
         StoreError::unavailable(DatabaseFailed { name: Arc::clone(&self.name), error })
     }
-
-    fn gone(&self, cause: &Arc<str>) -> StoreError {
-        StoreError::unavailable(DatabaseAway { name: Arc::clone(&self.name), cause: Arc::clone(cause) })
-    }
 }
 
 impl Drop for Member {
@@ -147,7 +129,7 @@ impl Drop for Member {
 }
 
 /// Asks a database if it answers, until it is cancelled; tells when it goes away and comes back.
-async fn ask_on(pool: PgPool, name: Arc<str>, tell: watch::Sender<Away>) {
+async fn ask_on(pool: PgPool, name: Arc<str>, tell: TellAway) {
     let mut answered = Instant::now();
     loop {
         let asked = Clock::System.timeout(ANSWERS_WITHIN, must_take_writes(&pool)).await;
@@ -162,7 +144,7 @@ async fn ask_on(pool: PgPool, name: Arc<str>, tell: watch::Sender<Away>) {
             Err(error) if answered.elapsed() >= AWAY_AFTER && tell.borrow().is_none() => {
                 let cause = with_cause(&error);
                 tracing::error!(database = %name, error = cause, "a telemetry database is away: calls of its devices are refused");
-                tell.send_replace(Some(cause.into()));
+                tell.send_replace(Some(Away { name: Arc::clone(&name), cause: cause.into() }));
             }
             Err(_) => {}
         }

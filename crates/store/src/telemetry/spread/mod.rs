@@ -15,7 +15,9 @@ use futures::stream::FuturesUnordered;
 use isobar_model::ids::{DATABASES_MAX, DeviceKey};
 
 use self::member::Member;
-use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
+use super::postgres::{
+    self, AwayDatabase, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join, with_cause,
+};
 use crate::error::{Result, StoreError};
 
 /// The telemetry store in several databases of PostgreSQL.
@@ -52,8 +54,10 @@ impl SpreadTelemetry {
         let members = addresses.iter().zip(opened.into_iter().zip(joined)).map(|(address, (opened, joined))| {
             let (parts, options) = (parts.clone(), options.clone());
             async move {
-                let served = PostgresTelemetry::serve((opened, joined), parts, options).await;
-                Member::new(address, served.map_err(|error| postgres::named(address, error))?).await
+                let (tell, away) = AwayDatabase::watched();
+                let served = PostgresTelemetry::serve((opened, joined), (parts, away.clone()), options).await;
+                let store = served.map_err(|error| postgres::named(address, error))?;
+                Member::new(address, store, (tell, away)).await
             }
         });
         let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
@@ -112,8 +116,13 @@ impl SpreadTelemetry {
         while let Some((member, answer)) = asked.next().await {
             match answer {
                 Ok(answer) => answers.push((member, answer)),
-                Err(error) if outcome.is_ok() => outcome = Err(member.named(error)),
-                Err(_) => {}
+                Err(error) => {
+                    if member.here().is_ok() {
+                        let error = with_cause(&error);
+                        tracing::warn!(error, database = %member.name(), "a telemetry database does not answer");
+                    }
+                    outcome = outcome.and(Err(member.named(error)));
+                }
             }
         }
         answers.sort_unstable_by_key(|(member, _)| member.number());
