@@ -1,7 +1,7 @@
 //! Tests that the telemetry store over several databases of PostgreSQL keeps every promise of the port, and that one of them
 //! that is away hurts no others.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 #[path = "suite/telemetry/mod.rs"]
 mod suite;

@@ -1,7 +1,7 @@
 //! One of several databases, and if it answers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::time::Clock;
 use sqlx::postgres::PgPool;
@@ -42,14 +42,14 @@ struct NoAnswer;
 
 /// Opens a database, and waits until it can be reached.
 pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
-    let begun = Instant::now();
+    let begun = Clock::System.instant();
     loop {
         let error = match OpenedDatabase::open(address, needs_syncs).await {
             Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
         let may_pass = matches!(error, StoreError::Busy | StoreError::Unavailable(_)) && is_of_connection(&error);
-        if !may_pass || begun.elapsed() >= REACHED_WITHIN {
+        if !may_pass || Clock::System.elapsed(begun) >= REACHED_WITHIN {
             return Err(named(address, error));
         }
         tracing::warn!(database = %name_of(address), error = with_cause(&error), "cannot reach a telemetry database, will retry");
@@ -130,18 +130,18 @@ impl Drop for Member {
 
 /// Asks a database if it answers, until it is cancelled; tells when it goes away and comes back.
 async fn ask_on(pool: PgPool, name: Arc<str>, tell: TellAway) {
-    let mut answered = Instant::now();
+    let mut answered = Clock::System.instant();
     loop {
         let asked = Clock::System.timeout(ANSWERS_WITHIN, must_take_writes(&pool)).await;
         match asked.unwrap_or_else(|_| Err(StoreError::unavailable(NoAnswer))) {
             Ok(()) => {
-                answered = Instant::now();
+                answered = Clock::System.instant();
                 if tell.borrow().is_some() {
                     tracing::info!(database = %name, "a telemetry database is back");
                     tell.send_replace(None);
                 }
             }
-            Err(error) if answered.elapsed() >= AWAY_AFTER && tell.borrow().is_none() => {
+            Err(error) if Clock::System.elapsed(answered) >= AWAY_AFTER && tell.borrow().is_none() => {
                 let cause = with_cause(&error);
                 tracing::error!(database = %name, error = cause, "a telemetry database is away: calls of its devices are refused");
                 tell.send_replace(Some(Away { name: Arc::clone(&name), cause: cause.into() }));

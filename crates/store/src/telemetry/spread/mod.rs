@@ -27,6 +27,9 @@ pub struct SpreadTelemetry {
     parts: ProcessParts,
 }
 
+/// A database, and items of its devices with their places among all items.
+type MemberItems<'a, T> = (&'a Member, Vec<(usize, T)>);
+
 /// Error for a device of a database that the settings do not name.
 #[derive(Debug, thiserror::Error)]
 #[error("device number {dense} is in database {database}, which stores.telemetry does not name")]
@@ -84,13 +87,8 @@ impl SpreadTelemetry {
     }
 
     /// Sorts items by the databases of their devices; each comes with its place among the items.
-    fn sorted<T: Copy>(
-        &self,
-        items: &[T],
-        device: impl Fn(&T) -> DeviceKey,
-    ) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
-        let mut sorted: Vec<(&Member, Vec<(usize, T)>)> =
-            self.members.iter().map(|member| (member, Vec::new())).collect();
+    fn sorted<T: Copy>(&self, items: &[T], device: impl Fn(&T) -> DeviceKey) -> Result<Vec<MemberItems<'_, T>>> {
+        let mut sorted: Vec<MemberItems<'_, T>> = self.members.iter().map(|member| (member, Vec::new())).collect();
         for (place, item) in items.iter().enumerate() {
             let of = self.of(device(item))?;
             if let Some((_, items)) = sorted.iter_mut().find(|(member, _)| member.number() == of.number()) {
