@@ -48,8 +48,7 @@ pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
             Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
-        let may_pass = matches!(error, StoreError::Busy | StoreError::Unavailable(_)) && is_of_connection(&error);
-        if !may_pass || Clock::System.elapsed(begun) >= REACHED_WITHIN {
+        if !may_pass(&error) || Clock::System.elapsed(begun) >= REACHED_WITHIN {
             return Err(named(address, error));
         }
         tracing::warn!(database = %name_of(address), error = with_cause(&error), "cannot reach a telemetry database, will retry");
@@ -57,14 +56,17 @@ pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
     }
 }
 
-/// Returns true if an error is one of the connection, which may pass.
-fn is_of_connection(error: &StoreError) -> bool {
+/// Returns true if a database that cannot be opened may be reached later.
+fn may_pass(error: &StoreError) -> bool {
     match error {
-        StoreError::Unavailable(cause) => matches!(
-            cause.downcast_ref::<sqlx::Error>(),
-            Some(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Database(_) | sqlx::Error::Protocol(_))
-        ),
-        _ => true,
+        StoreError::Busy => true,
+        StoreError::Unavailable(cause) => match cause.downcast_ref::<sqlx::Error>() {
+            Some(sqlx::Error::Io(_)) => true,
+            // It starts, or stops.
+            Some(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code.starts_with("57P")),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

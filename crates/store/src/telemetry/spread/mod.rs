@@ -38,17 +38,17 @@ struct UnknownDatabase {
     database: u16,
 }
 
-/// Error of a list of databases that is too long.
+/// Error of a list of databases that is too long, or empty.
 #[derive(Debug, thiserror::Error)]
-#[error("stores.telemetry names {0} databases, and at most {DATABASES_MAX} are possible")]
-struct TooManyDatabases(usize);
+#[error("stores.telemetry names {0} databases, and 1 to {DATABASES_MAX} are possible")]
+struct WrongCount(usize);
 
 impl SpreadTelemetry {
     /// Opens the store in several databases, in any order: all of them have to be reachable, and are waited for. `used` are
     /// the numbers of the databases in which the registry has devices.
     pub async fn open(addresses: &[String], options: PostgresOptions, used: &[u16]) -> Result<Self> {
-        if addresses.len() > DATABASES_MAX {
-            return Err(StoreError::unavailable(TooManyDatabases(addresses.len())));
+        if !(1..=DATABASES_MAX).contains(&addresses.len()) {
+            return Err(StoreError::unavailable(WrongCount(addresses.len())));
         }
         let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
         let opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
