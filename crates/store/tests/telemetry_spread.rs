@@ -236,7 +236,7 @@ mod away {
                 .await;
             }
             link.set(state);
-            // A commit that is under way has an answer, though nobody knows its outcome.
+            // A commit that is under way has an answer, though nobody knows its outcome. By then the look for events hangs too.
             let mut turn = store.lock(&away).await.unwrap();
             let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
             drop(turn);
@@ -283,6 +283,39 @@ mod away {
         #[tokio::test(flavor = "multi_thread")]
         async fn silence_hurts_no_others() {
             one_is_away(LinkState::Silent).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn commits_are_answered_while_the_look_for_events_hangs() {
+            let (first, second) = two().await;
+            let link = Link::to(&first).await;
+            let list = [link.address.clone(), second.address.clone()];
+            let store = SpreadTelemetry::open(&list, options(), &[]).await.unwrap();
+            // The first database is looked at all the time.
+            let following = store.follow();
+            let device = given::device_in(0);
+            given::store(&store, &device, 1, "log", "1").await;
+            link.set(LinkState::Silent);
+            // At least one of these waits for the look.
+            let answered = async {
+                while let Ok(mut turn) = store.lock(&device).await {
+                    let committed = turn.commit(given::storing(given::id(2), &[("log", "2")]));
+                    drop(turn);
+                    assert!(committed.unwrap().durable.wait().await.is_err());
+                }
+            };
+            within_patience("answers to all commits", answered).await;
+            assert!(store.is_away(0));
+            link.set(LinkState::Open);
+            settled("the first database serves", async || {
+                let mut turn = store.lock(&device).await.ok()?;
+                turn.commit(given::storing(given::id(3), &[("log", "3")])).ok()?.durable.wait().await.ok()
+            })
+            .await;
+            drop(following);
+            store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
         }
 
         #[tokio::test(flavor = "multi_thread")]

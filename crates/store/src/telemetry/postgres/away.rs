@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::error::StoreError;
+use crate::error::{Result, StoreError};
 
 /// Who and why, if a database is away.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -33,10 +33,19 @@ impl AwayDatabase {
     }
 
     /// Fails if the database is away.
-    pub fn must_be_here(&self) -> Result<(), StoreError> {
+    pub fn must_be_here(&self) -> Result<()> {
         match &*self.0.borrow() {
             None => Ok(()),
             Some(away) => Err(StoreError::unavailable(away.clone())),
+        }
+    }
+
+    /// Waits for an answer of the database as long as it is not away.
+    pub async fn unless_away<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            biased;
+            answer = answer => answer,
+            error = self.error() => Err(error),
         }
     }
 

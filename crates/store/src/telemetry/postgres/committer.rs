@@ -228,12 +228,8 @@ impl Committer {
         writes: &[&DeviceWrites],
         is_unknown: &mut bool,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
-        let acquired = tokio::select! {
-            biased;
-            acquired = self.groups.acquire() => acquired.map_err(failed),
-            error = self.away.error() => Err(error),
-        };
-        let mut connection = acquired.map_err(GroupFailure::Unknown)?;
+        let acquired = async { self.groups.acquire().await.map_err(failed) };
+        let mut connection = self.away.unless_away(acquired).await.map_err(GroupFailure::Unknown)?;
         let written = tokio::select! {
             biased;
             written = self.write_on(&mut connection, writes, is_unknown) => Some(written),

@@ -66,7 +66,7 @@ impl PostgresTelemetry {
         let reads = connections::to_read(&address).await?;
         let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone).await?;
         let partitions = Arc::new(Partitions::default());
-        let live = Arc::new(LiveEvents::open(&reads).await?);
+        let live = Arc::new(LiveEvents::open(&reads, away.clone()).await?);
         let committer =
             Arc::new(Committer::new(groups.clone(), &parts, (Arc::clone(&partitions), Arc::clone(&live)), away));
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());

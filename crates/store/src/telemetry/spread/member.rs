@@ -105,11 +105,7 @@ impl Member {
     /// Waits for an answer of the database as long as it is not away.
     pub async fn ask<T>(&self, answer: impl Future<Output = Result<T>> + Send) -> Result<T> {
         self.here()?;
-        tokio::select! {
-            biased;
-            answer = answer => answer,
-            error = self.away.error() => Err(error),
-        }
+        self.away.unless_away(answer).await
     }
 
     /// Closes the store in the database, and asks it no more.
