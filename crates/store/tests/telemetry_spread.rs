@@ -1,7 +1,7 @@
 //! Tests that the telemetry store over several databases of PostgreSQL keeps every promise of the port, and that one of them
 //! that is away hurts no others.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on ends")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on ends")]
 
 #[path = "suite/telemetry/mod.rs"]
 mod suite;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::ids::DeviceKey;
-use isobar_power::{becomes, settled};
+use isobar_power::{becomes, settled, within_patience};
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
@@ -240,6 +240,11 @@ mod away {
                 .await;
             }
             link.set(state);
+            // A commit that is under way has an answer, though nobody knows its outcome. By then the look for events hangs too.
+            let mut turn = store.lock(&away).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
+            drop(turn);
+            assert!(within_patience("an answer to a commit", hangs.wait()).await.is_err());
             becomes("the second database is away", async || store.is_away(1)).await;
             assert!(!store.is_away(0) && store.healthy().await.is_ok());
             // The first goes on, and calls of the second end at once.
@@ -282,6 +287,39 @@ mod away {
         #[tokio::test(flavor = "multi_thread")]
         async fn silence_hurts_no_others() {
             one_is_away(LinkState::Silent).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn commits_are_answered_while_the_look_for_events_hangs() {
+            let (first, second) = two().await;
+            let link = Link::to(&first).await;
+            let list = [link.address.clone(), second.address.clone()];
+            let store = open_list(&list, &[]).await.unwrap();
+            // The first database is looked at all the time.
+            let following = store.follow();
+            let device = given::device_in(0);
+            given::store(&store, &device, 1, "log", "1").await;
+            link.set(LinkState::Silent);
+            // At least one of these waits for the look.
+            let answered = async {
+                while let Ok(mut turn) = store.lock(&device).await {
+                    let committed = turn.commit(given::storing(given::id(2), &[("log", "2")]));
+                    drop(turn);
+                    assert!(committed.unwrap().durable.wait().await.is_err());
+                }
+            };
+            within_patience("answers to all commits", answered).await;
+            assert!(store.is_away(0));
+            link.set(LinkState::Open);
+            settled("the first database serves", async || {
+                let mut turn = store.lock(&device).await.ok()?;
+                turn.commit(given::storing(given::id(3), &[("log", "3")])).ok()?.durable.wait().await.ok()
+            })
+            .await;
+            drop(following);
+            store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
         }
 
         #[tokio::test(flavor = "multi_thread")]

@@ -229,6 +229,35 @@ fn all_faults_are_named_at_once() {
     "#);
 }
 
+#[test]
+fn telemetry_is_a_folder_a_database_or_a_list() {
+    const REGISTRY: (&str, &str) = ("ISOBAR_STORES__REGISTRY", "postgres://isobar@a/isobar");
+    let read = |file: Option<&str>, telemetry: Option<&str>| {
+        let mut environment = vec![REGISTRY];
+        environment.extend(telemetry.map(|telemetry| ("ISOBAR_STORES__TELEMETRY", telemetry)));
+        load_with(file, &environment, Flags::default()).map(|settings| settings.telemetry)
+    };
+    let databases =
+        |names: &[&str]| Ok(TelemetryPlace::Postgres(names.iter().map(|name| format!("postgres://{name}")).collect()));
+    let list = "[stores]\ntelemetry = ['postgres://a/x', 'postgres://b/x']";
+    assert_eq!(read(Some(list), None), databases(&["a/x", "b/x"]));
+    assert_eq!(read(None, Some("postgres://a/x, postgres://b/x")), databases(&["a/x", "b/x"]));
+    assert_eq!(read(Some("[stores]\ntelemetry = ['postgres://a/x']"), None), databases(&["a/x"]));
+    // A comma in a password makes no list.
+    assert_eq!(read(None, Some("postgres://u:a,b@a/x")), databases(&["u:a,b@a/x"]));
+    assert_eq!(read(None, Some("rocksdb:a,b")), Ok(TelemetryPlace::Folder("a,b".into())));
+    for wrong in ["['rocksdb:a', 'postgres://b/x']", "['postgres://b/x', 'rocksdb:a']", "[]", "[1]", "1"] {
+        let faults = read(Some(&format!("[stores]\ntelemetry = {wrong}")), None).unwrap_err();
+        assert!(faults[0].starts_with("isobar.toml: stores.telemetry: must be "), "{wrong}: {faults:?}");
+    }
+    let many = vec!["'postgres://a/x'"; 65].join(", ");
+    let faults = read(Some(&format!("[stores]\ntelemetry = [{many}]")), None).unwrap_err();
+    assert_eq!(faults, ["isobar.toml: stores.telemetry: may list at most 64 databases"]);
+    let faults = load_with(Some(list), &[], Flags::default()).unwrap_err();
+    let several = "lists several databases, and for that stores.registry has to be in PostgreSQL too";
+    assert_eq!(faults, [format!("isobar.toml: stores.telemetry: {several}")]);
+}
+
 // Holds: c14.proxies
 #[test]
 fn invalid_network_is_named_with_its_fault() {

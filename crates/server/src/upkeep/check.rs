@@ -61,10 +61,19 @@ async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -
 /// Returns the devices in telemetry that the registry has lost, and the number of others that it does not know, which
 /// were deleted.
 fn strangers(telemetry: &Examined, numbers: &DeviceNumbers) -> (Vec<DeviceKey>, usize) {
-    let is_lost = |key: &DeviceKey| key.0 > numbers.last_given || telemetry.lost.iter().any(|lost| lost.contains(*key));
+    let is_lost =
+        |key: &DeviceKey| key.dense() > numbers.last_given || telemetry.lost.iter().any(|lost| lost.contains(*key));
     let strangers = telemetry.devices.iter().filter(|key| numbers.present.binary_search(key).is_err());
     let (lost, deleted): (Vec<_>, Vec<_>) = strangers.copied().partition(is_lost);
     (lost, deleted.len())
+}
+
+/// Returns a device's number without its database, and names that if it is not the first one.
+fn shown(key: DeviceKey) -> String {
+    match key.database() {
+        0 => key.dense().to_string(),
+        database => format!("{} in database {database}", key.dense()),
+    }
 }
 
 /// Describes devices that the registry has lost, if there are any.
@@ -75,8 +84,8 @@ fn lost_devices(lost: &[DeviceKey]) -> Option<String> {
          what they said: the registry is older than telemetry. Bring the newer one back, or take them for deleted \
          (isobar recover, after a start)",
         lost.len(),
-        first.0,
-        last.0
+        shown(*first),
+        shown(*last)
     ))
 }
 
@@ -99,7 +108,7 @@ fn report(telemetry: &Examined, gone: usize, faults: &[String]) -> Result<Upkeep
         telemetry
             .parked
             .iter()
-            .try_for_each(|(device, why)| writeln!(text, "  of device number {}: {why}", device.0))?;
+            .try_for_each(|(device, why)| writeln!(text, "  of device number {}: {why}", shown(*device)))?;
         let untold = telemetry.parked_found.saturating_sub(telemetry.parked.len() as u64);
         if untold > 0 {
             writeln!(text, "  and {untold} more")?;
@@ -143,5 +152,11 @@ mod tests {
         let told = lost_devices(&found.0).unwrap();
         assert!(told.contains("3 devices") && told.contains("number 7, the last 19"), "{told}");
         assert_eq!(lost_devices(&[]), None);
+        // The database of a device makes its number no greater.
+        let [present, deleted, lost] = [3, 2, 14].map(|dense| DeviceKey::new(1, dense).0);
+        let registry = DeviceNumbers { present: key(&[1, present]), last_given: 12 };
+        let found = strangers(&telemetry(&[1, present, deleted, lost], &[]), &registry);
+        assert_eq!(found, (key(&[lost]), 1));
+        assert!(lost_devices(&found.0).unwrap().contains("number 14 in database 1"));
     }
 }

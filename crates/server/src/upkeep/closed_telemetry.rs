@@ -38,7 +38,7 @@ impl ClosedTelemetry {
     pub fn lost_devices(&self) -> Result<Vec<LostDevices>> {
         match &self.place {
             TelemetryPlace::Postgres(databases) => {
-                let mut lost = waiting(each(databases, |address| postgres::lost_devices(address)))?.concat();
+                let mut lost = waiting(each(databases, postgres::lost_devices))?.concat();
                 // Each database has the same records.
                 lost.sort_unstable_by_key(|lost| (lost.after, lost.up_to));
                 lost.dedup();
@@ -52,9 +52,7 @@ impl ClosedTelemetry {
     /// Treats these devices as deleted.
     pub fn give_up_lost_devices(&self) -> Result<()> {
         match &self.place {
-            TelemetryPlace::Postgres(databases) => {
-                waiting(each(databases, |address| postgres::give_up_lost_devices(address))).map(drop)
-            }
+            TelemetryPlace::Postgres(databases) => waiting(each(databases, postgres::give_up_lost_devices)).map(drop),
             TelemetryPlace::Folder(folder) => Embedded::give_up_lost_devices(folder, &self.options),
         }
     }
@@ -63,7 +61,7 @@ impl ClosedTelemetry {
     pub fn seen(&self) -> Result<Option<Timestamp>> {
         match &self.place {
             TelemetryPlace::Postgres(databases) => {
-                let seen = waiting(each(databases, |address| postgres::seen(address)))?;
+                let seen = waiting(each(databases, postgres::seen))?;
                 Ok(seen.into_iter().flatten().min())
             }
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::seen(folder, &self.options),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use isobar_model::ids::{DATABASES_MAX, DeviceKey};
+use isobar_model::time::Clock;
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -63,9 +64,10 @@ impl DevicePlaces {
     /// Returns the databases to be counted, if there are several and their counts are old; nobody else counts meanwhile.
     fn to_count(&self) -> bool {
         let mut placed = self.0.lock();
-        let is_due = placed.databases.len() > 1 && placed.counted.is_none_or(|at| at.elapsed() >= COUNTS_LAST);
+        let is_due =
+            placed.databases.len() > 1 && placed.counted.is_none_or(|at| Clock::System.elapsed(at) >= COUNTS_LAST);
         if is_due {
-            placed.counted = Some(Instant::now());
+            placed.counted = Some(Clock::System.instant());
         }
         is_due
     }

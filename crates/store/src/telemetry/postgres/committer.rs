@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use sqlx::postgres::PgPool;
 use tokio::sync::{Notify, watch};
 
+use super::away::AwayDatabase;
 use super::connections::{ReadColumn as _, failed};
 use super::devices::{DeviceSlots, LockedDevice};
 use super::group::{self, GroupFailure, GroupOutcome};
@@ -62,6 +63,7 @@ pub struct Committer {
     devices: Arc<DeviceSlots>,
     partitions: Arc<Partitions>,
     live: Arc<LiveEvents>,
+    away: AwayDatabase,
 }
 
 /// Error for commits after the store was closed, or has failed.
@@ -81,7 +83,12 @@ struct UndecidedCommit;
 
 impl Committer {
     /// Creates a committer whose line is empty.
-    pub fn new(groups: PgPool, parts: &ProcessParts, partitions: Arc<Partitions>, live: Arc<LiveEvents>) -> Self {
+    pub fn new(
+        groups: PgPool,
+        parts: &ProcessParts,
+        (partitions, live): (Arc<Partitions>, Arc<LiveEvents>),
+        away: AwayDatabase,
+    ) -> Self {
         Self {
             line: Mutex::default(),
             came: Notify::new(),
@@ -92,6 +99,7 @@ impl Committer {
             devices: Arc::clone(&parts.devices),
             partitions,
             live,
+            away,
         }
     }
 
@@ -220,13 +228,36 @@ impl Committer {
         writes: &[&DeviceWrites],
         is_unknown: &mut bool,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
-        let mut connection = self.groups.acquire().await.map_err(|error| GroupFailure::Unknown(failed(error)))?;
-        if *is_unknown && let Some(outcome) = self.decide(&mut connection, writes).await? {
+        let acquired = async { self.groups.acquire().await.map_err(failed) };
+        let mut connection = self.away.unless_away(acquired).await.map_err(GroupFailure::Unknown)?;
+        let written = tokio::select! {
+            biased;
+            written = self.write_on(&mut connection, writes, is_unknown) => Some(written),
+            // Nobody knows when the database answers.
+            _ = self.away.error() => None,
+        };
+        match written {
+            Some(written) => written,
+            None => {
+                connection.close_on_drop();
+                *is_unknown = true;
+                Err(GroupFailure::Unknown(self.away.error().await))
+            }
+        }
+    }
+
+    async fn write_on(
+        &self,
+        connection: &mut sqlx::PgConnection,
+        writes: &[&DeviceWrites],
+        is_unknown: &mut bool,
+    ) -> std::result::Result<GroupOutcome, GroupFailure> {
+        if *is_unknown && let Some(outcome) = self.decide(connection, writes).await? {
             return Ok(outcome);
         }
         let missing = self.partitions.missing(writes.iter().flat_map(|writes| &writes.events).map(|row| row.order));
-        self.partitions.make(&mut connection, missing).await?;
-        let written = group::write(&mut connection, writes).await;
+        self.partitions.make(connection, missing).await?;
+        let written = group::write(connection, writes).await;
         *is_unknown |= matches!(written, Err(GroupFailure::Unknown(_)));
         written
     }

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use sqlx::postgres::PgPool;
 use tokio::sync::{MutexGuard, broadcast};
 
+use super::away::AwayDatabase;
 use super::connections::{ReadColumn as _, failed};
 use super::memory::DeviceWrites;
 use crate::error::Result;
@@ -121,6 +122,7 @@ pub struct LiveEvents {
     messages: broadcast::Sender<StreamMessage>,
     /// The newest position in time that this process has seen.
     newest: Mutex<TimeOrder>,
+    away: AwayDatabase,
 }
 
 /// The right to send events, and to write a group whose events are sent afterwards.
@@ -167,7 +169,7 @@ pub async fn horizon(pool: &PgPool) -> Result<i64> {
 
 impl LiveEvents {
     /// Creates a registry without followers; everything so far is history.
-    pub async fn open(pool: &PgPool) -> Result<Self> {
+    pub async fn open(pool: &PgPool, away: AwayDatabase) -> Result<Self> {
         let newest =
             sqlx::query("SELECT greatest(device_order, cloud_order) FROM telemetry.head ORDER BY 1 DESC LIMIT 1");
         let newest = newest.fetch_optional(pool).await.map_err(failed)?;
@@ -185,6 +187,7 @@ impl LiveEvents {
             sent: Mutex::new(sent),
             messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
             newest: Mutex::new(newest),
+            away,
         })
     }
 
@@ -238,6 +241,9 @@ impl LiveEvents {
         loop {
             let pause = if self.is_any() { LOOK_EVERY } else { PLACE_EVERY };
             Clock::System.sleep(pause).await;
+            if self.away.must_be_here().is_err() {
+                continue;
+            }
             let held = self.hold().await;
             let looked = async {
                 if !self.is_any() {
@@ -246,7 +252,8 @@ impl LiveEvents {
                 let elsewhere = transactions_elsewhere(&self.pool).await?;
                 held.look(elsewhere).await.map(drop)
             };
-            if let Err(error) = looked.await {
+            // A group waits for this.
+            if let Err(error) = self.away.unless_away(looked).await {
                 tracing::warn!(%error, "cannot look for events, will retry");
             }
         }
@@ -275,7 +282,7 @@ impl EventsHeld<'_> {
         if !self.keep(transaction, own, moment(newest)) {
             return;
         }
-        if let Err(error) = self.wait_for_places(transaction).await {
+        if let Err(error) = self.live.away.unless_away(self.wait_for_places(transaction)).await {
             tracing::warn!(%error, "cannot look for events, will retry");
         }
     }

@@ -4,6 +4,7 @@
 //! statement writes a group ([`group`]): it locks the heads of its devices, leaves out those of which somebody else was
 //! first, and writes the rest. So any number of processes may share a database.
 
+mod away;
 mod catch_up;
 mod changes;
 mod committer;
@@ -42,6 +43,7 @@ use sqlx::PgPool;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+pub(crate) use self::away::{Away, AwayDatabase};
 pub(crate) use self::catch_up::encoded;
 use self::committer::Committer;
 pub(crate) use self::committer::with_cause;

@@ -12,8 +12,8 @@ use super::live_events::LiveEvents;
 use super::numbers::ProcessNumbers;
 use super::partitions::Partitions;
 use super::{
-    JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership, migrations,
-    moving,
+    AwayDatabase, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership,
+    migrations, moving,
 };
 use crate::error::{Result, StoreError};
 
@@ -52,13 +52,13 @@ impl PostgresTelemetry {
         let joined = membership::join_alone(&opened).await?;
         let numbers = ProcessNumbers::begin(&opened.changes).await?;
         let parts = ProcessParts::new(numbers, options.device_bytes)?;
-        Self::serve((opened, joined), parts, options).await
+        Self::serve((opened, joined), (parts, AwayDatabase::never()), options).await
     }
 
     /// Begins to serve a database that has its number.
     pub(crate) async fn serve(
         (opened, joined): (OpenedDatabase, JoinedDatabase),
-        parts: ProcessParts,
+        (parts, away): (ProcessParts, AwayDatabase),
         options: PostgresOptions,
     ) -> Result<Self> {
         let OpenedDatabase { address, changes } = opened;
@@ -66,8 +66,9 @@ impl PostgresTelemetry {
         let reads = connections::to_read(&address).await?;
         let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone).await?;
         let partitions = Arc::new(Partitions::default());
-        let live = Arc::new(LiveEvents::open(&reads).await?);
-        let committer = Arc::new(Committer::new(groups.clone(), &parts, Arc::clone(&partitions), Arc::clone(&live)));
+        let live = Arc::new(LiveEvents::open(&reads, away.clone()).await?);
+        let committer =
+            Arc::new(Committer::new(groups.clone(), &parts, (Arc::clone(&partitions), Arc::clone(&live)), away));
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
         let core = PgCore {
             database: joined.number,

@@ -1,7 +1,7 @@
 //! One of several databases, and if it answers.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::time::Clock;
 use sqlx::postgres::PgPool;
@@ -11,7 +11,8 @@ use tokio::task::JoinHandle;
 use crate::error::{Result, StoreError};
 use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{
-    DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask, with_cause,
+    Away, AwayDatabase, DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask,
+    with_cause,
 };
 
 /// Pause between two questions, and (next constant) the time that a database has to answer one.
@@ -23,23 +24,15 @@ const AWAY_AFTER: Duration = Duration::from_secs(3);
 const REACHED_WITHIN: Duration = Duration::from_secs(60);
 const REACHED_EVERY: Duration = Duration::from_secs(1);
 
-/// The cause for which a database is away; `None` if it is not.
-type Away = Option<Arc<str>>;
+/// The right to tell that a database is away.
+type TellAway = watch::Sender<Option<Away>>;
 
 /// One of several databases.
 pub struct Member {
     name: Arc<str>,
     store: PostgresTelemetry,
-    away: watch::Receiver<Away>,
+    away: AwayDatabase,
     asks: JoinHandle<()>,
-}
-
-/// Error of a database that is away.
-#[derive(Debug, thiserror::Error)]
-#[error("the telemetry database {name} is away: {cause}")]
-struct DatabaseAway {
-    name: Arc<str>,
-    cause: Arc<str>,
 }
 
 /// Error of a database that did not answer in time.
@@ -49,14 +42,13 @@ struct NoAnswer;
 
 /// Opens a database, and waits until it can be reached.
 pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
-    let begun = Instant::now();
+    let begun = Clock::System.instant();
     loop {
         let error = match OpenedDatabase::open(address, needs_syncs).await {
             Ok(opened) => return Ok(opened),
             Err(error) => error,
         };
-        let may_pass = matches!(error, StoreError::Busy | StoreError::Unavailable(_)) && is_of_connection(&error);
-        if !may_pass || begun.elapsed() >= REACHED_WITHIN {
+        if !may_pass(&error) || Clock::System.elapsed(begun) >= REACHED_WITHIN {
             return Err(named(address, error));
         }
         tracing::warn!(database = %name_of(address), error = with_cause(&error), "cannot reach a telemetry database, will retry");
@@ -64,22 +56,24 @@ pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
     }
 }
 
-/// Returns true if an error is one of the connection, which may pass.
-fn is_of_connection(error: &StoreError) -> bool {
+/// Returns true if a database that cannot be opened may be reached later.
+fn may_pass(error: &StoreError) -> bool {
     match error {
-        StoreError::Unavailable(cause) => matches!(
-            cause.downcast_ref::<sqlx::Error>(),
-            Some(sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Database(_) | sqlx::Error::Protocol(_))
-        ),
-        _ => true,
+        StoreError::Busy => true,
+        StoreError::Unavailable(cause) => match cause.downcast_ref::<sqlx::Error>() {
+            Some(sqlx::Error::Io(_)) => true,
+            // It starts, or stops.
+            Some(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code.starts_with("57P")),
+            _ => false,
+        },
+        _ => false,
     }
 }
 
 impl Member {
     /// Begins to ask an open database from time to time if it answers.
-    pub async fn new(address: &str, store: PostgresTelemetry) -> Result<Self> {
+    pub async fn new(address: &str, store: PostgresTelemetry, (tell, away): (TellAway, AwayDatabase)) -> Result<Self> {
         let pool = to_ask(address).await.map_err(|error| named(address, error))?;
-        let (tell, away) = watch::channel(None);
         let name = name_of(address);
         let asks = tokio::spawn(ask_on(pool, Arc::clone(&name), tell));
         Ok(Self { name, store, away, asks })
@@ -105,23 +99,13 @@ impl Member {
     /// # Errors
     /// The database is away.
     pub fn here(&self) -> Result<&PostgresTelemetry> {
-        match &*self.away.borrow() {
-            None => Ok(&self.store),
-            Some(cause) => Err(self.gone(cause)),
-        }
+        self.away.must_be_here().map(|()| &self.store)
     }
 
     /// Waits for an answer of the database as long as it is not away.
     pub async fn ask<T>(&self, answer: impl Future<Output = Result<T>> + Send) -> Result<T> {
         self.here()?;
-        let mut away = self.away.clone();
-        tokio::select! {
-            biased;
-            answer = answer => answer,
-            Ok(gone) = async { away.wait_for(Option::is_some).await.map(|cause| cause.clone()) } => {
-                Err(self.gone(&gone.unwrap_or_default()))
-            }
-        }
+        self.away.unless_away(answer).await
     }
 
     /// Closes the store in the database, and asks it no more.
@@ -134,10 +118,6 @@ impl Member {
     pub fn named(&self, error: StoreError) -> StoreError {
         StoreError::unavailable(DatabaseFailed { name: Arc::clone(&self.name), error })
     }
-
-    fn gone(&self, cause: &Arc<str>) -> StoreError {
-        StoreError::unavailable(DatabaseAway { name: Arc::clone(&self.name), cause: Arc::clone(cause) })
-    }
 }
 
 impl Drop for Member {
@@ -147,22 +127,22 @@ impl Drop for Member {
 }
 
 /// Asks a database if it answers, until it is cancelled; tells when it goes away and comes back.
-async fn ask_on(pool: PgPool, name: Arc<str>, tell: watch::Sender<Away>) {
-    let mut answered = Instant::now();
+async fn ask_on(pool: PgPool, name: Arc<str>, tell: TellAway) {
+    let mut answered = Clock::System.instant();
     loop {
         let asked = Clock::System.timeout(ANSWERS_WITHIN, must_take_writes(&pool)).await;
         match asked.unwrap_or_else(|_| Err(StoreError::unavailable(NoAnswer))) {
             Ok(()) => {
-                answered = Instant::now();
+                answered = Clock::System.instant();
                 if tell.borrow().is_some() {
                     tracing::info!(database = %name, "a telemetry database is back");
                     tell.send_replace(None);
                 }
             }
-            Err(error) if answered.elapsed() >= AWAY_AFTER && tell.borrow().is_none() => {
+            Err(error) if Clock::System.elapsed(answered) >= AWAY_AFTER && tell.borrow().is_none() => {
                 let cause = with_cause(&error);
                 tracing::error!(database = %name, error = cause, "a telemetry database is away: calls of its devices are refused");
-                tell.send_replace(Some(cause.into()));
+                tell.send_replace(Some(Away { name: Arc::clone(&name), cause: cause.into() }));
             }
             Err(_) => {}
         }

@@ -22,7 +22,9 @@ use tokio::task::JoinHandle;
 use self::live::SpreadEvents;
 use self::member::Member;
 use super::marks::StreamMarks;
-use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
+use super::postgres::{
+    self, AwayDatabase, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join, with_cause,
+};
 use crate::error::{Result, StoreError};
 
 /// The telemetry store in several databases of PostgreSQL.
@@ -34,6 +36,9 @@ pub struct SpreadTelemetry {
     sends: JoinHandle<()>,
 }
 
+/// A database, and items of its devices with their places among all items.
+type MemberItems<'a, T> = (&'a Member, Vec<(usize, T)>);
+
 /// Error for a device of a database that the settings do not name.
 #[derive(Debug, thiserror::Error)]
 #[error("device number {dense} is in database {database}, which stores.telemetry does not name")]
@@ -42,10 +47,10 @@ struct UnknownDatabase {
     database: u16,
 }
 
-/// Error of a list of databases that is too long.
+/// Error of a list of databases that is too long, or empty.
 #[derive(Debug, thiserror::Error)]
-#[error("stores.telemetry names {0} databases, and at most {DATABASES_MAX} are possible")]
-struct TooManyDatabases(usize);
+#[error("stores.telemetry names {0} databases, and 1 to {DATABASES_MAX} are possible")]
+struct WrongCount(usize);
 
 impl SpreadTelemetry {
     /// Opens the store in several databases, in any order: all of them have to be reachable, and are waited for. `used` are
@@ -56,8 +61,8 @@ impl SpreadTelemetry {
         used: &[u16],
         marks: Arc<dyn StreamMarks>,
     ) -> Result<Self> {
-        if addresses.len() > DATABASES_MAX {
-            return Err(StoreError::unavailable(TooManyDatabases(addresses.len())));
+        if !(1..=DATABASES_MAX).contains(&addresses.len()) {
+            return Err(StoreError::unavailable(WrongCount(addresses.len())));
         }
         let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
         let opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
@@ -66,8 +71,10 @@ impl SpreadTelemetry {
         let members = addresses.iter().zip(opened.into_iter().zip(joined)).map(|(address, (opened, joined))| {
             let (parts, options) = (parts.clone(), options.clone());
             async move {
-                let served = PostgresTelemetry::serve((opened, joined), parts, options).await;
-                Member::new(address, served.map_err(|error| postgres::named(address, error))?).await
+                let (tell, away) = AwayDatabase::watched();
+                let served = PostgresTelemetry::serve((opened, joined), (parts, away.clone()), options).await;
+                let store = served.map_err(|error| postgres::named(address, error))?;
+                Member::new(address, store, (tell, away)).await
             }
         });
         let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
@@ -98,13 +105,8 @@ impl SpreadTelemetry {
     }
 
     /// Sorts items by the databases of their devices; each comes with its place among the items.
-    fn sorted<T: Copy>(
-        &self,
-        items: &[T],
-        device: impl Fn(&T) -> DeviceKey,
-    ) -> Result<Vec<(&Member, Vec<(usize, T)>)>> {
-        let mut sorted: Vec<(&Member, Vec<(usize, T)>)> =
-            self.members.iter().map(|member| (member, Vec::new())).collect();
+    fn sorted<T: Copy>(&self, items: &[T], device: impl Fn(&T) -> DeviceKey) -> Result<Vec<MemberItems<'_, T>>> {
+        let mut sorted: Vec<MemberItems<'_, T>> = self.members.iter().map(|member| (member, Vec::new())).collect();
         for (place, item) in items.iter().enumerate() {
             let of = self.of(device(item))?;
             if let Some((_, items)) = sorted.iter_mut().find(|(member, _)| member.number() == of.number()) {
@@ -130,8 +132,13 @@ impl SpreadTelemetry {
         while let Some((member, answer)) = asked.next().await {
             match answer {
                 Ok(answer) => answers.push((member, answer)),
-                Err(error) if outcome.is_ok() => outcome = Err(member.named(error)),
-                Err(_) => {}
+                Err(error) => {
+                    if member.here().is_ok() {
+                        let error = with_cause(&error);
+                        tracing::warn!(error, database = %member.name(), "a telemetry database does not answer");
+                    }
+                    outcome = outcome.and(Err(member.named(error)));
+                }
             }
         }
         answers.sort_unstable_by_key(|(member, _)| member.number());
