@@ -16,9 +16,9 @@ use crate::error::{Result, StoreError};
 const MEMBERSHIP_LOCK: i64 = 0x0069_736f_6261_7214;
 
 const IDENTITY: &str = "SELECT identity::text FROM telemetry.membership";
-const READ_NOTE: &str = "SELECT identity::text, platform::text, number, \
+const READ_MEMBERSHIP: &str = "SELECT identity::text, platform::text, number, \
     EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event) FROM telemetry.membership";
-const WRITE_NOTE: &str = "UPDATE telemetry.membership SET platform = $1::uuid, number = $2";
+const WRITE_MEMBERSHIP: &str = "UPDATE telemetry.membership SET platform = $1::uuid, number = $2";
 
 /// A database that has its number.
 #[derive(Clone, Copy, Debug)]
@@ -198,14 +198,14 @@ async fn hold(pool: &PgPool) -> Result<Transaction<'static, Postgres>> {
 }
 
 async fn read(connection: &mut PgConnection, name: Arc<str>) -> Result<MembershipNote> {
-    let row = sqlx::query(READ_NOTE).fetch_one(connection).await.map_err(failed)?;
+    let row = sqlx::query(READ_MEMBERSHIP).fetch_one(connection).await.map_err(failed)?;
     let (platform, number) = (row.column::<Option<String>>(1)?, row.column::<Option<i16>>(2)?);
     let joined = platform.zip(number).map(|(platform, number)| (platform, number.unsigned_abs()));
     Ok(MembershipNote { name, identity: row.column(0)?, joined, has_data: row.column(3)? })
 }
 
 async fn write(connection: &mut PgConnection, platform: &str, number: u16) -> Result<()> {
-    let note = sqlx::query(WRITE_NOTE).bind(platform).bind(i16::try_from(number).unwrap_or(i16::MAX));
+    let note = sqlx::query(WRITE_MEMBERSHIP).bind(platform).bind(i16::try_from(number).unwrap_or(i16::MAX));
     note.execute(connection).await.map(drop).map_err(failed)
 }
 
