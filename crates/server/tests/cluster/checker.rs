@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::history::{Call, Did, FaultKind, History, Micros, Shown};
+use super::history::{Call, Did, History, Micros, Shown};
 use super::register::{RegisterCall, first_contradiction};
 
 /// Largest count of the window: its size.
@@ -48,6 +48,12 @@ pub fn violations(history: &History) -> Vec<Violation> {
         found.append(&mut life.found);
     }
     found.extend(outages(history));
+    found.extend(history.stuck.iter().map(|says| Violation { rule: "recovery", says: says.clone() }));
+    let too_long = history.gaps().into_iter().filter(|gap| history.gap_max.is_some_and(|max| gap.1 - gap.0 > max));
+    found.extend(too_long.map(|(begin, end)| {
+        let says = format!("nothing was acknowledged for {:.1} s from {begin} on", (end - begin) as f64 / 1e6);
+        Violation { rule: "gap", says }
+    }));
     found
 }
 
@@ -282,9 +288,7 @@ fn outages(history: &History) -> Vec<Violation> {
         let mut since: Option<Micros> = None;
         for call in calls {
             let met = |fault: &&super::history::Fault| {
-                (fault.node == node || fault.kind == FaultKind::CutSome)
-                    && fault.begin <= call.end
-                    && since.is_none_or(|since| fault.end > since)
+                fault.met(node) && fault.begin <= call.end && since.is_none_or(|since| fault.end > since)
             };
             if call.is_done() {
                 since = None;

@@ -44,7 +44,7 @@ fn good() -> History {
         setting: EVENTS,
         ..Shown::default()
     });
-    History { calls, faults: Vec::new(), shown: shown.collect() }
+    History { calls, shown: shown.collect(), ..History::default() }
 }
 
 /// Returns the rules that a changed history breaks, each once.
@@ -223,8 +223,24 @@ fn node_that_fails_for_long_beyond_a_fault_is_found() {
     assert_eq!(broken(fails), ["outage"]);
     let with_fault = |history: &mut History, node| {
         fails(history);
-        history.faults.push(Fault { kind: FaultKind::Kill, node, begin: 900, end: 10_000 });
+        let target = String::new();
+        history.faults.push(Fault { kind: FaultKind::Kill, node, target, begin: 900, end: 10_000 });
     };
-    assert_eq!(broken(|history| with_fault(history, 0)), [""; 0]);
-    assert_eq!(broken(|history| with_fault(history, 1)), ["outage"]);
+    assert_eq!(broken(|history| with_fault(history, Some(0))), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, None)), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, Some(1))), ["outage"]);
+}
+
+#[test]
+fn long_time_without_an_acknowledged_event_is_found() {
+    // The good history acknowledges one every 100.
+    assert_eq!(broken(|history| history.gap_max = Some(100)), [""; 0]);
+    assert_eq!(broken(|history| history.gap_max = Some(99)), ["gap"]);
+    let history = good();
+    assert_eq!((history.longest_gap(0, 1_000), history.longest_gap(0, 50)), (100, 0));
+}
+
+#[test]
+fn fault_that_is_not_mended_is_found() {
+    assert_eq!(broken(|history| history.stuck.push("pair A".to_owned())), ["recovery"]);
 }
