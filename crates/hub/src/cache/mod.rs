@@ -182,8 +182,11 @@ impl Caches {
     /// be called before the registry is read.
     async fn revisions(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
         let Some(shared) = self.env.telemetry().shared() else { return Ok(vec![0; devices.len()]) };
+        let standings = shared.standings(devices).await?;
+        let settled = devices.iter().zip(&standings).filter(|(_, standing)| standing.pending.is_none());
+        settled.for_each(|(device, standing)| self.outbox.forget_overtaken(*device, standing.revision));
         let revision = |standing: &Standing| standing.pending.map_or(standing.revision, |_| UNSETTLED);
-        Ok(shared.standings(devices).await?.iter().map(revision).collect())
+        Ok(standings.iter().map(revision).collect())
     }
 
     /// Returns true if no other process has changed the device since its entry was loaded; else the entry is retired.

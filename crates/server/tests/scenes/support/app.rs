@@ -273,6 +273,17 @@ impl TestApp {
         holder
     }
 
+    /// Locks the row of a device in a registry on PostgreSQL until the first returned value is dropped. The second asks the
+    /// registry, and the third telemetry.
+    pub async fn holds_device(&self, id: &str) -> [Raw; 3] {
+        let (registry, telemetry) = (self.database.as_ref().unwrap(), self.telemetry.as_ref().unwrap());
+        let open = [&registry.address, &registry.address, &telemetry.address].map(|address| Raw::open(address));
+        let [holder, registry, telemetry] = open;
+        let (holder, registry, telemetry) = (holder.await, registry.await, telemetry.await);
+        holder.run(&format!("BEGIN; SELECT FROM devices WHERE id = '{id}' FOR UPDATE")).await.unwrap();
+        [holder, registry, telemetry]
+    }
+
     /// Returns every row of the registry, if that is not a file of the data folder.
     pub async fn rows_elsewhere(&self) -> String {
         let Some(database) = &self.database else { return String::new() };
