@@ -1,4 +1,5 @@
 # Sourced by scripts/with-patroni and scripts/with-machines: finds what they start, and keeps it running. Functions use $folder.
+# shellcheck shell=bash disable=SC2034,SC2154
 
 PATH=$PATH:/usr/sbin
 OLDEST_PATRONI=3.0.3
@@ -39,7 +40,7 @@ keep() {
     shift
     (
         trap - EXIT HUP INT TERM
-        cd /tmp
+        cd /tmp || exit
         while :; do
             setsid "$@" >>"$folder/$name.log" 2>&1 </dev/null &
             echo $! >"$folder/$name.pid"

@@ -23,6 +23,8 @@ const PAUSE_MIN: u64 = 4_000;
 const PAUSE_MAX: u64 = 12_000;
 /// Time that a node is stopped at most, and a machine is away or cut from another.
 const STOPPED_MAX: u64 = 30_000;
+/// Longest time until Patroni knows of a fault, in milliseconds.
+const UNNOTICED: u64 = 3_000;
 /// Time for which replication stands still: less than `wal_sender_timeout`, after which the primary does without.
 const STANDSTILL_MAX: u64 = 4_000;
 
@@ -96,9 +98,12 @@ impl Disasters<'_> {
     }
 
     fn tells(&self, kind: FaultKind, target: &str) -> Micros {
-        let begin = self.platform.now();
-        println!("{:7.2} s  {kind:?} {target}", begin as f64 / 1e6);
-        begin
+        println!("{:7.2} s  {kind:?} {target}", self.seconds());
+        self.platform.now()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.platform.now() as f64 / 1e6
     }
 
     fn remembers(&self, kind: FaultKind, node: Option<usize>, target: String, begin: Micros) {
@@ -171,12 +176,14 @@ impl Disasters<'_> {
             };
             let begin = self.tells(kind, &target);
             self.meet_pair(kind, &pair, &target, &mut chance).await;
-            if self.waits_for_whole(name).await {
-                println!("{:7.2} s  pair {name} is whole again", self.platform.now() as f64 / 1e6);
-            } else {
+            let Some(now) = self.whole(name).await else {
                 self.stuck.lock().push(format!("pair {name} was not whole again after {kind:?} {target} at {begin}"));
-            }
-            self.remembers(kind, None, target, begin);
+                self.remembers(kind, None, target, begin);
+                continue;
+            };
+            println!("{:7.2} s  pair {name} is whole again, {} is the primary", self.seconds(), now.primary);
+            let takes_over = if now.primary == pair.primary { "" } else { ": the other takes over" };
+            self.remembers(kind, None, target + takes_over, begin);
         }
     }
 
@@ -236,14 +243,19 @@ impl Disasters<'_> {
         self.machines.mend(&pair.primary, &pair.standby, true);
     }
 
-    /// Waits until a pair has a primary and a standby; returns false if that takes too long.
-    async fn waits_for_whole(&self, pair: char) -> bool {
+    /// Waits until a pair has a primary and a standby; returns none if that takes too long.
+    async fn whole(&self, name: char) -> Option<Pair> {
+        // Patroni looks every two seconds: until then it knows of nothing.
+        pause(UNNOTICED).await;
         let whole = async {
-            while self.machines.pair(pair).await.is_none() {
+            loop {
+                if let Some(pair) = self.machines.pair(name).await {
+                    return pair;
+                }
                 pause(200).await;
             }
         };
-        Clock::System.timeout(RECOVERY_MAX, whole).await.is_ok()
+        Clock::System.timeout(RECOVERY_MAX, whole).await.ok()
     }
 }
 

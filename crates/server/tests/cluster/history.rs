@@ -152,9 +152,9 @@ impl History {
         ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
     }
 
-    /// Returns the longest time without an acknowledged event of which a part is between two moments.
+    /// Returns the longest time without an acknowledged event that begins between two moments.
     pub fn longest_gap(&self, begin: Micros, end: Micros) -> Micros {
-        let within = self.gaps().into_iter().filter(|gap| gap.0 <= end && gap.1 >= begin);
+        let within = self.gaps().into_iter().filter(|gap| (begin..=end).contains(&gap.0));
         within.map(|gap| gap.1 - gap.0).max().unwrap_or(0)
     }
 }

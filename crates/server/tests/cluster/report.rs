@@ -11,8 +11,9 @@ use super::history::{Call, Did, History, Micros};
 /// Most violations, and kinds of lines in logs, that are told.
 const TOLD_MAX: usize = 30;
 const LINES_MAX: usize = 40;
-/// Time after a fault in which a gap is told as its own.
-const AFTERMATH: Micros = 2_000_000;
+/// Time before a fault, and after it, in which a gap may begin that is told as its own.
+const BEFORE: Micros = 500_000;
+const AFTER: Micros = 2_000_000;
 
 /// Returns a violation for each panic in the logs.
 pub fn panics(logs: &[String]) -> Vec<Violation> {
@@ -55,12 +56,12 @@ pub fn write(history: &History, file: &Path) {
     std::fs::write(file, lines.join("\n")).unwrap();
 }
 
-/// Prints each fault with the longest gap of acknowledged events about it, and the number of each kind.
+/// Prints each fault with the longest gap of acknowledged events that begins with it, and the number of each kind.
 fn print_faults(history: &History) {
     let mut kinds: BTreeMap<_, (usize, f64)> = BTreeMap::new();
     println!("  begin   lasts     gap  fault");
     for fault in &history.faults {
-        let gap = seconds(history.longest_gap(fault.begin, fault.end + AFTERMATH));
+        let gap = seconds(history.longest_gap(fault.begin.saturating_sub(BEFORE), fault.end + AFTER));
         let (begin, lasts) = (seconds(fault.begin), seconds(fault.end - fault.begin));
         println!("{begin:7.1} {lasts:7.1} {gap:7.1}  {:?} {}", fault.kind, fault.target);
         let (count, longest) = kinds.entry(fault.kind).or_default();
