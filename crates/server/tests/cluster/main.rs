@@ -132,10 +132,10 @@ async fn history_of_nodes_under_faults_breaks_no_promise() {
     }
     let ends = running.into_iter().map(|node| tokio::task::spawn_blocking(move || node.end()));
     let logs: Vec<String> = join_all(ends).await.into_iter().map(Result::unwrap).collect();
+    report::write(&history, &folder.join("history"));
     let mut violations = checker::violations(&history);
     violations.extend(report::panics(&logs));
     report::print(&history, &logs, &violations);
-    report::write(&history, &folder.join("history"));
     println!("{} connections were cut by the databases", world.databases.cuts());
     let (count, command) = (violations.len(), &world.command);
     assert!(count == 0, "{count} violations; logs and history in {}; repeat with: {command}", folder.display());
