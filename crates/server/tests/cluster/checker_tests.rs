@@ -206,6 +206,30 @@ fn put_without_an_answer_may_be_seen() {
 }
 
 #[test]
+fn put_without_an_answer_may_be_taken_back_where_it_was_not_replicated() {
+    let taken_back = |history: &mut History| {
+        history.calls.push(unanswered(600, Did::Put { value: 9 }));
+        adds(history, 620, Did::Get { value: Some(9) });
+        adds(history, 700, Did::Get { value: Some(EVENTS) });
+    };
+    assert_eq!(broken(taken_back), ["setting"]);
+    let with_fault = |history: &mut History, end| {
+        taken_back(history);
+        let (kind, target) = (FaultKind::LoseUnreplicated, String::new());
+        history.faults.push(Fault { kind, node: None, target, begin: 590, end });
+    };
+    assert_eq!(broken(|history| with_fault(history, 650)), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, 610)), ["setting"]);
+    // What was acknowledged is not taken back.
+    let lost = |history: &mut History| {
+        with_fault(history, 650);
+        adds(history, 605, Did::Put { value: 10 });
+        adds(history, 630, Did::Get { value: Some(10) });
+    };
+    assert_eq!(broken(lost), ["setting"]);
+}
+
+#[test]
 fn answer_that_no_fault_explains_is_found() {
     let refused = |history: &mut History| {
         history.calls.push(Call { status: Some(500), ..call(600, Did::Get { value: None }) });

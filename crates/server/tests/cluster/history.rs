@@ -42,6 +42,15 @@ impl Call {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
+    /// Returns the value of the setting that it puts, or has got.
+    pub fn value(&self) -> Option<u64> {
+        match self.did {
+            Did::Put { value } => Some(value),
+            Did::Get { value } => value,
+            _ => None,
+        }
+    }
+
     /// Returns true if it may have been done, or may still be, though nobody said so.
     pub fn is_unknown(&self) -> bool {
         !self.is_refused && !self.is_done()
@@ -106,6 +115,11 @@ pub struct Fault {
 }
 
 impl Fault {
+    /// Returns true if a call was under way while it lasted.
+    pub fn meets(&self, call: &Call) -> bool {
+        call.begin <= self.end && self.begin <= call.end
+    }
+
     /// Returns true if a node may have suffered from it.
     pub fn met(&self, node: usize) -> bool {
         self.node.is_none_or(|met| met == node)
