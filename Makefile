@@ -2,7 +2,8 @@
 # make check  format, lints, unit tests and the stores' suites on SQLite: what one runs all day
 # make one    one test: T=a_part_of_its_name
 # make test   every gate: format, lints, licences, tests (with a PostgreSQL of their own)
-# make torture       the long forms, for which no gate waits: power cuts, flipped bits, neighbours
+# make torture       the long forms, for which no gate waits: power cuts, flipped bits, neighbours, the cluster
+# make torture-cluster  of these the cluster alone, for ten minutes: nodes, pairs of databases and etcd among faults; wants root
 # make console       the web console alone, into console/dist; CONSOLE=no builds the program without it, and without Node.js
 # make console-test  its types, lints, sizes and unit tests, and its tests in a browser
 # make watch-test    alert rules, dashboards, the runbook's commands, nginx and Caddy, tried with a real server
@@ -15,7 +16,7 @@
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: run check one test torture bench dist fmt prepare quick console console-test watch-test clients-test package package-test
+.PHONY: run check one test torture torture-cluster bench dist fmt prepare quick console console-test watch-test clients-test package package-test
 
 ENV := . scripts/env.sh;
 CONSOLE ?= yes
@@ -72,8 +73,13 @@ test:
 
 torture:
 	@scripts/prepare test
+	@scripts/prepare patroni
 	@scripts/console build
 	@scripts/test torture
+
+torture-cluster: prepare
+	@scripts/prepare patroni
+	@scripts/test torture-cluster
 
 package: prepare
 	@$(ENV) scripts/package $(PROGRAM)

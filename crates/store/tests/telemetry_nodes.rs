@@ -129,7 +129,7 @@ mod nodes {
             assert_eq!(shared(&second).left_work(9).await.unwrap(), [left.target().key]);
             let third = node(&database).await;
             assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
-            let taken = shared(&third).outbox_take(left.target().key).await.unwrap();
+            let taken = shared(&third).outbox_take(left.target().key, Some(1)).await.unwrap();
             assert_eq!(
                 taken.iter().map(|entry| (entry.number, &*entry.work)).collect::<Vec<_>>(),
                 [(number, &b"left"[..])]
@@ -144,6 +144,32 @@ mod nodes {
             assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
             raw.close().await;
             for store in [second, third] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn work_that_two_take_over_is_done_by_the_last() {
+            let database = OwnDatabase::new().await;
+            let (first, second, third) = (node(&database).await, node(&database).await, node(&database).await);
+            let (device, number) = (given::device(), first.outbox_number());
+            let key = device.target().key;
+            given::run(&first, &device, put(number, "left")).await;
+            let revises = async |node| given::run(node, &device, Commit { touches: true, ..Commit::default() }).await;
+            let taken = async |node, revision| shared(node).outbox_take(key, Some(revision)).await.unwrap().len();
+            let pending = async || shared(&second).standing(key).await.unwrap().pending;
+            revises(&second).await;
+            revises(&third).await;
+            assert_eq!((taken(&second, 2).await, taken(&third, 3).await), (0, 1));
+            // Who took it earlier removes nothing: runs wait until the last has done it.
+            revises(&second).await;
+            assert_eq!(taken(&second, 4).await, 1);
+            third.outbox_done(&[(key, number)]).await.unwrap();
+            assert_eq!(pending().await, Some(1));
+            second.outbox_done(&[(key, number)]).await.unwrap();
+            assert_eq!(pending().await, None);
+            for store in [first, second, third] {
                 store.close().await.unwrap();
             }
             database.remove().await;

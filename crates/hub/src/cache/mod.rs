@@ -182,12 +182,18 @@ impl Caches {
     /// be called before the registry is read.
     async fn revisions(&self, devices: &[DeviceKey]) -> Result<Vec<u64>> {
         let Some(shared) = self.env.telemetry().shared() else { return Ok(vec![0; devices.len()]) };
+        let standings = shared.standings(devices).await?;
+        for (device, standing) in devices.iter().zip(&standings) {
+            if let Some(Standing { revision, pending: None }) = standing {
+                self.outbox.forget_overtaken(*device, *revision);
+            }
+        }
         // While the database of a device does not answer, no run of it can commit.
         let revision = |standing: &Option<Standing>| match standing {
             Some(Standing { revision, pending: None }) => *revision,
             Some(_) | None => UNSETTLED,
         };
-        Ok(shared.standings(devices).await?.iter().map(revision).collect())
+        Ok(standings.iter().map(revision).collect())
     }
 
     /// Returns true if no other process has changed the device since its entry was loaded; else the entry is retired.

@@ -107,15 +107,20 @@ impl Delivery {
             let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
             let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
             self.env.registry().findings_take(&permit, revision).await?;
-            return self.take_all_of(shared, key, revision).await;
+            return self.take_all_of(shared, key, Some(revision)).await;
         }
-        self.take_all_of(shared, key, 0).await
+        self.take_all_of(shared, key, None).await
     }
 
-    async fn take_all_of(&self, shared: &dyn SharedTelemetry, device: DeviceKey, revision: u64) -> Result<usize> {
-        let entries = shared.outbox_take(device).await?;
+    async fn take_all_of(
+        &self,
+        shared: &dyn SharedTelemetry,
+        device: DeviceKey,
+        revision: Option<u64>,
+    ) -> Result<usize> {
+        let entries = shared.outbox_take(device, revision).await?;
         for entry in &entries {
-            self.take_up(entry, revision).await?;
+            self.take_up(entry, revision.unwrap_or(0)).await?;
         }
         Ok(entries.len())
     }

@@ -240,6 +240,8 @@ pub(crate) struct InHand {
     pub since: i64,
     pub report: Option<Arc<DeviceFindings>>,
     pub settings: Vec<Arc<SettingWork>>,
+    /// Another process has taken the pieces over: they are not put back.
+    pub is_overtaken: bool,
 }
 
 /// All pending work of one device.
@@ -388,7 +390,8 @@ impl DeviceQueue {
         }
         let sequence = taken.iter().filter_map(Piece::came).map(|(sequence, _)| sequence).min().unwrap_or(u64::MAX);
         let since = taken.iter().filter_map(Piece::came).map(|(_, since)| since).min().unwrap_or(i64::MAX);
-        let mut in_hand = InHand { pieces: taken.len(), sequence, since, report: None, settings: Vec::new() };
+        let mut in_hand =
+            InHand { pieces: taken.len(), sequence, since, report: None, settings: Vec::new(), is_overtaken: false };
         for piece in taken {
             match &piece.what {
                 PieceKind::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),
@@ -399,6 +402,29 @@ impl DeviceQueue {
             }
         }
         self.in_hand = Some(in_hand);
+    }
+
+    /// Removes all work that is neither in hand nor parked, and returns it; what is in hand counts as overtaken.
+    pub fn forget(&mut self) -> Vec<Piece> {
+        if let Some(in_hand) = &mut self.in_hand {
+            (in_hand.report, in_hand.is_overtaken) = (None, true);
+            in_hand.settings.clear();
+        }
+        let report = self.report.take_if(|report| !report.faults.is_parked()).map(PieceKind::Report);
+        let mut settings = None;
+        if !self.settings_faults.is_parked() && !self.settings.is_empty() {
+            let faults = std::mem::take(&mut self.settings_faults);
+            settings = Some(PieceKind::Settings(std::mem::take(&mut self.settings).into(), faults));
+        }
+        let refused = self.refused.extract_if(.., |delivery| !delivery.faults.is_parked());
+        let deliveries = self.deliveries.drain(..).chain(refused).map(PieceKind::Delivery);
+        let kinds = report.into_iter().chain(settings).chain(deliveries);
+        kinds.map(|what| Piece { device: self.device, what }).collect()
+    }
+
+    /// Returns true if another process has taken over the work in hand.
+    pub fn is_overtaken_in_hand(&self) -> bool {
+        self.in_hand.as_ref().is_some_and(|in_hand| in_hand.is_overtaken)
     }
 
     /// Removes a written piece from the work in hand.

@@ -80,6 +80,12 @@ impl Outbox {
         }
     }
 
+    /// Removes what this process still has of a device's work of revisions up to this one, though the store has none.
+    pub(crate) fn forget_overtaken(&self, device: DeviceKey, revision: u64) {
+        self.queue.lock().forget_overtaken(device, revision);
+        self.done.notify_waiters();
+    }
+
     /// Returns true if this process has work of the device.
     pub(crate) fn has_work(&self, device: DeviceKey) -> bool {
         self.queue.lock().of(device).is_some()

@@ -61,10 +61,12 @@ impl OutboxBatch {
         pieces.map(|piece| (piece.device, SharedPiece::of(&piece.what, tenant(piece)))).collect()
     }
 
-    /// Returns the devices of these pieces, with their revisions.
+    /// Returns the devices of these pieces, with their revisions: 0, which the registry refuses, if another process has taken
+    /// them over.
     pub fn revisions(&self, range: Range<usize>) -> Vec<(DeviceRef, u64)> {
         let queue = self.outbox.queue.lock();
-        let revision = |device: DeviceRef| queue.of(device.key).map_or(0, |of| of.revision);
+        let of = |device: DeviceRef| queue.of(device.key).filter(|of| !of.is_overtaken_in_hand());
+        let revision = |device: DeviceRef| of(device).map_or(0, |of| of.revision);
         let devices: BTreeMap<DeviceKey, DeviceRef> =
             self.pieces[range].iter().flatten().map(|piece| (piece.device.key, piece.device)).collect();
         devices.into_values().map(|device| (device, revision(device))).collect()

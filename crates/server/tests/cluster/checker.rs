@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use super::history::{Call, Did, FaultKind, History, Micros, Shown};
+use super::history::{Call, Did, Fault, FaultKind, History, Micros, Shown};
 use super::register::{RegisterCall, first_contradiction};
 
 /// Largest count of the window: its size.
@@ -23,6 +23,7 @@ struct Life<'h> {
     device: usize,
     calls: Vec<&'h Call>,
     shown: Vec<&'h Shown>,
+    faults: &'h [Fault],
     found: Vec<Violation>,
 }
 
@@ -36,7 +37,7 @@ pub fn violations(history: &History) -> Vec<Violation> {
         let mut calls: Vec<&Call> = history.calls.iter().filter(|call| call.device == device).collect();
         calls.sort_by_key(|call| (call.begin, call.end));
         let shown = history.shown.iter().filter(|shown| shown.device == device).collect();
-        let mut life = Life { device, calls, shown, found: Vec::new() };
+        let mut life = Life { device, calls, shown, faults: &history.faults, found: Vec::new() };
         life.check_answers();
         life.check_events();
         life.check_counts();
@@ -48,6 +49,12 @@ pub fn violations(history: &History) -> Vec<Violation> {
         found.append(&mut life.found);
     }
     found.extend(outages(history));
+    found.extend(history.stuck.iter().map(|says| Violation { rule: "recovery", says: says.clone() }));
+    let too_long = history.gaps().into_iter().filter(|gap| history.gap_max.is_some_and(|max| gap.1 - gap.0 > max));
+    found.extend(too_long.map(|(begin, end)| {
+        let says = format!("nothing was acknowledged for {:.1} s from {begin} on", (end - begin) as f64 / 1e6);
+        Violation { rule: "gap", says }
+    }));
     found
 }
 
@@ -219,10 +226,21 @@ impl Life<'_> {
 
     /// The setting is a linearizable register, which all nodes show alike at the end.
     fn check_setting(&mut self) {
+        let unacknowledged = |call: &&&Call| call.is_unknown() && matches!(call.did, Did::Put { .. });
+        let unacknowledged: HashSet<u64> =
+            self.calls.iter().filter(unacknowledged).filter_map(|call| call.value()).collect();
+        // A primary shows what its standby does not have where the connection of a commit is ended that waits for it
+        // (docs/patroni.md). A failover takes that back; nobody was told that it is done.
+        let may_be_taken_back = |call: &Call| {
+            let is_unreplicated = |fault: &&Fault| fault.kind == FaultKind::LoseUnreplicated && fault.meets(call);
+            call.value().is_some_and(|value| unacknowledged.contains(&value))
+                && self.faults.iter().any(|fault| is_unreplicated(&fault))
+        };
         let as_register = |call: &&Call| {
             let (is_put, value, end) = match call.did {
                 Did::Put { .. } if call.is_refused => return None,
                 Did::Put { value } => (true, value, call.is_done().then_some(call.end)),
+                Did::Get { .. } if may_be_taken_back(call) => return None,
                 Did::Get { value } => (false, value?, Some(call.end)),
                 _ => return None,
             };
@@ -281,10 +299,8 @@ fn outages(history: &History) -> Vec<Violation> {
         calls.sort_by_key(|call| call.end);
         let mut since: Option<Micros> = None;
         for call in calls {
-            let met = |fault: &&super::history::Fault| {
-                (fault.node == node || fault.kind == FaultKind::CutSome)
-                    && fault.begin <= call.end
-                    && since.is_none_or(|since| fault.end > since)
+            let met = |fault: &&Fault| {
+                fault.met(node) && fault.begin <= call.end && since.is_none_or(|since| fault.end > since)
             };
             if call.is_done() {
                 since = None;

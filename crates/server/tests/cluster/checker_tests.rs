@@ -44,7 +44,7 @@ fn good() -> History {
         setting: EVENTS,
         ..Shown::default()
     });
-    History { calls, faults: Vec::new(), shown: shown.collect() }
+    History { calls, shown: shown.collect(), ..History::default() }
 }
 
 /// Returns the rules that a changed history breaks, each once.
@@ -206,6 +206,30 @@ fn put_without_an_answer_may_be_seen() {
 }
 
 #[test]
+fn put_without_an_answer_may_be_taken_back_where_it_was_not_replicated() {
+    let taken_back = |history: &mut History| {
+        history.calls.push(unanswered(600, Did::Put { value: 9 }));
+        adds(history, 620, Did::Get { value: Some(9) });
+        adds(history, 700, Did::Get { value: Some(EVENTS) });
+    };
+    assert_eq!(broken(taken_back), ["setting"]);
+    let with_fault = |history: &mut History, end| {
+        taken_back(history);
+        let (kind, target) = (FaultKind::LoseUnreplicated, String::new());
+        history.faults.push(Fault { kind, node: None, target, begin: 590, end });
+    };
+    assert_eq!(broken(|history| with_fault(history, 650)), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, 610)), ["setting"]);
+    // What was acknowledged is not taken back.
+    let lost = |history: &mut History| {
+        with_fault(history, 650);
+        adds(history, 605, Did::Put { value: 10 });
+        adds(history, 630, Did::Get { value: Some(10) });
+    };
+    assert_eq!(broken(lost), ["setting"]);
+}
+
+#[test]
 fn answer_that_no_fault_explains_is_found() {
     let refused = |history: &mut History| {
         history.calls.push(Call { status: Some(500), ..call(600, Did::Get { value: None }) });
@@ -223,8 +247,24 @@ fn node_that_fails_for_long_beyond_a_fault_is_found() {
     assert_eq!(broken(fails), ["outage"]);
     let with_fault = |history: &mut History, node| {
         fails(history);
-        history.faults.push(Fault { kind: FaultKind::Kill, node, begin: 900, end: 10_000 });
+        let target = String::new();
+        history.faults.push(Fault { kind: FaultKind::Kill, node, target, begin: 900, end: 10_000 });
     };
-    assert_eq!(broken(|history| with_fault(history, 0)), [""; 0]);
-    assert_eq!(broken(|history| with_fault(history, 1)), ["outage"]);
+    assert_eq!(broken(|history| with_fault(history, Some(0))), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, None)), [""; 0]);
+    assert_eq!(broken(|history| with_fault(history, Some(1))), ["outage"]);
+}
+
+#[test]
+fn long_time_without_an_acknowledged_event_is_found() {
+    // The good history acknowledges one every 100.
+    assert_eq!(broken(|history| history.gap_max = Some(100)), [""; 0]);
+    assert_eq!(broken(|history| history.gap_max = Some(99)), ["gap"]);
+    let history = good();
+    assert_eq!((history.longest_gap(0, 1_000), history.longest_gap(106, 150)), (100, 0));
+}
+
+#[test]
+fn fault_that_is_not_mended_is_found() {
+    assert_eq!(broken(|history| history.stuck.push("pair A".to_owned())), ["recovery"]);
 }

@@ -1,4 +1,4 @@
-//! Faults of nodes, one every few seconds, chosen by a seed.
+//! Faults of nodes over one plain PostgreSQL, one every few seconds, chosen by a seed.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use isobar_model::time::Clock;
 use isobar_power::Chance;
 use rustix::process::Signal;
 
-use super::history::{Fault, FaultKind};
+use super::history::{Fault, FaultKind, Micros};
 use super::load::Platform;
 use super::nodes::{Databases, Node};
 
 /// Times at which a run cuts what a node's connections are doing, and the pause between two.
-const CUTS: usize = 20;
-const CUT_EVERY: Duration = Duration::from_millis(50);
+pub const CUTS: usize = 20;
+pub const CUT_EVERY: Duration = Duration::from_millis(50);
 const SOME: u64 = 3;
 
 /// Lets faults happen, one after the other, until the time is over; returns the nodes, which run, and the faults.
@@ -40,7 +40,7 @@ pub async fn happen(
                 pause(pauses).await;
                 if cuts {
                     databases.cut("true").await;
-                    faults.push(Fault { kind: FaultKind::CutSome, node, begin, end: platform.now() });
+                    faults.push(fault(FaultKind::CutSome, node, begin, platform.now()));
                 }
                 let again = tokio::task::spawn_blocking(move || started(again)).await.unwrap();
                 nodes.insert(node, again);
@@ -50,25 +50,33 @@ pub async fn happen(
                 pause(3_000 + chance.below(5_000)).await;
                 nodes[node].signal(Signal::CONT);
             }
-            FaultKind::CutNode => drop(databases.cut(&Databases::of_node(node)).await),
-            FaultKind::CutSome => drop(databases.cut(&format!("pid % {SOME} = {}", chance.below(SOME))).await),
-            FaultKind::CutCommits => {
-                for _ in 0..CUTS {
-                    databases.cut(&format!("state <> 'idle' AND {}", Databases::of_node(node))).await;
-                    Clock::System.sleep(CUT_EVERY).await;
-                }
-            }
+            FaultKind::CutNode => databases.cut(&Databases::of_node(node)).await,
+            FaultKind::CutSome => databases.cut(&format!("pid % {SOME} = {}", chance.below(SOME))).await,
+            _ => cut_commits(databases, node).await,
         }
-        faults.push(Fault { kind, node, begin, end: platform.now() });
+        faults.push(fault(kind, node, begin, platform.now()));
     }
 }
 
-fn killed(mut node: Node) -> Node {
+/// Cuts a node's connections whenever they do something.
+pub async fn cut_commits(databases: &Databases, node: usize) {
+    for _ in 0..CUTS {
+        databases.cut(&format!("state <> 'idle' AND {}", Databases::of_node(node))).await;
+        Clock::System.sleep(CUT_EVERY).await;
+    }
+}
+
+fn fault(kind: FaultKind, node: usize, begin: Micros, end: Micros) -> Fault {
+    let node = (kind != FaultKind::CutSome).then_some(node);
+    Fault { kind, node, target: node.map_or_else(String::new, |node| format!("node {node}")), begin, end }
+}
+
+pub fn killed(mut node: Node) -> Node {
     node.kill();
     node
 }
 
-fn started(mut node: Node) -> Node {
+pub fn started(mut node: Node) -> Node {
     node.go_on();
     node
 }
@@ -83,6 +91,6 @@ const fn choose(chance: &mut Chance) -> FaultKind {
     }
 }
 
-async fn pause(millis: u64) {
+pub async fn pause(millis: u64) {
     Clock::System.sleep(Duration::from_millis(millis)).await;
 }

@@ -42,6 +42,15 @@ impl Call {
         self.status.is_some_and(|status| (200..300).contains(&status))
     }
 
+    /// Returns the value of the setting that it puts, or has got.
+    pub fn value(&self) -> Option<u64> {
+        match self.did {
+            Did::Put { value } => Some(value),
+            Did::Get { value } => value,
+            _ => None,
+        }
+    }
+
     /// Returns true if it may have been done, or may still be, though nobody said so.
     pub fn is_unknown(&self) -> bool {
         !self.is_refused && !self.is_done()
@@ -61,15 +70,60 @@ pub enum FaultKind {
     CutSome,
     /// Connections of a node were cut whenever they did something, again and again.
     CutCommits,
+    /// The balancer of databases beside a node was killed.
+    KillBalancer,
+    /// A node and a primary did not reach each other.
+    CutFromPrimary,
+    /// A node and its clients did not reach each other.
+    CutFromClients,
+    /// The PostgreSQL of a primary was killed.
+    KillPrimary,
+    /// The PostgreSQL of a standby was killed.
+    KillStandby,
+    /// The process that manages a PostgreSQL was killed.
+    KillPatroni,
+    /// A member of etcd was killed.
+    KillEtcd,
+    /// All processes of a primary's machine were gone at once, without a word.
+    LoseMachine,
+    /// All processes of a primary's machine stopped, and went on.
+    FreezeMachine,
+    /// A primary's machine reached nobody.
+    IsolateMachine,
+    /// All processes of a standby's machine stopped, and went on.
+    FreezeStandby,
+    /// A person made the standby the primary.
+    Switchover,
+    /// The servers of a pair did not reach each other.
+    CutReplication,
+    /// A primary's machine and etcd did not reach each other.
+    CutFromEtcd,
+    /// Replication stood still, connections were cut, and then the PostgreSQL of the primary was killed.
+    LoseUnreplicated,
 }
 
-/// Fault of a node, from its beginning until the node was as before. A cut of some connections concerns all nodes.
+/// Fault, from its beginning until all was as before.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub kind: FaultKind,
-    pub node: usize,
+    /// Node that it met; all of them if there is none.
+    pub node: Option<usize>,
+    /// Name of what it met.
+    pub target: String,
     pub begin: Micros,
     pub end: Micros,
+}
+
+impl Fault {
+    /// Returns true if a call was under way while it lasted.
+    pub fn meets(&self, call: &Call) -> bool {
+        call.begin <= self.end && self.begin <= call.end
+    }
+
+    /// Returns true if a node may have suffered from it.
+    pub fn met(&self, node: usize) -> bool {
+        self.node.is_none_or(|met| met == node)
+    }
 }
 
 /// Describes a device as a node shows it at the end; lists are in the order of their making.
@@ -96,5 +150,25 @@ pub struct Shown {
 pub struct History {
     pub calls: Vec<Call>,
     pub faults: Vec<Fault>,
+    /// Faults after which something was not as before for too long.
+    pub stuck: Vec<String>,
+    /// Longest time without an acknowledged event that the faults may cost.
+    pub gap_max: Option<Micros>,
     pub shown: Vec<Shown>,
+}
+
+impl History {
+    /// Returns the times without an acknowledged event, each with its beginning and its end.
+    pub fn gaps(&self) -> Vec<(Micros, Micros)> {
+        let is_acknowledged = |call: &&Call| matches!(call.did, Did::Post { id: Some(_), .. });
+        let mut ends: Vec<Micros> = self.calls.iter().filter(is_acknowledged).map(|call| call.end).collect();
+        ends.sort_unstable();
+        ends.windows(2).map(|pair| (pair[0], pair[1])).collect()
+    }
+
+    /// Returns the longest time without an acknowledged event that begins between two moments.
+    pub fn longest_gap(&self, begin: Micros, end: Micros) -> Micros {
+        let within = self.gaps().into_iter().filter(|gap| (begin..=end).contains(&gap.0));
+        within.map(|gap| gap.1 - gap.0).max().unwrap_or(0)
+    }
 }

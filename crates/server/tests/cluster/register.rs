@@ -1,7 +1,7 @@
 //! Decides whether a register is linearizable: the search of Wing and Gong in the form of Lowe, which linearizes a call
 //! at the latest when it has ended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Value of a register that nobody has set.
 pub const UNSET: u64 = 0;
@@ -29,26 +29,37 @@ pub fn first_contradiction(calls: &[RegisterCall]) -> Option<RegisterCall> {
     let ends = calls.iter().enumerate().filter_map(|(index, call)| Some((call.end?, true, index)));
     let mut moments: Vec<_> = begins.chain(ends).collect();
     moments.sort_unstable();
-    let mut open = BTreeSet::new();
+    let (mut open, mut unknown) = (BTreeSet::new(), HashMap::new());
     let mut possible = BTreeSet::from([Possible { value: UNSET, done: BTreeSet::new() }]);
     for (_, ends, index) in moments {
+        let call = calls[index];
         if !ends {
-            open.insert(index);
+            match call.end {
+                Some(_) => drop(open.insert(index)),
+                None => drop(unknown.insert(call.value, index)),
+            }
             continue;
         }
-        possible = after_end(calls, &open, &possible, index);
+        possible = after_end(calls, &candidates(calls, &open, &unknown), &possible, index);
         if possible.is_empty() {
-            return Some(calls[index]);
+            return Some(call);
         }
         open.remove(&index);
     }
     None
 }
 
-/// Returns the states that are possible when a call has taken effect, with any open ones before it.
+/// Returns the calls that may take effect now, and matter: a put without an end matters only to an open read of its value.
+fn candidates(calls: &[RegisterCall], open: &BTreeSet<usize>, unknown: &HashMap<u64, usize>) -> Vec<usize> {
+    let reads = open.iter().filter(|index| !calls[**index].is_put);
+    let read: BTreeSet<usize> = reads.filter_map(|index| unknown.get(&calls[*index].value).copied()).collect();
+    open.iter().copied().chain(read).collect()
+}
+
+/// Returns the states that are possible when a call has taken effect, with any others that may before it.
 fn after_end(
     calls: &[RegisterCall],
-    open: &BTreeSet<usize>,
+    candidates: &[usize],
     possible: &BTreeSet<Possible>,
     ended: usize,
 ) -> BTreeSet<Possible> {
@@ -61,30 +72,20 @@ fn after_end(
             after.insert(Possible { value: state.value, done });
             continue;
         }
-        for &next in open.iter().filter(|next| !state.done.contains(next)) {
-            if !takes_effect(calls, open, next, state.value) {
+        for &next in candidates.iter().filter(|next| !state.done.contains(next)) {
+            let call = calls[next];
+            if !call.is_put && call.value != state.value {
                 continue;
             }
             let mut done = state.done.clone();
             done.insert(next);
-            let value = if calls[next].is_put { calls[next].value } else { state.value };
-            let reached = Possible { value, done };
+            let reached = Possible { value: call.value, done };
             if seen.insert(reached.clone()) {
                 left.push(reached);
             }
         }
     }
     after
-}
-
-/// Returns true if an open call can take effect now, and matters: a put without an end matters only to an open read of its
-/// value.
-fn takes_effect(calls: &[RegisterCall], open: &BTreeSet<usize>, next: usize, value: u64) -> bool {
-    let call = calls[next];
-    if !call.is_put {
-        return call.value == value;
-    }
-    call.end.is_some() || open.iter().any(|&read| !calls[read].is_put && calls[read].value == call.value)
 }
 
 #[cfg(test)]

@@ -1,15 +1,19 @@
 //! Tells what a run has done and found.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::checker::Violation;
-use super::history::{Call, Did, History};
+use super::history::{Call, Did, History, Micros};
 
 /// Most violations, and kinds of lines in logs, that are told.
 const TOLD_MAX: usize = 30;
 const LINES_MAX: usize = 40;
+/// Time before a fault, and after it, in which a gap may begin that is told as its own.
+const BEFORE: Micros = 500_000;
+const AFTER: Micros = 2_000_000;
 
 /// Returns a violation for each panic in the logs.
 pub fn panics(logs: &[String]) -> Vec<Violation> {
@@ -34,11 +38,8 @@ pub fn print(history: &History, logs: &[String], violations: &[Violation]) {
         count(&|call| matches!(call.did, Did::Put { .. }) && call.is_unknown()),
         count(&|call| matches!(call.did, Did::Get { value: Some(_) })),
     );
-    let mut kinds: BTreeMap<_, usize> = BTreeMap::new();
-    history.faults.iter().for_each(|fault| *kinds.entry(fault.kind).or_default() += 1);
-    let restarts = history.faults.iter().map(|fault| (fault.end - fault.begin) as f64 / 1e6);
-    println!("faults: {kinds:?}, longest {:.2} s", restarts.fold(0.0, f64::max));
-    println!("longest gap between successes of the platform: {:.2} s", longest_gap(history));
+    print_faults(history);
+    println!("longest gap between acknowledged events: {:.1} s", seconds(history.longest_gap(0, Micros::MAX)));
     print_logs(logs);
     println!("{} violations", violations.len());
     for violation in violations.iter().take(TOLD_MAX) {
@@ -46,10 +47,32 @@ pub fn print(history: &History, logs: &[String], violations: &[Violation]) {
     }
 }
 
-fn longest_gap(history: &History) -> f64 {
-    let mut ends: Vec<u64> = history.calls.iter().filter(|call| call.is_done()).map(|call| call.end).collect();
-    ends.sort_unstable();
-    ends.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0) as f64 / 1e6
+/// Writes all calls and faults of a run into a file, for whoever looks for the cause of a violation.
+pub fn write(history: &History, file: &Path) {
+    let mut lines: Vec<(Micros, String)> = history.calls.iter().map(|call| (call.begin, format!("{call:?}"))).collect();
+    lines.extend(history.faults.iter().map(|fault| (fault.begin, format!("{fault:?}"))));
+    lines.sort();
+    let lines: Vec<String> = lines.into_iter().map(|(_, line)| line).collect();
+    std::fs::write(file, lines.join("\n")).unwrap();
+}
+
+/// Prints each fault with the longest gap of acknowledged events that begins with it, and the number of each kind.
+fn print_faults(history: &History) {
+    let mut kinds: BTreeMap<_, (usize, f64)> = BTreeMap::new();
+    println!("  begin   lasts     gap  fault");
+    for fault in &history.faults {
+        let gap = seconds(history.longest_gap(fault.begin.saturating_sub(BEFORE), fault.end + AFTER));
+        let (begin, lasts) = (seconds(fault.begin), seconds(fault.end - fault.begin));
+        println!("{begin:7.1} {lasts:7.1} {gap:7.1}  {:?} {}", fault.kind, fault.target);
+        let (count, longest) = kinds.entry(fault.kind).or_default();
+        (*count, *longest) = (*count + 1, longest.max(gap));
+    }
+    println!("{} faults; of each kind the number and the longest gap of acknowledged events:", history.faults.len());
+    kinds.iter().for_each(|(kind, (count, gap))| println!("{count:5} {gap:7.1} s  {kind:?}"));
+}
+
+const fn seconds(micros: Micros) -> f64 {
+    micros as f64 / 1e6
 }
 
 /// Prints how often the nodes have logged what at which level, without times and numbers.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use isobar_model::access;
 use isobar_model::time::{Clock, Timestamp};
-use isobar_power::within_patience;
+use isobar_power::{becomes, within_patience};
 use isobar_store::telemetry::{Commit, Idempotency, OutboxChange};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -256,6 +256,50 @@ async fn work_that_a_node_leaves_is_done_by_another() {
     device.posts("reading", json!(3)).await.created();
     assert_eq!(label(&ana.through(&second), &device, "n").await, 9);
     drop(ana);
+    end((first, second)).await;
+}
+
+#[tokio::test]
+async fn work_that_was_taken_over_is_not_seen_by_later_runs() {
+    let (first, second) = TestApp::two_nodes().await;
+    let ana = first.developer("ana").await;
+    let project = ana.designs(counting()).await;
+    let (other, device) = (ana.creates_device_of(&project, "o").await, ana.creates_device_of(&project, "d").await);
+    // The first node's writer waits for the registry with work of another device, and knows nothing of what follows.
+    let [held, registry, telemetry] = first.holds_device(&other.id).await;
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let later = async {
+        becomes("the writer waits", async || registry.number(waits).await == 1).await;
+        device.posts("reading", json!(0)).await.created();
+    };
+    let (there, user) = (device.through(&second), ana.through(&second));
+    let counts = async || user.get(&device.at("data/counts?limit=100")).await.list_of("/payload");
+    let counted = async |most: u64| {
+        becomes("all runs have stored a count", async || counts().await.len() as u64 == most).await;
+        assert_eq!(counts().await, (1..=most).rev().map(Value::from).collect::<Vec<_>>());
+    };
+    let meanwhile = async {
+        counted(1).await;
+        // It looks as if the first node were gone: the second takes the work over, and the registry has it.
+        let leave = "UPDATE telemetry.outbox SET owner = 0 WHERE device = (SELECT max(device) FROM telemetry.outbox)";
+        telemetry.run(leave).await.unwrap();
+        there.posts("reading", json!(1)).await.created();
+        there.posts("reading", json!(2)).await.created();
+        counted(3).await;
+    };
+    let last = async {
+        meanwhile.await;
+        tokio::join!(device.posts("reading", json!(3)), async {
+            counted(4).await;
+            drop(held);
+        })
+    };
+    let (_, (), (fourth, ())) = tokio::join!(other.posts("reading", json!(0)), later, last);
+    fourth.created();
+    for node in [&first, &second] {
+        assert_eq!(label(&ana.through(node), &device, "n").await, 4);
+    }
+    drop((device, other, there, user, ana));
     end((first, second)).await;
 }
 

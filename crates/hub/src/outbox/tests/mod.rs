@@ -149,6 +149,33 @@ fn label_written_repeatedly_is_one_entry() {
 }
 
 #[test]
+fn work_that_was_taken_over_is_not_put_back() {
+    let mut desk = Desk::default();
+    desk.leaves(device(1), 1, labelled(device(1), "n", "1", 0));
+    let in_hand = desk.takes();
+    desk.leaves(device(1), 1, labelled(device(1), "m", "1", 1));
+    desk.waiting.forget_overtaken(DeviceKey(1), 0);
+    assert!(desk.waiting.is_overtaken(DeviceKey(1)));
+    // A run that has loaded the device anew leaves work of its own.
+    desk.leaves(device(1), 1, labelled(device(1), "o", "1", 2));
+    in_hand.into_iter().for_each(|piece| desk.waiting.put_back(piece));
+    desk.waiting.is_done();
+    assert_eq!(desk.look().size.entries, 1);
+    let pieces = desk.takes();
+    let PieceKind::Report(report) = &pieces[0].what else { panic!("{pieces:?}") };
+    let labels: Vec<_> = report.found.report.meta.iter().map(|(label, _)| &**label).collect();
+    assert_eq!((pieces.len(), labels), (1, vec!["o"]));
+    pieces.iter().for_each(|piece| desk.waiting.written(piece));
+    desk.waiting.is_done();
+    assert_eq!(desk.look().size, OutboxSize::default());
+    // What came later than the store was looked at stays.
+    let (staged, _) = desk.expects(device(2), 1, labelled(device(2), "n", "1", 3)).unwrap();
+    desk.waiting.comes((DeviceKey(2), 5), staged, at(3));
+    desk.waiting.forget_overtaken(DeviceKey(2), 4);
+    assert_eq!(desk.takes().len(), 1);
+}
+
+#[test]
 fn large_report_is_not_rewritten_with_every_label() {
     let mut desk = Desk::default();
     let long = format!("\"{}\"", "x".repeat(200));

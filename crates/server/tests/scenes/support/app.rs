@@ -274,6 +274,17 @@ impl TestApp {
         holder
     }
 
+    /// Locks the row of a device in a registry on PostgreSQL until the first returned value is dropped. The second asks the
+    /// registry, and the third telemetry.
+    pub async fn holds_device(&self, id: &str) -> [Raw; 3] {
+        let address = &self.database.as_ref().unwrap().address;
+        let (holder, registry) = (Raw::open(address).await, Raw::open(address).await);
+        let number = registry.number(&format!("SELECT key >> 48 FROM devices WHERE id = '{id}'")).await;
+        let telemetry = self.telemetry.raw(number).await;
+        holder.run(&format!("BEGIN; SELECT FROM devices WHERE id = '{id}' FOR UPDATE")).await.unwrap();
+        [holder, registry, telemetry]
+    }
+
     /// Returns every row of the registry, if that is not a file of the data folder.
     pub async fn rows_elsewhere(&self) -> String {
         let Some(database) = &self.database else { return String::new() };

@@ -11,7 +11,7 @@ use isobar_store::telemetry::postgres::{self, PostgresOptions, PostgresTelemetry
 use isobar_store::telemetry::spread::SpreadTelemetry;
 
 use super::app::TestSettings;
-use super::postgres::OwnDatabase;
+use super::postgres::{OwnDatabase, Raw};
 use super::road::Road;
 
 /// The databases of telemetry; none if it is in a folder. Clones share them.
@@ -54,6 +54,17 @@ impl TelemetryDatabases {
             databases.push(Arc::new(OwnDatabase::new().await));
         }
         Self(databases)
+    }
+
+    /// Opens the database with this number.
+    pub async fn raw(&self, number: i64) -> Raw {
+        for database in &self.0 {
+            let raw = Raw::open(&database.address).await;
+            if self.0.len() == 1 || raw.number("SELECT number::bigint FROM telemetry.membership").await == number {
+                return raw;
+            }
+        }
+        panic!("there is no database {number}")
     }
 
     /// Returns true if telemetry is in a folder.

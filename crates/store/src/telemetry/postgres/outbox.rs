@@ -25,7 +25,8 @@ impl PgCore {
         query.bind(self.key(device)?).fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
     }
 
-    /// Removes entries whose work is done.
+    /// Removes entries whose work is done. Those that another process has taken over stay until it has done the work again:
+    /// what it writes must not come after the findings of later runs, which wait for these entries.
     pub async fn entries_done(&self, done: &[(DeviceKey, u64)]) -> Result<()> {
         self.committer.must_be_open()?;
         if done.is_empty() {
@@ -35,9 +36,10 @@ impl PgCore {
         // Locked in the order in which groups write them.
         let query = sqlx::query(
             "DELETE FROM telemetry.outbox WHERE number IN \
-             (SELECT number FROM telemetry.outbox WHERE number = ANY($1) ORDER BY number FOR UPDATE)",
+             (SELECT number FROM telemetry.outbox WHERE number = ANY($1) AND owner = $2 ORDER BY number FOR UPDATE)",
         );
-        query.bind(numbers).execute(&self.changes).await.map(drop).map_err(failed)
+        let query = query.bind(numbers).bind(i64::from(self.numbers.process()));
+        query.execute(&self.changes).await.map(drop).map_err(failed)
     }
 
     /// Records why an entry cannot be done.

@@ -28,9 +28,11 @@ const LEFT: &str = "WITH alive AS (SELECT n.process FROM telemetry.node n, telem
     SELECT DISTINCT device FROM telemetry.outbox \
     WHERE (owner <> $1 AND EXISTS (SELECT FROM alive) AND owner NOT IN (SELECT process FROM alive)) \
         OR (owner = $1 AND came < clock_timestamp() - interval '15 seconds') LIMIT $2";
-/// Takes the entries of a device.
+/// Takes the entries of a device, which is at this revision ($3), if one is given.
 const TAKE: &str = "UPDATE telemetry.outbox SET owner = $2, came = clock_timestamp() WHERE number IN \
-    (SELECT number FROM telemetry.outbox WHERE device = $1 ORDER BY number FOR UPDATE) \
+    (SELECT number FROM telemetry.outbox WHERE device = $1 \
+        AND ($3::bigint IS NULL OR $3 = (SELECT h.revision FROM telemetry.head h WHERE h.device = $1)) \
+    ORDER BY number FOR UPDATE) \
     RETURNING number, device, work, parked";
 
 #[async_trait]
@@ -62,8 +64,9 @@ impl SharedTelemetry for PostgresTelemetry {
         self.core.entries_of(device).await
     }
 
-    async fn outbox_take(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
+    async fn outbox_take(&self, device: DeviceKey, revision: Option<u64>) -> Result<Vec<OutboxEntry>> {
         let query = sqlx::query(TAKE).bind(self.key(device)?).bind(i64::from(self.core.numbers.process()));
+        let query = query.bind(revision.map(|revision| revision as i64));
         let rows = query.fetch_all(&self.core.changes).await.map_err(failed)?;
         let mut entries = rows.iter().map(read_entry).collect::<Result<Vec<_>>>()?;
         entries.sort_unstable_by_key(|entry| entry.number);

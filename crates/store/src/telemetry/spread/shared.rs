@@ -42,9 +42,9 @@ impl SharedTelemetry for SpreadTelemetry {
         member.ask(member.store().outbox_of(device)).await
     }
 
-    async fn outbox_take(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
+    async fn outbox_take(&self, device: DeviceKey, revision: Option<u64>) -> Result<Vec<OutboxEntry>> {
         let member = self.of(device)?;
-        member.ask(member.store().outbox_take(device)).await
+        member.ask(member.store().outbox_take(device, revision)).await
     }
 }
 
