@@ -14,7 +14,7 @@ use super::nodes::{Databases, Place};
 /// Folder of `scripts/with-machines`, and folder of Patroni's programs.
 const FOLDER: &str = "ISOBAR_TEST_MACHINES";
 const PATRONI: &str = "PATRONI";
-/// Pairs whose databases keep telemetry, without a sign between them: one, or more where Isobar takes a list.
+/// Pairs whose databases keep telemetry, without a sign between them. The registry is in the first pair.
 const TELEMETRY: &str = "CLUSTER_TELEMETRY";
 /// Machine on which this program runs, with its bridge.
 const CLIENTS: &str = "clients";
@@ -51,7 +51,7 @@ impl Machines {
     pub fn databases() -> Databases {
         let of =
             |pair: char| format!("postgres://isobar:test@127.0.0.1:{}/isobar", if pair == 'A' { 5000 } else { 5001 });
-        let telemetry = std::env::var(TELEMETRY).unwrap_or_else(|_| "B".to_owned());
+        let telemetry = std::env::var(TELEMETRY).unwrap_or_else(|_| "AB".to_owned());
         Databases::at(of('A'), telemetry.chars().map(of).collect())
     }
 
