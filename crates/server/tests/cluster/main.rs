@@ -1,4 +1,4 @@
-//! Nodes over one registry and one telemetry store that are killed, stopped and cut from their databases under load: a
+//! Nodes over a registry and telemetry in two databases that are killed, stopped and cut from their databases under load: a
 //! checker decides by the history of all calls that each promise was kept.
 //!
 //! The short form is processes over one PostgreSQL. Under `scripts/with-machines` each node, each server of two pairs that

@@ -33,14 +33,13 @@ pub struct Databases {
 }
 
 impl Databases {
-    /// Makes databases on the one server of the tests.
+    /// Makes two databases on the one server of the tests: both have telemetry, the first the registry too.
     pub async fn new() -> Self {
-        let (registry, telemetry) = (OwnDatabase::new().await, OwnDatabase::new().await);
-        let store = pool(&telemetry.address);
-        let (servers, stores) = (vec![store.clone()], vec![store]);
-        let addresses = (registry.address.clone(), vec![telemetry.address.clone()]);
-        let own = vec![registry, telemetry];
-        Self { registry: addresses.0, telemetry: addresses.1, own, servers, stores, cuts: AtomicI64::new(0) }
+        let own = vec![OwnDatabase::new().await, OwnDatabase::new().await];
+        let telemetry: Vec<String> = own.iter().map(|database| database.address.clone()).collect();
+        let stores: Vec<PgPool> = telemetry.iter().map(|address| pool(address)).collect();
+        let servers = stores[..1].to_vec();
+        Self { registry: telemetry[0].clone(), telemetry, own, servers, stores, cuts: AtomicI64::new(0) }
     }
 
     /// Takes databases that are there, each on a server of its own.
