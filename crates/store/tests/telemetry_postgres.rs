@@ -6,6 +6,8 @@
 mod suite;
 mod support;
 
+use isobar_model::access::CanWrite;
+use isobar_model::ids::{DeviceRef, EventId};
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
 use isobar_store::telemetry::{Commit, Memory, StreamMessage, Telemetry, ValueQuery};
@@ -186,6 +188,45 @@ mod two_nodes {
             for store in [first, second] {
                 store.close().await.unwrap();
             }
+            database.remove().await;
+        }
+
+        /// Posts an event, prepared for followers.
+        async fn post(store: &PostgresTelemetry, device: &CanWrite<DeviceRef>, millis: i64) -> EventId {
+            let event = given::id(millis);
+            let mut commit = given::storing(event, &[("log", "1")]);
+            commit.streamed = Some(given::streamed(device, &commit));
+            given::run(store, device, commit).await;
+            event
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn streams_go_on_after_a_dump_was_brought_back() {
+            let database = OwnDatabase::new().await;
+            let device = given::device();
+            let store = of_a_scene(&database, PostgresOptions::default().device_bytes).await;
+            let before =
+                [post(&store, &device, 1).await, post(&store, &device, 2).await, post(&store, &device, 3).await];
+            store.close().await.unwrap();
+            // The server that the dump is of had given more transactions than this one.
+            let raw = Raw::open(&database.address).await;
+            raw.run("UPDATE telemetry.event SET xact = xact + 1000000").await.unwrap();
+            for round in 0..2 {
+                let store = of_a_scene(&database, PostgresOptions::default().device_bytes).await;
+                let mut following = given::follow(&store).await;
+                let event = post(&store, &device, 10 + round).await;
+                let Ok(StreamMessage::Event { position, event: told, .. }) = following.messages.recv().await else {
+                    panic!("it is not sent from memory")
+                };
+                assert_eq!(told.upgrade().map(|told| told.id), Some(event));
+                assert_eq!(store.history_position(event).await.unwrap(), position);
+                let after = store.history_position(before[1]).await.unwrap();
+                let until = given::follow(&store).await.from;
+                let found = given::ids(&given::between(&store, &[device.reading()], after, until, 10).await);
+                assert_eq!((found[0], *found.last().unwrap(), found.len()), (before[2], event, 2 + round as usize));
+                store.close().await.unwrap();
+            }
+            raw.close().await;
             database.remove().await;
         }
 

@@ -246,6 +246,33 @@ mod streams {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn streams_go_on_after_a_dump_of_all_databases_was_brought_back() {
+            let platform = Platform::new().await;
+            let (node, devices) = (platform.node().await, devices());
+            let mut follower = Follower::begin(&node.1, &devices).await;
+            let early = post(&node.1, &devices[3], 10).await;
+            while follower.told.is_empty() {
+                follower.hear().await;
+            }
+            drop(follower);
+            node.1.close().await.unwrap();
+            node.0.close().await.unwrap();
+            // Marks and events are of servers that had given more transactions than these.
+            let databases = platform.telemetry.iter().map(|database| (database, "telemetry.event"));
+            for (database, table) in databases.chain([(&platform.registry, "stream_places")]) {
+                let raw = Raw::open(&database.address).await;
+                raw.run(&format!("UPDATE {table} SET xact = xact + 1000000")).await.unwrap();
+                raw.close().await;
+            }
+            let (first, second) = (platform.node().await, platform.node().await);
+            let follower = Follower::resume(&second.1, &devices, early).await;
+            let late = [post(&first.1, &devices[0], 20).await, post(&first.1, &devices[2], 21).await];
+            let told = given::ids(&follower.hears(2).await);
+            assert!(told.len() == 2 && late.iter().all(|late| told.contains(late)), "{told:?}");
+            platform.end([first, second]).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn old_marks_are_forgotten_and_the_order_stays() {
             let platform = Platform::new().await;
             let (node, devices) = (platform.node().await, devices());

@@ -11,7 +11,7 @@ use isobar_model::time::{Clock, Timestamp};
 use super::PgCore;
 use super::connections::{ReadColumn as _, failed};
 use super::history::read_event;
-use super::live_events::{EventPlace, horizon};
+use super::live_events::EventPlace;
 use crate::error::{Result, StoreError};
 use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::time_order::{id_of, moment, order_of};
@@ -80,7 +80,7 @@ impl PgCore {
     /// Waits until every transaction up to a place has ended.
     async fn complete(&self, until: EventPlace) -> Result<()> {
         let begun = Clock::System.instant();
-        while horizon(&self.reads).await? <= until.transaction {
+        while self.live.horizon().await? <= until.transaction {
             if Clock::System.elapsed(begun) > COMPLETE_WITHIN {
                 return Err(StoreError::Busy);
             }

@@ -257,7 +257,7 @@ impl Committer {
         }
         let missing = self.partitions.missing(writes.iter().flat_map(|writes| &writes.events).map(|row| row.order));
         self.partitions.make(connection, missing).await?;
-        let written = group::write(connection, writes).await;
+        let written = group::write(connection, writes, self.live.raised()).await;
         *is_unknown |= matches!(written, Err(GroupFailure::Unknown(_)));
         written
     }

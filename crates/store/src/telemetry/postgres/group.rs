@@ -116,17 +116,20 @@ const KEYS: &str = ", keys AS (INSERT INTO telemetry.key (device, key, answer, e
     ON CONFLICT (device, key) DO UPDATE SET answer = excluded.answer, expires = excluded.expires)";
 const FIRSTS: &str = " SELECT pg_current_xact_id()::text::bigint, device FROM firsts";
 
-/// Writes the commits of a group, which are of different devices. Those that were not first write nothing.
+/// Writes the commits of a group, which are of different devices. Those that were not first write nothing. `raised` is added
+/// to the number of the transaction.
 pub async fn write(
     connection: &mut PgConnection,
     group: &[&DeviceWrites],
+    raised: i64,
 ) -> std::result::Result<GroupOutcome, GroupFailure> {
     let statement = statement(group).map_err(GroupFailure::Statement)?;
     let query = sqlx::query_with(AssertSqlSafe(statement.text), statement.arguments);
     let rows = query.fetch_all(connection).await.map_err(GroupFailure::of)?;
     let mut outcome = GroupOutcome::default();
     for row in &rows {
-        outcome.transaction = row.column(0).map_err(GroupFailure::Statement)?;
+        let transaction: i64 = row.column(0).map_err(GroupFailure::Statement)?;
+        outcome.transaction = transaction.saturating_add(raised);
         outcome.devices.push(row.column(1).map_err(GroupFailure::Statement)?);
     }
     Ok(outcome)

@@ -123,6 +123,8 @@ pub struct LiveEvents {
     /// The newest position in time that this process has seen.
     newest: Mutex<TimeOrder>,
     away: AwayDatabase,
+    /// Number that is added to those of the server's transactions.
+    raised: i64,
 }
 
 /// The right to send events, and to write a group whose events are sent afterwards.
@@ -144,7 +146,7 @@ const LOOK_FOR_EVENTS: &str = concat!(
     "WITH h AS MATERIALIZED (SELECT (",
     horizon!(),
     ") AS ends) SELECT h.ends, e.xact, e.item, e.ord FROM h LEFT JOIN LATERAL (SELECT xact, item, ord \
-     FROM telemetry.event WHERE (xact, item) > ($2, $3) AND xact < h.ends AND ord >= $4 ORDER BY xact, item LIMIT $5) e \
+     FROM telemetry.event WHERE (xact, item) > ($2, $3) AND xact < h.ends + $6 AND ord >= $4 ORDER BY xact, item LIMIT $5) e \
      ON true ORDER BY e.xact, e.item",
 );
 
@@ -161,15 +163,16 @@ pub async fn transactions_elsewhere(pool: &PgPool) -> Result<Vec<i64>> {
     sqlx::query(ELSEWHERE).fetch_all(pool).await.map_err(failed)?.iter().map(|row| row.column(0)).collect()
 }
 
-/// Returns the first transaction that has not ended, of those that may write events.
-pub async fn horizon(pool: &PgPool) -> Result<i64> {
+/// Returns the first transaction that has not ended, of those that may write events; `raised` is added to its number.
+async fn horizon(pool: &PgPool, raised: i64) -> Result<i64> {
     let elsewhere = transactions_elsewhere(pool).await?;
-    sqlx::query(horizon!()).bind(elsewhere).fetch_one(pool).await.map_err(failed)?.column(0)
+    let ends: i64 = sqlx::query(horizon!()).bind(elsewhere).fetch_one(pool).await.map_err(failed)?.column(0)?;
+    Ok(ends.saturating_add(raised))
 }
 
 impl LiveEvents {
     /// Creates a registry without followers; everything so far is history.
-    pub async fn open(pool: &PgPool, away: AwayDatabase) -> Result<Self> {
+    pub async fn open(pool: &PgPool, away: AwayDatabase, raised: i64) -> Result<Self> {
         let newest =
             sqlx::query("SELECT greatest(device_order, cloud_order) FROM telemetry.head ORDER BY 1 DESC LIMIT 1");
         let newest = newest.fetch_optional(pool).await.map_err(failed)?;
@@ -179,7 +182,7 @@ impl LiveEvents {
         let moved = moved.fetch_optional(pool).await.map_err(failed)?;
         let moved = moved.map_or(Ok(0), |row| row.column(0).map(|at| order_at(Timestamp::from_millis(at))))?;
         let newest: TimeOrder = moved.max(newest);
-        let place = EventPlace::end_of(horizon(pool).await? - 1, moment(newest));
+        let place = EventPlace::end_of(horizon(pool, raised).await? - 1, moment(newest));
         let sent = SentEvents { place, own: BTreeMap::new(), recent: RecentEvents::default() };
         Ok(Self {
             pool: pool.clone(),
@@ -188,7 +191,18 @@ impl LiveEvents {
             messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
             newest: Mutex::new(newest),
             away,
+            raised,
         })
+    }
+
+    /// Returns the first transaction that has not ended, of those that may write events.
+    pub async fn horizon(&self) -> Result<i64> {
+        horizon(&self.pool, self.raised).await
+    }
+
+    /// Returns the number that is added to those of the server's transactions.
+    pub fn raised(&self) -> i64 {
+        self.raised
     }
 
     /// Returns true if there are followers.
@@ -315,7 +329,7 @@ impl EventsHeld<'_> {
 
     /// Moves the last place to the present, while nobody follows.
     async fn place(&self) -> Result<()> {
-        let ended = horizon(&self.live.pool).await? - 1;
+        let ended = self.live.horizon().await? - 1;
         let mut sent = self.live.sent.lock();
         if ended > sent.place.transaction && !self.live.is_any() {
             sent.place = EventPlace::end_of(ended, sent.place.at);
@@ -327,11 +341,11 @@ impl EventsHeld<'_> {
     async fn look(&self, elsewhere: Vec<i64>) -> Result<EventPlace> {
         let from = self.live.sent.lock().place;
         let query = sqlx::query(LOOK_FOR_EVENTS).bind(elsewhere).bind(from.transaction).bind(from.item);
-        let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK);
+        let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK).bind(self.live.raised);
         let rows = query.fetch_all(&self.live.pool).await.map_err(failed)?;
         let (mut found, mut ended) = (Vec::with_capacity(rows.len()), from.transaction);
         for row in &rows {
-            ended = row.column::<i64>(0)? - 1;
+            ended = row.column::<i64>(0)?.saturating_add(self.live.raised) - 1;
             if let Some(transaction) = row.column::<Option<i64>>(1)? {
                 let order = row.order(3)?;
                 self.live.saw(order);

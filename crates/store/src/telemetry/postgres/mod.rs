@@ -27,6 +27,7 @@ mod parts;
 mod port;
 mod queue;
 mod shared;
+mod transactions;
 mod turn;
 mod upkeep;
 mod values;

@@ -12,8 +12,8 @@ use super::live_events::LiveEvents;
 use super::numbers::ProcessNumbers;
 use super::partitions::Partitions;
 use super::{
-    AwayDatabase, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership,
-    migrations, moving,
+    AwayDatabase, EventPlace, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections,
+    membership, migrations, moving, transactions,
 };
 use crate::error::{Result, StoreError};
 
@@ -21,6 +21,8 @@ use crate::error::{Result, StoreError};
 pub(crate) struct OpenedDatabase {
     address: String,
     pub changes: PgPool,
+    /// Number that is added to those of the server's transactions.
+    raised: i64,
 }
 
 /// Error for a device of another database.
@@ -41,7 +43,14 @@ impl OpenedDatabase {
         }
         migrations::migrate(&changes).await?;
         moving::must_be_finished(&changes).await?;
-        Ok(Self { address: address.to_owned(), changes })
+        let raised = transactions::raised(&changes, i64::MIN).await?;
+        Ok(Self { address: address.to_owned(), changes, raised })
+    }
+
+    /// Makes sure that new events come behind a place that others know of this database.
+    pub async fn must_be_behind(&mut self, known: EventPlace) -> Result<()> {
+        self.raised = transactions::raised(&self.changes, known.transaction).await?;
+        Ok(())
     }
 }
 
@@ -61,12 +70,12 @@ impl PostgresTelemetry {
         (parts, away): (ProcessParts, AwayDatabase),
         options: PostgresOptions,
     ) -> Result<Self> {
-        let OpenedDatabase { address, changes } = opened;
+        let OpenedDatabase { address, changes, raised } = opened;
         let (numbers, devices) = (Arc::clone(&parts.numbers), Arc::clone(&parts.devices));
         let reads = connections::to_read(&address).await?;
         let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone).await?;
         let partitions = Arc::new(Partitions::default());
-        let live = Arc::new(LiveEvents::open(&reads, away.clone()).await?);
+        let live = Arc::new(LiveEvents::open(&reads, away.clone(), raised).await?);
         let committer =
             Arc::new(Committer::new(groups.clone(), &parts, (Arc::clone(&partitions), Arc::clone(&live)), away));
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());

@@ -65,8 +65,14 @@ impl SpreadTelemetry {
             return Err(StoreError::unavailable(WrongCount(addresses.len())));
         }
         let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
-        let opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
+        let mut opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
         let (joined, numbers) = join(&opened, used).await?;
+        let known = marks.mark_at(u64::MAX).await?.places;
+        for (database, joined) in opened.iter_mut().zip(&joined) {
+            if let Some(place) = known.get(&joined.number) {
+                database.must_be_behind(*place).await?;
+            }
+        }
         let parts = ProcessParts::new(numbers, options.device_bytes)?;
         let members = addresses.iter().zip(opened.into_iter().zip(joined)).map(|(address, (opened, joined))| {
             let (parts, options) = (parts.clone(), options.clone());
