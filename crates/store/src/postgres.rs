@@ -2,7 +2,7 @@
 
 pub(crate) mod copied_rows;
 
-use std::str::FromStr as _;
+use std::sync::Arc;
 
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres, Transaction};
@@ -14,9 +14,10 @@ pub(crate) async fn begun(pool: &PgPool) -> Result<Transaction<'static, Postgres
     tokio::spawn(Transaction::begin(connection, None)).await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
 }
 
-/// Returns host, port and database of an address, without user and password; `None` if it cannot be read.
-pub(crate) fn place(address: &str) -> Option<String> {
-    let options = PgConnectOptions::from_str(address).ok()?;
-    let database = options.get_database().unwrap_or_else(|| options.get_username());
-    Some(format!("{}:{}/{database}", options.get_host(), options.get_port()))
+/// Returns host, port and name of a database, without user and password.
+pub(crate) fn place(options: &PgConnectOptions) -> Arc<str> {
+    let socket = options.get_socket().map(|socket| socket.display().to_string());
+    let host = socket.unwrap_or_else(|| options.get_host().to_owned());
+    let name = options.get_database().unwrap_or_else(|| options.get_username());
+    format!("{host}:{}/{name}", options.get_port()).into()
 }

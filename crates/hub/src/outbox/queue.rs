@@ -3,6 +3,7 @@
 //! Each tenant (all devices beneath one top-level organization) has its devices in the order of their oldest work, and
 //! tenants take turns, one device at a time.
 
+mod overtaken;
 mod parked_labels;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -360,31 +361,6 @@ impl OutboxQueue {
             self.let_go(piece.device.key, row);
         }
         self.ends(piece);
-    }
-
-    /// Removes a piece that another process has taken over, with its entries of the store.
-    pub fn overtaken(&mut self, piece: &Piece) {
-        self.leave_rows(piece);
-        self.ends(piece);
-    }
-
-    /// Removes the work of a device of revisions up to this one, of which the store has none any more: another process has
-    /// taken it over, and has written it. Later runs must neither see it nor write it again as part of theirs.
-    pub fn forget_overtaken(&mut self, device: DeviceKey, revision: u64) {
-        let Some(of) = self.devices.get_mut(&device).filter(|of| of.revision <= revision) else { return };
-        for piece in of.forget() {
-            self.leave_rows(&piece);
-            self.sized(device, OutboxSize::default(), piece.size());
-        }
-        self.place(device);
-    }
-
-    /// Leaves the entries of a piece in the store to the process that has taken them over.
-    fn leave_rows(&mut self, piece: &Piece) {
-        for row in piece.rows() {
-            self.shared.remove(&row);
-        }
-        self.overtaken.insert(piece.device.key);
     }
 
     fn ends(&mut self, piece: &Piece) {

@@ -139,7 +139,7 @@ impl<'a> StageMeter<'a> {
     }
 }
 
-/// What cannot be moved: the first of it by name, and the number of the rest.
+/// Names the first rows that cannot be moved, and counts the rest.
 #[derive(Default)]
 struct MoveFaults {
     named: Vec<String>,

@@ -100,7 +100,7 @@ pub(in crate::registry) async fn must_be_moved(connection: &impl Connection) -> 
     }
 }
 
-/// What was removed from empty tables, to be made again when they are full.
+/// Keys and indexes that were removed from empty tables, to be made again when they are full.
 pub(super) struct DetachedParts(Vec<String>);
 
 impl DetachedParts {

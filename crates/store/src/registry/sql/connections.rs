@@ -90,7 +90,7 @@ impl Connections {
 
     /// Returns host, port and database of the server; `None` for a SQLite file.
     pub(crate) fn place(&self) -> Option<String> {
-        place(&self.server.as_ref()?.0)
+        self.server.as_ref()?.0.parse().ok().map(|options| place(&options).to_string())
     }
 
     async fn open_sqlite(path: &str, how: Open) -> Result<Self> {

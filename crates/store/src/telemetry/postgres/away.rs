@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use crate::error::{Result, StoreError};
 
-/// Who and why, if a database is away.
+/// Name of a database that is away, and the cause.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the telemetry database {name} is away: {cause}")]
 pub(crate) struct Away {

@@ -11,6 +11,7 @@ use super::connections::{self, ReadColumn as _, failed};
 use super::numbers::ProcessNumbers;
 use super::{OpenedDatabase, PostgresTelemetry};
 use crate::error::{Result, StoreError};
+use crate::postgres::place;
 
 /// Lock that keeps two processes that start at once from giving out numbers at once.
 const MEMBERSHIP_LOCK: i64 = 0x0069_736f_6261_7214;
@@ -68,7 +69,7 @@ impl From<MembershipError> for StoreError {
 /// Returns the number of a database that is served alone: the first one's, unless it has another.
 pub async fn join_alone(database: &OpenedDatabase) -> Result<JoinedDatabase> {
     let mut tx = hold(&database.changes).await?;
-    let note = read(&mut tx, shown(&database.changes.connect_options())).await?;
+    let note = read(&mut tx, place(&database.changes.connect_options())).await?;
     let number = match note.joined {
         Some((_, number)) => number,
         None => {
@@ -91,14 +92,14 @@ pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(
     // All processes take the locks in this order.
     order.sort_unstable();
     if let Some(same) = order.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        let name = |index: usize| shown(&databases[index].changes.connect_options());
+        let name = |index: usize| place(&databases[index].changes.connect_options());
         return Err(MembershipError::Same(name(same[0].1), name(same[1].1)).into());
     }
     let mut held = Vec::with_capacity(databases.len());
     for (_, index) in &order {
         let pool = &databases[*index].changes;
         let mut tx = hold(pool).await?;
-        let note = read(&mut tx, shown(&pool.connect_options())).await?;
+        let note = read(&mut tx, place(&pool.connect_options())).await?;
         held.push((*index, note, tx));
     }
     // New ones are numbered in the order of the list.
@@ -225,7 +226,7 @@ pub fn named(address: &str, error: StoreError) -> StoreError {
 
 /// Returns host, port and name of the database at an address, without user and password.
 pub fn name_of(address: &str) -> Arc<str> {
-    address.parse::<PgConnectOptions>().map_or_else(|_| "an address that cannot be read".into(), |it| shown(&it))
+    address.parse::<PgConnectOptions>().map_or_else(|_| "an address that cannot be read".into(), |it| place(&it))
 }
 
 /// Returns the number of the database at an address, which no process need serve; 0 if it has none.
@@ -243,16 +244,9 @@ pub async fn number_of(address: &str) -> Result<u16> {
     Ok(number.map_or(0, i16::unsigned_abs))
 }
 
-fn shown(options: &PgConnectOptions) -> Arc<str> {
-    let socket = options.get_socket().map(|socket| socket.display().to_string());
-    let host = socket.unwrap_or_else(|| options.get_host().to_owned());
-    let name = options.get_database().unwrap_or(options.get_username());
-    format!("{host}:{}/{name}", options.get_port()).into()
-}
-
 impl PostgresTelemetry {
     /// Returns host, port and name of the database.
     pub(super) fn name(&self) -> Arc<str> {
-        shown(&self.core.reads.connect_options())
+        place(&self.core.reads.connect_options())
     }
 }

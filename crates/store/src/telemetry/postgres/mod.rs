@@ -108,7 +108,7 @@ pub struct PostgresTelemetry {
     tasks: Mutex<Option<StoreTasks>>,
     /// True once the committer has ended without being asked to.
     has_failed: watch::Receiver<bool>,
-    /// What all databases of this process share.
+    /// Parts that all databases of this process share.
     parts: ProcessParts,
 }
 

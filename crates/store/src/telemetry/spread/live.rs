@@ -61,7 +61,7 @@ struct Merging {
     recent: RecentEvents,
 }
 
-/// What a database has sent.
+/// Events that a database has sent, until they are sent on.
 struct HeardDatabase {
     database: u16,
     messages: broadcast::Receiver<StreamMessage>,

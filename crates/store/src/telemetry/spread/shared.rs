@@ -1,4 +1,4 @@
-//! What processes must know of each other, over several databases.
+//! Carries out the port for what processes must know of each other, over several databases.
 
 use async_trait::async_trait;
 use isobar_model::ids::DeviceKey;

@@ -18,7 +18,7 @@ use crate::telemetry::{EventWriter, Followed, StreamCursor, StreamPiece, StreamP
 /// Events of a cursor that are read at a time.
 const EVENTS_A_SPREAD_PIECE: usize = 500;
 
-/// What a database has between two positions.
+/// Events that a database has between two positions.
 struct FoundThere {
     database: u16,
     /// Index of its first device among those that are followed.
