@@ -245,6 +245,25 @@ describe('a row of the canvas that was opened', () => {
     await page.getByText('Unsaved changes').waitFor();
     expect(await row.getByLabel('Unit').isVisible()).toBe(true);
   });
+
+  it('stays open where it is changed before the browser tells that it is open', async () => {
+    await visitor.open(`/projects/${await fleet.project('Opened and typed', DESIGN)}/design`);
+    const { page } = visitor;
+    await node(page, 'climate').click();
+    const row = page.locator('details').filter({ hasText: 'payload.temp' }).first();
+    const unit = await row.locator('label', { hasText: 'Unit' }).getAttribute('for');
+    // One task of the browser: what it has to tell comes after it.
+    await row.evaluate((details, id) => {
+      details.querySelector('summary')?.click();
+      const input = details.ownerDocument.getElementById(id ?? '') as HTMLInputElement;
+      input.value = 'K';
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    }, unit);
+    await page.getByText('Unsaved changes').waitFor();
+    expect(await row.getByLabel('Unit').isVisible()).toBe(true);
+    await row.locator('summary').click();
+    await row.getByLabel('Unit').waitFor({ state: 'hidden' });
+  });
 });
 
 describe('the first snippet of a device', () => {
