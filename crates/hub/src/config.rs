@@ -27,10 +27,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// Returns a digest of what must be the same in all processes that serve one platform.
-    pub(crate) fn digest(&self) -> String {
+    /// Returns a digest of what must be the same in all processes that serve one platform, with the numbers of its
+    /// telemetry databases, in any order.
+    pub(crate) fn digest(&self, mut databases: Vec<u16>) -> String {
+        databases.sort_unstable();
         let bounds = (&self.letters, &self.rate_limit, self.registration_open, self.require_verified_email);
-        let text = format!("{:?}", (&self.public_url, bounds, &self.outgoing_allow));
+        let text = format!("{:?}", (&self.public_url, bounds, &self.outgoing_allow, databases));
         Digest::of(text.as_bytes()).0[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
@@ -68,5 +70,17 @@ impl Default for Config {
             has_other_nodes: false,
             node_name: "isobar".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_other_ones_without_a_database() {
+        let config = Config::default();
+        assert_eq!(config.digest(vec![0, 1]), config.digest(vec![1, 0]));
+        assert_ne!(config.digest(vec![0, 1]), config.digest(vec![0]));
     }
 }

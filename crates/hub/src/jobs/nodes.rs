@@ -60,11 +60,12 @@ impl Jobs {
 
     /// Describes this node, which started at a time, under a new identifier.
     pub(crate) fn own_node(&self, started_at: Timestamp) -> ServingNode {
+        let databases = self.env.telemetry().databases().into_iter().map(|(number, _)| number).collect();
         ServingNode {
             id: self.env.new_id().to_string(),
             name: self.env.config().node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: self.env.config().digest(),
+            settings: self.env.config().digest(databases),
             started_at,
             clock_ahead: 0,
         }
