@@ -46,8 +46,8 @@ pub enum StoreError {
     #[error("another process has taken over the findings of {} devices", .0.len())]
     Overtaken(Vec<DeviceKey>),
     /// The store cannot be reached or has failed; what was asked may or may not have been done.
-    #[error("the store is unavailable")]
-    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the store is unavailable: {}", with_sources(&**.0))]
+    Unavailable(Box<dyn std::error::Error + Send + Sync>),
     /// Stored data cannot be read.
     #[error("stored data is damaged: {0}")]
     Damaged(String),
@@ -99,12 +99,18 @@ impl From<StoreError> for Error {
             StoreError::TooMuch => Error::invalid("query.limit", too_much()),
             StoreError::Busy | StoreError::Conflict | StoreError::Overtaken(_) => Error::Busy,
             StoreError::Unavailable(cause) => {
-                tracing::error!(error = %cause, "a store is unavailable");
+                tracing::error!(error = with_sources(&*cause), "a store is unavailable");
                 Error::Busy
             }
             damaged @ StoreError::Damaged(_) => Error::internal(damaged),
         }
     }
+}
+
+/// Formats an error with its causes. One whose text ends the text before it is not said again.
+fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string);
+    causes.fold(error.to_string(), |text, cause| if text.ends_with(&cause) { text } else { format!("{text}: {cause}") })
 }
 
 /// Returns the fault of a page that is too far back in an order by payload.
@@ -123,3 +129,17 @@ fn too_much() -> String {
 
 /// The result of everything a store does.
 pub type Result<T> = std::result::Result<T, StoreError>;
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn unavailable_store_says_each_cause_once() {
+        let refused = sqlx::Error::Io(io::Error::other("refused"));
+        let error = StoreError::unavailable(refused);
+        assert_eq!(error.to_string(), "the store is unavailable: error communicating with database: refused");
+    }
+}

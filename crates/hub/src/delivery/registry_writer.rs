@@ -274,7 +274,7 @@ impl Delivery {
         let failed = match kept.await.map_err(StoreError::unavailable)? {
             Some(Ok(written)) => return Ok(written),
             Some(Err(StoreError::Overtaken(devices))) => return Err(WriteFailure::Overtaken(devices)),
-            Some(Err(error)) if error.is_refusal() => why(&error),
+            Some(Err(error)) if error.is_refusal() => error.to_string(),
             Some(Err(error)) => return Err(WriteFailure::Store(error)),
             None => "its work panics".to_owned(),
         };
@@ -396,14 +396,6 @@ fn setting_write(device: DeviceRef, setting: &SettingWork) -> (CanWrite<DeviceRe
     };
     let value = setting.value.as_ref().map(|text| RawJson::trusted(text.clone().into()));
     (permit, SettingWrite { id: setting.id, name: setting.name.clone(), value, at: setting.id.minted_at() })
-}
-
-/// Returns the reason for a refusal, with its cause.
-fn why(error: &StoreError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => cause.to_string(),
-        None => error.to_string(),
-    }
 }
 
 #[cfg(test)]

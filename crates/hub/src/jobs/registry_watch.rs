@@ -41,8 +41,8 @@ fn tell(answer: Result<()>, silent_for: Duration) {
     let seconds = silent_for.as_secs();
     match answer {
         Ok(()) => tracing::info!(seconds, "the registry answers again"),
-        Err(StoreError::Unavailable(cause)) => {
-            tracing::error!(error = %cause, seconds, "the registry cannot be reached");
+        Err(error @ StoreError::Unavailable(_)) => {
+            tracing::error!(%error, seconds, "the registry cannot be reached");
         }
         Err(StoreError::Busy) => {
             tracing::warn!(seconds, "the registry does not answer in time: all its connections are in use");

@@ -227,8 +227,6 @@ async fn open_sqlite_pool(path: &str, layer: Option<&'static str>, connections: 
 
 #[cfg(test)]
 mod tests {
-    use std::error::Error as _;
-
     use super::super::super::support::OwnDatabase;
     use super::*;
 
@@ -271,7 +269,7 @@ mod tests {
         let held = all_readers(&connections, POSTGRES_READERS_MAX).await;
         connections.server = Some(ServerAddress(NOWHERE.into()));
         let away = connections.answers(WITHIN).await.unwrap_err();
-        let cause = away.source().unwrap().to_string();
+        let cause = away.to_string();
         assert!(cause.contains("refused"), "{cause}");
         assert!(!format!("{connections:?}{away:?}").contains("secret"));
         drop(held);

@@ -174,8 +174,7 @@ impl Health {
         let Err(error @ (StoreError::Unavailable(_) | StoreError::Damaged(_))) = result else { return };
         let before = std::mem::replace(&mut *self.last.lock(), LastChange::Failed);
         if !matches!(before, LastChange::Failed) {
-            let cause = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
-            tracing::error!(%error, cause, "the registry could not commit a change");
+            tracing::error!(%error, "the registry could not commit a change");
         }
     }
 }

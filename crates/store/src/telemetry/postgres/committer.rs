@@ -188,8 +188,7 @@ impl Committer {
             match self.write_group(&group).await {
                 Ok(outcome) => self.settle(group, outcome, events).await,
                 Err(GroupFailure::Statement(error)) if group.len() > 1 => {
-                    let error = with_cause(&error);
-                    tracing::warn!(error, commits = group.len(), "a group of commits is refused, will halve it");
+                    tracing::warn!(%error, commits = group.len(), "a group of commits is refused, will halve it");
                     let rest = group.split_off(group.len() / 2);
                     groups.push_front(rest);
                     groups.push_front(group);
@@ -216,7 +215,7 @@ impl Committer {
                 if !is_unknown {
                     return Err(failure);
                 }
-                tracing::warn!(error = with_cause(error), tries, "a group of commits failed, will decide and retry");
+                tracing::warn!(%error, tries, "a group of commits failed, will decide and retry");
                 Clock::System.sleep(GROUP_PAUSE).await;
             }
             tries += 1;
@@ -321,15 +320,9 @@ impl Committer {
     }
 }
 
-/// Describes an error with its cause.
-pub fn with_cause(error: &StoreError) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
-}
-
 /// Answers the commits of a group that was not written, or of which that is not known.
 fn answer_all(group: Vec<WaitingCommit>, error: StoreError) {
-    tracing::error!(error = with_cause(&error), commits = group.len(), "cannot write a group of commits");
+    tracing::error!(%error, commits = group.len(), "cannot write a group of commits");
     let error = Arc::new(error);
     for commit in group {
         commit.answer.send(Err(match &*error {

@@ -47,7 +47,6 @@ use tokio::task::JoinHandle;
 pub(crate) use self::away::{Away, AwayDatabase};
 pub(crate) use self::catch_up::encoded;
 use self::committer::Committer;
-pub(crate) use self::committer::with_cause;
 pub(crate) use self::connections::{must_take_writes, to_ask};
 use self::devices::DeviceSlots;
 use self::live_events::LiveEvents;

@@ -12,7 +12,6 @@ use crate::error::{Result, StoreError};
 use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{
     Away, AwayDatabase, DatabaseFailed, OpenedDatabase, PostgresTelemetry, must_take_writes, name_of, named, to_ask,
-    with_cause,
 };
 
 /// Pause between two questions, and (next constant) the time that a database has to answer one.
@@ -51,7 +50,7 @@ pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
         if !may_pass(&error) || Clock::System.elapsed(begun) >= REACHED_WITHIN {
             return Err(named(address, error));
         }
-        tracing::warn!(database = %name_of(address), error = with_cause(&error), "cannot reach a telemetry database, will retry");
+        tracing::warn!(database = %name_of(address), %error, "cannot reach a telemetry database, will retry");
         Clock::System.sleep(REACHED_EVERY).await;
     }
 }
@@ -140,9 +139,8 @@ async fn ask_on(pool: PgPool, name: Arc<str>, tell: TellAway) {
                 }
             }
             Err(error) if Clock::System.elapsed(answered) >= AWAY_AFTER && tell.borrow().is_none() => {
-                let cause = with_cause(&error);
-                tracing::error!(database = %name, error = cause, "a telemetry database is away: calls of its devices are refused");
-                tell.send_replace(Some(Away { name: Arc::clone(&name), cause: cause.into() }));
+                tracing::error!(database = %name, %error, "a telemetry database is away: calls of its devices are refused");
+                tell.send_replace(Some(Away { name: Arc::clone(&name), cause: error.to_string().into() }));
             }
             Err(_) => {}
         }

@@ -22,9 +22,7 @@ use tokio::task::JoinHandle;
 use self::live::SpreadEvents;
 use self::member::Member;
 use super::marks::StreamMarks;
-use super::postgres::{
-    self, AwayDatabase, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join, with_cause,
-};
+use super::postgres::{self, AwayDatabase, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
 use crate::error::{Result, StoreError};
 
 /// The telemetry store in several databases of PostgreSQL.
@@ -140,8 +138,7 @@ impl SpreadTelemetry {
                 Ok(answer) => answers.push((member, answer)),
                 Err(error) => {
                     if member.here().is_ok() {
-                        let error = with_cause(&error);
-                        tracing::warn!(error, database = %member.name(), "a telemetry database does not answer");
+                        tracing::warn!(%error, database = %member.name(), "a telemetry database does not answer");
                     }
                     outcome = outcome.and(Err(member.named(error)));
                 }

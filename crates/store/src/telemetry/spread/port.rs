@@ -16,7 +16,6 @@ use isobar_quota::Claim;
 use super::SpreadTelemetry;
 use super::member::Member;
 use crate::error::{Result, StoreError};
-use crate::telemetry::postgres::with_cause;
 use crate::telemetry::{
     Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
     StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
@@ -190,7 +189,7 @@ impl Telemetry for SpreadTelemetry {
         match (earliest, outcome) {
             (Some(earliest), Ok(())) => Ok(earliest),
             (Some(earliest), Err(error)) => {
-                tracing::warn!(error = with_cause(&error), "cannot remove old history of a database, will retry");
+                tracing::warn!(%error, "cannot remove old history of a database, will retry");
                 Ok(earliest)
             }
             (None, outcome) => outcome.map(|()| now),
@@ -215,8 +214,7 @@ impl Telemetry for SpreadTelemetry {
             let done: Vec<(DeviceKey, u64)> = done.into_iter().map(|(_, done)| done).collect();
             let removed = member.ask(member.store().outbox_done(&done)).await;
             removed.unwrap_or_else(|error| {
-                let (error, database) = (with_cause(&error), member.name());
-                tracing::warn!(error, %database, "cannot remove entries of the outbox, will retry");
+                tracing::warn!(%error, database = %member.name(), "cannot remove entries of the outbox, will retry");
                 done
             })
         });
