@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import yaml
-from server import DEPLOY, ISOBAR, PASSWORD, Administrator, check, fetch, folder, isobar, metrics, tool, wait_for
+from server import DEPLOY, ISOBAR, PASSWORD, Administrator, certificate, check, fetch, folder, isobar, metrics, tool, wait_for
 
 DASHBOARD = DEPLOY / "grafana" / "isobar-operations.json"
 RULES = DEPLOY / "prometheus" / "isobar-alerts.yaml"
@@ -87,6 +87,10 @@ def main():
             wait_for("an e-mail is counted", lambda: "isobar_deliveries_total" in metrics(url))
             everything = metrics(url)
             page = fetch(url, "GET", "/metrics")[2]
+    with folder() as work:
+        cert, key = map(str, certificate(work))
+        with isobar(work, ISOBAR_HTTP__TLS_CERTIFICATE=cert, ISOBAR_HTTP__TLS_KEY=key) as url:
+            everything |= metrics(url)
     ran = subprocess.run([tool("usr", "bin", "promtool"), "check", "metrics"], input=page, capture_output=True)
     check(ran.returncode == 0, f"promtool reads /metrics: {ran.stderr.decode()}")
     check(named - OF_FAILURES <= everything, f"the server shows each metric: {named - OF_FAILURES - everything}")

@@ -5,14 +5,14 @@ import http.client
 import json
 import os
 import re
-import ssl
 import subprocess
 import threading
 import time
 
-from server import DEPLOY, Administrator, answers, check, fetch, folder, free_port, isobar, running, tool, wait_for
+from server import (
+    DEPLOY, HOST, Administrator, answers, certificate, check, fetch, folder, free_port, isobar, running, tool, unsigned, wait_for,
+)
 
-HOST = "isobar.example.com"
 # Where two clients come from; the proxy itself is at 127.0.0.1.
 CLIENTS = ("127.0.0.2", "127.0.0.3")
 # An event of a stream that comes later has waited in a buffer.
@@ -20,15 +20,6 @@ STREAM_SECONDS = 10
 LARGEST = 5 << 20
 # More than connections that a proxy keeps for later.
 STREAMS = 40
-
-
-def certificate(work):
-    """Makes a certificate that nobody signs."""
-    paths = work / "cert.pem", work / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    names = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1"]
-    subprocess.run([*command, *names, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
-    return paths
 
 
 def replaced(path, changes):
@@ -76,13 +67,6 @@ def caddy(work, backend, port):
 def serves(process, log, port):
     check(process.poll() is None, f"{log.name} starts: {log.read_text()}")
     return answers(port)
-
-
-def unsigned():
-    """Returns a context that takes our certificate."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 class Client:

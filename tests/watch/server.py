@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import socket
+import ssl
 import subprocess
 import tempfile
 import time
@@ -18,6 +19,8 @@ DEPLOY = ROOT / "deploy"
 TOOLS = pathlib.Path(os.environ.get("WATCH_TOOLS", ""))
 ISOBAR = os.environ["ISOBAR"]
 PASSWORD = "wine-red-8"
+# The name in our certificate.
+HOST = "isobar.example.com"
 # A server that does not come up within this many seconds never does.
 PATIENCE = 60
 
@@ -82,15 +85,32 @@ def folder():
         shutil.rmtree(made, ignore_errors=True)
 
 
+def certificate(work):
+    """Makes a certificate that nobody signs."""
+    paths = work / "cert.pem", work / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    names = ["-subj", f"/CN={HOST}", "-addext", f"subjectAltName=DNS:{HOST},IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-out", paths[0], "-keyout", paths[1]], check=True, capture_output=True)
+    return paths
+
+
+def unsigned():
+    """Returns a context that takes our certificate."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 @contextlib.contextmanager
 def isobar(work, **settings):
-    """Runs Isobar on a new data folder; yields its address."""
+    """Runs Isobar on a new data folder, with HTTPS if the settings name a certificate; yields its address."""
     port = free_port()
     environment = {**os.environ, "ISOBAR_ADMIN_PASSWORD": PASSWORD, **settings}
     environment.pop("ISOBAR", None)
     command = [ISOBAR, "serve", "--listen", f"127.0.0.1:{port}", "--log", "info,json", "--data", str(work / "data")]
     with running(command, work / "isobar.log", env=environment) as process:
-        url = f"http://127.0.0.1:{port}"
+        scheme = "https" if "ISOBAR_HTTP__TLS_CERTIFICATE" in settings else "http"
+        url = f"{scheme}://127.0.0.1:{port}"
 
         def ready():
             check(process.poll() is None, "the server starts: " + (work / "isobar.log").read_text())
@@ -100,13 +120,13 @@ def isobar(work, **settings):
         yield url
 
 
-def fetch(url, method, path, body=None, headers=None, context=None):
+def fetch(url, method, path, body=None, headers=None):
     """Makes a request; returns status, headers and body."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
     kind = {} if body is None else {"content-type": "application/json"}
     request = urllib.request.Request(url + path, data, {**kind, **(headers or {})}, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=30, context=unsigned()) as answer:
             return answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as refusal:
         return refusal.code, refusal.headers, refusal.read()
@@ -115,13 +135,13 @@ def fetch(url, method, path, body=None, headers=None, context=None):
 class Administrator:
     """The first user of a server."""
 
-    def __init__(self, url, context=None):
-        self.url, self.context, self.headers = url, context, {}
+    def __init__(self, url):
+        self.url, self.headers = url, {}
         answer = self.post("/v2/auth/login", {"usernameOrEmail": "admin", "password": PASSWORD}, wanted=201)
         self.headers = {"authorization": f"Bearer {answer['jwtToken']}"}
 
     def call(self, method, path, body=None, wanted=200, headers=None):
-        status, _, answer = fetch(self.url, method, path, body, {**self.headers, **(headers or {})}, self.context)
+        status, _, answer = fetch(self.url, method, path, body, {**self.headers, **(headers or {})})
         check(status == wanted, f"{method} {path} is {wanted}: {status} {answer[:500]!r}")
         return json.loads(answer) if answer else None
 
