@@ -4,8 +4,9 @@ use std::io::IsTerminal as _;
 
 use tracing_subscriber::EnvFilter;
 
-/// Levels of libraries, unless the setting names them: rustls warns of each odd handshake, which anybody can send by the thousand.
-const LIBRARIES: &str = "rustls=off";
+/// Levels of libraries, unless the setting names them: rustls warns of each odd handshake, which anybody can send by the thousand, and
+/// PostgreSQL has a notice at each start for every table that is there already.
+const LIBRARIES: &str = "rustls=off,sqlx::postgres::notice=warn";
 
 /// The `log` setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,15 +83,25 @@ mod tests {
         assert!(read("loud").is_err() && read("isobar=loud").is_err());
     }
 
-    #[test]
-    fn handshakes_of_strangers_are_logged_on_request_only() {
-        let is_logged = |text: &str| {
-            let subscriber = tracing_subscriber::registry().with(filter(&LogChoice::read(text).unwrap()));
+    /// Returns true if a line of a target and level is logged by these settings.
+    macro_rules! is_logged {
+        ($text:expr, $target:literal, $level:ident) => {
             tracing::subscriber::with_default(
-                subscriber,
-                || tracing::enabled!(target: "rustls::msgs::handshake", tracing::Level::WARN),
+                tracing_subscriber::registry().with(filter(&LogChoice::read($text).unwrap())),
+                || tracing::enabled!(target: $target, tracing::Level::$level),
             )
         };
+    }
+
+    #[test]
+    fn handshakes_of_strangers_are_logged_on_request_only() {
+        let is_logged = |text| is_logged!(text, "rustls::msgs::handshake", WARN);
         assert_eq!(["info", "debug,json", "info,rustls=warn"].map(is_logged), [false, false, true]);
+    }
+
+    #[test]
+    fn notices_of_postgresql_are_logged_as_warnings_only() {
+        assert!(!is_logged!("info", "sqlx::postgres::notice", INFO));
+        assert!(is_logged!("info", "sqlx::postgres::notice", WARN));
     }
 }

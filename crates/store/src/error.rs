@@ -4,6 +4,7 @@ use isobar_model::error::{Error, Fault};
 use isobar_model::ids::DeviceKey;
 use isobar_quota::Full;
 
+use crate::telemetry::postgres::Away;
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
 
 /// A failure of a store.
@@ -99,7 +100,10 @@ impl From<StoreError> for Error {
             StoreError::TooMuch => Error::invalid("query.limit", too_much()),
             StoreError::Busy | StoreError::Conflict | StoreError::Overtaken(_) => Error::Busy,
             StoreError::Unavailable(cause) => {
-                tracing::error!(error = with_sources(&*cause), "a store is unavailable");
+                // That a database is away is told once, and not again by each of its calls.
+                if !cause.is::<Away>() {
+                    tracing::error!(error = with_sources(&*cause), "a store is unavailable");
+                }
                 Error::Busy
             }
             damaged @ StoreError::Damaged(_) => Error::internal(damaged),

@@ -66,7 +66,7 @@ fn summary(totals: &RegistryMoveTotals, file: &str) -> Result<String, Failure> {
     for (table, words) in NAMED_TABLES {
         write!(text, "{} {words}, ", rows_of(table))?;
     }
-    writeln!(text, "{all} rows of {} tables.\n", totals.len())?;
+    writeln!(text, "{all} rows of {} tables.", totals.len())?;
     writeln!(text, "Name the database as stores.registry and start the platform. {file} is unchanged.")?;
     Ok(text)
 }
