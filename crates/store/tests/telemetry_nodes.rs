@@ -10,17 +10,23 @@ mod support;
 mod nodes {
     pub mod on_postgres {
         use bytes::Bytes;
+        use isobar_power::becomes;
         use isobar_store::error::StoreError;
         use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
         use isobar_store::telemetry::{Commit, OutboxChange, SharedTelemetry, Standing, Telemetry};
 
         use crate::suite::given::{self, at, id};
+        use crate::support::link::{Link, LinkState};
         use crate::support::{OwnDatabase, Raw};
 
         /// Opens the store as one process of several does.
         async fn node(database: &OwnDatabase) -> PostgresTelemetry {
+            node_at(&database.address).await
+        }
+
+        async fn node_at(address: &str) -> PostgresTelemetry {
             let options = PostgresOptions { is_alone: false, needs_syncs: false, ..PostgresOptions::default() };
-            PostgresTelemetry::open(&database.address, options).await.unwrap()
+            PostgresTelemetry::open(address, options).await.unwrap()
         }
 
         fn shared(store: &PostgresTelemetry) -> &dyn SharedTelemetry {
@@ -56,6 +62,48 @@ mod nodes {
                 assert_eq!(given::history(&first, &device.reading()).await.total, 0);
                 assert!(first.series(&device.reading()).await.unwrap().is_empty());
             }
+            for store in [first, second] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        // One thread: both commits are in the line before it is looked at, and make one group.
+        #[tokio::test]
+        async fn commits_of_unknown_outcome_are_called_so() {
+            let database = OwnDatabase::new().await;
+            let link = Link::to(&database).await;
+            let (first, second) = (node_at(&link.address).await, node(&database).await);
+            let (devices, raw) = ([given::device(), given::device()], Raw::open(&database.address).await);
+            for device in &devices {
+                given::store(&first, device, 1, "log", "1").await;
+            }
+            let mut turns = [first.lock(&devices[0]).await.unwrap(), first.lock(&devices[1]).await.unwrap()];
+            // The group is written while nobody hears of it, and then others commit to its devices.
+            raw.run("BEGIN; LOCK TABLE telemetry.head").await.unwrap();
+            let commits =
+                turns.each_mut().map(|turn| turn.commit(given::storing(id(2), &[("log", "2")])).unwrap().durable);
+            let waits =
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+            becomes("the group is under way", async || raw.number(waits).await == 1).await;
+            link.set(LinkState::Silent);
+            raw.run("COMMIT").await.unwrap();
+            for device in &devices {
+                becomes("the group is written", async || given::history(&second, &device.reading()).await.total == 2)
+                    .await;
+                given::store(&second, device, 3, "log", "3").await;
+            }
+            let open = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()";
+            let before = raw.number(open).await;
+            link.set(LinkState::Closed);
+            becomes("connections have ended", async || raw.number(open).await < before).await;
+            link.set(LinkState::Open);
+            for mut commit in commits {
+                let outcome = commit.wait().await;
+                assert!(matches!(outcome, Err(StoreError::Unavailable(_))), "{outcome:?}");
+            }
+            drop(turns);
+            raw.close().await;
             for store in [first, second] {
                 store.close().await.unwrap();
             }

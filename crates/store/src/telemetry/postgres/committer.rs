@@ -262,7 +262,7 @@ impl Committer {
     }
 
     /// Decides whether a group was written whose connection ended, by the last commits of its devices. The connection that
-    /// wrote it has ended (see [`super::connections`]). Returns `None` if it was not.
+    /// wrote it has ended (see [`super::connections`]). Returns `None` if it was not, and devices of which it is unknown.
     async fn decide(
         &self,
         connection: &mut sqlx::PgConnection,
@@ -287,13 +287,9 @@ impl Committer {
             }
             is_untouched |= own.is_some_and(|own| own.expected == last);
         }
-        if !outcome.devices.is_empty() {
-            return Ok(Some(outcome));
-        }
-        if is_untouched {
-            return Ok(None);
-        }
-        Err(GroupFailure::Statement(StoreError::unavailable(UndecidedCommit)))
+        // Where each device has a newer commit of somebody else, nobody can tell any more.
+        let was_lost = outcome.devices.is_empty() && is_untouched;
+        Ok((!was_lost).then_some(outcome))
     }
 
     async fn settle(
