@@ -10,7 +10,7 @@ use isobar_model::event::{Event, LastValues, StoredValue};
 use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_quota::Claim;
 
 use super::SpreadTelemetry;
@@ -20,6 +20,9 @@ use crate::telemetry::{
     Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
     StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
+
+/// Time that a database has to remove entries of the outbox.
+const REMOVED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Asks the database of a device.
 macro_rules! ask {
@@ -212,11 +215,18 @@ impl Telemetry for SpreadTelemetry {
     async fn outbox_done(&self, done: &[(DeviceKey, u64)]) -> Result<Vec<(DeviceKey, u64)>> {
         let asked = self.sorted(done, |(device, _)| *device)?.into_iter().map(|(member, done)| async move {
             let done: Vec<(DeviceKey, u64)> = done.into_iter().map(|(_, done)| done).collect();
-            let removed = member.ask(member.store().outbox_done(&done)).await;
-            removed.unwrap_or_else(|error| {
-                tracing::warn!(%error, database = %member.name(), "cannot remove entries of the outbox, will retry");
-                done
-            })
+            // Entries of the others do not wait for a database whose commits hang.
+            let removed = Clock::System.timeout(REMOVED_WITHIN, member.ask(member.store().outbox_done(&done))).await;
+            match removed.unwrap_or(Err(StoreError::Busy)) {
+                Ok(left) => left,
+                Err(error) => {
+                    if member.here().is_ok() {
+                        let database = member.name();
+                        tracing::warn!(%error, %database, "cannot remove entries of the outbox, will retry");
+                    }
+                    done
+                }
+            }
         });
         Ok(futures::future::join_all(asked).await.concat())
     }
