@@ -58,6 +58,12 @@ impl Kept {
     pub fn is_everything(&self) -> bool {
         self.not_before.is_none() && self.values.is_none() && self.of_former.is_empty()
     }
+
+    /// Returns the part of the values that came before a moment, and all that came later.
+    pub fn as_of(self, moment: Timestamp) -> Self {
+        let newest = self.values.map(|most| (moment, most));
+        Self { values: None, of_former: self.of_former.into_iter().chain(newest).collect(), ..self }
+    }
 }
 
 /// A bound that applied until a moment; what it had hidden by then stays hidden.
@@ -302,6 +308,15 @@ mod tests {
         assert_eq!(loosened(FORMER_MAX as u64 + 2), Err(TooManyBounds));
         let settled = most.settled();
         assert!(settled.replaced(&design(None, None), day(1_000)).unwrap().remembers());
+    }
+
+    #[test]
+    fn values_that_came_later_hide_none_as_of_a_moment() {
+        let former = vec![(day(3), 7)];
+        let kept = Kept { not_before: Some(day(1)), values: Some(10), of_former: former.clone() };
+        let of_former = [former, vec![(day(9), 10)]].concat();
+        assert_eq!(kept.as_of(day(9)), Kept { not_before: Some(day(1)), values: None, of_former });
+        assert!(Kept::default().as_of(day(9)).is_everything());
     }
 
     #[test]

@@ -19,7 +19,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// Time after its last sign of life from which a node counts as gone.
 pub(crate) const GONE_AFTER: Duration = Duration::from_secs(5);
 /// Difference of a clock from the registry's, in milliseconds, with which a node is not ready.
-const CLOCK_DIFFERS_MAX: i64 = 500;
+pub(super) const CLOCK_DIFFERS_MAX: i64 = 500;
 /// Nodes that serve, and the difference of the own clock.
 const NODES_GAUGE: &str = "isobar_nodes";
 const CLOCK_GAUGE: &str = "isobar_clock_ahead_seconds";

@@ -16,10 +16,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
+use super::nodes::CLOCK_DIFFERS_MAX;
 
 /// Projects, and devices of one project, read at a time.
 const PROJECTS_AT_ONCE: u32 = 100;
 const DEVICES_AT_ONCE: u32 = 100;
+/// Milliseconds by which the clocks of two nodes may differ.
+const CLOCKS_APART_MAX: i64 = 2 * CLOCK_DIFFERS_MAX;
 
 /// The jobs' state for deleting values.
 #[derive(Default)]
@@ -107,10 +110,21 @@ impl Jobs {
         now: Timestamp,
     ) -> std::result::Result<Option<(DeviceKey, std::result::Result<(), StoreError>)>, StoreError> {
         let _alone = self.retention.changing.write().await;
-        let bounds = self.env.registry().retention_fetch(permit).await?;
-        let devices = self.env.registry().retention_devices(permit, after, DEVICES_AT_ONCE).await?;
+        let (bounds, devices) = loop {
+            let bounds = self.env.registry().retention_fetch(permit).await?;
+            let devices = self.env.registry().retention_devices(permit, after, DEVICES_AT_ONCE).await?;
+            // Another node may have changed the design: the devices may have come into the project since.
+            if self.env.registry().retention_fetch(permit).await? == bounds {
+                break (bounds, devices);
+            }
+        };
         let Some(last) = devices.last().map(|device| device.key) else { return Ok(None) };
-        let (kept, exactly, mut ended) = (bounds.all_kept(now), bounds.remembers(), Ok(()));
+        let (mut kept, exactly, mut ended) = (bounds.all_kept(now), bounds.remembers(), Ok(()));
+        if self.env.config().has_other_nodes {
+            // Another node may loosen the bounds from here on: what comes by then must not count.
+            let before = Timestamp::from_millis(now.millis() - CLOCKS_APART_MAX);
+            kept = kept.into_iter().map(|(element, kept)| (element, kept.as_of(before))).collect();
+        }
         for device in devices {
             let permit = access::system(device, "what its design does not keep is dropped");
             match self.env.telemetry().series_retain(&permit, kept.clone(), exactly).await {
