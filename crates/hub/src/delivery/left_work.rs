@@ -101,27 +101,106 @@ impl Delivery {
     /// Takes over the work of a device. From the new revision on, runs in all processes wait for it; what the process that
     /// left it may still write is refused by the registry. Only then the entries are read: they are all of the work.
     async fn take_over(&self, shared: &dyn SharedTelemetry, key: DeviceKey) -> Result<usize> {
+        // Read first: at this revision the device has no entries but those that are read then.
+        let before = shared.standing(key).await?.revision;
         let entries = shared.outbox_of(key).await?;
-        let read = |entry: &OutboxEntry| serde_json::from_slice::<RegistryWork>(&entry.work).ok()?.device;
-        if let Some(id) = entries.iter().find_map(read) {
-            let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
-            let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
-            self.env.registry().findings_take(&permit, revision).await?;
-            return self.take_all_of(shared, key, Some(revision)).await;
+        if entries.is_empty() {
+            return Ok(0);
         }
-        self.take_all_of(shared, key, None).await
+        let read = |entry: &OutboxEntry| serde_json::from_slice::<RegistryWork>(&entry.work).ok()?.device;
+        let Some(id) = entries.iter().find_map(read) else { return self.take_all_of(shared, key, before).await };
+        let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
+        let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
+        self.env.registry().findings_take(&permit, revision).await?;
+        self.take_all_of(shared, key, revision).await
     }
 
     async fn take_all_of(
         &self,
         shared: &dyn SharedTelemetry,
         device: DeviceKey,
-        revision: Option<u64>,
+        revision: u64,
     ) -> Result<usize> {
         let entries = shared.outbox_take(device, revision).await?;
         for entry in &entries {
-            self.take_up(entry, revision.unwrap_or(0)).await?;
+            self.take_up(entry, revision).await?;
         }
         Ok(entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use isobar_store::error;
+    use isobar_store::telemetry::Standing;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    const QUIET: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
+
+    /// A store that others share, with work of one device that another process has left.
+    struct LeftOfOne {
+        device: DeviceRef,
+        revision: u64,
+        entries: Vec<OutboxEntry>,
+        /// The revisions at which the work was asked for.
+        taken_at: Mutex<Vec<u64>>,
+    }
+
+    impl LeftOfOne {
+        fn new(device: DeviceRef, revision: u64, work: &[String]) -> Self {
+            let entry = |(number, work): (u64, &String)| OutboxEntry {
+                number,
+                device: device.key,
+                work: work.clone().into(),
+                parked: None,
+            };
+            let entries = (1..).zip(work).map(entry).collect();
+            Self { device, revision, entries, taken_at: Mutex::default() }
+        }
+    }
+
+    #[async_trait]
+    impl SharedTelemetry for LeftOfOne {
+        async fn standings(&self, devices: &[DeviceKey]) -> error::Result<Vec<Option<Standing>>> {
+            Ok(devices.iter().map(|_| Some(Standing { revision: self.revision, pending: None })).collect())
+        }
+
+        async fn queue_ends(&self, devices: &[DeviceKey]) -> error::Result<Vec<Option<u64>>> {
+            Ok(devices.iter().map(|_| None).collect())
+        }
+
+        async fn left_work(&self, _limit: usize) -> error::Result<Vec<DeviceKey>> {
+            Ok(vec![self.device.key])
+        }
+
+        async fn outbox_of(&self, _device: DeviceKey) -> error::Result<Vec<OutboxEntry>> {
+            Ok(self.entries.clone())
+        }
+
+        async fn outbox_take(&self, _device: DeviceKey, revision: u64) -> error::Result<Vec<OutboxEntry>> {
+            self.taken_at.lock().push(revision);
+            Ok(self.entries.clone())
+        }
+    }
+
+    #[tokio::test]
+    async fn work_that_another_has_done_is_not_taken() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let delivery = &stage.hub.0.delivery;
+        let done = LeftOfOne::new(device, 7, &[]);
+        assert_eq!(delivery.take_over_left(&done).await.unwrap(), 0);
+        assert!(done.taken_at.lock().is_empty());
+        // Nobody can read this, so the revision stays; whoever has made another since has work that is not left.
+        let unreadable = LeftOfOne::new(device, 7, &["rubbish".to_owned()]);
+        for _ in 0..2 {
+            assert_eq!(delivery.take_over_left(&unreadable).await.unwrap(), 1);
+        }
+        assert_eq!(*unreadable.taken_at.lock(), [7, 7]);
+        stage.over().await;
     }
 }

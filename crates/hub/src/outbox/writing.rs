@@ -183,7 +183,7 @@ impl Outbox {
         let mut queue = self.queue.lock();
         let taken = queue.take_up(entry, revision, now);
         if taken.is_err() {
-            queue.is_unreadable();
+            queue.is_unreadable(entry.number);
         }
         drop(queue);
         self.wake.notify_one();

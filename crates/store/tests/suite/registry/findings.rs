@@ -122,6 +122,9 @@ pub async fn findings_that_were_taken_over_are_refused(r: &Registry) {
     assert!(matches!(&refused, StoreError::Overtaken(which) if *which == [devices[0].key]), "{refused:?}");
     assert_eq!((fetched(r, devices[0]).await.updated_at, fetched(r, devices[1]).await.updated_at), (at(1), at(1)));
     write([7, 2], 3).await.unwrap_or_else(|error| panic!("{error:?}"));
+    // Revision 0 says that the caller knows of a takeover, even where the registry does not.
+    let refused = write([7, 0], 4).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Overtaken(which) if *which == [devices[1].key]), "{refused:?}");
     // A telemetry that was restored begins with lower revisions again.
     r.findings_take(&may(devices[0]), 3).await.unwrap();
     write([3, 2], 4).await.unwrap();
