@@ -80,6 +80,8 @@ impl Delivery {
 
     /// Takes over what has been left by some devices; returns the number of entries.
     async fn take_over_left(&self, shared: &dyn SharedTelemetry) -> Result<usize> {
+        // Entries whose removal has failed are not left, though they look so.
+        self.remove_needless().await?;
         let left = shared.left_work(LEFT_DEVICES).await?;
         let left = left.into_iter().filter(|device| !self.outbox.has_work(*device));
         let taken = futures::stream::iter(left).map(|device| self.take_over(shared, device));
@@ -115,13 +117,13 @@ impl Delivery {
         self.take_all_of(shared, key, revision).await
     }
 
-    async fn take_all_of(
-        &self,
-        shared: &dyn SharedTelemetry,
-        device: DeviceKey,
-        revision: u64,
-    ) -> Result<usize> {
+    async fn take_all_of(&self, shared: &dyn SharedTelemetry, device: DeviceKey, revision: u64) -> Result<usize> {
+        // What this process has written itself until now is removed either before this or after it, and is not written again.
+        let _removing = self.removing.read().await;
         let entries = shared.outbox_take(device, revision).await?;
+        if self.outbox.has_work(device) {
+            return Ok(0);
+        }
         for entry in &entries {
             self.take_up(entry, revision).await?;
         }
@@ -185,6 +187,36 @@ mod tests {
             self.taken_at.lock().push(revision);
             Ok(self.entries.clone())
         }
+    }
+
+    #[tokio::test]
+    async fn work_that_waits_for_its_removal_is_not_written_again() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let delivery = &stage.hub.0.delivery;
+        let work = format!(r#"{{"device":"{}","meta":[["n","1"]]}}"#, device.id);
+        let left = LeftOfOne::new(device, 7, &[work]);
+        let needless = vec![(device.key, left.entries[0].number)];
+        // The process has written this, and its removal fails or is under way.
+        delivery.outbox.put_back_needless(needless.clone());
+        assert_eq!(delivery.take_over(&left, device.key).await.unwrap(), 0);
+        assert!(!delivery.outbox.is_ready());
+        assert_eq!(delivery.outbox.take_needless(), needless);
+        let removing = delivery.removing.write().await;
+        let mut takes = Box::pin(delivery.take_over(&left, device.key));
+        // Waits for the end of the removal, whatever that is.
+        for _ in 0..100 {
+            assert!(futures::poll!(&mut takes).is_pending());
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(left.taken_at.lock().len(), 1);
+        delivery.outbox.put_back_needless(needless);
+        drop(removing);
+        assert_eq!(takes.await.unwrap(), 0);
+        // The next look removes it first.
+        assert_eq!(delivery.take_over_left(&left).await.unwrap(), 1);
+        assert!(delivery.outbox.is_ready());
+        stage.over().await;
     }
 
     #[tokio::test]

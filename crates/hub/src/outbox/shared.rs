@@ -86,8 +86,9 @@ impl Outbox {
         self.done.notify_waiters();
     }
 
-    /// Returns true if this process has work of the device.
+    /// Returns true if this process has work of the device, or has written some whose entries it has not removed yet.
     pub(crate) fn has_work(&self, device: DeviceKey) -> bool {
-        self.queue.lock().of(device).is_some()
+        let queue = self.queue.lock();
+        queue.of(device).is_some() || queue.has_needless(device)
     }
 }

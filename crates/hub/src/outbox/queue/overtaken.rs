@@ -23,6 +23,11 @@ impl OutboxQueue {
         self.place(device);
     }
 
+    /// Returns true if entries of a device are to be removed from the store.
+    pub fn has_needless(&self, device: DeviceKey) -> bool {
+        self.needless.iter().any(|(of, _)| *of == device)
+    }
+
     /// Leaves the entries of a piece in the store to the process that has taken them over.
     fn leave_rows(&mut self, piece: &Piece) {
         for row in piece.rows() {

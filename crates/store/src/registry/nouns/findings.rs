@@ -171,7 +171,11 @@ async fn must_be_newest(tx: &impl Connection, revisions: &[(CanWrite<DeviceRef>,
     let rows = revisions.iter().map(|(permit, revision)| json!([permit.target().key.0, revision]));
     let columns = [Column::Number("device"), Column::Number("revision")];
     let query = Sql::new("SELECT devices.key AS key FROM devices JOIN ").relation(Dialect::of(tx), &columns, rows);
-    let rows = all(tx, query.text(" AS t ON devices.key = t.device WHERE devices.findings_from > t.revision OR t.revision = 0")).await?;
+    let rows = all(
+        tx,
+        query.text(" AS t ON devices.key = t.device WHERE devices.findings_from > t.revision OR t.revision = 0"),
+    )
+    .await?;
     match rows.is_empty() {
         true => Ok(()),
         false => Err(StoreError::Overtaken(rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?)),
