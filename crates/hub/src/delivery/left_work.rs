@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use isobar_model::access;
+use isobar_model::access::{self, CanWrite};
 use isobar_model::error::Result;
 use isobar_model::ids::{DeviceKey, DeviceRef};
 use isobar_store::telemetry::{OutboxEntry, SharedTelemetry};
@@ -113,8 +113,29 @@ impl Delivery {
         let Some(id) = entries.iter().find_map(read) else { return self.take_all_of(shared, key, before).await };
         let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
         let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
-        self.env.registry().findings_take(&permit, revision).await?;
-        self.take_all_of(shared, key, revision).await
+        match self.has_others_refused(shared, &permit, revision).await? {
+            true => self.take_all_of(shared, key, revision).await,
+            false => Ok(0),
+        }
+    }
+
+    /// Has the registry refuse findings of a device of revisions before this one. Returns false if another process has taken
+    /// the device over at a later one.
+    async fn has_others_refused(
+        &self,
+        shared: &dyn SharedTelemetry,
+        permit: &CanWrite<DeviceRef>,
+        revision: u64,
+    ) -> Result<bool> {
+        let mut outlived = None;
+        while let Some(later) = self.env.registry().findings_take(permit, revision, outlived).await? {
+            if shared.standing(permit.target().key).await?.revision > revision {
+                return Ok(false);
+            }
+            // The telemetry was brought back to an earlier state than that of the registry.
+            outlived = Some(later);
+        }
+        Ok(true)
     }
 
     async fn take_all_of(&self, shared: &dyn SharedTelemetry, device: DeviceKey, revision: u64) -> Result<usize> {
@@ -187,6 +208,27 @@ mod tests {
             self.taken_at.lock().push(revision);
             Ok(self.entries.clone())
         }
+    }
+
+    #[tokio::test]
+    async fn device_that_was_taken_over_later_is_given_up() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let (delivery, registry) = (&stage.hub.0.delivery, stage.hub.0.env.registry());
+        let permit = access::system(device, "a test takes a device over");
+        let takes = async |revision| registry.findings_take(&permit, revision, None).await.unwrap();
+        takes(9).await;
+        // The stage's own store is at revision 0 of every device.
+        let work = [format!(r#"{{"device":"{}","meta":[["n","1"]]}}"#, device.id)];
+        let later = LeftOfOne::new(device, 9, &work);
+        assert_eq!(delivery.take_over_left(&later).await.unwrap(), 0);
+        assert!(later.taken_at.lock().is_empty());
+        assert_eq!(takes(8).await, Some(9));
+        // No process has made that revision: the store was brought back.
+        let restored = LeftOfOne::new(device, 0, &work);
+        assert_eq!(delivery.take_over_left(&restored).await.unwrap(), 1);
+        assert_eq!(takes(8).await, None);
+        stage.over().await;
     }
 
     #[tokio::test]
