@@ -375,7 +375,7 @@ impl OutboxQueue {
     pub fn put_back(&mut self, piece: Piece) {
         let device = piece.device.key;
         let Some(of) = self.devices.get_mut(&device) else { return };
-        if of.is_overtaken_in_hand() {
+        if of.is_overtaken_in_hand(&piece) {
             return self.overtaken(&piece);
         }
         let less = of.put_back(piece);

@@ -82,8 +82,10 @@ impl Outbox {
 
     /// Removes what this process still has of a device's work of revisions up to this one, though the store has none.
     pub(crate) fn forget_overtaken(&self, device: DeviceKey, revision: u64) {
-        self.queue.lock().forget_overtaken(device, revision);
-        self.done.notify_waiters();
+        let is_less = self.queue.lock().forget_overtaken(device, revision);
+        if is_less {
+            self.done.notify_waiters();
+        }
     }
 
     /// Returns true if this process has work of the device, or has written some whose entries it has not removed yet.
