@@ -160,7 +160,7 @@ mod tests {
     use parking_lot::Mutex;
 
     use super::*;
-    use crate::stage::Stage;
+    use crate::stage::{Stage, until};
 
     const QUIET: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
 
@@ -171,6 +171,8 @@ mod tests {
         entries: Vec<OutboxEntry>,
         /// The revisions at which the work was asked for.
         taken_at: Mutex<Vec<u64>>,
+        /// Locked while answers to that are kept back.
+        pause: tokio::sync::Mutex<()>,
     }
 
     impl LeftOfOne {
@@ -182,7 +184,7 @@ mod tests {
                 parked: None,
             };
             let entries = (1..).zip(work).map(entry).collect();
-            Self { device, revision, entries, taken_at: Mutex::default() }
+            Self { device, revision, entries, taken_at: Mutex::default(), pause: tokio::sync::Mutex::default() }
         }
     }
 
@@ -206,6 +208,7 @@ mod tests {
 
         async fn outbox_take(&self, _device: DeviceKey, revision: u64) -> error::Result<Vec<OutboxEntry>> {
             self.taken_at.lock().push(revision);
+            let _pause = self.pause.lock().await;
             Ok(self.entries.clone())
         }
     }
@@ -239,22 +242,20 @@ mod tests {
         let work = format!(r#"{{"device":"{}","meta":[["n","1"]]}}"#, device.id);
         let left = LeftOfOne::new(device, 7, &[work]);
         let needless = vec![(device.key, left.entries[0].number)];
-        // The process has written this, and its removal fails or is under way.
+        // The process has written this, and its removal has failed.
         delivery.outbox.put_back_needless(needless.clone());
         assert_eq!(delivery.take_over(&left, device.key).await.unwrap(), 0);
         assert!(!delivery.outbox.is_ready());
         assert_eq!(delivery.outbox.take_needless(), needless);
-        let removing = delivery.removing.write().await;
-        let mut takes = Box::pin(delivery.take_over(&left, device.key));
-        // Waits for the end of the removal, whatever that is.
-        for _ in 0..100 {
-            assert!(futures::poll!(&mut takes).is_pending());
-            tokio::task::yield_now().await;
-        }
-        assert_eq!(left.taken_at.lock().len(), 1);
-        delivery.outbox.put_back_needless(needless);
-        drop(removing);
-        assert_eq!(takes.await.unwrap(), 0);
+        // Nothing is removed between the look at the store and that at what is to be removed.
+        let pause = left.pause.lock().await;
+        let (taken, ()) = tokio::join!(delivery.take_over(&left, device.key), async {
+            until("the work is asked for again", async || left.taken_at.lock().len() == 2).await;
+            assert!(delivery.removing.try_write().is_err());
+            delivery.outbox.put_back_needless(needless);
+            drop(pause);
+        });
+        assert_eq!(taken.unwrap(), 0);
         // The next look removes it first.
         assert_eq!(delivery.take_over_left(&left).await.unwrap(), 1);
         assert!(delivery.outbox.is_ready());
