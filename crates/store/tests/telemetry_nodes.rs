@@ -169,7 +169,8 @@ mod nodes {
             let (left, own) = (given::device(), given::device());
             let number = first.outbox_number();
             given::run(&first, &left, put(number, "left")).await;
-            given::run(&second, &own, put(second.outbox_number(), "own")).await;
+            let own_number = second.outbox_number();
+            given::run(&second, &own, put(own_number, "own")).await;
             assert_eq!(shared(&second).left_work(9).await.unwrap(), []);
             let raw = Raw::open(&database.address).await;
             // Killed: it does not renew its row any more.
@@ -177,7 +178,7 @@ mod nodes {
             assert_eq!(shared(&second).left_work(9).await.unwrap(), [left.target().key]);
             let third = node(&database).await;
             assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
-            let taken = shared(&third).outbox_take(left.target().key, Some(1)).await.unwrap();
+            let taken = shared(&third).outbox_take(left.target().key, 1).await.unwrap();
             assert_eq!(
                 taken.iter().map(|entry| (entry.number, &*entry.work)).collect::<Vec<_>>(),
                 [(number, &b"left"[..])]
@@ -190,10 +191,18 @@ mod nodes {
             raw.run("UPDATE telemetry.outbox SET came = came - interval '1 minute'").await.unwrap();
             assert_eq!(shared(&second).left_work(9).await.unwrap(), [own.target().key]);
             assert_eq!(shared(&third).left_work(9).await.unwrap(), [left.target().key]);
-            raw.close().await;
-            for store in [second, third] {
-                store.close().await.unwrap();
+            // It knows of what it has parked itself, and work of others comes first.
+            let more = given::device();
+            given::run(&second, &more, put(second.outbox_number(), "more")).await;
+            second.outbox_park(own.target().key, own_number, "refused").await.unwrap();
+            raw.run("UPDATE telemetry.outbox SET came = came - interval '1 minute'").await.unwrap();
+            assert_eq!(shared(&second).left_work(9).await.unwrap(), [more.target().key]);
+            third.close().await.unwrap();
+            for (limit, found) in [(1, vec![left.target().key]), (9, vec![left.target().key, more.target().key])] {
+                assert_eq!(shared(&second).left_work(limit).await.unwrap(), found);
             }
+            raw.close().await;
+            second.close().await.unwrap();
             database.remove().await;
         }
 
@@ -205,7 +214,7 @@ mod nodes {
             let key = device.target().key;
             given::run(&first, &device, put(number, "left")).await;
             let revises = async |node| given::run(node, &device, Commit { touches: true, ..Commit::default() }).await;
-            let taken = async |node, revision| shared(node).outbox_take(key, Some(revision)).await.unwrap().len();
+            let taken = async |node, revision| shared(node).outbox_take(key, revision).await.unwrap().len();
             let pending = async || shared(&second).standing(key).await.unwrap().pending;
             revises(&second).await;
             revises(&third).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use isobar_model::access;
+use isobar_model::access::{self, CanWrite};
 use isobar_model::error::Result;
 use isobar_model::ids::{DeviceKey, DeviceRef};
 use isobar_store::telemetry::{OutboxEntry, SharedTelemetry};
@@ -80,6 +80,8 @@ impl Delivery {
 
     /// Takes over what has been left by some devices; returns the number of entries.
     async fn take_over_left(&self, shared: &dyn SharedTelemetry) -> Result<usize> {
+        // Entries whose removal has failed are not left, though they look so.
+        self.remove_needless().await?;
         let left = shared.left_work(LEFT_DEVICES).await?;
         let left = left.into_iter().filter(|device| !self.outbox.has_work(*device));
         let taken = futures::stream::iter(left).map(|device| self.take_over(shared, device));
@@ -101,27 +103,179 @@ impl Delivery {
     /// Takes over the work of a device. From the new revision on, runs in all processes wait for it; what the process that
     /// left it may still write is refused by the registry. Only then the entries are read: they are all of the work.
     async fn take_over(&self, shared: &dyn SharedTelemetry, key: DeviceKey) -> Result<usize> {
+        // Read first: at this revision the device has no entries but those that are read then.
+        let before = shared.standing(key).await?.revision;
         let entries = shared.outbox_of(key).await?;
-        let read = |entry: &OutboxEntry| serde_json::from_slice::<RegistryWork>(&entry.work).ok()?.device;
-        if let Some(id) = entries.iter().find_map(read) {
-            let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
-            let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
-            self.env.registry().findings_take(&permit, revision).await?;
-            return self.take_all_of(shared, key, Some(revision)).await;
+        if entries.is_empty() {
+            return Ok(0);
         }
-        self.take_all_of(shared, key, None).await
+        let read = |entry: &OutboxEntry| serde_json::from_slice::<RegistryWork>(&entry.work).ok()?.device;
+        let Some(id) = entries.iter().find_map(read) else { return self.take_all_of(shared, key, before).await };
+        let permit = access::system(DeviceRef { id, key }, "work that another process left is taken over");
+        let revision = self.outbox.revise(self.env.telemetry(), &permit, Vec::new()).await?;
+        match self.has_others_refused(shared, &permit, revision).await? {
+            true => self.take_all_of(shared, key, revision).await,
+            false => Ok(0),
+        }
     }
 
-    async fn take_all_of(
+    /// Has the registry refuse findings of a device of revisions before this one. Returns false if another process has taken
+    /// the device over at a later one.
+    async fn has_others_refused(
         &self,
         shared: &dyn SharedTelemetry,
-        device: DeviceKey,
-        revision: Option<u64>,
-    ) -> Result<usize> {
+        permit: &CanWrite<DeviceRef>,
+        revision: u64,
+    ) -> Result<bool> {
+        let mut outlived = None;
+        while let Some(later) = self.env.registry().findings_take(permit, revision, outlived).await? {
+            if shared.standing(permit.target().key).await?.revision > revision {
+                return Ok(false);
+            }
+            // The telemetry was brought back to an earlier state than that of the registry.
+            outlived = Some(later);
+        }
+        Ok(true)
+    }
+
+    async fn take_all_of(&self, shared: &dyn SharedTelemetry, device: DeviceKey, revision: u64) -> Result<usize> {
+        // What this process has written itself until now is removed either before this or after it, and is not written again.
+        let _removing = self.removing.read().await;
         let entries = shared.outbox_take(device, revision).await?;
+        if self.outbox.has_work(device) {
+            return Ok(0);
+        }
         for entry in &entries {
-            self.take_up(entry, revision.unwrap_or(0)).await?;
+            self.take_up(entry, revision).await?;
         }
         Ok(entries.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use isobar_store::error;
+    use isobar_store::telemetry::Standing;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::stage::{Stage, until};
+
+    const QUIET: &str = r#"{"reading": {"type": "deviceEvent"}}"#;
+
+    /// A store that others share, with work of one device that another process has left.
+    struct LeftOfOne {
+        device: DeviceRef,
+        revision: u64,
+        entries: Vec<OutboxEntry>,
+        /// The revisions at which the work was asked for.
+        taken_at: Mutex<Vec<u64>>,
+        /// Locked while answers to that are kept back.
+        pause: tokio::sync::Mutex<()>,
+    }
+
+    impl LeftOfOne {
+        fn new(device: DeviceRef, revision: u64, work: &[String]) -> Self {
+            let entry = |(number, work): (u64, &String)| OutboxEntry {
+                number,
+                device: device.key,
+                work: work.clone().into(),
+                parked: None,
+            };
+            let entries = (1..).zip(work).map(entry).collect();
+            Self { device, revision, entries, taken_at: Mutex::default(), pause: tokio::sync::Mutex::default() }
+        }
+    }
+
+    #[async_trait]
+    impl SharedTelemetry for LeftOfOne {
+        async fn standings(&self, devices: &[DeviceKey]) -> error::Result<Vec<Option<Standing>>> {
+            Ok(devices.iter().map(|_| Some(Standing { revision: self.revision, pending: None })).collect())
+        }
+
+        async fn queue_ends(&self, devices: &[DeviceKey]) -> error::Result<Vec<Option<u64>>> {
+            Ok(devices.iter().map(|_| None).collect())
+        }
+
+        async fn left_work(&self, _limit: usize) -> error::Result<Vec<DeviceKey>> {
+            Ok(vec![self.device.key])
+        }
+
+        async fn outbox_of(&self, _device: DeviceKey) -> error::Result<Vec<OutboxEntry>> {
+            Ok(self.entries.clone())
+        }
+
+        async fn outbox_take(&self, _device: DeviceKey, revision: u64) -> error::Result<Vec<OutboxEntry>> {
+            self.taken_at.lock().push(revision);
+            let _pause = self.pause.lock().await;
+            Ok(self.entries.clone())
+        }
+    }
+
+    #[tokio::test]
+    async fn device_that_was_taken_over_later_is_given_up() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let (delivery, registry) = (&stage.hub.0.delivery, stage.hub.0.env.registry());
+        let permit = access::system(device, "a test takes a device over");
+        let takes = async |revision| registry.findings_take(&permit, revision, None).await.unwrap();
+        takes(9).await;
+        // The stage's own store is at revision 0 of every device.
+        let work = [format!(r#"{{"device":"{}","meta":[["n","1"]]}}"#, device.id)];
+        let later = LeftOfOne::new(device, 9, &work);
+        assert_eq!(delivery.take_over_left(&later).await.unwrap(), 0);
+        assert!(later.taken_at.lock().is_empty());
+        assert_eq!(takes(8).await, Some(9));
+        // No process has made that revision: the store was brought back.
+        let restored = LeftOfOne::new(device, 0, &work);
+        assert_eq!(delivery.take_over_left(&restored).await.unwrap(), 1);
+        assert_eq!(takes(8).await, None);
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_waits_for_its_removal_is_not_written_again() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let delivery = &stage.hub.0.delivery;
+        let work = format!(r#"{{"device":"{}","meta":[["n","1"]]}}"#, device.id);
+        let left = LeftOfOne::new(device, 7, &[work]);
+        let needless = vec![(device.key, left.entries[0].number)];
+        // The process has written this, and its removal has failed.
+        delivery.outbox.put_back_needless(needless.clone());
+        assert_eq!(delivery.take_over(&left, device.key).await.unwrap(), 0);
+        assert!(!delivery.outbox.is_ready());
+        assert_eq!(delivery.outbox.take_needless(), needless);
+        // Nothing is removed between the look at the store and that at what is to be removed.
+        let pause = left.pause.lock().await;
+        let (taken, ()) = tokio::join!(delivery.take_over(&left, device.key), async {
+            until("the work is asked for again", async || left.taken_at.lock().len() == 2).await;
+            assert!(delivery.removing.try_write().is_err());
+            delivery.outbox.put_back_needless(needless);
+            drop(pause);
+        });
+        assert_eq!(taken.unwrap(), 0);
+        // The next look removes it first.
+        assert_eq!(delivery.take_over_left(&left).await.unwrap(), 1);
+        assert!(delivery.outbox.is_ready());
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn work_that_another_has_done_is_not_taken() {
+        let stage = Stage::set().await;
+        let device = stage.device(QUIET).await.reference();
+        let delivery = &stage.hub.0.delivery;
+        let done = LeftOfOne::new(device, 7, &[]);
+        assert_eq!(delivery.take_over_left(&done).await.unwrap(), 0);
+        assert!(done.taken_at.lock().is_empty());
+        // Nobody can read this, so the revision stays; whoever has made another since has work that is not left.
+        let unreadable = LeftOfOne::new(device, 7, &["rubbish".to_owned()]);
+        for _ in 0..2 {
+            assert_eq!(delivery.take_over_left(&unreadable).await.unwrap(), 1);
+        }
+        assert_eq!(*unreadable.taken_at.lock(), [7, 7]);
+        stage.over().await;
     }
 }

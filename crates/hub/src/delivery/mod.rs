@@ -52,8 +52,8 @@ pub(crate) struct Delivery {
     calls_wake: Notify,
     /// Ensures that only one task at a time writes the outbox into the registry.
     registry_writing: tokio::sync::Mutex<()>,
-    /// Locked while entries of the outbox are being removed from the store.
-    removing: tokio::sync::Mutex<()>,
+    /// Locked for writing while entries of the outbox are being removed from the store, and for reading while some are taken over.
+    removing: tokio::sync::RwLock<()>,
 }
 
 impl Delivery {
@@ -72,7 +72,7 @@ impl Delivery {
             calls,
             calls_wake: Notify::new(),
             registry_writing: tokio::sync::Mutex::new(()),
-            removing: tokio::sync::Mutex::new(()),
+            removing: tokio::sync::RwLock::new(()),
         })
     }
 

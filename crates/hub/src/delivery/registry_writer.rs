@@ -247,7 +247,7 @@ impl Delivery {
 
     /// Removes completed entries from the store; waits for entries that another task is removing.
     pub(super) async fn remove_needless(&self) -> std::result::Result<(), StoreError> {
-        let _removing = self.removing.lock().await;
+        let _removing = self.removing.write().await;
         let needless = self.outbox.take_needless();
         match self.env.telemetry().outbox_done(&needless).await {
             Ok(left) => {

@@ -240,8 +240,17 @@ pub(crate) struct InHand {
     pub since: i64,
     pub report: Option<Arc<DeviceFindings>>,
     pub settings: Vec<Arc<SettingWork>>,
-    /// Another process has taken the pieces over: they are not put back.
+    pub parked: ParkedInHand,
+    /// Another process has taken over the pieces that are not parked: they are not put back.
     pub is_overtaken: bool,
+}
+
+/// Tells which pieces in hand are parked.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ParkedInHand {
+    report: bool,
+    settings: bool,
+    all: bool,
 }
 
 /// All pending work of one device.
@@ -390,25 +399,35 @@ impl DeviceQueue {
         }
         let sequence = taken.iter().filter_map(Piece::came).map(|(sequence, _)| sequence).min().unwrap_or(u64::MAX);
         let since = taken.iter().filter_map(Piece::came).map(|(_, since)| since).min().unwrap_or(i64::MAX);
-        let mut in_hand =
-            InHand { pieces: taken.len(), sequence, since, report: None, settings: Vec::new(), is_overtaken: false };
+        let (mut report, mut settings) = (None, Vec::new());
+        let mut parked = ParkedInHand { all: true, ..ParkedInHand::default() };
         for piece in taken {
+            let is_parked = piece.faults().is_parked();
+            parked.all &= is_parked;
             match &piece.what {
-                PieceKind::Report(report) => in_hand.report = Some(Arc::clone(&report.found)),
-                PieceKind::Settings(settings, _) => {
-                    in_hand.settings.extend(settings.iter().map(|setting| Arc::clone(&setting.what)));
+                PieceKind::Report(found) => (report, parked.report) = (Some(Arc::clone(&found.found)), is_parked),
+                PieceKind::Settings(taken, _) => {
+                    parked.settings = is_parked;
+                    settings.extend(taken.iter().map(|setting| Arc::clone(&setting.what)));
                 }
                 PieceKind::Delivery(_) => {}
             }
         }
-        self.in_hand = Some(in_hand);
+        let pieces = taken.len();
+        self.in_hand = Some(InHand { pieces, sequence, since, report, settings, parked, is_overtaken: false });
     }
 
-    /// Removes all work that is neither in hand nor parked, and returns it; what is in hand counts as overtaken.
-    pub fn forget(&mut self) -> Vec<Piece> {
-        if let Some(in_hand) = &mut self.in_hand {
-            (in_hand.report, in_hand.is_overtaken) = (None, true);
-            in_hand.settings.clear();
+    /// Removes all work that is neither in hand nor parked, and returns it; what is in hand and not parked counts as overtaken.
+    /// Returns true besides if there is such work in hand, which did not count as overtaken before.
+    pub fn forget(&mut self) -> (Vec<Piece>, bool) {
+        let in_hand = self.in_hand.as_mut().filter(|in_hand| !in_hand.parked.all && !in_hand.is_overtaken);
+        let leaves_hand = in_hand.is_some();
+        if let Some(in_hand) = in_hand {
+            in_hand.is_overtaken = true;
+            in_hand.report.take_if(|_| !in_hand.parked.report);
+            if !in_hand.parked.settings {
+                in_hand.settings.clear();
+            }
         }
         let report = self.report.take_if(|report| !report.faults.is_parked()).map(PieceKind::Report);
         let mut settings = None;
@@ -417,14 +436,18 @@ impl DeviceQueue {
             settings = Some(PieceKind::Settings(std::mem::take(&mut self.settings).into(), faults));
         }
         let refused = self.refused.extract_if(.., |delivery| !delivery.faults.is_parked());
-        let deliveries = self.deliveries.drain(..).chain(refused).map(PieceKind::Delivery);
+        let deliveries: Vec<_> = std::mem::take(&mut self.deliveries).into_iter().chain(refused).collect();
+        let (parked, deliveries): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(|it| it.faults.is_parked());
+        // Parked ones stay that are due for their retry.
+        self.deliveries = parked.into();
+        let deliveries = deliveries.into_iter().map(PieceKind::Delivery);
         let kinds = report.into_iter().chain(settings).chain(deliveries);
-        kinds.map(|what| Piece { device: self.device, what }).collect()
+        (kinds.map(|what| Piece { device: self.device, what }).collect(), leaves_hand)
     }
 
-    /// Returns true if another process has taken over the work in hand.
-    pub fn is_overtaken_in_hand(&self) -> bool {
-        self.in_hand.as_ref().is_some_and(|in_hand| in_hand.is_overtaken)
+    /// Returns true if another process has taken over a piece in hand.
+    pub fn is_overtaken_in_hand(&self, piece: &Piece) -> bool {
+        !piece.faults().is_parked() && self.in_hand.as_ref().is_some_and(|in_hand| in_hand.is_overtaken)
     }
 
     /// Removes a written piece from the work in hand.

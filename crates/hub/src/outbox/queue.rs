@@ -48,8 +48,8 @@ pub(crate) struct OutboxQueue {
     needless: Vec<(DeviceKey, u64)>,
     /// Devices whose work another process has taken over, until they run here again.
     overtaken: FxHashSet<DeviceKey>,
-    /// Number of entries that cannot be read.
-    unreadable: usize,
+    /// Numbers of entries that cannot be read.
+    unreadable: FxHashSet<u64>,
     /// The sequence of the oldest work in hand, by tenant, and the arrival of the oldest of all.
     in_hand: FxHashMap<Tenant, u64>,
     in_hand_since: Option<i64>,
@@ -150,7 +150,7 @@ impl OutboxQueue {
         QueueLook {
             size: self.size,
             oldest: first.chain(later).chain(self.in_hand_since).min(),
-            parked: self.unreadable + parked,
+            parked: self.unreadable.len() + parked,
         }
     }
 
@@ -266,8 +266,8 @@ impl OutboxQueue {
     }
 
     /// Counts an entry that cannot be read.
-    pub fn is_unreadable(&mut self) {
-        self.unreadable += 1;
+    pub fn is_unreadable(&mut self, number: u64) {
+        self.unreadable.insert(number);
     }
 
     /// Takes the entries of the store that can be removed, each of a device.
@@ -375,7 +375,7 @@ impl OutboxQueue {
     pub fn put_back(&mut self, piece: Piece) {
         let device = piece.device.key;
         let Some(of) = self.devices.get_mut(&device) else { return };
-        if of.is_overtaken_in_hand() {
+        if of.is_overtaken_in_hand(&piece) {
             return self.overtaken(&piece);
         }
         let less = of.put_back(piece);

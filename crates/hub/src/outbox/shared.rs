@@ -82,12 +82,15 @@ impl Outbox {
 
     /// Removes what this process still has of a device's work of revisions up to this one, though the store has none.
     pub(crate) fn forget_overtaken(&self, device: DeviceKey, revision: u64) {
-        self.queue.lock().forget_overtaken(device, revision);
-        self.done.notify_waiters();
+        let is_less = self.queue.lock().forget_overtaken(device, revision);
+        if is_less {
+            self.done.notify_waiters();
+        }
     }
 
-    /// Returns true if this process has work of the device.
+    /// Returns true if this process has work of the device, or has written some whose entries it has not removed yet.
     pub(crate) fn has_work(&self, device: DeviceKey) -> bool {
-        self.queue.lock().of(device).is_some()
+        let queue = self.queue.lock();
+        queue.of(device).is_some() || queue.has_needless(device)
     }
 }

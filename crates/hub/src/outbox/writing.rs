@@ -65,11 +65,15 @@ impl OutboxBatch {
     /// them over.
     pub fn revisions(&self, range: Range<usize>) -> Vec<(DeviceRef, u64)> {
         let queue = self.outbox.queue.lock();
-        let of = |device: DeviceRef| queue.of(device.key).filter(|of| !of.is_overtaken_in_hand());
-        let revision = |device: DeviceRef| of(device).map_or(0, |of| of.revision);
-        let devices: BTreeMap<DeviceKey, DeviceRef> =
-            self.pieces[range].iter().flatten().map(|piece| (piece.device.key, piece.device)).collect();
-        devices.into_values().map(|device| (device, revision(device))).collect()
+        let of = |piece: &Piece| queue.of(piece.device.key).filter(|of| !of.is_overtaken_in_hand(piece));
+        let revision = |piece: &Piece| of(piece).map_or(0, |of| of.revision);
+        // Parked pieces are tried by themselves, so those of one device have the same.
+        let devices: BTreeMap<DeviceKey, (DeviceRef, u64)> = self.pieces[range]
+            .iter()
+            .flatten()
+            .map(|piece| (piece.device.key, (piece.device, revision(piece))))
+            .collect();
+        devices.into_values().collect()
     }
 
     /// Drops the pieces of devices that another process has taken over.
@@ -96,10 +100,15 @@ impl OutboxBatch {
     /// Puts back a refused piece for another attempt, and returns it if it is parked.
     pub fn refused(&mut self, at: usize) -> Option<ParkedPiece> {
         let mut piece = self.pieces.get_mut(at)?.take()?;
+        let mut queue = self.outbox.queue.lock();
+        if queue.of(piece.device.key).is_some_and(|of| of.is_overtaken_in_hand(&piece)) {
+            queue.overtaken(&piece);
+            return None;
+        }
         let faults = piece.faults().again(self.now);
         *piece.faults_mut() = faults;
         let (device, rows) = (piece.device, piece.rows().to_vec());
-        self.outbox.queue.lock().put_back(piece);
+        queue.put_back(piece);
         faults.is_parked().then_some(ParkedPiece { device, rows, is_new: faults.tries == PARKED_AFTER })
     }
 }
@@ -183,7 +192,7 @@ impl Outbox {
         let mut queue = self.queue.lock();
         let taken = queue.take_up(entry, revision, now);
         if taken.is_err() {
-            queue.is_unreadable();
+            queue.is_unreadable(entry.number);
         }
         drop(queue);
         self.wake.notify_one();

@@ -38,7 +38,7 @@ pub trait SharedTelemetry: Send + Sync {
     /// Returns the entries of the outbox of a device, in the order of their numbers.
     async fn outbox_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>>;
     /// Makes this process the one that is to do all work of a device, and returns its entries, in the order of their
-    /// numbers. Takes none if the device is not at the revision, if one is given: of several processes that take it over,
-    /// the one that was last to change the revision does its work.
-    async fn outbox_take(&self, device: DeviceKey, revision: Option<u64>) -> Result<Vec<OutboxEntry>>;
+    /// numbers. Takes none if the device is not at the revision: of several processes that take it over, the one that was
+    /// last to change the revision does its work.
+    async fn outbox_take(&self, device: DeviceKey, revision: u64) -> Result<Vec<OutboxEntry>>;
 }

@@ -176,6 +176,32 @@ fn work_that_was_taken_over_is_not_put_back() {
 }
 
 #[test]
+fn parked_work_is_not_taken_for_overtaken() {
+    let mut desk = Desk::default();
+    let id = device(1).id;
+    let work = format!(
+        r#"{{"device":"{id}","meta":[["n","1"]],"settings":[{{"id":"{id}","name":"limit","value":"1"}}],
+            "notices":[{{"event":"{id}","element":"tell","message":"it talks","minimum_role":"technician","organization":"{id}"}}]}}"#
+    );
+    let entry = OutboxEntry { number: 1, device: DeviceKey(1), work: work.into(), parked: Some("refused".into()) };
+    desk.waiting.take_up(&entry, 3, at(0)).unwrap();
+    // The store has no other work of the device. Runs go on beside what is parked.
+    assert!(!desk.waiting.forget_overtaken(DeviceKey(1), 9));
+    assert_eq!(desk.look().size.entries, 3);
+    let in_hand = desk.takes();
+    assert_eq!(in_hand.len(), 3);
+    assert!(!desk.waiting.forget_overtaken(DeviceKey(1), 9) && !desk.waiting.is_overtaken(DeviceKey(1)));
+    assert_eq!(shown(&desk.waiting.of(DeviceKey(1)).map(PendingChanges::of)).2, r#"{"n":1}"#);
+    // Work that is not parked leaves the hand beside it.
+    desk.leaves(device(2), 1, labelled(device(2), "n", "1", 0));
+    let other = desk.takes();
+    assert_eq!([(); 2].map(|()| desk.waiting.forget_overtaken(DeviceKey(2), 9)), [true, false]);
+    in_hand.into_iter().chain(other).for_each(|piece| desk.waiting.put_back(piece));
+    desk.waiting.is_done();
+    assert_eq!((desk.look().size.entries, desk.takes().len()), (3, 3));
+}
+
+#[test]
 fn large_report_is_not_rewritten_with_every_label() {
     let mut desk = Desk::default();
     let long = format!("\"{}\"", "x".repeat(200));

@@ -18,7 +18,7 @@ use super::devices::{follow_metas, hold_devices, labelled, read};
 use super::settings::{self, SettingWrite};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::sql::{Column, Connection, Dialect, Sql, all, run};
+use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run};
 
 /// Bytes of metadata that one statement carries, plus at most one device's.
 const STATEMENT_BYTES: usize = 1 << 20;
@@ -151,18 +151,30 @@ impl Registry {
 
 impl Registry {
     /// Makes the caller the one that writes the findings of a device: those of revisions before this one, which may still
-    /// come from another process, are refused from now on. Whoever calls this reads the findings afterwards: then an earlier
-    /// revision than before does no harm, and heals a registry that is newer than a restored telemetry.
-    pub async fn findings_take(&self, permit: &CanWrite<DeviceRef>, revision: u64) -> Result<()> {
-        let take = Sql::new("UPDATE devices SET findings_from = ? WHERE key = ?");
-        let take = take.bind(revision).bind(permit.target().key);
+    /// come from another process, are refused from now on. If they were taken at a later revision, nothing changes, and
+    /// that one is returned: the caller gives up, unless the telemetry store knows no such revision because it was restored.
+    /// Then it calls again with that as `outlived`, and reads the findings afterwards.
+    pub async fn findings_take(
+        &self,
+        permit: &CanWrite<DeviceRef>,
+        revision: u64,
+        outlived: Option<u64>,
+    ) -> Result<Option<u64>> {
+        let key = permit.target().key;
+        let take = "UPDATE devices SET findings_from = ? WHERE key = ? AND (findings_from <= ? OR findings_from = ?)";
+        let take = Sql::new(take).bind(revision).bind(key).bind(revision).bind(outlived.unwrap_or(revision));
         let tx = self.db.begin().await?;
-        run(&tx, take).await?;
-        tx.commit().await
+        let later = match run(&tx, take).await? {
+            0 => one(&tx, Sql::new("SELECT findings_from FROM devices WHERE key = ?").bind(key)).await?,
+            _ => None,
+        };
+        tx.commit().await?;
+        later.map(|row| row.count("findings_from")).transpose()
     }
 }
 
-/// Fails if the findings of a locked device were taken over at a later revision than that of these.
+/// Fails if the findings of a locked device were taken over at a later revision than that of these, or these have none: the
+/// caller knows that they were taken over.
 async fn must_be_newest(tx: &impl Connection, revisions: &[(CanWrite<DeviceRef>, u64)]) -> Result<()> {
     if revisions.is_empty() {
         return Ok(());
@@ -170,7 +182,11 @@ async fn must_be_newest(tx: &impl Connection, revisions: &[(CanWrite<DeviceRef>,
     let rows = revisions.iter().map(|(permit, revision)| json!([permit.target().key.0, revision]));
     let columns = [Column::Number("device"), Column::Number("revision")];
     let query = Sql::new("SELECT devices.key AS key FROM devices JOIN ").relation(Dialect::of(tx), &columns, rows);
-    let rows = all(tx, query.text(" AS t ON devices.key = t.device WHERE devices.findings_from > t.revision")).await?;
+    let rows = all(
+        tx,
+        query.text(" AS t ON devices.key = t.device WHERE devices.findings_from > t.revision OR t.revision = 0"),
+    )
+    .await?;
     match rows.is_empty() {
         true => Ok(()),
         false => Err(StoreError::Overtaken(rows.iter().map(|row| row.key("key")).collect::<Result<_>>()?)),

@@ -21,17 +21,18 @@ const STANDINGS: &str = "SELECT coalesce(h.revision, 0), \
 /// The next numbers in the queues of devices, in the order in which they are asked for.
 const QUEUE_ENDS: &str = "SELECT coalesce(h.queued, 0) FROM unnest($1::bigint[]) WITH ORDINALITY AS g(device, place) \
     LEFT JOIN telemetry.head h USING (device) ORDER BY place";
-/// Work of processes that were not seen for five seconds before this one ($1) was last seen, and work of this process that
-/// came fifteen seconds ago.
+/// Work of processes that were not seen for five seconds before this one ($1) was last seen, and then work of this process
+/// that came fifteen seconds ago. Its parked work is known to it.
 const LEFT: &str = "WITH alive AS (SELECT n.process FROM telemetry.node n, telemetry.node own \
         WHERE own.process = $1 AND n.seen > own.seen - interval '5 seconds') \
-    SELECT DISTINCT device FROM telemetry.outbox \
+    SELECT device FROM telemetry.outbox \
     WHERE (owner <> $1 AND EXISTS (SELECT FROM alive) AND owner NOT IN (SELECT process FROM alive)) \
-        OR (owner = $1 AND came < clock_timestamp() - interval '15 seconds') LIMIT $2";
-/// Takes the entries of a device, which is at this revision ($3), if one is given.
+        OR (owner = $1 AND parked IS NULL AND came < clock_timestamp() - interval '15 seconds') \
+    GROUP BY device ORDER BY bool_and(owner = $1) LIMIT $2";
+/// Takes the entries of a device, which is at this revision ($3).
 const TAKE: &str = "UPDATE telemetry.outbox SET owner = $2, came = clock_timestamp() WHERE number IN \
     (SELECT number FROM telemetry.outbox WHERE device = $1 \
-        AND ($3::bigint IS NULL OR $3 = (SELECT h.revision FROM telemetry.head h WHERE h.device = $1)) \
+        AND $3 = coalesce((SELECT h.revision FROM telemetry.head h WHERE h.device = $1), 0) \
     ORDER BY number FOR UPDATE) \
     RETURNING number, device, work, parked";
 
@@ -64,10 +65,9 @@ impl SharedTelemetry for PostgresTelemetry {
         self.core.entries_of(device).await
     }
 
-    async fn outbox_take(&self, device: DeviceKey, revision: Option<u64>) -> Result<Vec<OutboxEntry>> {
+    async fn outbox_take(&self, device: DeviceKey, revision: u64) -> Result<Vec<OutboxEntry>> {
         let query = sqlx::query(TAKE).bind(self.key(device)?).bind(i64::from(self.core.numbers.process()));
-        let query = query.bind(revision.map(|revision| revision as i64));
-        let rows = query.fetch_all(&self.core.changes).await.map_err(failed)?;
+        let rows = query.bind(revision as i64).fetch_all(&self.core.changes).await.map_err(failed)?;
         let mut entries = rows.iter().map(read_entry).collect::<Result<Vec<_>>>()?;
         entries.sort_unstable_by_key(|entry| entry.number);
         Ok(entries)

@@ -42,7 +42,7 @@ impl SharedTelemetry for SpreadTelemetry {
         member.ask(member.store().outbox_of(device)).await
     }
 
-    async fn outbox_take(&self, device: DeviceKey, revision: Option<u64>) -> Result<Vec<OutboxEntry>> {
+    async fn outbox_take(&self, device: DeviceKey, revision: u64) -> Result<Vec<OutboxEntry>> {
         let member = self.of(device)?;
         member.ask(member.store().outbox_take(device, revision)).await
     }

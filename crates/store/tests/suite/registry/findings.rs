@@ -117,15 +117,24 @@ pub async fn findings_that_were_taken_over_are_refused(r: &Registry) {
         r.findings_write(&Findings { reports, revisions, ..Findings::default() }, at(moment)).await
     };
     write([5, 1], 1).await.unwrap();
-    r.findings_take(&may(devices[0]), 7).await.unwrap();
+    assert_eq!(r.findings_take(&may(devices[0]), 7, None).await.unwrap(), None);
     let refused = write([6, 2], 2).await.unwrap_err();
     assert!(matches!(&refused, StoreError::Overtaken(which) if *which == [devices[0].key]), "{refused:?}");
     assert_eq!((fetched(r, devices[0]).await.updated_at, fetched(r, devices[1]).await.updated_at), (at(1), at(1)));
     write([7, 2], 3).await.unwrap_or_else(|error| panic!("{error:?}"));
+    // Revision 0 says that the caller knows of a takeover, even where the registry does not.
+    let refused = write([7, 0], 4).await.unwrap_err();
+    assert!(matches!(&refused, StoreError::Overtaken(which) if *which == [devices[1].key]), "{refused:?}");
+    // One that comes late takes nothing from a later one, even if that one has come in between.
+    for outlived in [None, Some(5)] {
+        assert_eq!(r.findings_take(&may(devices[0]), 6, outlived).await.unwrap(), Some(7));
+    }
+    assert!(matches!(write([6, 2], 4).await, Err(StoreError::Overtaken(_))));
     // A telemetry that was restored begins with lower revisions again.
-    r.findings_take(&may(devices[0]), 3).await.unwrap();
+    assert_eq!(r.findings_take(&may(devices[0]), 3, Some(7)).await.unwrap(), None);
     write([3, 2], 4).await.unwrap();
     r.device_delete(&may(devices[0])).await.unwrap();
+    assert_eq!(r.findings_take(&may(devices[0]), 1, None).await.unwrap(), None);
     write([1, 2], 5).await.unwrap();
 }
 
