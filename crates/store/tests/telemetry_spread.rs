@@ -172,6 +172,32 @@ mod databases {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn databases_that_are_all_new_are_refused_where_there_are_devices() {
+            let (first, second) = two().await;
+            let alone = PostgresTelemetry::open_for(&first.address, options(), &[0]).await;
+            assert!(alone.is_err_and(|error| format!("{error:?}").contains("AllNew")));
+            let told = refusal(&[&first, &second], &[0]).await;
+            assert!(told.contains("the registry has devices"), "{told}");
+            // The refused ones have got no numbers, and nothing that makes the next start take them for others.
+            let told = refusal(&[&second], &[0]).await;
+            assert!(told.contains("the registry has devices"), "{told}");
+            // Its devices have never sent anything, and an earlier version has noted no number.
+            PostgresTelemetry::open(&second.address, options()).await.unwrap().close().await.unwrap();
+            let raw = Raw::open(&second.address).await;
+            raw.run("UPDATE telemetry.membership SET number = NULL, platform = NULL").await.unwrap();
+            raw.close().await;
+            let store = open(&[&first, &second], &[0]).await.unwrap();
+            store.close().await.unwrap();
+            let alone = PostgresTelemetry::open_for(&second.address, options(), &[0]).await.unwrap();
+            assert_eq!(alone.database(), 0);
+            alone.close().await.unwrap();
+            let wrong = PostgresTelemetry::open_for(&second.address, options(), &[0, 1]).await;
+            assert!(wrong.is_err_and(|error| format!("{error:?}").contains("Missing")));
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn processes_that_start_at_once_agree() {
             let (first, second) = two().await;
             let (forwards, backwards) = ([&first, &second], [&second, &first]);
