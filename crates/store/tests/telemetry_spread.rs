@@ -365,8 +365,31 @@ mod away {
             assert_eq!(store.scans().taken_and_waiting(), (0, 0));
             let read = store.values_chunk(&here.reading(), "log", &query, None, given::claim()).await;
             assert_eq!(read.unwrap().unwrap().values.len(), 1);
-            link.set(LinkState::Closed);
+            // What hangs by the old connections holds back nobody.
+            link.set(LinkState::Lost);
+            becomes("the second database is back", async || !store.is_away(1)).await;
+            let reads = (0..30).map(|_| store.last(&reading, "log"));
+            let read = within_patience("reads", futures::future::join_all(reads)).await;
+            assert!(read.into_iter().all(|last| last.unwrap().is_some()));
             store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn silent_database_does_not_keep_a_process_from_closing() {
+            let (first, second) = two().await;
+            let link = Link::to(&second).await;
+            let store = open_list(&[first.address.clone(), link.address.clone()], &[]).await.unwrap();
+            let device = given::device_in(1);
+            given::store(&store, &device, 1, "log", "1").await;
+            link.set(LinkState::Silent);
+            let mut turn = store.lock(&device).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
+            drop(turn);
+            within_patience("the end of the store", store.close()).await.unwrap();
+            assert!(hangs.wait().await.is_err());
+            link.set(LinkState::Closed);
             first.remove().await;
             second.remove().await;
         }
