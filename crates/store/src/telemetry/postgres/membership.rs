@@ -85,7 +85,7 @@ pub async fn join_alone(database: &OpenedDatabase, used: &[u16]) -> Result<(Join
         write(&mut tx, &note.identity, number).await?;
     }
     // While nobody else may join: a process with several databases begins its numbers above all that were begun.
-    let numbers = ProcessNumbers::begin(&mut *tx).await?;
+    let numbers = ProcessNumbers::begin(&mut tx).await?;
     tx.commit().await.map_err(failed)?;
     Ok((JoinedDatabase { number }, numbers))
 }
