@@ -168,8 +168,7 @@ async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool
             };
             let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
             if let [address] = databases.as_slice() {
-                let store = PostgresTelemetry::open(address, options).await.map_err(told)?;
-                must_have(&[store.database()], &used)?;
+                let store = PostgresTelemetry::open_for(address, options, &used).await.map_err(told)?;
                 return Ok(TelemetryStore::Postgres(Arc::new(store)));
             }
             let store =

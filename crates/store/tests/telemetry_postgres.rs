@@ -279,7 +279,7 @@ mod upkeep {
                     store.close().await.unwrap();
                 }
                 Err(error) => {
-                    let why = std::error::Error::source(&error).unwrap().to_string();
+                    let why = error.to_string();
                     assert!(is_unsafe && why.contains("= off"), "{why}");
                 }
             }
@@ -295,7 +295,7 @@ mod upkeep {
             let Err(error) = PostgresTelemetry::open(&database.address, options.clone()).await else {
                 panic!("a second process serves it");
             };
-            let why = std::error::Error::source(&error).unwrap().to_string();
+            let why = error.to_string();
             assert!(why.contains("another process"), "{why}");
             // The first has not noticed anything.
             let device = given::device();

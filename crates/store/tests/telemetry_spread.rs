@@ -172,6 +172,32 @@ mod databases {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn databases_that_are_all_new_are_refused_where_there_are_devices() {
+            let (first, second) = two().await;
+            let alone = PostgresTelemetry::open_for(&first.address, options(), &[0]).await;
+            assert!(alone.is_err_and(|error| format!("{error:?}").contains("AllNew")));
+            let told = refusal(&[&first, &second], &[0]).await;
+            assert!(told.contains("the registry has devices"), "{told}");
+            // The refused ones have got no numbers, and nothing that makes the next start take them for others.
+            let told = refusal(&[&second], &[0]).await;
+            assert!(told.contains("the registry has devices"), "{told}");
+            // Its devices have never sent anything, and an earlier version has noted no number.
+            PostgresTelemetry::open(&second.address, options()).await.unwrap().close().await.unwrap();
+            let raw = Raw::open(&second.address).await;
+            raw.run("UPDATE telemetry.membership SET number = NULL, platform = NULL").await.unwrap();
+            raw.close().await;
+            let store = open(&[&first, &second], &[0]).await.unwrap();
+            store.close().await.unwrap();
+            let alone = PostgresTelemetry::open_for(&second.address, options(), &[0]).await.unwrap();
+            assert_eq!(alone.database(), 0);
+            alone.close().await.unwrap();
+            let wrong = PostgresTelemetry::open_for(&second.address, options(), &[0, 1]).await;
+            assert!(wrong.is_err_and(|error| format!("{error:?}").contains("Missing")));
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn processes_that_start_at_once_agree() {
             let (first, second) = two().await;
             let (forwards, backwards) = ([&first, &second], [&second, &first]);
@@ -339,8 +365,31 @@ mod away {
             assert_eq!(store.scans().taken_and_waiting(), (0, 0));
             let read = store.values_chunk(&here.reading(), "log", &query, None, given::claim()).await;
             assert_eq!(read.unwrap().unwrap().values.len(), 1);
-            link.set(LinkState::Closed);
+            // What hangs by the old connections holds back nobody.
+            link.set(LinkState::Lost);
+            becomes("the second database is back", async || !store.is_away(1)).await;
+            let reads = (0..30).map(|_| store.last(&reading, "log"));
+            let read = within_patience("reads", futures::future::join_all(reads)).await;
+            assert!(read.into_iter().all(|last| last.unwrap().is_some()));
             store.close().await.unwrap();
+            first.remove().await;
+            second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn silent_database_does_not_keep_a_process_from_closing() {
+            let (first, second) = two().await;
+            let link = Link::to(&second).await;
+            let store = open_list(&[first.address.clone(), link.address.clone()], &[]).await.unwrap();
+            let device = given::device_in(1);
+            given::store(&store, &device, 1, "log", "1").await;
+            link.set(LinkState::Silent);
+            let mut turn = store.lock(&device).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
+            drop(turn);
+            within_patience("the end of the store", store.close()).await.unwrap();
+            assert!(hangs.wait().await.is_err());
+            link.set(LinkState::Closed);
             first.remove().await;
             second.remove().await;
         }

@@ -22,6 +22,7 @@ mod streams {
         use isobar_store::telemetry::{Following, StreamMarks, StreamMessage, StreamPosition, Telemetry};
 
         use crate::suite::given::{self, Told, id};
+        use crate::support::link::{Link, LinkState};
         use crate::support::{OwnDatabase, Raw};
 
         /// Databases: of the registry, and two of telemetry.
@@ -38,9 +39,13 @@ mod streams {
 
             /// Opens the stores as one process of several does.
             async fn node(&self) -> (Arc<Registry>, SpreadTelemetry) {
+                self.node_on(self.telemetry.each_ref().map(|database| database.address.clone())).await
+            }
+
+            /// Opens the stores with telemetry at these addresses.
+            async fn node_on(&self, addresses: [String; 2]) -> (Arc<Registry>, SpreadTelemetry) {
                 let registry = Arc::new(Registry::open(&self.registry.address).await.unwrap());
                 let options = PostgresOptions { is_alone: false, needs_syncs: false, ..PostgresOptions::default() };
-                let addresses = self.telemetry.each_ref().map(|database| database.address.clone());
                 let marks = Arc::clone(&registry) as _;
                 let telemetry = SpreadTelemetry::open(&addresses, options, &[], marks).await.unwrap();
                 (registry, telemetry)
@@ -218,6 +223,46 @@ mod streams {
             assert_eq!(rest[..rest.len() - 1], heard[1..]);
             assert_eq!(rest[rest.len() - 1].id, late);
             raw.close().await;
+            platform.end([first, second]).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn streams_of_others_go_on_where_a_database_is_away_that_another_node_has() {
+            let platform = Platform::new().await;
+            let link = Link::to(&platform.telemetry[1]).await;
+            let first = platform.node().await;
+            let second = platform.node_on([platform.telemetry[0].address.clone(), link.address.clone()]).await;
+            let (one, other, devices) = (&first.1, &second.1, devices());
+            let mut here = Follower::begin(one, &devices).await;
+            let there = Follower::begin(other, &devices[..2]).await;
+            let begun = there.after;
+            link.set(LinkState::Closed);
+            becomes("the database is away", async || other.is_away(1)).await;
+            let mut own = Vec::new();
+            for number in 0..4 {
+                // The first node marks what the second one cannot have.
+                for device in [&devices[2], &devices[number % 2]] {
+                    let posted = post(one, device, 10 + here.told.len() as i64).await;
+                    own.extend((device.target().key.database() == 0).then_some(posted));
+                    let told = here.told.len();
+                    while here.told.len() == told {
+                        here.hear().await;
+                    }
+                }
+            }
+            let heard = there.hears(own.len()).await;
+            assert_eq!(given::ids(&heard), own);
+            link.set(LinkState::Open);
+            becomes("the database is back", async || !other.is_away(1)).await;
+            // Who follows all devices from the same place on is told in the same order there.
+            let mut resumed = Follower::begin(other, &devices).await;
+            resumed.after = begun;
+            post(one, &devices[3], 30).await;
+            while here.told.len() < 9 {
+                here.hear().await;
+            }
+            assert_eq!(resumed.hears(9).await, here.told);
+            drop(here);
             platform.end([first, second]).await;
         }
 

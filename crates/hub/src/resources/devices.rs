@@ -307,6 +307,9 @@ impl Hub {
     pub async fn device_delete(&self, caller: &Caller, id: DeviceId) -> Result<()> {
         let (permit, entry) = self.0.identity.user_device_write(caller, id, Action::DeviceDelete).await?;
         self.telemetry().must_reach(entry.device.key)?;
+        // Nothing would remove what the database keeps of a device that the registry no longer has, and it may be silent for
+        // less time than makes it away.
+        self.telemetry().database_healthy(entry.device.key.database()).await?;
         // The registry comes first: from now on no event of the device is accepted. Data that a crash leaves in the
         // telemetry store cannot be reached by any call.
         self.registry().device_delete(&permit).await?;

@@ -21,6 +21,8 @@ async fn database_that_is_away_hurts_no_device_of_another() {
     assert_eq!(listed["data"].as_array().unwrap().len(), 2);
     let [_, road] = roads;
     road.closes();
+    // Before it is known to be away: its device must not be deleted in the registry alone.
+    assert_eq!(ana.delete(&away.url()).await.status, 503);
     becomes("calls of its devices are refused", async || away.posts("reading", json!(2)).await.status == 503).await;
     // While calls of the one hang or are refused, those of the other go on.
     let attack = futures::future::join_all((0..256).map(|number| away.posts("reading", json!(number))));

@@ -16,6 +16,8 @@ pub enum LinkState {
     Open,
     /// Nothing passes, and nobody is told.
     Silent,
+    /// Nothing passes by the connections that are there, nobody is told, and new ones pass.
+    Lost,
     /// Connections are closed at once.
     Closed,
 }
@@ -87,15 +89,16 @@ async fn carry<S: AsyncRead + AsyncWrite + Unpin>(
         return;
     }
     let Ok(mut server) = server.await else { return };
-    let mut is_open = seen == LinkState::Open;
+    let (mut is_open, mut is_lost) = (seen != LinkState::Silent, false);
     loop {
         tokio::select! {
             changed = state.changed() => match (changed.is_ok(), *state.borrow_and_update()) {
                 (true, LinkState::Open) => is_open = true,
                 (true, LinkState::Silent) => is_open = false,
+                (true, LinkState::Lost) => is_lost = true,
                 (true, LinkState::Closed) | (false, _) => return,
             },
-            _ = copy_bidirectional(&mut client, &mut server), if is_open => return,
+            _ = copy_bidirectional(&mut client, &mut server), if is_open && !is_lost => return,
         }
     }
 }

@@ -65,7 +65,7 @@ impl StreamMarks for Registry {
             .map(|(index, (database, place))| json!([index, database, place.transaction, place.item]));
         let query = Sql::new(
             "SELECT w.index, (SELECT p.mark FROM stream_places p WHERE p.database = w.database \
-                AND (p.xact, p.item) >= (w.xact, w.item) ORDER BY p.xact, p.item LIMIT 1) AS mark FROM ",
+                AND (p.xact, p.item) >= (w.xact, w.item) ORDER BY p.xact, p.item, p.mark LIMIT 1) AS mark FROM ",
         );
         let query = query.relation(self.db.dialect, &columns, rows).text(" AS w");
         let mut marks = vec![None; places.len()];

@@ -49,6 +49,12 @@ impl AwayDatabase {
         }
     }
 
+    /// Waits for an answer of the database, which is not asked while it is away.
+    pub async fn ask<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        self.must_be_here()?;
+        self.unless_away(answer).await
+    }
+
     /// Waits until the database is away, and returns the error for its calls.
     pub async fn error(&self) -> StoreError {
         let mut watched = self.0.clone();

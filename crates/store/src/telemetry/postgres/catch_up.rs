@@ -103,7 +103,7 @@ impl PgCore {
         }
         let (mut from, end, limit) = (EventPlace::of(after), EventPlace::of(until), limit.max(1));
         self.complete(end).await?;
-        let keys: Vec<i64> = devices.devices().iter().map(|device| device.key.0 as i64).collect();
+        let keys = devices.devices().iter().map(|device| self.key(device.key)).collect::<Result<Vec<i64>>>()?;
         let visible = self.visible(TimeRange::default(), Timestamp::default()).start.to_be_bytes();
         loop {
             let query =
@@ -140,7 +140,8 @@ impl PgCore {
     ) -> Result<(Vec<(StreamPosition, Event)>, usize)> {
         let places: Vec<EventPlace> = found.iter().map(|(position, ..)| EventPlace::of(*position)).collect();
         let device = |index: u32| devices.devices().get(index as usize);
-        let keys: Vec<i64> = found.iter().map(|(_, index, _)| device(*index).map_or(0, |it| it.key.0 as i64)).collect();
+        let key = |index: u32| device(index).map_or(Ok(0), |device| self.key(device.key));
+        let keys = found.iter().map(|(_, index, _)| key(*index)).collect::<Result<Vec<i64>>>()?;
         let query = sqlx::query(AT_PLACES)
             .bind(keys)
             .bind(found.iter().map(|(.., id)| *id.bytes()).collect::<Vec<_>>())

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Decode, Postgres, Row as _, Type};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgExecutor, PgPool, PgPoolOptions, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, Postgres, Row as _, Type};
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
 use isobar_model::ids::EventId;
+use isobar_model::time::Clock;
 
 /// Bounds the connections that read.
 const READ_CONNECTIONS_MAX: u32 = 8;
 /// Bounds the connections that change devices outside of groups: a forgotten device, retention.
 const CHANGE_CONNECTIONS_MAX: u32 = 4;
-/// Connections that find out if a database answers, whatever the others wait for.
-const ASK_CONNECTIONS: u32 = 1;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
+/// Time in which a statement that nobody waits for any more has to end: after that its connection is given up, so that those
+/// of a database that fell silent are not missing when it is back.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
 const TO_READ: &str = "SET statement_timeout = '30s'; SET default_transaction_read_only = on; SET jit = off";
 /// Settings of a connection that writes: an acknowledgement means a sync (a stricter setting of the database stays), and a
@@ -73,9 +75,30 @@ pub async fn to_change(address: &str) -> Result<PgPool> {
     pool(address, CHANGE_CONNECTIONS_MAX, vec![TO_WRITE.to_owned()]).await
 }
 
-/// Opens the connection that finds out if the database answers.
-pub async fn to_ask(address: &str) -> Result<PgPool> {
-    pool(address, ASK_CONNECTIONS, vec![TO_READ.to_owned()]).await
+/// A connection that finds out if a database answers, whatever the others wait for. One that gave no answer is given up.
+pub struct AskingConnection {
+    options: PgConnectOptions,
+    connection: Option<PgConnection>,
+}
+
+impl AskingConnection {
+    /// Creates it; nothing is asked yet.
+    pub fn new(address: &str) -> Result<Self> {
+        let options = address.parse::<PgConnectOptions>().map_err(failed)?.disable_statement_logging();
+        Ok(Self { options, connection: None })
+    }
+
+    /// Fails if the database cannot be asked, or takes no writes.
+    pub async fn ask(&mut self) -> Result<()> {
+        // Given back only with an answer, also if this is cancelled.
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.options.connect().await.map_err(failed)?,
+        };
+        must_take_writes(&mut connection).await?;
+        self.connection = Some(connection);
+        Ok(())
+    }
 }
 
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
@@ -120,6 +143,13 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
         .max_connections(connections)
         .acquire_timeout(CONNECTION_WAIT)
         .test_before_acquire(false)
+        .after_release(|connection, _| {
+            // Without an unfinished statement this sends and waits for nothing.
+            Box::pin(async move {
+                let ended = Clock::System.timeout(RELEASED_WITHIN, connection.flush()).await;
+                Ok(ended.is_ok_and(|ended| ended.is_ok()))
+            })
+        })
         .after_connect(move |connection, _| {
             let steps = steps.clone();
             Box::pin(async move {
@@ -133,8 +163,8 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
 }
 
 /// Fails if the database cannot be asked, or takes no writes.
-pub async fn must_take_writes(pool: &PgPool) -> Result<()> {
-    let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(pool).await.map_err(failed)?;
+pub async fn must_take_writes(database: impl PgExecutor<'_>) -> Result<()> {
+    let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(database).await.map_err(failed)?;
     match row.try_get(0).map_err(failed)? {
         true => Err(StoreError::unavailable("PostgreSQL takes no writes: it is a standby")),
         false => Ok(()),

@@ -200,6 +200,11 @@ impl LiveEvents {
         horizon(&self.pool, self.raised).await
     }
 
+    /// Tells if the database is away.
+    pub fn away(&self) -> &AwayDatabase {
+        &self.away
+    }
+
     /// Returns the number that is added to those of the server's transactions.
     pub fn raised(&self) -> i64 {
         self.raised

@@ -18,7 +18,8 @@ const MEMBERSHIP_LOCK: i64 = 0x0069_736f_6261_7214;
 
 const IDENTITY: &str = "SELECT identity::text FROM telemetry.membership";
 const READ_MEMBERSHIP: &str = "SELECT identity::text, platform::text, number, \
-    EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event) FROM telemetry.membership";
+    EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event), \
+    pg_sequence_last_value('telemetry.process') IS NOT NULL FROM telemetry.membership";
 const WRITE_MEMBERSHIP: &str = "UPDATE telemetry.membership SET platform = $1::uuid, number = $2";
 
 /// A database that has its number.
@@ -36,6 +37,8 @@ struct MembershipNote {
     /// The platform and the number, if it has joined one.
     joined: Option<(String, u16)>,
     has_data: bool,
+    /// True if a process has served it, of an earlier version too, or a move has filled it.
+    was_served: bool,
 }
 
 /// Reasons for which databases are not served together.
@@ -56,6 +59,11 @@ enum MembershipError {
          names {named}"
     )]
     Missing { missing: String, named: String },
+    #[error(
+        "the registry has devices, and stores.telemetry names only databases that never were of a platform: {0}. Name the \
+         database that the platform has, or bring it back from its backup; telemetry of a folder is moved by isobar move first"
+    )]
+    AllNew(String),
     #[error("the platform has given out all {DATABASES_MAX} numbers of databases")]
     NoNumberLeft,
 }
@@ -66,19 +74,20 @@ impl From<MembershipError> for StoreError {
     }
 }
 
-/// Returns the number of a database that is served alone: the first one's, unless it has another.
-pub async fn join_alone(database: &OpenedDatabase) -> Result<JoinedDatabase> {
+/// Gives a database that is served alone the first number, unless it has one, and begins the numbers of this process.
+/// `used` are the numbers in which the registry has devices.
+pub async fn join_alone(database: &OpenedDatabase, used: &[u16]) -> Result<(JoinedDatabase, ProcessNumbers)> {
     let mut tx = hold(&database.changes).await?;
     let note = read(&mut tx, place(&database.changes.connect_options())).await?;
-    let number = match note.joined {
-        Some((_, number)) => number,
-        None => {
-            write(&mut tx, &note.identity, 0).await?;
-            0
-        }
-    };
+    let joined = decide(std::slice::from_ref(&note), used)?;
+    let number = joined.first().map_or(0, |(_, number)| *number);
+    if note.joined.is_none() {
+        write(&mut tx, &note.identity, number).await?;
+    }
+    // While nobody else may join: a process with several databases begins its numbers above all that were begun.
+    let numbers = ProcessNumbers::begin(&mut tx).await?;
     tx.commit().await.map_err(failed)?;
-    Ok(JoinedDatabase { number })
+    Ok((JoinedDatabase { number }, numbers))
 }
 
 /// Gives each of several databases its number, unless it has one, and begins the numbers of this process in all of them.
@@ -126,7 +135,7 @@ pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(
 fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(String, u16)>, MembershipError> {
     let mut joined: Vec<Option<(String, u16)>> = notes.iter().map(|note| note.joined.clone()).collect();
     if joined.iter().all(Option::is_none) {
-        let first = first_of(notes)?;
+        let first = first_of(notes, used)?;
         joined[first] = Some((notes[first].identity.clone(), 0));
     }
     let known: Vec<usize> = (0..notes.len()).filter(|index| joined[*index].is_some()).collect();
@@ -155,7 +164,7 @@ fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(St
 }
 
 /// Returns the index of the database that is the first of its platform, where none has noted a number.
-fn first_of(notes: &[MembershipNote]) -> std::result::Result<usize, MembershipError> {
+fn first_of(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<usize, MembershipError> {
     let with_data: Vec<usize> = (0..notes.len()).filter(|index| notes[*index].has_data).collect();
     match with_data.as_slice() {
         [first, second, ..] => {
@@ -163,7 +172,11 @@ fn first_of(notes: &[MembershipNote]) -> std::result::Result<usize, MembershipEr
             Err(MembershipError::Undecided(name(*first), name(*second)))
         }
         [first] => Ok(*first),
-        [] => Ok(0),
+        [] => match notes.iter().position(|note| note.was_served) {
+            Some(served) => Ok(served),
+            None if used.is_empty() => Ok(0),
+            None => Err(MembershipError::AllNew(notes.iter().map(|note| &*note.name).collect::<Vec<_>>().join(", "))),
+        },
     }
 }
 
@@ -202,7 +215,7 @@ async fn read(connection: &mut PgConnection, name: Arc<str>) -> Result<Membershi
     let row = sqlx::query(READ_MEMBERSHIP).fetch_one(connection).await.map_err(failed)?;
     let (platform, number) = (row.column::<Option<String>>(1)?, row.column::<Option<i16>>(2)?);
     let joined = platform.zip(number).map(|(platform, number)| (platform, number.unsigned_abs()));
-    Ok(MembershipNote { name, identity: row.column(0)?, joined, has_data: row.column(3)? })
+    Ok(MembershipNote { name, identity: row.column(0)?, joined, has_data: row.column(3)?, was_served: row.column(4)? })
 }
 
 async fn write(connection: &mut PgConnection, platform: &str, number: u16) -> Result<()> {

@@ -47,7 +47,7 @@ use tokio::task::JoinHandle;
 pub(crate) use self::away::{Away, AwayDatabase};
 pub(crate) use self::catch_up::encoded;
 use self::committer::Committer;
-pub(crate) use self::connections::{must_take_writes, to_ask};
+pub(crate) use self::connections::AskingConnection;
 use self::devices::DeviceSlots;
 use self::live_events::LiveEvents;
 pub(crate) use self::membership::{DatabaseFailed, JoinedDatabase, join};

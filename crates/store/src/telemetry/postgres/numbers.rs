@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use sqlx::postgres::PgPool;
+use sqlx::postgres::{PgConnection, PgPool};
 
 use super::connections::{ReadColumn as _, failed};
 use crate::error::Result;
@@ -16,8 +16,8 @@ pub struct ProcessNumbers(AtomicI64);
 
 impl ProcessNumbers {
     /// Begins the numbers of this process.
-    pub async fn begin(pool: &PgPool) -> Result<Self> {
-        let row = sqlx::query("SELECT nextval('telemetry.process')").fetch_one(pool).await.map_err(failed)?;
+    pub async fn begin(connection: &mut PgConnection) -> Result<Self> {
+        let row = sqlx::query("SELECT nextval('telemetry.process')").fetch_one(connection).await.map_err(failed)?;
         Ok(Self(AtomicI64::new(row.column::<i64>(0)? << COUNTED_BITS)))
     }
 

@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 
 use super::committer::Committer;
 use super::live_events::LiveEvents;
-use super::numbers::ProcessNumbers;
 use super::partitions::Partitions;
 use super::{
     AwayDatabase, EventPlace, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections,
@@ -55,11 +54,19 @@ impl OpenedDatabase {
 }
 
 impl PostgresTelemetry {
-    /// Opens the store in a database; its tables are made if they are not there.
+    /// Opens the store in a database, for a registry without devices or for one whose devices are in it; its tables are made if
+    /// they are not there.
     pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
+        Self::open_for(address, options, &[]).await
+    }
+
+    /// Opens the store in a database. `used` are the numbers of the databases in which the registry has devices.
+    ///
+    /// # Errors
+    /// The database is not the one of these devices.
+    pub async fn open_for(address: &str, options: PostgresOptions, used: &[u16]) -> Result<Self> {
         let opened = OpenedDatabase::open(address, options.needs_syncs).await?;
-        let joined = membership::join_alone(&opened).await?;
-        let numbers = ProcessNumbers::begin(&opened.changes).await?;
+        let (joined, numbers) = membership::join_alone(&opened, used).await?;
         let parts = ProcessParts::new(numbers, options.device_bytes)?;
         Self::serve((opened, joined), (parts, AwayDatabase::never()), options).await
     }

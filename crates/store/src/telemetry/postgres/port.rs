@@ -10,7 +10,7 @@ use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::json::LastKept;
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
-use isobar_model::time::Timestamp;
+use isobar_model::time::{Clock, Timestamp};
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
@@ -51,6 +51,8 @@ impl PostgresTelemetry {
 
 /// A page of more items waits for a slot.
 const SHORT_PAGE: u32 = 1_000;
+/// Time in which connections have to close once nothing is written any more, after as much for the note of it.
+const CONNECTIONS_CLOSED_WITHIN: Duration = Duration::from_secs(5);
 /// Events of a cursor that are read by one statement.
 const EVENTS_A_PIECE: usize = 500;
 
@@ -313,12 +315,19 @@ impl Telemetry for PostgresTelemetry {
         self.core.committer.close();
         let ended = committer.await;
         others.iter().for_each(tokio::task::JoinHandle::abort);
-        if let Err(error) = self.core.leave_nodes().await {
-            tracing::warn!(%error, "cannot tell other processes that this one ends, they will notice");
+        let leaves = self.core.live.away().ask(self.core.leave_nodes());
+        match Clock::System.timeout(CONNECTIONS_CLOSED_WITHIN, leaves).await.map_err(StoreError::unavailable) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) | Err(error) => {
+                tracing::warn!(%error, "cannot tell other processes that this one ends, they will notice");
+            }
         }
-        self.core.reads.close().await;
-        self.core.changes.close().await;
-        self.core.groups.close().await;
+        // A silent server keeps those that wait for an answer of it; it notices when the process ends.
+        let pools =
+            async { futures::join!(self.core.reads.close(), self.core.changes.close(), self.core.groups.close()) };
+        if Clock::System.timeout(CONNECTIONS_CLOSED_WITHIN, pools).await.is_err() {
+            tracing::warn!(database = %self.name(), "connections do not close in time, they end with the process");
+        }
         ended.map_err(StoreError::unavailable)
     }
 }

@@ -84,7 +84,9 @@ impl PgCore {
     /// Renews the row of this process from time to time, until it is cancelled.
     pub async fn renew_node(&self) {
         loop {
-            if let Err(error) = self.renew_node_once().await {
+            if let Err(error) = self.live.away().ask(self.renew_node_once()).await
+                && self.live.away().must_be_here().is_ok()
+            {
                 tracing::warn!(%error, "cannot tell other processes that this one serves, will retry");
             }
             Clock::System.sleep(NODE_RENEWED).await;

@@ -2,7 +2,8 @@
 //!
 //! While somebody follows, this follows each database. Every 100 ms it notes a mark of what they have sent, if there is
 //! anything new, reads the marks of other processes, and sends the events that a mark reaches once all databases of the mark
-//! have come so far here. A database that is away is not moved by marks, and those of the others go on.
+//! have come so far here. One that is away here has a gap up to the mark, so that the events of the others go on: followers
+//! read what is missing from history, and those that cannot end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,10 +107,20 @@ impl HeardDatabase {
         }
     }
 
-    /// Returns true if it has sent events, or has missed some, behind a place.
+    /// Returns true if it has sent events, or has missed some, behind the newest marked place, and has come past that.
+    /// Events may be further than what was noted of it; a mark of that would be behind the newest one.
     fn has_news(&self, known: Option<&EventPlace>) -> bool {
         let newest = self.events.back().map(|(place, _)| *place).max(self.gap);
-        newest.is_some_and(|newest| known.is_none_or(|known| newest > *known))
+        newest.is_some_and(|newest| known.is_none_or(|known| newest.min(self.reached) > *known))
+    }
+
+    /// Returns true if it has sent here all events up to a place, or is away here: then it misses those up to there.
+    fn reaches(&mut self, place: EventPlace, is_away: bool) -> bool {
+        if self.reached < place && is_away {
+            self.gap = self.gap.max(Some(place));
+            return true;
+        }
+        self.reached >= place
     }
 
     /// Takes the events up to the place of a mark, behind the place that was sent; returns true if some are missing.
@@ -244,7 +255,7 @@ impl SpreadEvents {
         if !places.is_empty() {
             self.add_mark(merging, places).await?;
         }
-        while merging.is_reached() {
+        while merging.is_reached(&self.members) {
             let Some(mark) = merging.waiting.pop_front() else { break };
             self.send(merging, &mark);
         }
@@ -325,10 +336,49 @@ impl Merging {
         self.waiting.push_back(mark);
     }
 
-    /// Returns true if the databases have sent here what the next mark reaches.
-    fn is_reached(&self) -> bool {
+    /// Returns true if the databases have sent here what the next mark reaches, or are away here.
+    fn is_reached(&mut self, members: &[Member]) -> bool {
         let Some(mark) = self.waiting.front() else { return false };
-        let reached = |head: &HeardDatabase| mark.places.get(&head.database).is_none_or(|place| head.reached >= *place);
-        self.heads.iter().all(reached)
+        self.heads.iter_mut().zip(members).all(|(head, member)| {
+            mark.places.get(&head.database).is_none_or(|place| head.reaches(*place, member.here().is_err()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(transaction: i64) -> EventPlace {
+        EventPlace::end_of(transaction, isobar_model::time::Timestamp::default())
+    }
+
+    fn head(reached: i64, events: &[i64]) -> HeardDatabase {
+        let events = events.iter().map(|transaction| (place(*transaction), StreamMessage::Gap)).collect();
+        let messages = broadcast::Sender::new(1).subscribe();
+        HeardDatabase { database: 1, messages, events, reached: place(reached), gap: None }
+    }
+
+    #[test]
+    fn place_before_the_newest_mark_is_no_news() {
+        // Another thread has sent the second event after it was noted how far the database is.
+        assert!(!head(100, &[90, 160]).has_news(Some(&place(150))));
+        assert!(!head(100, &[90, 160]).has_news(Some(&place(100))));
+        assert!(head(160, &[90, 160]).has_news(Some(&place(150))));
+        assert!(head(100, &[90, 160]).has_news(Some(&place(95))) && head(100, &[90]).has_news(None));
+        assert!(!head(160, &[90]).has_news(Some(&place(95))));
+    }
+
+    #[test]
+    fn database_that_is_away_misses_what_a_mark_reaches() {
+        let mut head = head(100, &[90]);
+        assert!(head.reaches(place(100), false) && !head.reaches(place(101), false) && head.gap.is_none());
+        assert!(head.reaches(place(100), true) && head.gap.is_none());
+        assert!(head.reaches(place(101), true));
+        let mut events = Vec::new();
+        assert!(head.send(7, (Some(place(80)), place(101)), &mut events) && head.gap.is_none());
+        // It is back, and sends what followers have from history.
+        head.events.push_back((place(101), StreamMessage::Gap));
+        assert!(!head.send(8, (Some(place(101)), place(102)), &mut events) && head.events.is_empty());
     }
 }

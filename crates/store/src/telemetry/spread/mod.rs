@@ -78,7 +78,7 @@ impl SpreadTelemetry {
                 let (tell, away) = AwayDatabase::watched();
                 let served = PostgresTelemetry::serve((opened, joined), (parts, away.clone()), options).await;
                 let store = served.map_err(|error| postgres::named(address, error))?;
-                Member::new(address, store, (tell, away)).await
+                Member::new(address, store, (tell, away))
             }
         });
         let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
