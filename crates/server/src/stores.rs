@@ -6,7 +6,7 @@ use std::sync::Arc;
 use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::postgres::PostgresOptions;
 use isobar_store::telemetry::spread::SpreadTelemetry;
 use isobar_store::telemetry::{LostDevices, Telemetry, Upkeep};
 
@@ -27,8 +27,7 @@ pub struct Stores {
 #[derive(Clone)]
 pub enum TelemetryStore {
     Embedded(Arc<Embedded>),
-    Postgres(Arc<PostgresTelemetry>),
-    Spread(Arc<SpreadTelemetry>),
+    Postgres(Arc<SpreadTelemetry>),
 }
 
 impl TelemetryStore {
@@ -37,7 +36,6 @@ impl TelemetryStore {
         match self {
             Self::Embedded(store) => Arc::clone(store) as _,
             Self::Postgres(store) => Arc::clone(store) as _,
-            Self::Spread(store) => Arc::clone(store) as _,
         }
     }
 
@@ -46,7 +44,6 @@ impl TelemetryStore {
         match self {
             Self::Embedded(store) => &**store,
             Self::Postgres(store) => &**store,
-            Self::Spread(store) => &**store,
         }
     }
 
@@ -57,9 +54,7 @@ impl TelemetryStore {
     pub fn embedded(&self) -> Result<&Embedded, Failure> {
         match self {
             Self::Embedded(store) => Ok(store),
-            Self::Postgres(_) | Self::Spread(_) => {
-                Err("telemetry is in PostgreSQL, and its tools do this there".into())
-            }
+            Self::Postgres(_) => Err("telemetry is in PostgreSQL, and its tools do this there".into()),
         }
     }
 }
@@ -80,8 +75,7 @@ impl Stores {
     fn place_devices(&self) {
         match &self.telemetry {
             TelemetryStore::Embedded(_) => {}
-            TelemetryStore::Postgres(store) => self.registry.place_devices_in(&[store.database()], None),
-            TelemetryStore::Spread(store) => {
+            TelemetryStore::Postgres(store) => {
                 let spread = Arc::clone(store);
                 let is_away = Arc::new(move |number| spread.is_away(number));
                 self.registry.place_devices_in(&store.numbers(), Some(is_away));
@@ -167,13 +161,9 @@ async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool
                 ..PostgresOptions::default()
             };
             let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
-            if let [address] = databases.as_slice() {
-                let store = PostgresTelemetry::open_for(address, options, &used).await.map_err(told)?;
-                return Ok(TelemetryStore::Postgres(Arc::new(store)));
-            }
-            let store =
-                SpreadTelemetry::open(databases, options, &used, Arc::new(registry.clone())).await.map_err(told)?;
-            Ok(TelemetryStore::Spread(Arc::new(store)))
+            let marks = Arc::new(registry.clone());
+            let store = SpreadTelemetry::open(databases, options, &used, marks).await.map_err(told)?;
+            Ok(TelemetryStore::Postgres(Arc::new(store)))
         }
     }
 }

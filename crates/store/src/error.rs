@@ -4,7 +4,7 @@ use isobar_model::error::{Error, Fault};
 use isobar_model::ids::DeviceKey;
 use isobar_quota::Full;
 
-use crate::telemetry::postgres::Away;
+use crate::postgres::Away;
 use crate::telemetry::{PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX};
 
 /// A failure of a store.
@@ -81,6 +81,12 @@ impl StoreError {
 impl From<Full> for StoreError {
     fn from(_: Full) -> Self {
         Self::Busy
+    }
+}
+
+impl From<Away> for StoreError {
+    fn from(away: Away) -> Self {
+        Self::unavailable(away)
     }
 }
 

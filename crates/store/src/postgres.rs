@@ -1,11 +1,18 @@
-//! Begins transactions in PostgreSQL, and encodes the rows of its copies, for the registry and telemetry.
+//! Watches databases of PostgreSQL, begins transactions there, and encodes the rows of copies, for the registry and telemetry.
 
+mod away;
 pub(crate) mod copied_rows;
+mod watched_pool;
+mod watching;
 
 use std::sync::Arc;
 
 use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::{Postgres, Transaction};
+
+pub(crate) use self::away::{Away, AwayDatabase};
+pub(crate) use self::watched_pool::WatchedPool;
+pub(crate) use self::watching::{DatabaseWatch, must_take_writes};
 
 /// Begins a transaction, and goes on with it where the caller is dropped meanwhile: the driver counts a transaction only when
 /// it has begun, and would return a connection on which one is open that nobody ends.

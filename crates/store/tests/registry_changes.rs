@@ -21,9 +21,12 @@ use isobar_model::role::Role;
 use isobar_model::session::Session;
 use isobar_model::status::Status;
 use isobar_model::user::ApiKey;
+use isobar_power::{becomes, within_patience};
+use isobar_store::error::StoreError;
 use isobar_store::registry::{
     CHANGES_AT_ONCE, ChangeReader, DeviceReport, NewPassword, NewSpecification, Registry, RegistryChange, UserChange,
 };
+use support::link::{Link, LinkState};
 use support::{OwnDatabase, Raw};
 
 /// A registry with a reader of its changes.
@@ -251,6 +254,30 @@ async fn change_that_commits_late_is_read_once_and_delays_no_other() {
     long.run("BEGIN; INSERT INTO revoked_jwts (jti, expires_at) VALUES ('never', 9); ROLLBACK").await.unwrap();
     scene.reads(&[]).await;
     long.close().await;
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_vanish_hold_back_no_call() {
+    let scene = Scene::set().await;
+    let link = Link::to(&scene.database).await;
+    let r = Registry::open(&link.address).await.unwrap();
+    let home = sees(scene.home);
+    // More than there are connections.
+    let reads = || futures::future::join_all((0..20).map(|_| r.organization_fetch(&home)));
+    let (r, names) = (&r, (0..20).map(|n| format!("{n}")).collect::<Vec<_>>());
+    let writes = || futures::future::join_all(names.iter().map(|jti| r.jwt_revoke(jti, at(900))));
+    assert!(reads().await.iter().all(Result::is_ok) && writes().await.iter().all(Result::is_ok));
+    link.set(LinkState::Silent);
+    let (read, written) = futures::join!(reads(), writes());
+    let unavailable = |error: &StoreError| error.to_string().contains("the registry 127.0.0.1");
+    assert!(read.iter().all(|read| read.as_ref().is_err_and(unavailable)), "{read:?}");
+    assert!(written.iter().all(|written| written.as_ref().is_err_and(unavailable)), "{written:?}");
+    link.set(LinkState::Lost);
+    becomes("the registry is back", async || r.organization_fetch(&home).await.is_ok()).await;
+    let (read, written) = within_patience("calls", async { futures::join!(reads(), writes()) }).await;
+    assert!(read.iter().all(Result::is_ok) && written.iter().all(Result::is_ok), "{read:?} {written:?}");
+    r.close().await.unwrap();
     scene.end().await;
 }
 

@@ -377,6 +377,42 @@ mod away {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn connections_that_vanish_with_the_only_database_hold_back_nobody() {
+            let database = OwnDatabase::new().await;
+            let link = Link::to(&database).await;
+            let store = open_list(std::slice::from_ref(&link.address), &[]).await.unwrap();
+            let device = given::device_in(0);
+            given::store(&store, &device, 1, "log", "1").await;
+            // Connections for all kinds of calls are open, and nothing waits for them.
+            let reading = device.reading();
+            let last = || futures::future::join_all((0..30).map(|_| store.last(&reading, "log")));
+            assert!(last().await.iter().all(Result::is_ok));
+            store.outbox_done(&[(device.target().key, 1)]).await.unwrap();
+            link.set(LinkState::Silent);
+            becomes("the database is away", async || store.is_away(0)).await;
+            assert!(last().await.iter().all(Result::is_err));
+            assert!(store.healthy().await.unwrap_err().to_string().contains("it does not answer"));
+            link.set(LinkState::Lost);
+            becomes("the database is back", async || !store.is_away(0)).await;
+            let written = given::store(&store, &device, 2, "log", "2");
+            within_patience("a commit", written).await;
+            assert!(within_patience("reads", last()).await.iter().all(Result::is_ok));
+            within_patience("a change", store.outbox_done(&[(device.target().key, 1)])).await.unwrap();
+            // And what is under way when they vanish.
+            link.set(LinkState::Silent);
+            let mut turn = store.lock(&device).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(3), &[("log", "3")])).unwrap().durable;
+            drop(turn);
+            let (outcome, reads) = futures::join!(hangs.wait(), last());
+            assert!(outcome.is_err() && reads.iter().all(Result::is_err));
+            link.set(LinkState::Lost);
+            becomes("the database is back", async || !store.is_away(0)).await;
+            within_patience("a commit", given::store(&store, &device, 4, "log", "4")).await;
+            store.close().await.unwrap();
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn silent_database_does_not_keep_a_process_from_closing() {
             let (first, second) = two().await;
             let link = Link::to(&second).await;

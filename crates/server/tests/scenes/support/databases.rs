@@ -7,7 +7,7 @@ use isobar_model::time::Timestamp;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::Upkeep;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::postgres::{self, PostgresOptions, PostgresTelemetry};
+use isobar_store::telemetry::postgres::{self, PostgresOptions};
 use isobar_store::telemetry::spread::SpreadTelemetry;
 
 use super::app::TestSettings;
@@ -82,7 +82,6 @@ impl TelemetryDatabases {
         };
         match self.0.as_slice() {
             [] => Arc::new(Embedded::open(&folder.join("telemetry"), embedded_options(settings)).unwrap()),
-            [database] => Arc::new(PostgresTelemetry::open(&database.address, options).await.unwrap()),
             databases => {
                 let addresses: Vec<String> = databases.iter().map(|database| database.address.clone()).collect();
                 let used = match registry {

@@ -15,7 +15,7 @@ use super::driver::{DriverError, OpenTransaction, OwnConnection, Pool};
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
-use crate::postgres::place;
+use crate::postgres::{DatabaseWatch, place};
 
 /// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
@@ -105,7 +105,9 @@ impl Connections {
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
-        let write = match open_postgres_pool(address, POSTGRES_WRITERS_MAX, transaction::DURABLE, None).await {
+        let watch = Arc::new(DatabaseWatch::begin("registry", address)?);
+        let writes = open_postgres_pool(address, POSTGRES_WRITERS_MAX, (transaction::DURABLE, None), &watch);
+        let write = match writes.await {
             // The pool retried for a while and does not report the cause.
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
@@ -119,7 +121,8 @@ impl Connections {
             }
         }
         let read =
-            open_postgres_pool(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT, Some(SURE_FOR)).await?;
+            open_postgres_pool(address, POSTGRES_READERS_MAX, (transaction::OF_ONE_MOMENT, Some(SURE_FOR)), &watch)
+                .await?;
         let server = Some(ServerAddress(address.into()));
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres, server })
     }
@@ -192,12 +195,12 @@ fn pool_options<DB: sqlx::Database>(connections: u32) -> PoolOptions<DB> {
 async fn open_postgres_pool(
     address: &str,
     connections: u32,
-    begin: &'static str,
-    sure_for: Option<Duration>,
+    (begin, sure_for): (&'static str, Option<Duration>),
+    watch: &Arc<DatabaseWatch>,
 ) -> Result<Pool> {
     let options = address.parse::<PgConnectOptions>().map_err(DriverError::connection).map_err(failure)?;
     let pool = transaction::guard_postgres(pool_options(connections), begin, sure_for);
-    Pool::open_postgres(pool, options.disable_statement_logging()).await.map_err(failure)
+    Pool::open_postgres(pool, options.disable_statement_logging(), Arc::clone(watch)).await.map_err(failure)
 }
 
 /// Returns the path of a SQLite file, without the slashes of a URL.

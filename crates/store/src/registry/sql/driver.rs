@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::lock::Mutex;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::Dialect;
-use crate::postgres::begun;
+use crate::postgres::{Away, AwayDatabase, DatabaseWatch, WatchedPool, begun};
 
 type Outcome<T> = Result<T, DriverError>;
 
@@ -25,6 +25,8 @@ pub(crate) enum DriverError {
     Statement(Arc<sqlx::Error>),
     #[error("an earlier statement of the transaction failed")]
     Broken,
+    #[error(transparent)]
+    Away(#[from] Away),
 }
 
 impl DriverError {
@@ -146,7 +148,8 @@ pub(crate) trait Connection: Sync {
 #[derive(Clone, Debug)]
 pub(crate) enum Pool {
     Sqlite(SqlitePool),
-    Postgres(PgPool),
+    /// Nothing waits for a database that is away.
+    Postgres(Arc<WatchedPool>),
 }
 
 impl Pool {
@@ -154,26 +157,36 @@ impl Pool {
         pool.connect_with(options).await.map(Self::Sqlite).map_err(DriverError::connection)
     }
 
-    pub(super) async fn open_postgres(pool: PgPoolOptions, options: PgConnectOptions) -> Outcome<Self> {
-        pool.connect_with(options).await.map(Self::Postgres).map_err(DriverError::connection)
+    pub(super) async fn open_postgres(
+        pool: PgPoolOptions,
+        options: PgConnectOptions,
+        watch: Arc<DatabaseWatch>,
+    ) -> Outcome<Self> {
+        let pool = pool.connect_with(options).await.map_err(DriverError::connection)?;
+        Ok(Self::Postgres(Arc::new(WatchedPool::new(pool, watch))))
     }
 
     /// Begins a transaction. On SQLite it only reads until its first write.
     pub(super) async fn begin(&self) -> Outcome<OpenTransaction> {
-        let begun = match self {
-            Self::Sqlite(pool) => pool.begin().await.map(Session::Sqlite),
-            Self::Postgres(pool) => begun(pool).await.map(Session::Postgres),
-        };
-        self.opened(begun)
+        match self {
+            Self::Sqlite(pool) => self.opened(pool.begin().await.map(Session::Sqlite)),
+            Self::Postgres(pool) => self.opened_in(pool).await,
+        }
     }
 
     /// Begins a transaction that writes. On SQLite no other transaction writes until this one ends.
     pub(super) async fn begin_to_write(&self) -> Outcome<OpenTransaction> {
-        let begun = match self {
-            Self::Sqlite(pool) => pool.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite),
-            Self::Postgres(pool) => begun(pool).await.map(Session::Postgres),
-        };
-        self.opened(begun)
+        match self {
+            Self::Sqlite(pool) => self.opened(pool.begin_with("BEGIN IMMEDIATE").await.map(Session::Sqlite)),
+            Self::Postgres(pool) => self.opened_in(pool).await,
+        }
+    }
+
+    async fn opened_in(&self, pool: &WatchedPool) -> Outcome<OpenTransaction> {
+        let (away, pool) = (pool.away(), pool.get());
+        let opens =
+            async { self.opened(begun(&pool).await.map(|transaction| Session::Postgres(transaction, away.clone()))) };
+        away.ask(opens).await
     }
 
     fn opened(&self, begun: Result<Session, sqlx::Error>) -> Outcome<OpenTransaction> {
@@ -199,17 +212,19 @@ impl Connection for Pool {
     }
 
     async fn ask(&self, statement: Statement) -> Outcome<Answer> {
-        let answer = match self {
+        match self {
             Self::Sqlite(pool) => {
                 let mut connection = pool.acquire().await.map_err(DriverError::connection)?;
-                answer_of_sqlite(&mut connection, statement).await
+                answer_of_sqlite(&mut connection, statement).await.map_err(DriverError::statement)
             }
             Self::Postgres(pool) => {
-                let mut connection = pool.acquire().await.map_err(DriverError::connection)?;
-                answer_of_postgres(&mut connection, statement).await
+                let asked = async {
+                    let mut connection = pool.get().acquire().await.map_err(DriverError::connection)?;
+                    answer_of_postgres(&mut connection, statement).await.map_err(DriverError::statement)
+                };
+                pool.away().ask(asked).await
             }
-        };
-        answer.map_err(DriverError::statement)
+        }
     }
 }
 
@@ -241,7 +256,7 @@ impl Connection for OwnConnection {
 
 enum Session {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Postgres(sqlx::Transaction<'static, Postgres>, AwayDatabase),
 }
 
 /// Open transaction. Dropping it rolls it back, before its connection is used again.
@@ -252,11 +267,12 @@ pub(crate) struct OpenTransaction {
 
 impl OpenTransaction {
     pub(super) async fn commit(self) -> Outcome<()> {
-        let committed = match self.session.into_inner() {
-            Session::Sqlite(transaction) => transaction.commit().await,
-            Session::Postgres(transaction) => transaction.commit().await,
-        };
-        committed.map_err(DriverError::statement)
+        match self.session.into_inner() {
+            Session::Sqlite(transaction) => transaction.commit().await.map_err(DriverError::statement),
+            Session::Postgres(transaction, away) => {
+                away.ask(async { transaction.commit().await.map_err(DriverError::statement) }).await
+            }
+        }
     }
 }
 
@@ -267,10 +283,14 @@ impl Connection for OpenTransaction {
     }
 
     async fn ask(&self, statement: Statement) -> Outcome<Answer> {
-        let answer = match &mut *self.session.lock().await {
-            Session::Sqlite(transaction) => answer_of_sqlite(transaction, statement).await,
-            Session::Postgres(transaction) => answer_of_postgres(transaction, statement).await,
-        };
-        answer.map_err(DriverError::statement)
+        match &mut *self.session.lock().await {
+            Session::Sqlite(transaction) => {
+                answer_of_sqlite(transaction, statement).await.map_err(DriverError::statement)
+            }
+            Session::Postgres(transaction, away) => {
+                let asked = async { answer_of_postgres(transaction, statement).await.map_err(DriverError::statement) };
+                away.ask(asked).await
+            }
+        }
     }
 }

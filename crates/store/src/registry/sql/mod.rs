@@ -258,8 +258,10 @@ pub(crate) async fn run_script(connection: &impl Connection, text: String) -> Re
 /// Converts a failure of the database to an error of this crate. Unique names are claimed with `ON CONFLICT` and never
 /// fail here; a foreign key that fails refers to a row that was removed.
 pub(crate) fn failure(error: DriverError) -> StoreError {
-    let (DriverError::Connection(cause) | DriverError::Statement(cause)) = &error else {
-        return StoreError::unavailable(error);
+    let cause = match &error {
+        DriverError::Connection(cause) | DriverError::Statement(cause) => cause,
+        DriverError::Away(away) => return away.clone().into(),
+        DriverError::Broken => return StoreError::unavailable(error),
     };
     let Some(database) = cause.as_database_error() else {
         return match **cause {

@@ -51,7 +51,8 @@ impl PgCore {
         let before =
             sqlx::query("SELECT xact FROM telemetry.event WHERE ord <= $1 AND ord >= $2 ORDER BY ord DESC LIMIT 1");
         let look_from = EventPlace { transaction: 0, item: 0, at: moment(order_of(id)) }.look_from();
-        let row = before.bind(&id.bytes()[..]).bind(look_from).fetch_optional(&self.reads).await.map_err(failed)?;
+        let row =
+            before.bind(&id.bytes()[..]).bind(look_from).fetch_optional(&self.reads.get()).await.map_err(failed)?;
         let transaction = row.map_or(Ok(i64::MIN), |row| row.column(0))?;
         Ok(EventPlace::end_of(transaction, moment(order_of(id))).position())
     }
@@ -59,7 +60,8 @@ impl PgCore {
     /// Returns the place of an event, if it is there.
     pub async fn place_of(&self, id: EventId) -> Result<Option<EventPlace>> {
         for query in [PLACE, PLACE_BY_ID] {
-            let row = sqlx::query(query).bind(&id.bytes()[..]).fetch_optional(&self.reads).await.map_err(failed)?;
+            let row =
+                sqlx::query(query).bind(&id.bytes()[..]).fetch_optional(&self.reads.get()).await.map_err(failed)?;
             if let Some(row) = row {
                 let at = moment(row.order(2)?);
                 return Ok(Some(EventPlace { transaction: row.column(0)?, item: row.column(1)?, at }));
@@ -74,7 +76,7 @@ impl PgCore {
             return Ok(true);
         }
         let query = sqlx::query("SELECT EXISTS (SELECT FROM telemetry.event WHERE ord >= $1)").bind(&id.bytes()[..]);
-        query.fetch_one(&self.reads).await.map_err(failed)?.column(0)
+        query.fetch_one(&self.reads.get()).await.map_err(failed)?.column(0)
     }
 
     /// Waits until every transaction up to a place has ended.
@@ -109,9 +111,13 @@ impl PgCore {
             let query =
                 sqlx::query(BETWEEN).bind(from.transaction).bind(from.item).bind(end.transaction).bind(end.item);
             let query = query.bind(from.look_from().max(visible)).bind(LOOKED_AT).bind(&keys);
-            let rows = query.bind(limit as i64 - cursor.found.len() as i64).fetch_all(&self.reads);
+            let rows = query
+                .bind(limit as i64 - cursor.found.len() as i64)
+                .fetch_all(&self.reads.get())
+                .await
+                .map_err(failed)?;
             let mut last = None;
-            for row in rows.await.map_err(failed)? {
+            for row in rows {
                 let order = row.order(2)?;
                 let place = EventPlace { transaction: row.column(0)?, item: row.column(1)?, at: moment(order) };
                 match row.column::<Option<i64>>(3)? {
@@ -148,7 +154,7 @@ impl PgCore {
             .bind(places.iter().map(|place| place.transaction).collect::<Vec<_>>())
             .bind(places.iter().map(|place| place.item).collect::<Vec<_>>());
         let (mut events, mut read) = (Vec::new(), 0);
-        let mut rows = query.fetch(&self.reads);
+        let mut rows = query.fetch(&self.reads.get());
         while let Some(row) = rows.try_next().await.map_err(failed)? {
             let at = usize::try_from(row.column::<i64>(6)? - 1).unwrap_or_default();
             let Some((position, device)) = found.get(at).and_then(|found| Some((found.0, device(found.1)?))) else {

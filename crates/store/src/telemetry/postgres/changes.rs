@@ -58,8 +58,8 @@ impl PgCore {
         for _ in 0..TURNS_MAX {
             let mut floors = Vec::new();
             for (element, kept) in kept {
-                let Some(series) = values::find(&self.reads, device, element).await? else { continue };
-                let first = series.first_kept(&self.reads, kept).await?;
+                let Some(series) = values::find(&self.reads.get(), device, element).await? else { continue };
+                let first = series.first_kept(&self.reads.get(), kept).await?;
                 let (dropped, of) = (first.saturating_sub(series.floor), series.count - series.floor);
                 if dropped > 0 && (exactly || is_worth_dropping(dropped, of)) {
                     floors.push((series.number, first));
@@ -106,16 +106,16 @@ impl PgCore {
                 revision = h.revision + 1, forgotten_at = now()",
         );
         let empty = empty.bind(device).bind(self.numbers.next()).bind(TimeOrder::MIN.to_be_bytes());
-        empty.execute(&self.changes).await.map_err(failed)?;
+        empty.execute(&self.changes.get()).await.map_err(failed)?;
         let events = "WITH batch AS (SELECT kind, ord FROM telemetry.event WHERE device = $1 AND kind IN (0, 1) LIMIT $2) \
                       DELETE FROM telemetry.event e USING batch b WHERE e.device = $1 AND e.kind = b.kind AND e.ord = b.ord";
         loop {
-            let deleted = sqlx::query(events).bind(device).bind(DELETED_AT_ONCE).execute(&self.changes).await;
+            let deleted = sqlx::query(events).bind(device).bind(DELETED_AT_ONCE).execute(&self.changes.get()).await;
             if deleted.map_err(failed)?.rows_affected() < DELETED_AT_ONCE as u64 {
                 break;
             }
         }
-        let mut tx = begun(&self.changes).await.map_err(failed)?;
+        let mut tx = begun(&self.changes.get()).await.map_err(failed)?;
         for text in [
             "INSERT INTO telemetry.garbage (series, below) SELECT series, count FROM telemetry.last WHERE device = $1 \
              ON CONFLICT DO NOTHING",
@@ -142,16 +142,18 @@ impl PgCore {
              ON CONFLICT (name) DO UPDATE SET millis = greatest(m.millis, excluded.millis)",
         );
         let note = note.bind(seen.max(believed).millis()).bind(cutoff.millis());
-        note.execute(&self.changes).await.map_err(failed)?;
+        note.execute(&self.changes.get()).await.map_err(failed)?;
         self.cutoff.fetch_max(self.noted("cutoff").await?.unwrap_or(cutoff).millis(), Ordering::AcqRel);
         let keys = sqlx::query("DELETE FROM telemetry.key WHERE expires <= $1").bind(believed.millis());
-        keys.execute(&self.changes).await.map_err(failed)?;
+        keys.execute(&self.changes.get()).await.map_err(failed)?;
         let heads = sqlx::query(
             "DELETE FROM telemetry.head WHERE forgotten_at < now() - interval '1 day' AND device_events = 0 \
              AND cloud_events = 0 AND queued = 0",
         );
-        heads.execute(&self.changes).await.map_err(failed)?;
-        self.partitions.drop_before(&self.changes, Timestamp::from_millis(self.cutoff.load(Ordering::Acquire))).await?;
+        heads.execute(&self.changes.get()).await.map_err(failed)?;
+        self.partitions
+            .drop_before(&self.changes.get(), Timestamp::from_millis(self.cutoff.load(Ordering::Acquire)))
+            .await?;
         self.garbage_came.notify_one();
         Ok(believed)
     }
@@ -168,7 +170,7 @@ impl PgCore {
     /// Returns a moment that the store remembers.
     pub async fn noted(&self, name: &str) -> Result<Option<Timestamp>> {
         let row = sqlx::query("SELECT millis FROM telemetry.moment WHERE name = $1").bind(name);
-        let row = row.fetch_optional(&self.changes).await.map_err(failed)?;
+        let row = row.fetch_optional(&self.changes.get()).await.map_err(failed)?;
         row.map(|row| row.column(0).map(Timestamp::from_millis)).transpose()
     }
 
@@ -176,26 +178,26 @@ impl PgCore {
     pub async fn collect_garbage(&self) {
         loop {
             self.garbage_came.notified().await;
-            if let Err(error) = self.collect_once().await {
+            if let Err(error) = self.reads.away().ask(self.collect_once()).await {
                 tracing::warn!(%error, "cannot delete dropped values, will retry when others are dropped");
             }
         }
     }
 
     async fn collect_once(&self) -> Result<()> {
-        let found = sqlx::query("SELECT series, below FROM telemetry.garbage").fetch_all(&self.changes).await;
+        let found = sqlx::query("SELECT series, below FROM telemetry.garbage").fetch_all(&self.changes.get()).await;
         for row in found.map_err(failed)? {
             let (series, below): (i64, i64) = (row.column(0)?, row.column(1)?);
             let some = "DELETE FROM telemetry.value WHERE series = $1 AND n < $2 AND n < \
                         (SELECT n FROM telemetry.value WHERE series = $1 ORDER BY n LIMIT 1) + $3";
             loop {
                 let some = sqlx::query(some).bind(series).bind(below).bind(DELETED_AT_ONCE);
-                if some.execute(&self.changes).await.map_err(failed)?.rows_affected() == 0 {
+                if some.execute(&self.changes.get()).await.map_err(failed)?.rows_affected() == 0 {
                     break;
                 }
             }
             let done = sqlx::query("DELETE FROM telemetry.garbage WHERE series = $1 AND below = $2");
-            done.bind(series).bind(below).execute(&self.changes).await.map_err(failed)?;
+            done.bind(series).bind(below).execute(&self.changes.get()).await.map_err(failed)?;
         }
         Ok(())
     }

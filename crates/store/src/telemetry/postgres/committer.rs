@@ -5,16 +5,16 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::time::Clock;
 use isobar_quota::{NOBODY, TenantShare, TenantShares};
 use parking_lot::Mutex;
-use sqlx::postgres::PgPool;
+use sqlx::Postgres;
+use sqlx::pool::PoolConnection;
 use tokio::sync::{Notify, watch};
 
-use super::away::AwayDatabase;
 use super::connections::{ReadColumn as _, failed};
 use super::devices::{DeviceSlots, LockedDevice};
 use super::group::{self, GroupFailure, GroupOutcome};
@@ -23,6 +23,7 @@ use super::memory::{DeviceMemory, DeviceWrites};
 use super::partitions::Partitions;
 use super::parts::ProcessParts;
 use crate::error::{Result, StoreError};
+use crate::postgres::WatchedPool;
 use crate::telemetry::Durable;
 use crate::telemetry::durable::CommitAnswer;
 
@@ -32,6 +33,8 @@ const GROUP_BYTES: usize = 8 << 20;
 /// Tries of a group until its commits are answered `Unavailable`, and (next constant) the pause after each.
 const GROUP_TRIES_MAX: u32 = 5;
 const GROUP_PAUSE: Duration = Duration::from_millis(500);
+/// Time without a group after which their connection is given back.
+const KEPT_WITHOUT_USE: Duration = Duration::from_secs(60);
 
 /// A commit that waits for its group.
 struct WaitingCommit {
@@ -59,11 +62,10 @@ pub struct Committer {
     done: watch::Sender<u64>,
     is_closed: AtomicBool,
     bytes: Arc<TenantShares>,
-    groups: PgPool,
+    groups: Arc<WatchedPool>,
     devices: Arc<DeviceSlots>,
     partitions: Arc<Partitions>,
     live: Arc<LiveEvents>,
-    away: AwayDatabase,
 }
 
 /// Error for commits after the store was closed, or has failed.
@@ -81,13 +83,16 @@ struct FailedGroup(#[source] Arc<StoreError>);
 #[error("the outcome of a commit cannot be decided any more")]
 struct UndecidedCommit;
 
+/// The connection for groups, kept from one to the next: a pool asks it whenever it is given back, as long as that takes, and
+/// the next group would wait. Beside it the moment at which it was taken from the pool.
+type KeptConnection = Option<(PoolConnection<Postgres>, Instant)>;
+
 impl Committer {
     /// Creates a committer whose line is empty.
     pub fn new(
-        groups: PgPool,
+        groups: Arc<WatchedPool>,
         parts: &ProcessParts,
         (partitions, live): (Arc<Partitions>, Arc<LiveEvents>),
-        away: AwayDatabase,
     ) -> Self {
         Self {
             line: Mutex::default(),
@@ -99,7 +104,6 @@ impl Committer {
             devices: Arc::clone(&parts.devices),
             partitions,
             live,
-            away,
         }
     }
 
@@ -149,16 +153,18 @@ impl Committer {
 
     /// Writes groups until the committer is closed and nothing waits.
     pub async fn run(&self) {
+        let mut kept = None;
         loop {
             let group = self.next_group();
             if !group.is_empty() {
                 let count = group.len() as u64;
-                self.write(group).await;
+                self.write(group, &mut kept).await;
                 self.done.send_modify(|done| *done += count);
             } else if self.is_closed.load(Ordering::Acquire) {
                 return;
-            } else {
-                self.came.notified().await;
+            } else if Clock::System.timeout(KEPT_WITHOUT_USE, self.came.notified()).await.is_err() {
+                // The pool closes what is not used for long.
+                kept = None;
             }
         }
     }
@@ -180,12 +186,12 @@ impl Committer {
     }
 
     /// Writes a group, and answers its commits. One that the database refuses is written in halves.
-    async fn write(&self, group: Vec<WaitingCommit>) {
+    async fn write(&self, group: Vec<WaitingCommit>, kept: &mut KeptConnection) {
         let mut groups = VecDeque::from([group]);
         while let Some(mut group) = groups.pop_front() {
             // No event is sent to followers before its commit is known here.
             let events = self.live.hold().await;
-            match self.write_group(&group).await {
+            match self.write_group(&group, kept).await {
                 Ok(outcome) => self.settle(group, outcome, events).await,
                 Err(GroupFailure::Statement(error)) if group.len() > 1 => {
                     tracing::warn!(%error, commits = group.len(), "a group of commits is refused, will halve it");
@@ -199,11 +205,15 @@ impl Committer {
     }
 
     /// Writes a group, again and again where nothing came of it.
-    async fn write_group(&self, group: &[WaitingCommit]) -> std::result::Result<GroupOutcome, GroupFailure> {
+    async fn write_group(
+        &self,
+        group: &[WaitingCommit],
+        kept: &mut KeptConnection,
+    ) -> std::result::Result<GroupOutcome, GroupFailure> {
         let writes: Vec<&DeviceWrites> = group.iter().map(|commit| &commit.writes).collect();
         let (mut tries, mut is_unknown) = (1, false);
         loop {
-            let failure = match self.try_group(&writes, &mut is_unknown).await {
+            let failure = match self.try_group(&writes, kept, &mut is_unknown).await {
                 Ok(outcome) => return Ok(outcome),
                 Err(failure) => failure,
             };
@@ -225,24 +235,45 @@ impl Committer {
     async fn try_group(
         &self,
         writes: &[&DeviceWrites],
+        kept: &mut KeptConnection,
         is_unknown: &mut bool,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
-        let acquired = async { self.groups.acquire().await.map_err(failed) };
-        let mut connection = self.away.unless_away(acquired).await.map_err(GroupFailure::Unknown)?;
+        let (mut connection, since) = self.connection(kept).await.map_err(GroupFailure::Unknown)?;
         let written = tokio::select! {
             biased;
             written = self.write_on(&mut connection, writes, is_unknown) => Some(written),
             // Nobody knows when the database answers.
-            _ = self.away.error() => None,
+            _ = self.groups.away().gone() => None,
         };
         match written {
-            Some(written) => written,
+            Some(Err(GroupFailure::Unknown(error))) => {
+                connection.close_on_drop();
+                Err(GroupFailure::Unknown(error))
+            }
+            Some(written) => {
+                *kept = Some((connection, since));
+                written
+            }
             None => {
                 connection.close_on_drop();
                 *is_unknown = true;
-                Err(GroupFailure::Unknown(self.away.error().await))
+                Err(GroupFailure::Unknown(self.groups.away().gone().await.into()))
             }
         }
+    }
+
+    /// Takes the connection that was kept, or opens one if there is none, or the database was away since.
+    async fn connection(&self, kept: &mut KeptConnection) -> Result<(PoolConnection<Postgres>, Instant)> {
+        match kept.take() {
+            Some((connection, since)) if !self.groups.away().is_back_since(since) => {
+                return Ok((connection, since));
+            }
+            Some((mut old, _)) => old.close_on_drop(),
+            None => {}
+        }
+        let acquired = async { self.groups.get().acquire().await.map_err(failed) };
+        let connection = self.groups.away().unless_away(acquired).await?;
+        Ok((connection, Clock::System.instant()))
     }
 
     async fn write_on(

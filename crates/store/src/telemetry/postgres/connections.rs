@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgExecutor, PgPool, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, Postgres, Row as _, Type};
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
@@ -17,8 +17,7 @@ const READ_CONNECTIONS_MAX: u32 = 8;
 const CHANGE_CONNECTIONS_MAX: u32 = 4;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
-/// Time in which a statement that nobody waits for any more has to end: after that its connection is given up, so that those
-/// of a database that fell silent are not missing when it is back.
+/// Time in which a statement that nobody waits for any more has to end: after that its connection is given up.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
 const TO_READ: &str = "SET statement_timeout = '30s'; SET default_transaction_read_only = on; SET jit = off";
@@ -73,32 +72,6 @@ pub async fn to_read(address: &str) -> Result<PgPool> {
 /// Opens connections for changes outside of groups.
 pub async fn to_change(address: &str) -> Result<PgPool> {
     pool(address, CHANGE_CONNECTIONS_MAX, vec![TO_WRITE.to_owned()]).await
-}
-
-/// A connection that finds out if a database answers, whatever the others wait for. One that gave no answer is given up.
-pub struct AskingConnection {
-    options: PgConnectOptions,
-    connection: Option<PgConnection>,
-}
-
-impl AskingConnection {
-    /// Creates it; nothing is asked yet.
-    pub fn new(address: &str) -> Result<Self> {
-        let options = address.parse::<PgConnectOptions>().map_err(failed)?.disable_statement_logging();
-        Ok(Self { options, connection: None })
-    }
-
-    /// Fails if the database cannot be asked, or takes no writes.
-    pub async fn ask(&mut self) -> Result<()> {
-        // Given back only with an answer, also if this is cancelled.
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => self.options.connect().await.map_err(failed)?,
-        };
-        must_take_writes(&mut connection).await?;
-        self.connection = Some(connection);
-        Ok(())
-    }
 }
 
 /// Opens the connection for groups of a process. Each new one first ends the one before it, and waits until that is gone:
@@ -160,15 +133,6 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
             })
         });
     pool.connect_with(options.disable_statement_logging()).await.map_err(failed)
-}
-
-/// Fails if the database cannot be asked, or takes no writes.
-pub async fn must_take_writes(database: impl PgExecutor<'_>) -> Result<()> {
-    let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(database).await.map_err(failed)?;
-    match row.try_get(0).map_err(failed)? {
-        true => Err(StoreError::unavailable("PostgreSQL takes no writes: it is a standby")),
-        false => Ok(()),
-    }
 }
 
 /// Converts a failure of the database to an error of this crate.

@@ -67,7 +67,7 @@ pub async fn database(address: &str) -> Result<Examined> {
 impl PgCore {
     /// Examines the store while it is in use.
     pub async fn examine(&self) -> Result<Examined> {
-        let mut connection = self.reads.acquire().await.map_err(failed)?;
+        let mut connection = self.reads.get().acquire().await.map_err(failed)?;
         let examined = everything(&mut connection).await;
         if examined.is_err() {
             // Its transaction may be open.

@@ -74,12 +74,12 @@ impl PgCore {
         let (from, to) = (range.start.to_be_bytes(), range.end.to_be_bytes());
         let key = self.key(device.key)?;
         let counted = sqlx::query(COUNTED).bind(key).bind(&kinds).bind(from).bind(to);
-        let total = counted.fetch_one(&self.reads).await.map_err(failed)?.count(0)?;
+        let total = counted.fetch_one(&self.reads.get()).await.map_err(failed)?.count(0)?;
         let (mut events, mut budget) = (Vec::new(), PageBudget::default());
         let offset = query.page.offset();
         if offset < total {
             let page = sqlx::query(HISTORY_PAGE).bind(key).bind(&kinds).bind(from).bind(to);
-            let mut rows = page.bind(offset as i64).bind(i64::from(query.page.limit)).fetch(&self.reads);
+            let mut rows = page.bind(offset as i64).bind(i64::from(query.page.limit)).fetch(&self.reads.get());
             while let Some(row) = rows.try_next().await.map_err(failed)? {
                 let event = read_event(&row, device.id)?;
                 budget.take(event.payload.bytes().len())?;
@@ -96,7 +96,7 @@ impl PgCore {
         }
         for query in [AT_ITS_ID, BY_ID] {
             let query = sqlx::query(query).bind(self.key(device.key)?).bind(&id.bytes()[..]);
-            if let Some(row) = query.fetch_optional(&self.reads).await.map_err(failed)? {
+            if let Some(row) = query.fetch_optional(&self.reads.get()).await.map_err(failed)? {
                 return read_event(&row, device.id).map(Some);
             }
         }

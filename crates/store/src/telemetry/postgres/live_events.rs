@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use sqlx::postgres::PgPool;
 use tokio::sync::{MutexGuard, broadcast};
 
-use super::away::AwayDatabase;
 use super::connections::{ReadColumn as _, failed};
 use super::memory::DeviceWrites;
 use crate::error::Result;
+use crate::postgres::{AwayDatabase, WatchedPool};
 use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
 use crate::telemetry::time_order::{TimeOrder, id_of, moment, order_at};
 use crate::telemetry::{Following, StreamMessage, StreamPosition};
@@ -115,14 +115,13 @@ struct SentEvents {
 /// All followers, and how far they have got.
 #[derive(Debug)]
 pub struct LiveEvents {
-    pool: PgPool,
+    pool: Arc<WatchedPool>,
     /// Held while a group is written, and while events are sent.
     turn: tokio::sync::Mutex<()>,
     sent: Mutex<SentEvents>,
     messages: broadcast::Sender<StreamMessage>,
     /// The newest position in time that this process has seen.
     newest: Mutex<TimeOrder>,
-    away: AwayDatabase,
     /// Number that is added to those of the server's transactions.
     raised: i64,
 }
@@ -172,7 +171,8 @@ async fn horizon(pool: &PgPool, raised: i64) -> Result<i64> {
 
 impl LiveEvents {
     /// Creates a registry without followers; everything so far is history.
-    pub async fn open(pool: &PgPool, away: AwayDatabase, raised: i64) -> Result<Self> {
+    pub async fn open(watched: Arc<WatchedPool>, raised: i64) -> Result<Self> {
+        let pool = &watched.get();
         let newest =
             sqlx::query("SELECT greatest(device_order, cloud_order) FROM telemetry.head ORDER BY 1 DESC LIMIT 1");
         let newest = newest.fetch_optional(pool).await.map_err(failed)?;
@@ -185,24 +185,23 @@ impl LiveEvents {
         let place = EventPlace::end_of(horizon(pool, raised).await? - 1, moment(newest));
         let sent = SentEvents { place, own: BTreeMap::new(), recent: RecentEvents::default() };
         Ok(Self {
-            pool: pool.clone(),
+            pool: watched,
             turn: tokio::sync::Mutex::default(),
             sent: Mutex::new(sent),
             messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
             newest: Mutex::new(newest),
-            away,
             raised,
         })
     }
 
     /// Returns the first transaction that has not ended, of those that may write events.
     pub async fn horizon(&self) -> Result<i64> {
-        horizon(&self.pool, self.raised).await
+        horizon(&self.pool.get(), self.raised).await
     }
 
     /// Tells if the database is away.
     pub fn away(&self) -> &AwayDatabase {
-        &self.away
+        self.pool.away()
     }
 
     /// Returns the number that is added to those of the server's transactions.
@@ -215,7 +214,7 @@ impl LiveEvents {
         self.messages.receiver_count() > 0
     }
 
-    /// Registers a follower from here on.
+    /// Registers a follower from the here on.
     pub fn follow(&self) -> Following {
         let sent = self.sent.lock();
         Following { from: sent.place.position(), messages: self.messages.subscribe() }
@@ -229,7 +228,7 @@ impl LiveEvents {
             return Ok(following);
         }
         let held = self.hold().await;
-        let elsewhere = transactions_elsewhere(&self.pool).await?;
+        let elsewhere = transactions_elsewhere(&self.pool.get()).await?;
         loop {
             let place = held.look(elsewhere.clone()).await?;
             let before = std::mem::replace(&mut following, self.follow()).from;
@@ -260,7 +259,7 @@ impl LiveEvents {
         loop {
             let pause = if self.is_any() { LOOK_EVERY } else { PLACE_EVERY };
             Clock::System.sleep(pause).await;
-            if self.away.must_be_here().is_err() {
+            if self.away().is_away() {
                 continue;
             }
             let held = self.hold().await;
@@ -268,11 +267,11 @@ impl LiveEvents {
                 if !self.is_any() {
                     return held.place().await;
                 }
-                let elsewhere = transactions_elsewhere(&self.pool).await?;
+                let elsewhere = transactions_elsewhere(&self.pool.get()).await?;
                 held.look(elsewhere).await.map(drop)
             };
             // A group waits for this.
-            if let Err(error) = self.away.unless_away(looked).await {
+            if let Err(error) = self.away().unless_away(looked).await {
                 tracing::warn!(%error, "cannot look for events, will retry");
             }
         }
@@ -301,7 +300,7 @@ impl EventsHeld<'_> {
         if !self.keep(transaction, own, moment(newest)) {
             return;
         }
-        if let Err(error) = self.live.away.unless_away(self.wait_for_places(transaction)).await {
+        if let Err(error) = self.live.away().unless_away(self.wait_for_places(transaction)).await {
             tracing::warn!(%error, "cannot look for events, will retry");
         }
     }
@@ -312,7 +311,7 @@ impl EventsHeld<'_> {
         let mut place = self.look(Vec::new()).await?;
         while place.transaction < transaction && Clock::System.elapsed(begun) < PLACED_WITHIN {
             Clock::System.sleep(PLACED_LOOK_EVERY).await;
-            place = self.look(transactions_elsewhere(&self.live.pool).await?).await?;
+            place = self.look(transactions_elsewhere(&self.live.pool.get()).await?).await?;
         }
         Ok(())
     }
@@ -347,7 +346,7 @@ impl EventsHeld<'_> {
         let from = self.live.sent.lock().place;
         let query = sqlx::query(LOOK_FOR_EVENTS).bind(elsewhere).bind(from.transaction).bind(from.item);
         let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK).bind(self.live.raised);
-        let rows = query.fetch_all(&self.live.pool).await.map_err(failed)?;
+        let rows = query.fetch_all(&self.live.pool.get()).await.map_err(failed)?;
         let (mut found, mut ended) = (Vec::with_capacity(rows.len()), from.transaction);
         for row in &rows {
             ended = row.column::<i64>(0)?.saturating_add(self.live.raised) - 1;

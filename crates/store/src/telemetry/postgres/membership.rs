@@ -260,6 +260,6 @@ pub async fn number_of(address: &str) -> Result<u16> {
 impl PostgresTelemetry {
     /// Returns host, port and name of the database.
     pub(super) fn name(&self) -> Arc<str> {
-        place(&self.core.reads.connect_options())
+        place(&self.core.reads.get().connect_options())
     }
 }

@@ -4,7 +4,6 @@
 //! statement writes a group ([`group`]): it locks the heads of its devices, leaves out those of which somebody else was
 //! first, and writes the rest. So any number of processes may share a database.
 
-mod away;
 mod catch_up;
 mod changes;
 mod committer;
@@ -40,14 +39,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use parking_lot::Mutex;
-use sqlx::PgPool;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
-pub(crate) use self::away::{Away, AwayDatabase};
 pub(crate) use self::catch_up::encoded;
 use self::committer::Committer;
-pub(crate) use self::connections::AskingConnection;
 use self::devices::DeviceSlots;
 use self::live_events::LiveEvents;
 pub(crate) use self::membership::{DatabaseFailed, JoinedDatabase, join};
@@ -56,6 +52,7 @@ use self::numbers::ProcessNumbers;
 pub(crate) use self::opening::OpenedDatabase;
 use self::partitions::Partitions;
 pub(crate) use self::parts::ProcessParts;
+use crate::postgres::WatchedPool;
 
 /// Settings of the operator.
 #[derive(Clone, Debug)]
@@ -80,9 +77,9 @@ impl Default for PostgresOptions {
 struct PgCore {
     /// Number of the database: the devices in it have it in theirs.
     database: u16,
-    reads: PgPool,
-    changes: PgPool,
-    groups: PgPool,
+    reads: Arc<WatchedPool>,
+    changes: Arc<WatchedPool>,
+    groups: Arc<WatchedPool>,
     numbers: Arc<ProcessNumbers>,
     devices: Arc<DeviceSlots>,
     committer: Arc<Committer>,

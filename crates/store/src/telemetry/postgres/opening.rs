@@ -11,15 +11,17 @@ use super::committer::Committer;
 use super::live_events::LiveEvents;
 use super::partitions::Partitions;
 use super::{
-    AwayDatabase, EventPlace, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections,
-    membership, migrations, moving, transactions,
+    EventPlace, JoinedDatabase, PgCore, PostgresOptions, PostgresTelemetry, ProcessParts, connections, membership,
+    migrations, moving, transactions,
 };
 use crate::error::{Result, StoreError};
+use crate::postgres::{AwayDatabase, DatabaseWatch, WatchedPool};
 
 /// A database whose tables are there, and that may be served.
 pub(crate) struct OpenedDatabase {
     address: String,
     pub changes: PgPool,
+    watch: Arc<DatabaseWatch>,
     /// Number that is added to those of the server's transactions.
     raised: i64,
 }
@@ -36,6 +38,7 @@ struct ForeignDevice {
 impl OpenedDatabase {
     /// Makes or upgrades the tables.
     pub async fn open(address: &str, needs_syncs: bool) -> Result<Self> {
+        let watch = Arc::new(DatabaseWatch::begin("telemetry database", address)?);
         let changes = connections::to_change(address).await?;
         if needs_syncs {
             connections::check_server(&changes).await?;
@@ -43,7 +46,7 @@ impl OpenedDatabase {
         migrations::migrate(&changes).await?;
         moving::must_be_finished(&changes).await?;
         let raised = transactions::raised(&changes, i64::MIN).await?;
-        Ok(Self { address: address.to_owned(), changes, raised })
+        Ok(Self { address: address.to_owned(), changes, watch, raised })
     }
 
     /// Makes sure that new events come behind a place that others know of this database.
@@ -68,23 +71,25 @@ impl PostgresTelemetry {
         let opened = OpenedDatabase::open(address, options.needs_syncs).await?;
         let (joined, numbers) = membership::join_alone(&opened, used).await?;
         let parts = ProcessParts::new(numbers, options.device_bytes)?;
-        Self::serve((opened, joined), (parts, AwayDatabase::never()), options).await
+        Self::serve((opened, joined), parts, options).await
     }
 
     /// Begins to serve a database that has its number.
     pub(crate) async fn serve(
         (opened, joined): (OpenedDatabase, JoinedDatabase),
-        (parts, away): (ProcessParts, AwayDatabase),
+        parts: ProcessParts,
         options: PostgresOptions,
     ) -> Result<Self> {
-        let OpenedDatabase { address, changes, raised } = opened;
+        let OpenedDatabase { address, changes, watch, raised } = opened;
         let (numbers, devices) = (Arc::clone(&parts.numbers), Arc::clone(&parts.devices));
-        let reads = connections::to_read(&address).await?;
-        let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone).await?;
+        let watched = |pool: PgPool| Arc::new(WatchedPool::new(pool, Arc::clone(&watch)));
+        let (reads, changes) = (watched(connections::to_read(&address).await?), watched(changes));
+        let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone);
+        let groups = watched(groups.await?);
         let partitions = Arc::new(Partitions::default());
-        let live = Arc::new(LiveEvents::open(&reads, away.clone(), raised).await?);
+        let live = Arc::new(LiveEvents::open(Arc::clone(&reads), raised).await?);
         let committer =
-            Arc::new(Committer::new(groups.clone(), &parts, (Arc::clone(&partitions), Arc::clone(&live)), away));
+            Arc::new(Committer::new(Arc::clone(&groups), &parts, (Arc::clone(&partitions), Arc::clone(&live))));
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
         let core = PgCore {
             database: joined.number,
@@ -107,6 +112,16 @@ impl PostgresTelemetry {
             core.outlive_nodes().await?;
         }
         Ok(Self::start(Arc::new(core), parts))
+    }
+
+    /// Returns what the databases of this process share.
+    pub(crate) fn parts(&self) -> &ProcessParts {
+        &self.parts
+    }
+
+    /// Tells if the database is away.
+    pub(crate) fn away(&self) -> &AwayDatabase {
+        self.core.reads.away()
     }
 
     /// Returns the number of the database: see [`DeviceKey::database`].

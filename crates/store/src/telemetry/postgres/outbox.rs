@@ -15,14 +15,21 @@ impl PgCore {
             "SELECT number, device, work, parked FROM telemetry.outbox WHERE number > $1 ORDER BY number LIMIT $2",
         );
         let query = query.bind(i64::try_from(after).unwrap_or(i64::MAX)).bind(i64::try_from(limit).unwrap_or(i64::MAX));
-        query.fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
+        query.fetch_all(&self.reads.get()).await.map_err(failed)?.iter().map(read_entry).collect()
     }
 
     /// Lists the entries of a device.
     pub async fn entries_of(&self, device: DeviceKey) -> Result<Vec<OutboxEntry>> {
         let query =
             sqlx::query("SELECT number, device, work, parked FROM telemetry.outbox WHERE device = $1 ORDER BY number");
-        query.bind(self.key(device)?).fetch_all(&self.reads).await.map_err(failed)?.iter().map(read_entry).collect()
+        query
+            .bind(self.key(device)?)
+            .fetch_all(&self.reads.get())
+            .await
+            .map_err(failed)?
+            .iter()
+            .map(read_entry)
+            .collect()
     }
 
     /// Removes entries whose work is done. Those that another process has taken over stay until it has done the work again:
@@ -39,14 +46,14 @@ impl PgCore {
              (SELECT number FROM telemetry.outbox WHERE number = ANY($1) AND owner = $2 ORDER BY number FOR UPDATE)",
         );
         let query = query.bind(numbers).bind(i64::from(self.numbers.process()));
-        query.execute(&self.changes).await.map(drop).map_err(failed)
+        query.execute(&self.changes.get()).await.map(drop).map_err(failed)
     }
 
     /// Records why an entry cannot be done.
     pub async fn park(&self, number: u64, why: &str) -> Result<()> {
         let query = sqlx::query("UPDATE telemetry.outbox SET parked = $2 WHERE number = $1");
         let query = query.bind(number as i64).bind(why.replace('\0', "\u{fffd}"));
-        query.execute(&self.changes).await.map(drop).map_err(failed)
+        query.execute(&self.changes.get()).await.map(drop).map_err(failed)
     }
 }
 

@@ -14,11 +14,12 @@ use isobar_model::time::{Clock, Timestamp};
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
-use super::connections::{self, ReadColumn as _, failed};
+use super::connections::{ReadColumn as _, failed};
 use super::live_events::EventPlace;
 use super::load::read_series;
 use super::{CommitterFailed, PostgresTelemetry, StoreTasks, values};
 use crate::error::{Result, StoreError};
+use crate::postgres::must_take_writes;
 use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
@@ -51,8 +52,8 @@ impl PostgresTelemetry {
 
 /// A page of more items waits for a slot.
 const SHORT_PAGE: u32 = 1_000;
-/// Time in which connections have to close once nothing is written any more, after as much for the note of it.
-const CONNECTIONS_CLOSED_WITHIN: Duration = Duration::from_secs(5);
+/// Time for the note that this process ends.
+const LEFT_WITHIN: Duration = Duration::from_secs(5);
 /// Events of a cursor that are read by one statement.
 const EVENTS_A_PIECE: usize = 500;
 
@@ -87,7 +88,7 @@ impl Telemetry for PostgresTelemetry {
             true => Some(self.parts.scans.take(claim).await?),
             false => None,
         };
-        let Some(series) = values::find(&self.core.reads, self.key(device.target().key)?, element).await? else {
+        let Some(series) = values::find(&self.core.reads.get(), self.key(device.target().key)?, element).await? else {
             return Ok(None);
         };
         match slot {
@@ -117,7 +118,7 @@ impl Telemetry for PostgresTelemetry {
         claim: Claim,
     ) -> Result<(Buckets, bool)> {
         let slot = self.parts.scans.take(claim).await?;
-        match values::find(&self.core.reads, self.key(device.target().key)?, element).await? {
+        match values::find(&self.core.reads.get(), self.key(device.target().key)?, element).await? {
             Some(series) => Ok((self.fill_buckets(series, kept, buckets, slot).await?, true)),
             None => Ok((buckets, false)),
         }
@@ -132,7 +133,7 @@ impl Telemetry for PostgresTelemetry {
         claim: Claim,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
         let _slot = self.parts.scans.take(claim).await?;
-        match values::find(&self.core.reads, self.key(device.target().key)?, element).await? {
+        match values::find(&self.core.reads.get(), self.key(device.target().key)?, element).await? {
             Some(series) => self.extent_of(series, &ReadyQuery::of_all(range, Vec::new(), kept.clone())).await,
             None => Ok(None),
         }
@@ -141,7 +142,7 @@ impl Telemetry for PostgresTelemetry {
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>> {
         let query = sqlx::query("SELECT ord, last FROM telemetry.last WHERE device = $1 AND element = $2");
         let query = query.bind(self.key(device.target().key)?).bind(element.as_bytes());
-        let Some(row) = query.fetch_optional(&self.core.reads).await.map_err(failed)? else { return Ok(None) };
+        let Some(row) = query.fetch_optional(&self.core.reads.get()).await.map_err(failed)? else { return Ok(None) };
         let values = LastKept::from_bytes(row.column(1)?).values();
         Ok(Some(LastValues { updated_at: moment(row.order(0)?), values }))
     }
@@ -151,7 +152,8 @@ impl Telemetry for PostgresTelemetry {
             "SELECT element, series, created, count, floor, bytes, ord, ''::bytea FROM telemetry.last WHERE device = $1 \
              ORDER BY element",
         );
-        let rows = query.bind(self.key(device.target().key)?).fetch_all(&self.core.reads).await.map_err(failed)?;
+        let rows =
+            query.bind(self.key(device.target().key)?).fetch_all(&self.core.reads.get()).await.map_err(failed)?;
         let series = rows.iter().map(|row| {
             let series = read_series(row)?;
             Ok(Series {
@@ -298,7 +300,7 @@ impl Telemetry for PostgresTelemetry {
         if *self.has_failed.borrow() {
             return Err(StoreError::unavailable(CommitterFailed));
         }
-        connections::must_take_writes(&self.core.reads).await
+        must_take_writes(&self.core.reads.get()).await
     }
 
     async fn failed(&self) -> StoreError {
@@ -316,18 +318,13 @@ impl Telemetry for PostgresTelemetry {
         let ended = committer.await;
         others.iter().for_each(tokio::task::JoinHandle::abort);
         let leaves = self.core.live.away().ask(self.core.leave_nodes());
-        match Clock::System.timeout(CONNECTIONS_CLOSED_WITHIN, leaves).await.map_err(StoreError::unavailable) {
+        match Clock::System.timeout(LEFT_WITHIN, leaves).await.map_err(StoreError::unavailable) {
             Ok(Ok(())) => {}
             Ok(Err(error)) | Err(error) => {
                 tracing::warn!(%error, "cannot tell other processes that this one ends, they will notice");
             }
         }
-        // A silent server keeps those that wait for an answer of it; it notices when the process ends.
-        let pools =
-            async { futures::join!(self.core.reads.close(), self.core.changes.close(), self.core.groups.close()) };
-        if Clock::System.timeout(CONNECTIONS_CLOSED_WITHIN, pools).await.is_err() {
-            tracing::warn!(database = %self.name(), "connections do not close in time, they end with the process");
-        }
+        futures::join!(self.core.reads.close(), self.core.changes.close(), self.core.groups.close());
         ended.map_err(StoreError::unavailable)
     }
 }

@@ -52,7 +52,7 @@ impl PgCore {
         let page =
             sqlx::query(QUEUE_PAGE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
         let page = page.bind(query.now.millis()).bind(query.page.offset() as i64).bind(i64::from(query.page.limit));
-        let (mut rows, mut events, mut budget) = (page.fetch(&self.reads), Vec::new(), PageBudget::of_queue());
+        let (mut rows, mut events, mut budget) = (page.fetch(&self.reads.get()), Vec::new(), PageBudget::of_queue());
         while let Some(row) = rows.try_next().await.map_err(failed)? {
             let event = read_queued_event(&row, device.id)?;
             budget.take(event.payload.bytes().len())?;
@@ -64,7 +64,7 @@ impl PgCore {
     /// Finds the events of a page that can be taken, and expired ones before them.
     async fn find_queued(&self, device: DeviceRef, query: &QueueQuery) -> Result<QueueFinds> {
         let queue = sqlx::query(QUEUE).bind(self.key(device.key)?).bind(query.element.as_deref().map(str::as_bytes));
-        let (mut rows, mut found) = (queue.fetch(&self.reads), QueueFinds::default());
+        let (mut rows, mut found) = (queue.fetch(&self.reads.get()), QueueFinds::default());
         let (mut skip, mut budget) = (query.page.offset(), PageBudget::of_queue());
         while found.events.len() < query.page.limit as usize
             && let Some(row) = rows.try_next().await.map_err(failed)?
@@ -126,7 +126,7 @@ impl PgCore {
             let mut turn = self.turn(permit).await?;
             let query = sqlx::query("SELECT n FROM telemetry.queue WHERE device = $1 AND id = $2 ORDER BY n LIMIT 1");
             let query = query.bind(self.key(permit.target().key)?).bind(&id.bytes()[..]);
-            let Some(row) = query.fetch_optional(&self.reads).await.map_err(failed)? else { return Ok(false) };
+            let Some(row) = query.fetch_optional(&self.reads.get()).await.map_err(failed)? else { return Ok(false) };
             match self.remove_queued(&mut turn, &[row.count(0)?]).await {
                 Err(StoreError::Conflict) => {}
                 removed => return removed.map(|()| true),

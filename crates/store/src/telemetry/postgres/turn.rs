@@ -93,7 +93,7 @@ impl PgCore {
         let memory = match locked.memory() {
             Some(memory) => memory,
             None => {
-                let memory = Arc::new(load::device(&self.reads, locked.device).await?);
+                let memory = Arc::new(load::device(&self.reads.get(), locked.device).await?);
                 self.devices.set(&locked, Some(Arc::clone(&memory)));
                 memory
             }
@@ -106,10 +106,10 @@ impl PgCore {
         let turn = self.turn(device).await?;
         let query = sqlx::query("SELECT answer FROM telemetry.key WHERE device = $1 AND key = $2 AND expires > $3");
         let query = query.bind(turn.locked.device).bind(key.as_bytes()).bind(now.millis());
-        match query.fetch_optional(&self.reads).await.map_err(failed)? {
+        match query.fetch_optional(&self.reads.get()).await.map_err(failed)? {
             Some(row) => {
                 // After a crash a server shows what its standby may not have yet.
-                sqlx::query(REACHES_STANDBY).execute(&self.changes).await.map_err(failed)?;
+                sqlx::query(REACHES_STANDBY).execute(&self.changes.get()).await.map_err(failed)?;
                 Ok(Locked::Repeated(read_answer(&row)?))
             }
             None => Ok(Locked::Turn(Turn::new(turn))),

@@ -22,11 +22,11 @@ impl Upkeep for PostgresTelemetry {
              (SELECT max(up_to) FROM telemetry.lost_devices), 0)",
         );
         let query = query.bind(DeviceKey(u64::MAX).dense() as i64);
-        Ok(DeviceKey(query.fetch_one(&self.core.reads).await.map_err(failed)?.count(0)?))
+        Ok(DeviceKey(query.fetch_one(&self.core.reads.get()).await.map_err(failed)?.count(0)?))
     }
 
     async fn devices_lost(&self) -> Result<Vec<LostDevices>> {
-        let rows = sqlx::query(examine::LOST_RANGES).fetch_all(&self.core.reads).await.map_err(failed)?;
+        let rows = sqlx::query(examine::LOST_RANGES).fetch_all(&self.core.reads.get()).await.map_err(failed)?;
         rows.iter().map(examine::read_lost).collect()
     }
 
@@ -36,13 +36,13 @@ impl Upkeep for PostgresTelemetry {
              ON CONFLICT (after) DO UPDATE SET up_to = greatest(l.up_to, excluded.up_to)",
         );
         let note = note.bind(devices.after.0 as i64).bind(devices.up_to.0 as i64);
-        note.execute(&self.core.changes).await.map(drop).map_err(failed)
+        note.execute(&self.core.changes.get()).await.map(drop).map_err(failed)
     }
 
     async fn forget_lost_devices(&self, found: Vec<LostDevices>) -> Result<()> {
         let after: Vec<i64> = found.iter().map(|devices| devices.after.0 as i64).collect();
         let query = sqlx::query("DELETE FROM telemetry.lost_devices WHERE after = ANY($1)").bind(after);
-        query.execute(&self.core.changes).await.map(drop).map_err(failed)
+        query.execute(&self.core.changes.get()).await.map(drop).map_err(failed)
     }
 
     fn scans(&self) -> &FairQueue {

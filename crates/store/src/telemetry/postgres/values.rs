@@ -247,7 +247,7 @@ impl PieceWork for Buckets {
 impl PostgresTelemetry {
     /// Reads a page that is found without reading other values.
     pub(super) async fn page_in_time(&self, series: FoundSeries, query: &ReadyQuery) -> Result<Page<StoredValue>> {
-        let pool = &self.core.reads;
+        let pool = &self.core.reads.get();
         let within = series.within(pool, query).await?;
         let (total, newest_first) = (within.end - within.start, query.newest_first() == Some(true));
         let mut budget = PageBudget::default();
@@ -263,7 +263,7 @@ impl PostgresTelemetry {
         query: Arc<ReadyQuery>,
         slot: QueueSlot,
     ) -> Result<Page<StoredValue>> {
-        let within = series.within(&self.core.reads, &query).await?;
+        let within = series.within(&self.core.reads.get(), &query).await?;
         let (total, page) = match query.newest_first() {
             Some(newest_first) => {
                 let (offset, end) = (query.request.offset(), query.end_of_page());
@@ -274,7 +274,7 @@ impl PostgresTelemetry {
             }
             None => self.sorted(series, within, &query, slot).await?,
         };
-        let items = series.fetch(&self.core.reads, &page).await?;
+        let items = series.fetch(&self.core.reads.get(), &page).await?;
         Ok(Page::new(items, total, query.request))
     }
 
@@ -308,7 +308,7 @@ impl PostgresTelemetry {
         (mut work, mut slot): (W, QueueSlot),
     ) -> Result<(W, QueueSlot)> {
         while !left.is_empty() {
-            let values = series.piece(&self.core.reads, &mut left, newest_first).await?;
+            let values = series.piece(&self.core.reads.get(), &mut left, newest_first).await?;
             let query = Arc::clone(query);
             let look = move || work.take(&values, &query).map(|()| work);
             work = self.parts.scan_threads.spawn(look).await.map_err(StoreError::unavailable)??;
@@ -329,7 +329,7 @@ impl PostgresTelemetry {
     ) -> Result<Buckets> {
         let asked = buckets.query();
         let query = Arc::new(ReadyQuery::of_all(asked.stored(), asked.filters.clone(), kept.clone()));
-        let within = series.within(&self.core.reads, &query).await?;
+        let within = series.within(&self.core.reads.get(), &query).await?;
         Ok(self.scan(series, within, false, &query, (buckets, slot)).await?.0)
     }
 
@@ -339,7 +339,7 @@ impl PostgresTelemetry {
         series: FoundSeries,
         query: &ReadyQuery,
     ) -> Result<Option<(Timestamp, Timestamp)>> {
-        let pool = &self.core.reads;
+        let pool = &self.core.reads.get();
         let within = series.within(pool, query).await?;
         let first = series.read(pool, within.clone(), false, |_| Ok(true)).await?;
         let last = series.read(pool, within, true, |_| Ok(true)).await?;
@@ -354,7 +354,7 @@ impl PostgresTelemetry {
         query: &ReadyQuery,
         cursor: Option<ValueCursor>,
     ) -> Result<Option<ValueChunk>> {
-        let pool = &self.core.reads;
+        let pool = &self.core.reads.get();
         let newest_first =
             query.newest_first().ok_or_else(|| StoreError::unavailable("an export is in an order of time"))?;
         for _ in 0..CHUNK_LOOKS {

@@ -1,4 +1,4 @@
-//! The adapter for several databases of PostgreSQL: each device is in the one that its number names.
+//! The adapter for databases of PostgreSQL, one or several: each device is in the one that its number names.
 //!
 //! Calls for a device go to its database, and to no other. A database that does not answer for some seconds is away: from
 //! then on its calls fail at once, so that they hold nothing that those of other databases need ([`member`]). What concerns
@@ -22,14 +22,20 @@ use tokio::task::JoinHandle;
 use self::live::SpreadEvents;
 use self::member::Member;
 use super::marks::StreamMarks;
-use super::postgres::{self, AwayDatabase, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
+use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
 use crate::error::{Result, StoreError};
 
-/// The telemetry store in several databases of PostgreSQL.
+/// The telemetry store in databases of PostgreSQL.
 pub struct SpreadTelemetry {
-    /// By their numbers.
+    /// By their numbers, and at least one.
     members: Arc<[Member]>,
     parts: ProcessParts,
+    /// `None` with one database, which has an order of its own.
+    merged: Option<MergedEvents>,
+}
+
+/// Events of several databases, and the task that sends them.
+struct MergedEvents {
     events: Arc<SpreadEvents>,
     sends: JoinHandle<()>,
 }
@@ -51,8 +57,8 @@ struct UnknownDatabase {
 struct WrongCount(usize);
 
 impl SpreadTelemetry {
-    /// Opens the store in several databases, in any order: all of them have to be reachable, and are waited for. `used` are
-    /// the numbers of the databases in which the registry has devices; `marks` keep the order of events.
+    /// Opens the store in a database, or in several, in any order: all of several have to be reachable, and are waited for.
+    /// `used` are the numbers of the databases in which the registry has devices; `marks` keep the order of events of several.
     pub async fn open(
         addresses: &[String],
         options: PostgresOptions,
@@ -61,6 +67,11 @@ impl SpreadTelemetry {
     ) -> Result<Self> {
         if !(1..=DATABASES_MAX).contains(&addresses.len()) {
             return Err(StoreError::unavailable(WrongCount(addresses.len())));
+        }
+        if let [address] = addresses {
+            let store = PostgresTelemetry::open_for(address, options, used).await?;
+            let parts = store.parts().clone();
+            return Ok(Self { members: [Member::new(address, store)].into(), parts, merged: None });
         }
         let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
         let mut opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
@@ -75,10 +86,8 @@ impl SpreadTelemetry {
         let members = addresses.iter().zip(opened.into_iter().zip(joined)).map(|(address, (opened, joined))| {
             let (parts, options) = (parts.clone(), options.clone());
             async move {
-                let (tell, away) = AwayDatabase::watched();
-                let served = PostgresTelemetry::serve((opened, joined), (parts, away.clone()), options).await;
-                let store = served.map_err(|error| postgres::named(address, error))?;
-                Member::new(address, store, (tell, away))
+                let served = PostgresTelemetry::serve((opened, joined), parts, options).await;
+                served.map(|store| Member::new(address, store)).map_err(|error| postgres::named(address, error))
             }
         });
         let mut members: Vec<Member> = futures::future::try_join_all(members).await?;
@@ -87,7 +96,7 @@ impl SpreadTelemetry {
         let events = Arc::new(SpreadEvents::new(Arc::clone(&members), marks));
         let sending = Arc::clone(&events);
         let sends = tokio::spawn(async move { sending.run().await });
-        Ok(Self { members, parts, events, sends })
+        Ok(Self { members, parts, merged: Some(MergedEvents { events, sends }) })
     }
 
     /// Returns the numbers of the databases, in order.
@@ -98,6 +107,16 @@ impl SpreadTelemetry {
     /// Returns true if the database with this number is away.
     pub fn is_away(&self, number: u16) -> bool {
         self.members.iter().any(|member| member.number() == number && member.here().is_err())
+    }
+
+    /// Returns the events of several databases; `None` with one.
+    fn merged(&self) -> Option<&SpreadEvents> {
+        self.merged.as_ref().map(|merged| &*merged.events)
+    }
+
+    /// Returns the first database, which is the only one where no events are merged.
+    fn first(&self) -> &Member {
+        &self.members[0]
     }
 
     /// Returns the database of a device.
@@ -149,7 +168,7 @@ impl SpreadTelemetry {
     }
 }
 
-impl Drop for SpreadTelemetry {
+impl Drop for MergedEvents {
     fn drop(&mut self) {
         self.sends.abort();
     }

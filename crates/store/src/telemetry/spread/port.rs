@@ -14,6 +14,7 @@ use isobar_model::time::{Clock, Timestamp};
 use isobar_quota::Claim;
 
 use super::SpreadTelemetry;
+use super::live::SpreadEvents;
 use super::member::Member;
 use crate::error::{Result, StoreError};
 use crate::telemetry::{
@@ -124,7 +125,10 @@ impl Telemetry for SpreadTelemetry {
     }
 
     async fn history_position(&self, id: EventId) -> Result<StreamPosition> {
-        self.position(id).await
+        match self.merged() {
+            Some(events) => self.position(events, id).await,
+            None => self.first().ask(self.first().store().history_position(id)).await,
+        }
     }
 
     async fn history_between(
@@ -135,7 +139,13 @@ impl Telemetry for SpreadTelemetry {
         limit: usize,
         claim: Claim,
     ) -> Result<StreamCursor> {
-        self.between(devices, (after, until), limit, claim).await
+        match self.merged() {
+            Some(events) => self.between((events, devices), (after, until), limit, claim).await,
+            None => {
+                let found = self.first().store().history_between(devices, after, until, limit, claim);
+                self.first().ask(found).await
+            }
+        }
     }
 
     async fn history_next(
@@ -144,19 +154,25 @@ impl Telemetry for SpreadTelemetry {
         written: (usize, EventWriter),
         claim: Claim,
     ) -> Result<StreamPiece> {
-        self.next(cursor, written, claim).await
+        match self.merged() {
+            Some(_) => self.next(cursor, written, claim).await,
+            None => self.first().ask(self.first().store().history_next(cursor, written, claim)).await,
+        }
     }
 
     fn is_followed(&self) -> bool {
-        self.is_any_followed()
+        self.merged().map_or_else(|| self.first().store().is_followed(), SpreadEvents::is_any)
     }
 
     fn follow(&self) -> Following {
-        self.events.follow()
+        self.merged().map_or_else(|| self.first().store().follow(), SpreadEvents::follow)
     }
 
     async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
-        self.events.follow_from(position).await
+        match self.merged() {
+            Some(events) => events.follow_from(position).await,
+            None => self.first().ask(self.first().store().follow_from(position)).await,
+        }
     }
 
     fn newest_event(&self) -> EventId {
@@ -188,7 +204,9 @@ impl Telemetry for SpreadTelemetry {
         let (trusted, outcome) = self.ask_all(|store| store.retain(now, running, history_seconds)).await;
         // The earliest of them: nothing is removed that any database thinks too new.
         let earliest = trusted.into_iter().map(|(_, trusted)| trusted).min();
-        self.events.forget_marks().await;
+        if let Some(events) = self.merged() {
+            events.forget_marks().await;
+        }
         match (earliest, outcome) {
             (Some(earliest), Ok(())) => Ok(earliest),
             (Some(earliest), Err(error)) => {
@@ -273,7 +291,9 @@ impl Telemetry for SpreadTelemetry {
     }
 
     async fn close(&self) -> Result<()> {
-        self.sends.abort();
+        if let Some(merged) = &self.merged {
+            merged.sends.abort();
+        }
         futures::future::join_all(self.members.iter().map(Member::close)).await.into_iter().collect()
     }
 }

@@ -53,7 +53,7 @@ impl SpreadTelemetry {
     /// devices. Devices of databases that do not answer have none.
     ///
     /// # Errors
-    /// The database of the only device does not answer.
+    /// The only database, or that of the only device, does not answer.
     async fn of_each<'a, T, F>(
         &'a self,
         devices: &[DeviceKey],
@@ -75,7 +75,7 @@ impl SpreadTelemetry {
                         answers[place] = found;
                     }
                 }
-                Err(error) if devices.len() == 1 => return Err(error),
+                Err(error) if devices.len() == 1 || self.members.len() == 1 => return Err(error),
                 Err(_) => {}
             }
         }

@@ -8,10 +8,12 @@ use isobar_model::ids::EventId;
 use isobar_quota::Claim;
 
 use super::SpreadTelemetry;
+use super::live::SpreadEvents;
 use super::member::Member;
 use super::order::{Bounds, NO_MARK, end_of, marked, within};
 use crate::error::{Result, StoreError};
 use crate::telemetry::follow::FoundEvent;
+use crate::telemetry::marks::StreamMarks;
 use crate::telemetry::postgres::{EventPlace, encoded};
 use crate::telemetry::{EventWriter, Followed, StreamCursor, StreamPiece, StreamPosition, Telemetry as _};
 
@@ -35,10 +37,10 @@ struct ReadThere {
 impl SpreadTelemetry {
     /// Returns the position of an event; that of an event that is in no database is before it, or behind all if it is newer
     /// than all.
-    pub(super) async fn position(&self, id: EventId) -> Result<StreamPosition> {
+    pub(super) async fn position(&self, events: &SpreadEvents, id: EventId) -> Result<StreamPosition> {
         let (found, outcome) = self.ask_all(|store| store.event_place(id)).await;
         if let Some((member, place)) = found.iter().find_map(|(member, place)| Some((member, (*place)?))) {
-            return self.events.position(member.number(), place).await;
+            return events.position(member.number(), place).await;
         }
         outcome?;
         let (newer, outcome) = self.ask_all(|store| store.is_anything_from(id)).await;
@@ -46,13 +48,13 @@ impl SpreadTelemetry {
         if newer.iter().all(|(_, is_any)| !is_any) {
             return Ok(end_of(NO_MARK));
         }
-        self.events.marks.mark_before(id.minted_at()).await.map(end_of)
+        events.marks.mark_before(id.minted_at()).await.map(end_of)
     }
 
     /// Finds the first events of these devices between two positions.
     pub(super) async fn between(
         &self,
-        devices: &Followed,
+        (events, devices): (&SpreadEvents, &Followed),
         (after, until): (StreamPosition, StreamPosition),
         limit: usize,
         claim: Claim,
@@ -61,7 +63,7 @@ impl SpreadTelemetry {
         if after >= until || devices.count() == 0 {
             return Ok(cursor);
         }
-        let marks = &*self.events.marks;
+        let marks = &*events.marks;
         let (from, to) = (Bounds::of(marks, after).await?, Bounds::of(marks, until).await?);
         let asked = self.parts_of(devices)?.into_iter().map(|(member, range)| {
             let (database, first, part) = (member.number(), range.start as u32, devices.part(range));
@@ -72,32 +74,13 @@ impl SpreadTelemetry {
             }
         });
         let found = futures::future::try_join_all(asked).await?;
-        let mut all = self.in_order(found).await?;
+        let mut all = in_order(marks, found).await?;
         all.truncate(limit.max(1));
         if all.len() >= limit {
             cursor.until = all.last().map_or(until, |found| found.0);
         }
         cursor.found = all.into();
         Ok(cursor)
-    }
-
-    /// Brings what the databases have into the order of all.
-    async fn in_order(&self, found: Vec<FoundThere>) -> Result<Vec<FoundEvent>> {
-        let each = || found.iter().flat_map(|there| there.events.iter().map(move |event| (there, event)));
-        let places: Vec<(u16, EventPlace)> =
-            each().map(|(there, event)| (there.database, EventPlace::of(event.0))).collect();
-        if places.is_empty() {
-            return Ok(Vec::new());
-        }
-        let marks = self.events.marks.marks_of(&places).await?;
-        let mut all: Vec<FoundEvent> = Vec::with_capacity(places.len());
-        for ((there, (position, index, id)), mark) in each().zip(marks) {
-            // Each is before a position, and so a mark reaches it.
-            let mark = mark.ok_or_else(|| StoreError::Damaged("an event between two marks has none".to_owned()))?;
-            all.push((marked(mark, there.database, EventPlace::of(*position)), there.first + index, *id));
-        }
-        all.sort_unstable_by_key(|found| found.0);
-        Ok(all)
     }
 
     /// Returns the databases of devices, with the range of its devices among them: their numbers are sorted.
@@ -155,14 +138,28 @@ impl SpreadTelemetry {
         Ok(piece)
     }
 
-    /// Returns true if events are followed.
-    pub(super) fn is_any_followed(&self) -> bool {
-        self.events.is_any()
-    }
-
     /// Returns the newest identifier that any database knows.
     pub(super) fn newest(&self) -> EventId {
         let newest = self.members.iter().map(|member| member.store().newest_event());
         newest.max().unwrap_or(StreamPosition::first().newest)
     }
+}
+
+/// Brings what the databases have into the order of all.
+async fn in_order(marks: &dyn StreamMarks, found: Vec<FoundThere>) -> Result<Vec<FoundEvent>> {
+    let each = || found.iter().flat_map(|there| there.events.iter().map(move |event| (there, event)));
+    let places: Vec<(u16, EventPlace)> =
+        each().map(|(there, event)| (there.database, EventPlace::of(event.0))).collect();
+    if places.is_empty() {
+        return Ok(Vec::new());
+    }
+    let marks = marks.marks_of(&places).await?;
+    let mut all: Vec<FoundEvent> = Vec::with_capacity(places.len());
+    for ((there, (position, index, id)), mark) in each().zip(marks) {
+        // Each is before a position, and so a mark reaches it.
+        let mark = mark.ok_or_else(|| StoreError::Damaged("an event between two marks has none".to_owned()))?;
+        all.push((marked(mark, there.database, EventPlace::of(*position)), there.first + index, *id));
+    }
+    all.sort_unstable_by_key(|found| found.0);
+    Ok(all)
 }
