@@ -191,6 +191,39 @@ mod two_nodes {
             database.remove().await;
         }
 
+        #[tokio::test(flavor = "multi_thread")]
+        async fn stream_that_begins_lacks_no_event_that_is_under_way() {
+            let database = OwnDatabase::new().await;
+            let store = of_a_scene(&database, PostgresOptions::default().device_bytes).await;
+            let (device, other) = (given::device(), given::device());
+            given::store(&store, &other, 1, "log", "1").await;
+            let other_process = Raw::open(&database.address).await;
+            let copy = format!(
+                "INSERT INTO telemetry.event (device, kind, n, ord, id, element, payload, item) \
+                 SELECT device, kind, n + 1, set_byte(ord, 15, get_byte(ord, 15) # 1), NULL, element, payload, 0 FROM telemetry.event WHERE device = {}",
+                other.target().key.0
+            );
+            other_process.run(&format!("BEGIN; {copy}")).await.unwrap();
+            // A later transaction of this process ends before.
+            post(&store, &device, 2).await;
+            let mut following = given::follow(&store).await;
+            other_process.run("COMMIT").await.unwrap();
+            assert!(matches!(following.messages.recv().await, Ok(StreamMessage::Gap)));
+            let until = given::follow(&store).await.from;
+            let devices = [device.reading(), other.reading()];
+            let found = given::between(&store, &devices, following.from, until, 10).await;
+            assert_eq!(found.iter().filter(|event| event.device == other.target().id).count(), 1);
+            // One that was acknowledged before is not sent.
+            post(&store, &device, 3).await;
+            let begun = given::follow(&store).await.from;
+            assert!(given::between(&store, &devices, begun, begun, 10).await.is_empty());
+            let newest = given::history(&store, &device.reading()).await.items.iter().map(|event| event.id).max();
+            assert!(store.history_position(newest.unwrap()).await.unwrap() <= begun);
+            other_process.close().await;
+            store.close().await.unwrap();
+            database.remove().await;
+        }
+
         /// Posts an event, prepared for followers.
         async fn post(store: &PostgresTelemetry, device: &CanWrite<DeviceRef>, millis: i64) -> EventId {
             let event = given::id(millis);

@@ -108,6 +108,8 @@ impl EventPlace {
 #[derive(Debug)]
 struct SentEvents {
     place: EventPlace,
+    /// The newest transaction of this process that wrote events.
+    newest_own: i64,
     own: BTreeMap<i64, OwnEvents>,
     recent: RecentEvents,
 }
@@ -183,7 +185,7 @@ impl LiveEvents {
         let moved = moved.map_or(Ok(0), |row| row.column(0).map(|at| order_at(Timestamp::from_millis(at))))?;
         let newest: TimeOrder = moved.max(newest);
         let place = EventPlace::end_of(horizon(pool, raised).await? - 1, moment(newest));
-        let sent = SentEvents { place, own: BTreeMap::new(), recent: RecentEvents::default() };
+        let sent = SentEvents { place, newest_own: i64::MIN, own: BTreeMap::new(), recent: RecentEvents::default() };
         Ok(Self {
             pool: watched,
             turn: tokio::sync::Mutex::default(),
@@ -214,28 +216,28 @@ impl LiveEvents {
         self.messages.receiver_count() > 0
     }
 
-    /// Registers a follower from the here on.
+    /// Registers a follower from the last place on, which is up to a second old if there were none.
     pub fn follow(&self) -> Following {
         let sent = self.sent.lock();
         Following { from: sent.place.position(), messages: self.messages.subscribe() }
     }
 
-    /// Registers a follower from this position on, or a later one. Looks for events of other processes until the position is
-    /// reached, or there are no more.
+    /// Registers a follower behind the events of this process, from this position on or a later one. Looks for events until
+    /// it is there, as long as others before them may be under way: those are sent to it.
     pub async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
-        let mut following = self.follow();
-        if following.from >= position {
-            return Ok(following);
-        }
-        let held = self.hold().await;
-        let elsewhere = transactions_elsewhere(&self.pool.get()).await?;
+        let (begun, mut following) = (Clock::System.instant(), self.follow());
+        let own = self.sent.lock().newest_own;
         loop {
-            let place = held.look(elsewhere.clone()).await?;
+            let place = self.hold().await.look(transactions_elsewhere(&self.pool.get()).await?).await?;
             let before = std::mem::replace(&mut following, self.follow()).from;
-            let are_all = place.item == i32::MAX || following.from == before;
-            if are_all || following.from >= position {
+            if place.item != i32::MAX && following.from != before {
+                continue;
+            }
+            let is_there = following.from >= position && place.transaction >= own;
+            if is_there || Clock::System.elapsed(begun) >= PLACED_WITHIN {
                 return Ok(following);
             }
+            Clock::System.sleep(LOOK_EVERY).await;
         }
     }
 
@@ -297,7 +299,7 @@ impl EventsHeld<'_> {
             return;
         }
         self.live.saw(newest);
-        if !self.keep(transaction, own, moment(newest)) {
+        if !self.keep(transaction, own) {
             return;
         }
         if let Err(error) = self.live.away().unless_away(self.wait_for_places(transaction)).await {
@@ -317,17 +319,15 @@ impl EventsHeld<'_> {
     }
 
     /// Keeps events until they have their places; returns false if nobody follows.
-    fn keep(&self, transaction: i64, own: OwnEvents, at: Timestamp) -> bool {
+    fn keep(&self, transaction: i64, own: OwnEvents) -> bool {
         let mut sent = self.live.sent.lock();
+        sent.newest_own = transaction;
         if self.live.is_any() {
             sent.own.insert(transaction, own);
             return true;
         }
         sent.own.clear();
         sent.recent = RecentEvents::default();
-        if transaction > sent.place.transaction {
-            sent.place = EventPlace::end_of(transaction, at.max(sent.place.at));
-        }
         false
     }
 
@@ -336,7 +336,7 @@ impl EventsHeld<'_> {
         let ended = self.live.horizon().await? - 1;
         let mut sent = self.live.sent.lock();
         if ended > sent.place.transaction && !self.live.is_any() {
-            sent.place = EventPlace::end_of(ended, sent.place.at);
+            sent.place = EventPlace::end_of(ended, moment(*self.live.newest.lock()));
         }
         Ok(())
     }

@@ -74,8 +74,10 @@ struct HeardDatabase {
 }
 
 impl HeardDatabase {
-    fn begin(member: &Member) -> Self {
-        let Following { from, messages } = member.store().follow();
+    async fn begin(member: &Member) -> Self {
+        let follows = member.store().follow_from(StreamPosition::first());
+        // Of one that does not answer, events since its last place are sent once it does.
+        let Following { from, messages } = member.ask(follows).await.unwrap_or_else(|_| member.store().follow());
         let (database, reached) = (member.number(), EventPlace::of(from));
         Self { database, messages, events: VecDeque::new(), reached, gap: None }
     }
@@ -264,7 +266,7 @@ impl SpreadEvents {
 
     /// Begins to follow all databases, from a mark of what they have sent so far.
     async fn begin(&self) -> Result<Merging> {
-        let heads: Vec<HeardDatabase> = self.members.iter().map(HeardDatabase::begin).collect();
+        let heads = futures::future::join_all(self.members.iter().map(HeardDatabase::begin)).await;
         loop {
             let mut known = self.marks.mark_at(u64::MAX).await?;
             let is_behind =
