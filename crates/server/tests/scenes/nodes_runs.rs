@@ -268,7 +268,8 @@ async fn work_that_was_taken_over_is_not_seen_by_later_runs() {
     let project = ana.designs(counting()).await;
     let (other, device) = (ana.creates_device_of(&project, "o").await, ana.creates_device_of(&project, "d").await);
     // The first node's writer waits for the registry with work of another device, and knows nothing of what follows.
-    let [held, registry, telemetry] = first.holds_device(&other.id).await;
+    let [held, registry] = first.holds_device(&other.id).await;
+    let telemetry = first.telemetry_of(&device.id).await;
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let later = async {
         becomes("the writer waits", async || registry.number(waits).await == 1).await;

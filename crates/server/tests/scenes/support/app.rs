@@ -275,14 +275,19 @@ impl TestApp {
     }
 
     /// Locks the row of a device in a registry on PostgreSQL until the first returned value is dropped. The second asks the
-    /// registry, and the third telemetry.
-    pub async fn holds_device(&self, id: &str) -> [Raw; 3] {
+    /// registry.
+    pub async fn holds_device(&self, id: &str) -> [Raw; 2] {
         let address = &self.database.as_ref().unwrap().address;
         let (holder, registry) = (Raw::open(address).await, Raw::open(address).await);
-        let number = registry.number(&format!("SELECT key >> 48 FROM devices WHERE id = '{id}'")).await;
-        let telemetry = self.telemetry.raw(number).await;
         holder.run(&format!("BEGIN; SELECT FROM devices WHERE id = '{id}' FOR UPDATE")).await.unwrap();
-        [holder, registry, telemetry]
+        [holder, registry]
+    }
+
+    /// Opens the database of telemetry in which a device is.
+    pub async fn telemetry_of(&self, id: &str) -> Raw {
+        let registry = Raw::open(&self.database.as_ref().unwrap().address).await;
+        let number = registry.number(&format!("SELECT key >> 48 FROM devices WHERE id = '{id}'")).await;
+        self.telemetry.raw(number).await
     }
 
     /// Returns every row of the registry, if that is not a file of the data folder.

@@ -250,6 +250,18 @@ impl Telemetry for Contended {
         self.store.shared()
     }
 
+    fn must_reach(&self, device: DeviceKey) -> Result<()> {
+        self.store.must_reach(device)
+    }
+
+    fn databases(&self) -> Vec<(u16, Arc<str>)> {
+        self.store.databases()
+    }
+
+    async fn database_healthy(&self, number: u16) -> Result<()> {
+        self.store.database_healthy(number).await
+    }
+
     async fn forget(&self, device: &CanWrite<DeviceRef>) -> Result<()> {
         self.store.forget(device).await
     }
