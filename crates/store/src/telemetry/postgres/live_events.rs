@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use isobar_model::access::Lineage;
 use isobar_model::event::Event;
@@ -18,7 +18,7 @@ use tokio::sync::{MutexGuard, broadcast};
 
 use super::connections::{ReadColumn as _, failed};
 use super::memory::DeviceWrites;
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::postgres::{AwayDatabase, WatchedPool};
 use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
 use crate::telemetry::time_order::{TimeOrder, id_of, moment, order_at};
@@ -110,6 +110,8 @@ struct SentEvents {
     place: EventPlace,
     /// The newest transaction of this process that wrote events.
     newest_own: i64,
+    /// Moment at which the last look began that found the end.
+    looked: Instant,
     own: BTreeMap<i64, OwnEvents>,
     recent: RecentEvents,
 }
@@ -185,7 +187,13 @@ impl LiveEvents {
         let moved = moved.map_or(Ok(0), |row| row.column(0).map(|at| order_at(Timestamp::from_millis(at))))?;
         let newest: TimeOrder = moved.max(newest);
         let place = EventPlace::end_of(horizon(pool, raised).await? - 1, moment(newest));
-        let sent = SentEvents { place, newest_own: i64::MIN, own: BTreeMap::new(), recent: RecentEvents::default() };
+        let sent = SentEvents {
+            place,
+            newest_own: i64::MIN,
+            looked: Clock::System.instant(),
+            own: BTreeMap::new(),
+            recent: RecentEvents::default(),
+        };
         Ok(Self {
             pool: watched,
             turn: tokio::sync::Mutex::default(),
@@ -224,20 +232,44 @@ impl LiveEvents {
 
     /// Registers a follower behind the events of this process, from this position on or a later one. Looks for events until
     /// it is there, as long as others before them may be under way: those are sent to it.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if the position is not reached in time.
     pub async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
-        let (begun, mut following) = (Clock::System.instant(), self.follow());
-        let own = self.sent.lock().newest_own;
+        let _follows = self.messages.subscribe();
+        let (begun, own) = (Clock::System.instant(), self.sent.lock().newest_own);
+        // One behind all events that there will be is never reached.
+        let reached = if EventPlace::of(position).transaction == i64::MAX { StreamPosition::first() } else { position };
+        match Clock::System.timeout(PLACED_WITHIN, self.reaches(begun, own, reached)).await {
+            Ok(there) => there?,
+            Err(_) if self.follow().from < reached => return Err(StoreError::Busy),
+            // A commit hangs. Some of what is before the follower may be sent to it.
+            Err(_) => {}
+        }
+        Ok(self.follow())
+    }
+
+    /// Waits until a look that began since a moment has come behind a transaction and to a position.
+    async fn reaches(&self, begun: Instant, own: i64, position: StreamPosition) -> Result<()> {
+        let is_there = |sent: &SentEvents| {
+            sent.looked >= begun && sent.place.transaction >= own && sent.place.position() >= position
+        };
         loop {
-            let place = self.hold().await.look(transactions_elsewhere(&self.pool.get()).await?).await?;
-            let before = std::mem::replace(&mut following, self.follow()).from;
-            if place.item != i32::MAX && following.from != before {
-                continue;
+            let held = self.hold().await;
+            // One look is enough for all who wait for one.
+            if is_there(&self.sent.lock()) {
+                return Ok(());
             }
-            let is_there = following.from >= position && place.transaction >= own;
-            if is_there || Clock::System.elapsed(begun) >= PLACED_WITHIN {
-                return Ok(following);
+            let before = self.sent.lock().place;
+            let place = held.look(transactions_elsewhere(&self.pool.get()).await?).await?;
+            drop(held);
+            if is_there(&self.sent.lock()) {
+                return Ok(());
             }
-            Clock::System.sleep(LOOK_EVERY).await;
+            // All that has its place was sent: something is under way.
+            if place.item == i32::MAX || place == before {
+                Clock::System.sleep(LOOK_EVERY).await;
+            }
         }
     }
 
@@ -321,7 +353,7 @@ impl EventsHeld<'_> {
     /// Keeps events until they have their places; returns false if nobody follows.
     fn keep(&self, transaction: i64, own: OwnEvents) -> bool {
         let mut sent = self.live.sent.lock();
-        sent.newest_own = transaction;
+        sent.newest_own = sent.newest_own.max(transaction);
         if self.live.is_any() {
             sent.own.insert(transaction, own);
             return true;
@@ -343,6 +375,7 @@ impl EventsHeld<'_> {
 
     /// Sends the events that have their places by now: none waits for a transaction `elsewhere`. Returns the last place.
     async fn look(&self, elsewhere: Vec<i64>) -> Result<EventPlace> {
+        let looked = Clock::System.instant();
         let from = self.live.sent.lock().place;
         let query = sqlx::query(LOOK_FOR_EVENTS).bind(elsewhere).bind(from.transaction).bind(from.item);
         let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK).bind(self.live.raised);
@@ -363,6 +396,9 @@ impl EventsHeld<'_> {
             _ => from,
         };
         self.send(&found, last);
+        if (found.len() as i64) < EVENTS_A_LOOK {
+            self.live.sent.lock().looked = looked;
+        }
         Ok(last)
     }
 

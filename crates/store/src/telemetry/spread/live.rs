@@ -170,7 +170,11 @@ impl SpreadEvents {
     pub async fn follow_from(&self, position: StreamPosition) -> Result<Following> {
         let _begins = self.messages.subscribe();
         let target = mark_of(position);
-        self.advance_until(target, &|merging: &Merging| target == NO_MARK || merging.sent_mark() >= target).await?;
+        let is_there = |merging: &Merging| {
+            // Another process may have been first with a mark.
+            !merging.has_news() && (target == NO_MARK || merging.sent_mark() >= target)
+        };
+        self.advance_until(target, &is_there).await?;
         Ok(self.follow())
     }
 
@@ -251,9 +255,7 @@ impl SpreadEvents {
             head.hear(member, &mut merging.recent);
         }
         self.read_marks(merging).await?;
-        let news = |head: &&HeardDatabase| head.has_news(merging.known.places.get(&head.database));
-        let places: MarkedPlaces =
-            merging.heads.iter().filter(news).map(|head| (head.database, head.reached)).collect();
+        let places: MarkedPlaces = merging.news().map(|head| (head.database, head.reached)).collect();
         if !places.is_empty() {
             self.add_mark(merging, places).await?;
         }
@@ -327,6 +329,16 @@ impl SpreadEvents {
 }
 
 impl Merging {
+    /// Returns the databases that have sent what no mark reaches.
+    fn news(&self) -> impl Iterator<Item = &HeardDatabase> {
+        self.heads.iter().filter(|head| head.has_news(self.known.places.get(&head.database)))
+    }
+
+    /// Returns true if a database has sent what no mark reaches.
+    fn has_news(&self) -> bool {
+        self.news().next().is_some()
+    }
+
     /// Returns the number of the mark up to which events were sent.
     fn sent_mark(&self) -> u64 {
         self.waiting.front().map_or(self.known.number, |next| next.number - 1)
