@@ -6,13 +6,27 @@ mod watched_pool;
 mod watching;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgPool};
-use sqlx::{Postgres, Transaction};
+use isobar_model::time::Clock;
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
+use sqlx::{Connection as _, Postgres, Transaction};
 
 pub(crate) use self::away::{Away, AwayDatabase};
 pub(crate) use self::watched_pool::WatchedPool;
 pub(crate) use self::watching::{DatabaseWatch, must_take_writes};
+
+/// Time for the answer on a connection before it is used again.
+const PINGED_WITHIN: Duration = Duration::from_secs(2);
+/// Settings by which the server ends a connection, and frees what it locks, half a minute after its client was gone without a
+/// word.
+pub(crate) const NOTICES_LOSS: &str = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; \
+    SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000";
+
+/// Returns true if a connection that had nothing to do is answered: a firewall may have forgotten it.
+pub(crate) async fn is_there(connection: &mut PgConnection) -> bool {
+    Clock::System.timeout(PINGED_WITHIN, connection.ping()).await.is_ok_and(|ping| ping.is_ok())
+}
 
 /// Begins a transaction, and goes on with it where the caller is dropped meanwhile: the driver counts a transaction only when
 /// it has begun, and would return a connection on which one is open that nobody ends.

@@ -185,9 +185,12 @@ async fn list_succeeds_after_lost_connections() {
     let raw = Raw::open(&database.address).await;
     let of_others = "FROM pg_stat_activity \
                      WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()";
-    let cut = format!("SELECT pg_terminate_backend(pid) {of_others}");
-    // Counting connections within the server would let each delay it by a tenth of a second.
-    let left = format!("SELECT count(*) {of_others}");
+    let cut = format!(
+        "CREATE TABLE IF NOT EXISTS ended (pid INT, begun TIMESTAMPTZ); TRUNCATE ended; \
+         INSERT INTO ended SELECT pid, backend_start {of_others}; SELECT pg_terminate_backend(pid) FROM ended"
+    );
+    // Counting connections within the server would let each delay it by a tenth of a second. Others come meanwhile.
+    let left = format!("SELECT count(*) {of_others} AND (pid, backend_start) IN (SELECT pid, begun FROM ended)");
     let (permit, request) = (given::lists_all(), ListRequest::default());
     for round in 0..30 {
         let lists =

@@ -413,6 +413,31 @@ mod away {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn commits_do_not_wait_for_ever_on_a_connection_that_is_gone() {
+            let database = OwnDatabase::new().await;
+            let link = Link::to(&database).await;
+            let store = open_list(std::slice::from_ref(&link.address), &[]).await.unwrap();
+            let device = given::device_in(0);
+            given::store(&store, &device, 1, "log", "1").await;
+            // New connections pass at once: the database is never away.
+            link.set(LinkState::Lost);
+            let mut turn = store.lock(&device).await.unwrap();
+            let mut hangs = turn.commit(given::storing(given::id(2), &[("log", "2")])).unwrap().durable;
+            drop(turn);
+            // It is decided by another connection whether the first one has written it.
+            within_patience("an outcome", hangs.wait()).await.unwrap();
+            assert!(!store.is_away(0));
+            within_patience("a commit", given::store(&store, &device, 3, "log", "3")).await;
+            let after = open_list(std::slice::from_ref(&database.address), &[]).await.unwrap();
+            let texts = given::texts(&after, &device, "log", ValueQuery::default()).await;
+            assert_eq!((texts.0.len(), texts.1), (3, 3));
+            for store in [after, store] {
+                store.close().await.unwrap();
+            }
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn silent_database_does_not_keep_a_process_from_closing() {
             let (first, second) = two().await;
             let link = Link::to(&second).await;

@@ -49,10 +49,10 @@ impl AwayDatabase {
     }
 
     /// Fails if the database is away.
-    pub fn must_be_here<E: From<Away>>(&self) -> Result<(), E> {
+    pub fn must_be_here(&self) -> Result<(), Away> {
         match &self.0.borrow().away {
             None => Ok(()),
-            Some(away) => Err(away.clone().into()),
+            Some(away) => Err(away.clone()),
         }
     }
 

@@ -86,7 +86,8 @@ impl AskedDatabase {
         let mut answered = Clock::System.instant();
         loop {
             let (asked, is_away) = (Clock::System.instant(), tell.borrow().away.is_some());
-            let left = AWAY_AFTER.saturating_sub(Clock::System.elapsed(answered));
+            // A process that stood still has to ask before it knows.
+            let left = AWAY_AFTER.saturating_sub(Clock::System.elapsed(answered)).max(ASKED_EVERY);
             let within = if is_away { ANSWERS_WITHIN } else { ANSWERS_WITHIN.min(left) };
             let answer = Clock::System.timeout(within, self.ask()).await;
             let (what, name) = (self.what, &*self.name);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use isobar_model::time::Clock;
 use sqlite_page_checksums::Open;
 use sqlx::pool::PoolOptions;
-use sqlx::postgres::PgConnectOptions;
+use sqlx::postgres::{PgConnectOptions, PgPool};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
@@ -26,7 +26,7 @@ const POSTGRES_WRITERS_MAX: u32 = 8;
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// Time within which a connection to PostgreSQL that answered is reused for reading without a ping. A ping would cost
 /// each read one more round trip.
-const SURE_FOR: Duration = Duration::from_millis(100);
+const READS_SURE_FOR: Duration = Duration::from_millis(100);
 /// Time that SQLite waits for another process that writes. A shutdown was seen to wait five times in a row (for the
 /// writes of the outbox and of the usage in progress, and for the last try of these and of the activity), and has 10 s.
 const SQLITE_BUSY_WAIT: Duration = Duration::from_secs(1);
@@ -105,9 +105,8 @@ impl Connections {
     }
 
     async fn open_postgres(address: &str) -> Result<Self> {
-        let watch = Arc::new(DatabaseWatch::begin("registry", address)?);
-        let writes = open_postgres_pool(address, POSTGRES_WRITERS_MAX, (transaction::DURABLE, None), &watch);
-        let write = match writes.await {
+        let write = match open_postgres_pool(address, POSTGRES_WRITERS_MAX, transaction::DURABLE, Duration::ZERO).await
+        {
             // The pool retried for a while and does not report the cause.
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
@@ -121,10 +120,11 @@ impl Connections {
             }
         }
         let read =
-            open_postgres_pool(address, POSTGRES_READERS_MAX, (transaction::OF_ONE_MOMENT, Some(SURE_FOR)), &watch)
-                .await?;
+            open_postgres_pool(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT, READS_SURE_FOR).await?;
         let server = Some(ServerAddress(address.into()));
-        Ok(Self { read, write: Writer::new(write), dialect: Dialect::Postgres, server })
+        let watch = Arc::new(DatabaseWatch::begin("registry", address)?);
+        let (read, write) = (Pool::watched(read, &watch), Writer::new(Pool::watched(write, &watch)));
+        Ok(Self { read, write, dialect: Dialect::Postgres, server })
     }
 
     /// Returns `Ok` if a question is answered within this time, else the cause.
@@ -195,12 +195,13 @@ fn pool_options<DB: sqlx::Database>(connections: u32) -> PoolOptions<DB> {
 async fn open_postgres_pool(
     address: &str,
     connections: u32,
-    (begin, sure_for): (&'static str, Option<Duration>),
-    watch: &Arc<DatabaseWatch>,
-) -> Result<Pool> {
+    begin: &'static str,
+    sure_for: Duration,
+) -> Result<PgPool> {
     let options = address.parse::<PgConnectOptions>().map_err(DriverError::connection).map_err(failure)?;
     let pool = transaction::guard_postgres(pool_options(connections), begin, sure_for);
-    Pool::open_postgres(pool, options.disable_statement_logging(), Arc::clone(watch)).await.map_err(failure)
+    let opened = pool.connect_with(options.disable_statement_logging()).await;
+    opened.map_err(DriverError::connection).map_err(failure)
 }
 
 /// Returns the path of a SQLite file, without the slashes of a URL.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::lock::Mutex;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPoolOptions, PgRow};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, Decode, Postgres, Row as _, Sqlite, Type};
 
@@ -157,13 +157,8 @@ impl Pool {
         pool.connect_with(options).await.map(Self::Sqlite).map_err(DriverError::connection)
     }
 
-    pub(super) async fn open_postgres(
-        pool: PgPoolOptions,
-        options: PgConnectOptions,
-        watch: Arc<DatabaseWatch>,
-    ) -> Outcome<Self> {
-        let pool = pool.connect_with(options).await.map_err(DriverError::connection)?;
-        Ok(Self::Postgres(Arc::new(WatchedPool::new(pool, watch))))
+    pub(super) fn watched(pool: PgPool, watch: &Arc<DatabaseWatch>) -> Self {
+        Self::Postgres(Arc::new(WatchedPool::new(pool, Arc::clone(watch))))
     }
 
     /// Begins a transaction. On SQLite it only reads until its first write.

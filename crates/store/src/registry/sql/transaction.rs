@@ -18,6 +18,7 @@ use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 use super::driver::{Answer, OpenTransaction, Pool, Statement};
 use super::{Connection, Dialect, DriverError, Sql, failure, run};
 use crate::error::{Result, StoreError};
+use crate::postgres::{NOTICES_LOSS, is_there};
 
 /// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
@@ -48,6 +49,13 @@ impl Writer {
 
     /// Executes a change that is a single statement, and returns how many rows it touched.
     pub(crate) async fn run(&self, sql: Sql) -> Result<u64> {
+        if matches!(self.pool.dialect(), Dialect::Postgres) {
+            // A statement alone that the network holds back would overwrite what was acknowledged since.
+            let tx = self.begin().await?;
+            let touched = run(&tx, sql).await?;
+            tx.commit().await?;
+            return Ok(touched);
+        }
         let touched = run(&self.pool, sql).await;
         self.health.failed_if(&touched);
         let touched = touched?;
@@ -192,19 +200,22 @@ pub(crate) fn guard_sqlite(pool: SqlitePoolOptions) -> SqlitePoolOptions {
 
 /// Makes every connection of a pool to PostgreSQL begin with a statement, and checks it before it is handed out. A
 /// connection that was used within the time `sure_for` is not pinged.
-pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for: Option<Duration>) -> PgPoolOptions {
-    pool.test_before_acquire(sure_for.is_none())
+pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for: Duration) -> PgPoolOptions {
+    pool.test_before_acquire(false)
         .before_acquire(move |connection, last| {
             Box::pin(async move {
-                if sure_for.is_some_and(|time| last.idle_for >= time) {
-                    connection.ping().await?;
+                if last.idle_for >= sure_for && !is_there(connection).await {
+                    return Ok(false);
                 }
                 // The driver knows of every transaction that is open, because none is given up while it begins.
                 Ok(is_outside(connection))
             })
         })
         .after_connect(move |connection, _| {
-            Box::pin(async move { sqlx::raw_sql(begin).execute(connection).await.map(drop) })
+            Box::pin(async move {
+                sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
+                sqlx::raw_sql(begin).execute(connection).await.map(drop)
+            })
         })
 }
 

@@ -33,6 +33,8 @@ const GROUP_BYTES: usize = 8 << 20;
 /// Tries of a group until its commits are answered `Unavailable`, and (next constant) the pause after each.
 const GROUP_TRIES_MAX: u32 = 5;
 const GROUP_PAUSE: Duration = Duration::from_millis(500);
+/// Time in which a group has to be written.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
 /// Time without a group after which their connection is given back.
 const KEPT_WITHOUT_USE: Duration = Duration::from_secs(60);
 
@@ -77,6 +79,11 @@ struct CommitterEnded;
 #[derive(Debug, thiserror::Error)]
 #[error("a group of commits cannot be written")]
 struct FailedGroup(#[source] Arc<StoreError>);
+
+/// Error of a group to which the database has not answered in time.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no answer within {WRITTEN_WITHIN:?}")]
+struct NotWritten;
 
 /// Error for commits whose connection ended, and whose device others have changed since.
 #[derive(Debug, thiserror::Error)]
@@ -241,29 +248,31 @@ impl Committer {
         let (mut connection, since) = self.connection(kept).await.map_err(GroupFailure::Unknown)?;
         let written = tokio::select! {
             biased;
-            written = self.write_on(&mut connection, writes, is_unknown) => Some(written),
-            // Nobody knows when the database answers.
-            _ = self.groups.away().gone() => None,
+            written = self.write_on(&mut connection, writes, is_unknown) => Ok(written),
+            away = self.groups.away().gone() => Err(away.into()),
+            // The database may be well, and this connection gone.
+            () = Clock::System.sleep(WRITTEN_WITHIN) => Err(StoreError::unavailable(NotWritten)),
         };
         match written {
-            Some(Err(GroupFailure::Unknown(error))) => {
+            Ok(Err(GroupFailure::Unknown(error))) => {
                 connection.close_on_drop();
                 Err(GroupFailure::Unknown(error))
             }
-            Some(written) => {
+            Ok(written) => {
                 *kept = Some((connection, since));
                 written
             }
-            None => {
+            Err(silence) => {
                 connection.close_on_drop();
                 *is_unknown = true;
-                Err(GroupFailure::Unknown(self.groups.away().gone().await.into()))
+                Err(GroupFailure::Unknown(silence))
             }
         }
     }
 
     /// Takes the connection that was kept, or opens one if there is none, or the database was away since.
     async fn connection(&self, kept: &mut KeptConnection) -> Result<(PoolConnection<Postgres>, Instant)> {
+        self.groups.away().must_be_here()?;
         match kept.take() {
             Some((connection, since)) if !self.groups.away().is_back_since(since) => {
                 return Ok((connection, since));

@@ -8,6 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, Postgres
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
+use crate::postgres::{NOTICES_LOSS, is_there};
 use isobar_model::ids::EventId;
 use isobar_model::time::Clock;
 
@@ -17,6 +18,8 @@ const READ_CONNECTIONS_MAX: u32 = 8;
 const CHANGE_CONNECTIONS_MAX: u32 = 4;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
+/// Time without use after which a connection is asked if it is there.
+const SURE_FOR: Duration = Duration::from_secs(1);
 /// Time in which a statement that nobody waits for any more has to end: after that its connection is given up.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
@@ -116,6 +119,9 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
         .max_connections(connections)
         .acquire_timeout(CONNECTION_WAIT)
         .test_before_acquire(false)
+        .before_acquire(|connection, last| {
+            Box::pin(async move { Ok(last.idle_for < SURE_FOR || is_there(connection).await) })
+        })
         .after_release(|connection, _| {
             // Without an unfinished statement this sends and waits for nothing.
             Box::pin(async move {
@@ -126,6 +132,7 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
         .after_connect(move |connection, _| {
             let steps = steps.clone();
             Box::pin(async move {
+                sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
                 for step in steps {
                     sqlx::raw_sql(AssertSqlSafe(step)).execute(&mut *connection).await?;
                 }

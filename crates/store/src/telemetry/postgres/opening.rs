@@ -21,7 +21,6 @@ use crate::postgres::{AwayDatabase, DatabaseWatch, WatchedPool};
 pub(crate) struct OpenedDatabase {
     address: String,
     pub changes: PgPool,
-    watch: Arc<DatabaseWatch>,
     /// Number that is added to those of the server's transactions.
     raised: i64,
 }
@@ -38,7 +37,6 @@ struct ForeignDevice {
 impl OpenedDatabase {
     /// Makes or upgrades the tables.
     pub async fn open(address: &str, needs_syncs: bool) -> Result<Self> {
-        let watch = Arc::new(DatabaseWatch::begin("telemetry database", address)?);
         let changes = connections::to_change(address).await?;
         if needs_syncs {
             connections::check_server(&changes).await?;
@@ -46,7 +44,7 @@ impl OpenedDatabase {
         migrations::migrate(&changes).await?;
         moving::must_be_finished(&changes).await?;
         let raised = transactions::raised(&changes, i64::MIN).await?;
-        Ok(Self { address: address.to_owned(), changes, watch, raised })
+        Ok(Self { address: address.to_owned(), changes, raised })
     }
 
     /// Makes sure that new events come behind a place that others know of this database.
@@ -80,7 +78,8 @@ impl PostgresTelemetry {
         parts: ProcessParts,
         options: PostgresOptions,
     ) -> Result<Self> {
-        let OpenedDatabase { address, changes, watch, raised } = opened;
+        let OpenedDatabase { address, changes, raised } = opened;
+        let watch = Arc::new(DatabaseWatch::begin("telemetry database", &address)?);
         let (numbers, devices) = (Arc::clone(&parts.numbers), Arc::clone(&parts.devices));
         let watched = |pool: PgPool| Arc::new(WatchedPool::new(pool, Arc::clone(&watch)));
         let (reads, changes) = (watched(connections::to_read(&address).await?), watched(changes));

@@ -82,7 +82,8 @@ impl Member {
     /// # Errors
     /// The database is away.
     pub fn here(&self) -> Result<&PostgresTelemetry> {
-        self.store.away().must_be_here().map(|()| &self.store)
+        self.store.away().must_be_here()?;
+        Ok(&self.store)
     }
 
     /// Waits for an answer of the database as long as it is not away.
