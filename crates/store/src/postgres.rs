@@ -18,10 +18,18 @@ pub(crate) use self::watching::{DatabaseWatch, must_take_writes};
 
 /// Time for the answer on a connection before it is used again.
 const PINGED_WITHIN: Duration = Duration::from_secs(2);
+/// Time in which a statement that nobody waits for any more has to end: after that its connection is given up.
+const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 /// Settings by which the server ends a connection, and frees what it locks, half a minute after its client was gone without a
 /// word.
 pub(crate) const NOTICES_LOSS: &str = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; \
     SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000";
+
+/// Returns true once the last statement of a connection that is given back has ended; false if it takes too long. Without an
+/// unfinished statement this sends and waits for nothing.
+pub(crate) async fn has_ended(connection: &mut PgConnection) -> bool {
+    Clock::System.timeout(RELEASED_WITHIN, connection.flush()).await.is_ok_and(|ended| ended.is_ok())
+}
 
 /// Returns true if a connection that had nothing to do is answered: a firewall may have forgotten it.
 pub(crate) async fn is_there(connection: &mut PgConnection) -> bool {

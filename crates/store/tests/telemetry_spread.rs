@@ -419,6 +419,8 @@ mod away {
             let store = open_list(std::slice::from_ref(&link.address), &[]).await.unwrap();
             let device = given::device_in(0);
             given::store(&store, &device, 1, "log", "1").await;
+            // Commits wait for looks too, and these use connections that are lost.
+            let following = store.follow();
             // New connections pass at once: the database is never away.
             link.set(LinkState::Lost);
             let mut turn = store.lock(&device).await.unwrap();
@@ -431,6 +433,7 @@ mod away {
             let after = open_list(std::slice::from_ref(&database.address), &[]).await.unwrap();
             let texts = given::texts(&after, &device, "log", ValueQuery::default()).await;
             assert_eq!((texts.0.len(), texts.1), (3, 3));
+            drop(following);
             for store in [after, store] {
                 store.close().await.unwrap();
             }

@@ -122,7 +122,7 @@ impl RegistryTarget {
     pub(super) async fn open(address: &str) -> Result<Self> {
         let db = Connections::open(address).await?;
         let own = db.own_connection().await?;
-        run_script(&own, format!("{MOVE_SETTINGS}; {DURABLE}")).await?;
+        run_script(&own, format!("{DURABLE}; {MOVE_SETTINGS}")).await?;
         Ok(Self { db, own, others: Vec::new() })
     }
 

@@ -18,7 +18,7 @@ use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 use super::driver::{Answer, OpenTransaction, Pool, Statement};
 use super::{Connection, Dialect, DriverError, Sql, failure, run};
 use crate::error::{Result, StoreError};
-use crate::postgres::{NOTICES_LOSS, is_there};
+use crate::postgres::{NOTICES_LOSS, has_ended, is_there};
 
 /// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
@@ -211,6 +211,7 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
                 Ok(is_outside(connection))
             })
         })
+        .after_release(|connection, _| Box::pin(async move { Ok(has_ended(connection).await) }))
         .after_connect(move |connection, _| {
             Box::pin(async move {
                 sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
@@ -220,9 +221,10 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
 }
 
 /// Makes PostgreSQL acknowledge a commit only when it is durable, whatever the default of the server or role. Stricter
-/// settings stay.
+/// settings stay. A transaction whose process stands still holds its locks for half a minute at most.
 pub(crate) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
-     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
+     WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply'); \
+     SET idle_in_transaction_session_timeout = '30s'";
 /// Makes each transaction read the state of one moment. Set once for a connection rather than in every transaction.
 pub(crate) const OF_ONE_MOMENT: &str =
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";

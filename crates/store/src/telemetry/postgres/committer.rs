@@ -5,25 +5,23 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use isobar_model::ids::OrganizationId;
 use isobar_model::time::Clock;
 use isobar_quota::{NOBODY, TenantShare, TenantShares};
 use parking_lot::Mutex;
-use sqlx::Postgres;
-use sqlx::pool::PoolConnection;
 use tokio::sync::{Notify, watch};
 
 use super::connections::{ReadColumn as _, failed};
 use super::devices::{DeviceSlots, LockedDevice};
 use super::group::{self, GroupFailure, GroupOutcome};
+use super::group_connection::{GroupConnections, KeptConnection};
 use super::live_events::LiveEvents;
 use super::memory::{DeviceMemory, DeviceWrites};
 use super::partitions::Partitions;
 use super::parts::ProcessParts;
 use crate::error::{Result, StoreError};
-use crate::postgres::WatchedPool;
 use crate::telemetry::Durable;
 use crate::telemetry::durable::CommitAnswer;
 
@@ -33,9 +31,9 @@ const GROUP_BYTES: usize = 8 << 20;
 /// Tries of a group until its commits are answered `Unavailable`, and (next constant) the pause after each.
 const GROUP_TRIES_MAX: u32 = 5;
 const GROUP_PAUSE: Duration = Duration::from_millis(500);
-/// Time in which a group has to be written.
-const WRITTEN_WITHIN: Duration = Duration::from_secs(30);
-/// Time without a group after which their connection is given back.
+/// Time after which it is asked if the server still works on a group.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time without a group after which their connection is closed.
 const KEPT_WITHOUT_USE: Duration = Duration::from_secs(60);
 
 /// A commit that waits for its group.
@@ -64,7 +62,7 @@ pub struct Committer {
     done: watch::Sender<u64>,
     is_closed: AtomicBool,
     bytes: Arc<TenantShares>,
-    groups: Arc<WatchedPool>,
+    groups: GroupConnections,
     devices: Arc<DeviceSlots>,
     partitions: Arc<Partitions>,
     live: Arc<LiveEvents>,
@@ -80,9 +78,9 @@ struct CommitterEnded;
 #[error("a group of commits cannot be written")]
 struct FailedGroup(#[source] Arc<StoreError>);
 
-/// Error of a group to which the database has not answered in time.
+/// Error of a group whose connection is lost: the server does nothing for it, and has not answered.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no answer within {WRITTEN_WITHIN:?}")]
+#[error("the connection is lost")]
 struct NotWritten;
 
 /// Error for commits whose connection ended, and whose device others have changed since.
@@ -90,14 +88,10 @@ struct NotWritten;
 #[error("the outcome of a commit cannot be decided any more")]
 struct UndecidedCommit;
 
-/// The connection for groups, kept from one to the next: a pool asks it whenever it is given back, as long as that takes, and
-/// the next group would wait. Beside it the moment at which it was taken from the pool.
-type KeptConnection = Option<(PoolConnection<Postgres>, Instant)>;
-
 impl Committer {
     /// Creates a committer whose line is empty.
     pub fn new(
-        groups: Arc<WatchedPool>,
+        groups: GroupConnections,
         parts: &ProcessParts,
         (partitions, live): (Arc<Partitions>, Arc<LiveEvents>),
     ) -> Self {
@@ -169,9 +163,10 @@ impl Committer {
                 self.done.send_modify(|done| *done += count);
             } else if self.is_closed.load(Ordering::Acquire) {
                 return;
-            } else if Clock::System.timeout(KEPT_WITHOUT_USE, self.came.notified()).await.is_err() {
-                // The pool closes what is not used for long.
-                kept = None;
+            } else if Clock::System.timeout(KEPT_WITHOUT_USE, self.came.notified()).await.is_err()
+                && let Some(unused) = kept.take()
+            {
+                unused.end();
             }
         }
     }
@@ -193,7 +188,7 @@ impl Committer {
     }
 
     /// Writes a group, and answers its commits. One that the database refuses is written in halves.
-    async fn write(&self, group: Vec<WaitingCommit>, kept: &mut KeptConnection) {
+    async fn write(&self, group: Vec<WaitingCommit>, kept: &mut Option<KeptConnection>) {
         let mut groups = VecDeque::from([group]);
         while let Some(mut group) = groups.pop_front() {
             // No event is sent to followers before its commit is known here.
@@ -215,7 +210,7 @@ impl Committer {
     async fn write_group(
         &self,
         group: &[WaitingCommit],
-        kept: &mut KeptConnection,
+        kept: &mut Option<KeptConnection>,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
         let writes: Vec<&DeviceWrites> = group.iter().map(|commit| &commit.writes).collect();
         let (mut tries, mut is_unknown) = (1, false);
@@ -226,7 +221,12 @@ impl Committer {
             };
             // A group that was never sent to the database waits for it no longer than once.
             if matches!(failure, GroupFailure::Statement(_)) || tries >= GROUP_TRIES_MAX {
-                return Err(failure);
+                return Err(match failure {
+                    GroupFailure::Unknown(StoreError::Busy) if is_unknown => {
+                        GroupFailure::Unknown(StoreError::unavailable(UndecidedCommit))
+                    }
+                    failure => failure,
+                });
             }
             if let GroupFailure::Unknown(error) = &failure {
                 if !is_unknown {
@@ -242,16 +242,24 @@ impl Committer {
     async fn try_group(
         &self,
         writes: &[&DeviceWrites],
-        kept: &mut KeptConnection,
+        kept: &mut Option<KeptConnection>,
         is_unknown: &mut bool,
     ) -> std::result::Result<GroupOutcome, GroupFailure> {
-        let (mut connection, since) = self.connection(kept).await.map_err(GroupFailure::Unknown)?;
-        let written = tokio::select! {
-            biased;
-            written = self.write_on(&mut connection, writes, is_unknown) => Ok(written),
-            away = self.groups.away().gone() => Err(away.into()),
-            // The database may be well, and this connection gone.
-            () = Clock::System.sleep(WRITTEN_WITHIN) => Err(StoreError::unavailable(NotWritten)),
+        let mut connection = self.groups.take(kept).await.map_err(GroupFailure::Unknown)?;
+        let written = {
+            let mut writing = std::pin::pin!(self.write_on(&mut connection, writes, is_unknown));
+            loop {
+                tokio::select! {
+                    biased;
+                    written = &mut writing => break Ok(written),
+                    away = self.groups.away().gone() => break Err(away.into()),
+                    () = Clock::System.sleep(WRITTEN_WITHIN) => {}
+                }
+                // The database may be well, and this connection gone.
+                if !self.groups.is_at_work().await {
+                    break Err(StoreError::unavailable(NotWritten));
+                }
+            }
         };
         match written {
             Ok(Err(GroupFailure::Unknown(error))) => {
@@ -259,7 +267,7 @@ impl Committer {
                 Err(GroupFailure::Unknown(error))
             }
             Ok(written) => {
-                *kept = Some((connection, since));
+                *kept = Some(KeptConnection::new(connection));
                 written
             }
             Err(silence) => {
@@ -268,21 +276,6 @@ impl Committer {
                 Err(GroupFailure::Unknown(silence))
             }
         }
-    }
-
-    /// Takes the connection that was kept, or opens one if there is none, or the database was away since.
-    async fn connection(&self, kept: &mut KeptConnection) -> Result<(PoolConnection<Postgres>, Instant)> {
-        self.groups.away().must_be_here()?;
-        match kept.take() {
-            Some((connection, since)) if !self.groups.away().is_back_since(since) => {
-                return Ok((connection, since));
-            }
-            Some((mut old, _)) => old.close_on_drop(),
-            None => {}
-        }
-        let acquired = async { self.groups.get().acquire().await.map_err(failed) };
-        let connection = self.groups.away().unless_away(acquired).await?;
-        Ok((connection, Clock::System.instant()))
     }
 
     async fn write_on(

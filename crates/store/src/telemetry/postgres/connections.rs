@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgRow};
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Decode, Postgres, Row as _, Type};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Decode, Postgres, Row as _, Type};
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
-use crate::postgres::{NOTICES_LOSS, is_there};
+use crate::postgres::{NOTICES_LOSS, has_ended, is_there};
 use isobar_model::ids::EventId;
-use isobar_model::time::Clock;
 
 /// Bounds the connections that read.
 const READ_CONNECTIONS_MAX: u32 = 8;
@@ -19,9 +18,7 @@ const CHANGE_CONNECTIONS_MAX: u32 = 4;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 /// Time without use after which a connection is asked if it is there.
-const SURE_FOR: Duration = Duration::from_secs(1);
-/// Time in which a statement that nobody waits for any more has to end: after that its connection is given up.
-const RELEASED_WITHIN: Duration = Duration::from_secs(5);
+pub const SURE_FOR: Duration = Duration::from_secs(1);
 /// Settings of a connection that reads: one that is forgotten by its reader ends by itself.
 const TO_READ: &str = "SET statement_timeout = '30s'; SET default_transaction_read_only = on; SET jit = off";
 /// Settings of a connection that writes: an acknowledgement means a sync (a stricter setting of the database stays), and a
@@ -122,13 +119,7 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
         .before_acquire(|connection, last| {
             Box::pin(async move { Ok(last.idle_for < SURE_FOR || is_there(connection).await) })
         })
-        .after_release(|connection, _| {
-            // Without an unfinished statement this sends and waits for nothing.
-            Box::pin(async move {
-                let ended = Clock::System.timeout(RELEASED_WITHIN, connection.flush()).await;
-                Ok(ended.is_ok_and(|ended| ended.is_ok()))
-            })
-        })
+        .after_release(|connection, _| Box::pin(async move { Ok(has_ended(connection).await) }))
         .after_connect(move |connection, _| {
             let steps = steps.clone();
             Box::pin(async move {

@@ -31,6 +31,8 @@ const PLACE_EVERY: Duration = Duration::from_secs(1);
 /// Time that a group waits until its events have their places, and (next constant) the pause between two looks.
 const PLACED_WITHIN: Duration = Duration::from_secs(1);
 const PLACED_LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Time for looks by who holds the turn.
+const LOOKED_WITHIN: Duration = Duration::from_secs(3);
 /// Events that are read at a time.
 const EVENTS_A_LOOK: i64 = 4_096;
 /// Milliseconds by which the position in time of an event may lie before that of one with an earlier place: the clocks of
@@ -254,21 +256,22 @@ impl LiveEvents {
         let is_there = |sent: &SentEvents| {
             sent.looked >= begun && sent.place.transaction >= own && sent.place.position() >= position
         };
+        let mut since = begun;
         loop {
             let held = self.hold().await;
             // One look is enough for all who wait for one.
-            if is_there(&self.sent.lock()) {
-                return Ok(());
+            if self.sent.lock().looked < since {
+                held.look(transactions_elsewhere(&self.pool.get()).await?).await?;
             }
-            let before = self.sent.lock().place;
-            let place = held.look(transactions_elsewhere(&self.pool.get()).await?).await?;
             drop(held);
+            let looked = self.sent.lock().looked;
             if is_there(&self.sent.lock()) {
                 return Ok(());
             }
             // All that has its place was sent: something is under way.
-            if place.item == i32::MAX || place == before {
+            if looked >= since {
                 Clock::System.sleep(LOOK_EVERY).await;
+                since = Clock::System.instant();
             }
         }
     }
@@ -305,10 +308,16 @@ impl LiveEvents {
                 held.look(elsewhere).await.map(drop)
             };
             // A group waits for this.
-            if let Err(error) = self.away().unless_away(looked).await {
-                tracing::warn!(%error, "cannot look for events, will retry");
-            }
+            in_time(self.away().unless_away(looked)).await;
         }
+    }
+}
+
+/// Looks for events, for a while: commits wait for it.
+async fn in_time(looks: impl Future<Output = Result<()>>) {
+    let looked = Clock::System.timeout(LOOKED_WITHIN, looks).await;
+    if let Err(error) = looked.unwrap_or(Err(StoreError::Busy)) {
+        tracing::warn!(%error, "cannot look for events, will retry");
     }
 }
 
@@ -334,9 +343,7 @@ impl EventsHeld<'_> {
         if !self.keep(transaction, own) {
             return;
         }
-        if let Err(error) = self.live.away().unless_away(self.wait_for_places(transaction)).await {
-            tracing::warn!(%error, "cannot look for events, will retry");
-        }
+        in_time(self.live.away().unless_away(self.wait_for_places(transaction))).await;
     }
 
     /// Sends events until those of a transaction are sent, or it takes too long.

@@ -11,6 +11,7 @@ mod connections;
 mod devices;
 mod examine;
 mod group;
+mod group_connection;
 mod history;
 mod live_events;
 mod load;

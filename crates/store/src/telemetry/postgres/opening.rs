@@ -8,6 +8,7 @@ use sqlx::PgPool;
 use tokio::sync::Notify;
 
 use super::committer::Committer;
+use super::group_connection::GroupConnections;
 use super::live_events::LiveEvents;
 use super::partitions::Partitions;
 use super::{
@@ -85,10 +86,10 @@ impl PostgresTelemetry {
         let (reads, changes) = (watched(connections::to_read(&address).await?), watched(changes));
         let groups = connections::to_write_groups(&address, numbers.process(), options.is_alone);
         let groups = watched(groups.await?);
+        let writing = GroupConnections::new(Arc::clone(&groups), Arc::clone(&reads), numbers.process());
         let partitions = Arc::new(Partitions::default());
         let live = Arc::new(LiveEvents::open(Arc::clone(&reads), raised).await?);
-        let committer =
-            Arc::new(Committer::new(Arc::clone(&groups), &parts, (Arc::clone(&partitions), Arc::clone(&live))));
+        let committer = Arc::new(Committer::new(writing, &parts, (Arc::clone(&partitions), Arc::clone(&live))));
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
         let core = PgCore {
             database: joined.number,
