@@ -282,6 +282,37 @@ async fn connections_that_vanish_hold_back_no_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn transactions_of_a_process_that_stands_still_hold_back_no_other() {
+    let scene = Scene::set().await;
+    let link = Link::to(&scene.database).await;
+    let stands = Registry::open(&link.address).await.unwrap();
+    let raw = Raw::open(&scene.database.address).await;
+    let idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%' AND datname = current_database()";
+    // Many at once: one of them is between two statements when nothing passes any more.
+    let revoked: Vec<String> = (0..8).map(|n| format!("{n}")).collect();
+    let revokes = revoked.iter().map(|jti| async { while stands.jwt_revoke(jti, at(900)).await.is_ok() {} });
+    let stops = async {
+        loop {
+            link.set(LinkState::Silent);
+            if raw.number(idle).await > 0 {
+                break;
+            }
+            link.set(LinkState::Open);
+            tokio::task::yield_now().await;
+        }
+        becomes("its transactions have ended", async || raw.number(idle).await == 0).await;
+        let others = revoked.iter().map(|jti| scene.registry.jwt_revoke(jti, at(900)));
+        let all = within_patience("the changes of another", futures::future::join_all(others)).await;
+        assert!(all.iter().all(Result::is_ok), "{all:?}");
+    };
+    futures::join!(futures::future::join_all(revokes), stops);
+    link.set(LinkState::Closed);
+    stands.close().await.unwrap();
+    raw.close().await;
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn too_many_changes_are_told_as_anything() {
     let mut scene = Scene::set().await;
     let raw = Raw::open(&scene.database.address).await;

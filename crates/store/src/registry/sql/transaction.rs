@@ -221,10 +221,11 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
 }
 
 /// Makes PostgreSQL acknowledge a commit only when it is durable, whatever the default of the server or role. Stricter
-/// settings stay. A transaction whose process stands still holds its locks for half a minute at most.
+/// settings stay. A transaction whose process stands still holds its locks, for which other
+/// processes wait, for five seconds at most.
 pub(crate) const DURABLE: &str = "SELECT set_config('synchronous_commit', 'on', false) \
      WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply'); \
-     SET idle_in_transaction_session_timeout = '30s'";
+     SET idle_in_transaction_session_timeout = '5s'";
 /// Makes each transaction read the state of one moment. Set once for a connection rather than in every transaction.
 pub(crate) const OF_ONE_MOMENT: &str =
     "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY";

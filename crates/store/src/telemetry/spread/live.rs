@@ -76,7 +76,7 @@ struct HeardDatabase {
 impl HeardDatabase {
     async fn begin(member: &Member) -> Self {
         let follows = member.store().follow_from(StreamPosition::first());
-        // Of one that does not answer, events since its last place are sent once it does.
+        // Events since the last place of a database that does not answer are sent once it does.
         let Following { from, messages } = member.ask(follows).await.unwrap_or_else(|_| member.store().follow());
         let (database, reached) = (member.number(), EventPlace::of(from));
         Self { database, messages, events: VecDeque::new(), reached, gap: None }
