@@ -181,7 +181,7 @@ impl Pool {
         let (away, pool) = (pool.away(), pool.get());
         let opens =
             async { self.opened(begun(&pool).await.map(|transaction| Session::Postgres(transaction, away.clone()))) };
-        away.ask(opens).await
+        Box::pin(away.ask(opens)).await
     }
 
     fn opened(&self, begun: Result<Session, sqlx::Error>) -> Outcome<OpenTransaction> {
