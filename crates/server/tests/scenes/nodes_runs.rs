@@ -270,7 +270,7 @@ async fn work_that_was_taken_over_is_not_seen_by_later_runs() {
     // The first node's writer waits for the registry with work of another device, and knows nothing of what follows.
     let [held, registry] = first.holds_device(&other.id).await;
     let telemetry = first.telemetry_of(&device.id).await;
-    // Who counts the device's events waits for the same.
+    // The meter of events may wait for the same row, and is not meant.
     let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
          AND query LIKE 'SELECT id, key FROM devices %'";
     let later = async {
