@@ -10,8 +10,10 @@ const KEEPS_LENGTH: c_int = 1;
 /// `AT_REMOVEDIR`.
 const IS_FOLDER: c_int = 0x200;
 
-/// `CLOCK_MONOTONIC`.
+/// `CLOCK_MONOTONIC`, `CLOCK_REALTIME`, and the coarse form of that.
 const MONOTONIC: c_int = 1;
+const OF_DAY: c_int = 0;
+const OF_DAY_COARSE: c_int = 5;
 const REFUSED: c_int = -1;
 
 /// One buffer of a vectored write: `struct iovec`.
@@ -32,6 +34,18 @@ macro_rules! instead {
             $instead
         }
     )*};
+}
+
+/// Adds milliseconds to a time of the C library: `struct timespec`, seconds and nanoseconds.
+fn shift(time: *mut c_void, millis: i64) {
+    if millis == 0 || time.is_null() {
+        return;
+    }
+    // SAFETY: the C library has just written the time there.
+    let [seconds, nanos] = unsafe { &mut *time.cast::<[c_long; 2]>() };
+    let sum = *nanos + millis.rem_euclid(1_000) * 1_000_000;
+    *seconds += millis.div_euclid(1_000) + sum / 1_000_000_000;
+    *nanos = sum % 1_000_000_000;
 }
 
 /// Returns the caller's buffer as a slice.
@@ -143,6 +157,16 @@ instead! {
     fn rmdir(path: *const c_char) -> c_int { |real| one_name(Kind::FolderRemoved, WORKING_FOLDER, path, real) }
 
     fn clock_gettime(clock: c_int, time: *mut c_void) -> c_int {
-        |real| if clock == MONOTONIC && crate::clock_has_stopped() { REFUSED } else { real() }
+        |real| match clock {
+            MONOTONIC if crate::clock_has_stopped() => REFUSED,
+            OF_DAY | OF_DAY_COARSE => {
+                let outcome = real();
+                if outcome == 0 {
+                    shift(time, crate::clock_shift());
+                }
+                outcome
+            }
+            _ => real(),
+        }
     }
 }

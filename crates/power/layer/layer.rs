@@ -3,7 +3,7 @@
 //! the process just before its next change, as a power cut would. `disk.rs` of the crate makes possible disks of the
 //! journal.
 //!
-//! The layer can also stop the monotonic clock of one thread.
+//! The layer can also stop the monotonic clock of one thread, and shift the time of day.
 //!
 //! A sync is not passed on but takes the time that is set: the journal alone decides what survives.
 
@@ -38,6 +38,8 @@ const SYNC: &str = "POWER_SYNC_MICROS";
 /// Environment variables: the name of the thread whose clock stops, and the file whose existence stops it.
 const CLOCK_THREAD: &str = "POWER_CLOCK_THREAD";
 const CLOCK_STOPPED: &str = "POWER_CLOCK_STOPPED";
+/// Environment variable: the file with the milliseconds by which the time of day is ahead, eight bytes, little-endian.
+const CLOCK_SHIFT: &str = "POWER_CLOCK_SHIFT";
 
 struct Layer {
     root: PathBuf,
@@ -130,6 +132,13 @@ fn clock_has_stopped() -> bool {
         Some((text(CLOCK_THREAD)?, CString::new(text(CLOCK_STOPPED)?).ok()?))
     });
     stops.as_ref().is_some_and(|(thread, file)| real::is_this_thread(thread) && real::is_there(file))
+}
+
+/// Returns the milliseconds by which the time of day is ahead; negative if it is behind.
+fn clock_shift() -> i64 {
+    static FILE: OnceLock<Option<c_int>> = OnceLock::new();
+    let file = FILE.get_or_init(|| real::open_own(Path::new(&std::env::var_os(CLOCK_SHIFT)?), false));
+    file.and_then(real::number).map_or(0, u64::cast_signed)
 }
 
 /// Returns the metadata of an open file.

@@ -1,4 +1,4 @@
-//! Power cuts and stopped clocks for programs under test, and helpers with which tests wait.
+//! Power cuts, stopped and wrong clocks for programs under test, and helpers with which tests wait.
 //!
 //! A program is started with a layer between it and its files ([`Layer::under`]), which journals every change beneath
 //! one folder and every sync. After a power cut, [`Disk`] reads the journal and makes folders as the disk might hold
@@ -52,6 +52,36 @@ impl StoppingClock {
     /// The file cannot be made.
     pub fn stop(&self) -> io::Result<()> {
         File::create(&self.stopped).map(|_| ())
+    }
+}
+
+/// A clock that is wrong by as much as a test chooses while the program runs. Durations are measured rightly.
+#[derive(Debug)]
+pub struct WrongClock {
+    shift: File,
+    path: PathBuf,
+}
+
+impl WrongClock {
+    /// Makes a clock that is right for now, with its file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be made.
+    pub fn new(path: &Path) -> io::Result<Self> {
+        Ok(Self { shift: File::create(path)?, path: path.to_owned() })
+    }
+
+    /// Starts the program with this clock.
+    pub fn under(&self, command: &mut Command) {
+        command.env("LD_PRELOAD", LIBRARY).env("POWER_CLOCK_SHIFT", &self.path);
+    }
+
+    /// Sets the clock ahead by so many milliseconds, or behind by a negative number; 0 makes it right again.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set_ahead(&self, millis: i64) -> io::Result<()> {
+        self.shift.write_all_at(&millis.to_le_bytes(), 0)
     }
 }
 

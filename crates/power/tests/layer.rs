@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use isobar_power::{Chance, Disk, Layer, Outage, StoppingClock};
+use isobar_power::{Chance, Disk, Layer, Outage, StoppingClock, WrongClock};
 
 const FOLDER: &str = "POWER_TEST_FOLDER";
 const OUTAGES: u64 = 60;
@@ -66,6 +66,38 @@ fn stopped_clock_makes_one_thread_panic() {
     StoppingClock::of_thread(ASKING, notes.path()).under(&mut command);
     assert!(command.status().unwrap().success());
     assert!(notes.path().join("stopped").exists(), "it was never asked");
+}
+
+/// The variable that names the file of a clock which the program itself sets.
+const SHIFT: &str = "POWER_TEST_SHIFT";
+const AHEAD_MILLIS: i64 = 3_600_250;
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the machine's clock is what is wrong")]
+fn late_and_early() {
+    let Some(file) = std::env::var_os(SHIFT) else { return };
+    let (right, begun) = (SystemTime::now(), Instant::now());
+    let file = File::options().write(true).open(file).unwrap();
+    let ahead = Duration::from_millis(AHEAD_MILLIS.unsigned_abs());
+    file.write_all_at(&AHEAD_MILLIS.to_le_bytes(), 0).unwrap();
+    assert!(SystemTime::now() >= right + ahead);
+    file.write_all_at(&(-AHEAD_MILLIS).to_le_bytes(), 0).unwrap();
+    assert!(SystemTime::now() <= right + begun.elapsed() - ahead + Duration::from_millis(500));
+    assert!(begun.elapsed() < ahead);
+    fs::write(Path::new(&std::env::var_os(NOTES).unwrap()).join("asked"), "").unwrap();
+}
+
+#[test]
+fn wrong_clock_is_ahead_or_behind_and_measures_rightly() {
+    let notes = tempfile::tempdir().unwrap();
+    let path = notes.path().join("shift");
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "late_and_early"]).env(SHIFT, &path).env(NOTES, notes.path()).stdout(Stdio::null());
+    let clock = WrongClock::new(&path).unwrap();
+    clock.set_ahead(0).unwrap();
+    clock.under(&mut command);
+    assert!(command.status().unwrap().success());
+    assert!(notes.path().join("asked").exists(), "it was never asked");
 }
 
 struct Place {
