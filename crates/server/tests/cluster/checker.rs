@@ -3,12 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use super::history::{Call, Did, Fault, FaultKind, History, Micros, Shown};
+use super::load::raises;
 use super::register::{RegisterCall, first_contradiction};
 
 /// Largest count of the window: its size.
 pub const WINDOW: u64 = 4096;
 /// Longest time without a success at a node that no fault has met meanwhile.
 pub const OUTAGE_MAX: Micros = 10_000_000;
+/// Largest difference of an event's time from that of its call: a clock is wrong by half a second before its node notices,
+/// and times of one device do not run backwards.
+const TIME_TOLERANCE: i128 = 1_000_000;
+/// Longest time for which a node may still work on a call that its client has given up.
+const UNKNOWN_MAX: Micros = 40_000_000;
+/// Most past alarms that are kept of a device.
+const PAST_ALARMS_MAX: usize = isobar_model::alarm::PAST_ALARMS_MAX;
 
 /// Breach of a promise.
 #[derive(Clone, Debug)]
@@ -46,6 +54,8 @@ pub fn violations(history: &History) -> Vec<Violation> {
         life.check_empty_takes();
         life.check_setting();
         life.check_reads();
+        life.check_alarms();
+        life.check_times(history.begun_at);
         found.append(&mut life.found);
     }
     found.extend(outages(history));
@@ -285,6 +295,63 @@ impl Life<'_> {
             let (least, most) = (newest(&|_, end| end < call.begin), newest(&|begin, _| begin <= call.end));
             if !(least..=most).contains(&read) {
                 self.finds("unseen", format!("the {what} must be {least} to {most}: {call:?}"));
+            }
+        }
+    }
+}
+
+impl Life<'_> {
+    /// Each node lists the alarm as the events in history have raised and cleared it, and a design has run once for each
+    /// acknowledgement.
+    fn check_alarms(&mut self) {
+        let asked = self.calls.iter().filter(|call| matches!(call.did, Did::Acknowledge) && !call.is_refused).count();
+        for shown in self.shown.clone() {
+            let (node, alarms) = (shown.node, &shown.alarms);
+            let raising: Vec<u64> = shown.events.iter().map(|(_, n)| *n).filter(|n| raises(*n)).collect();
+            let is_raised = shown.events.last().is_some_and(|(_, n)| raises(*n));
+            let (active, living): (Vec<_>, Vec<_>) = (
+                alarms.iter().filter(|alarm| alarm.is_active).collect(),
+                alarms.iter().filter(|alarm| alarm.is_active || !alarm.is_acknowledged).collect(),
+            );
+            if living.len() > 1 || active.len() != usize::from(is_raised) {
+                let says = format!("{} live and {} are active at node {node}", living.len(), active.len());
+                self.finds("alarm", format!("{says}, where the newest event has raised it: {is_raised}"));
+            }
+            let newest = alarms.iter().map(|alarm| alarm.value).max();
+            if newest != raising.last().copied() {
+                let says = format!("the newest value at node {node} is {newest:?}, not {:?}", raising.last());
+                self.finds("alarm", says);
+            }
+            let count: u64 = alarms.iter().map(|alarm| alarm.count).sum();
+            if alarms.len() < PAST_ALARMS_MAX && count != raising.len() as u64 {
+                self.finds("alarm", format!("{count} times raised at node {node}, of {}", raising.len()));
+            }
+            let acknowledged = alarms.iter().filter(|alarm| alarm.is_acknowledged).count() as u64;
+            if !(acknowledged..=asked as u64).contains(&shown.acknowledgements) {
+                let says = format!("{acknowledged} alarms are acknowledged at node {node}, by {asked} calls");
+                self.finds("alarm", format!("{says}, and the design has run {} times", shown.acknowledgements));
+            }
+        }
+    }
+
+    /// No event has a time at which it was not under way, whatever a node's clock shows.
+    fn check_times(&mut self, begun_at: u64) {
+        let mut sent: HashMap<u64, (Micros, Micros)> = HashMap::new();
+        for call in &self.calls {
+            if let Did::Post { n, .. } = call.did {
+                let end = if call.is_unknown() { call.end + UNKNOWN_MAX } else { call.end };
+                let (first, last) = sent.entry(n).or_insert((call.begin, end));
+                (*first, *last) = (call.begin.min(*first), end.max(*last));
+            }
+        }
+        for shown in self.shown.clone() {
+            for (n, received) in &shown.received {
+                let Some((first, last)) = sent.get(n) else { continue };
+                let at = (i128::from(*received) - i128::from(begun_at)) * 1_000;
+                if at + TIME_TOLERANCE < i128::from(*first) || at > i128::from(*last) + TIME_TOLERANCE {
+                    let says = format!("event {n} was under way from {first} to {last} and is of {at}");
+                    self.finds("time", format!("{says} at node {}", shown.node));
+                }
             }
         }
     }

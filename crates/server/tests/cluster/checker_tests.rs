@@ -1,10 +1,12 @@
 //! Shows the checker a good history, and bad ones in which it must find the one violation.
 
 use super::checker::{OUTAGE_MAX, WINDOW, violations};
-use super::history::{Call, Did, Fault, FaultKind, History, Shown};
+use super::history::{Call, Did, Fault, FaultKind, History, Shown, ShownAlarm};
+use super::load::raises;
 
 const EVENTS: u64 = 4;
 const NODES: usize = 2;
+const BEGUN_AT: u64 = 1_700_000_000_000;
 
 fn call(begin: u64, did: Did) -> Call {
     Call { device: 0, node: 0, begin, end: begin + 5, status: Some(200), is_refused: false, did }
@@ -18,7 +20,8 @@ fn kept(kind: &str) -> Vec<(String, u64)> {
     (1..=EVENTS).map(|n| (format!("{kind}{n}"), n)).collect()
 }
 
-/// Returns a history without a fault: four events, four cloud events of which two are taken, and a setting.
+/// Returns a history without a fault: four events, of which two raise an alarm and two clear it, four cloud events of which
+/// two are taken, and a setting.
 fn good() -> History {
     let mut calls = Vec::new();
     for n in 1..=EVENTS {
@@ -30,6 +33,7 @@ fn good() -> History {
         calls.push(call(at + 40, Did::Put { value: n }));
         calls.push(call(at + 50, Did::Get { value: Some(n) }));
     }
+    calls.push(call(450, Did::Acknowledge));
     calls.push(call(50, Did::Take { got: Some(None) }));
     calls.push(call(500, Did::Take { got: Some(Some(1)) }));
     calls.push(call(510, Did::Take { got: Some(Some(2)) }));
@@ -42,9 +46,12 @@ fn good() -> History {
         label: EVENTS,
         waiting: vec![3, 4],
         setting: EVENTS,
+        received: (1..=EVENTS).map(|n| (n, BEGUN_AT)).collect(),
+        alarms: vec![ShownAlarm { is_active: false, is_acknowledged: true, count: 2, value: 2 }],
+        acknowledgements: 1,
         ..Shown::default()
     });
-    History { calls, shown: shown.collect(), ..History::default() }
+    History { begun_at: BEGUN_AT, calls, shown: shown.collect(), ..History::default() }
 }
 
 /// Returns the rules that a changed history breaks, each once.
@@ -71,7 +78,7 @@ fn lost_double_and_foreign_events_are_found() {
     assert_eq!(
         broken(|history| {
             for shown in &mut history.shown {
-                shown.events.remove(1);
+                shown.events.remove(2);
                 shown.counts.pop();
                 shown.label_counts.pop();
                 shown.label = 3;
@@ -101,7 +108,7 @@ fn second_id_of_a_key_is_found() {
 
 #[test]
 fn wrong_order_is_found() {
-    assert_eq!(broken(|history| history.shown[0].events.swap(0, 1)), ["order"]);
+    assert_eq!(broken(|history| history.shown[0].events.swap(2, 3)), ["order"]);
 }
 
 #[test]
@@ -122,6 +129,12 @@ fn window_counts_no_further_than_its_size() {
                 shown.counts.push(n.min(WINDOW));
                 shown.label_counts.push(n);
                 shown.label = n;
+                if raises(n) {
+                    let count = shown.alarms[0].count + 1;
+                    let is_active = raises(WINDOW + 2);
+                    shown.alarms[0] = ShownAlarm { is_active, count, value: n, ..ShownAlarm::default() };
+                    shown.acknowledgements = 0;
+                }
             }
         }
     };
@@ -267,4 +280,28 @@ fn long_time_without_an_acknowledged_event_is_found() {
 #[test]
 fn fault_that_is_not_mended_is_found() {
     assert_eq!(broken(|history| history.stuck.push("pair A".to_owned())), ["recovery"]);
+}
+
+#[test]
+fn alarm_that_differs_from_the_events_is_found() {
+    let changes: [fn(&mut Shown); 7] = [
+        |shown| shown.alarms[0].is_active = true,
+        |shown| shown.alarms.clear(),
+        |shown| shown.alarms[0].count = 3,
+        |shown| shown.alarms[0].value = 1,
+        |shown| shown.alarms.extend([ShownAlarm::default(), ShownAlarm::default()]),
+        |shown| shown.acknowledgements = 0,
+        |shown| shown.acknowledgements = 2,
+    ];
+    for change in changes {
+        assert_eq!(broken(|history| change(&mut history.shown[1])), ["alarm"]);
+    }
+}
+
+#[test]
+fn event_of_another_time_is_found() {
+    for millis in [-2_500, 2_500, 3_600_000] {
+        let wrong = |history: &mut History| history.shown[0].received[2].1 = BEGUN_AT.saturating_add_signed(millis);
+        assert_eq!(broken(wrong), ["time"]);
+    }
 }

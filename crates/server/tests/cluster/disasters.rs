@@ -7,7 +7,7 @@ use isobar_power::Chance;
 use parking_lot::Mutex;
 use rustix::process::Signal;
 
-use super::faults::{CUT_EVERY, CUTS, cut_commits, killed, pause, started};
+use super::faults::{CUT_EVERY, CUTS, cut_commits, killed, pause, set_clock_wrong, started};
 use super::history::{Fault, FaultKind, Micros};
 use super::load::Platform;
 use super::machines::{MEMBERS, Machines, Pair};
@@ -28,11 +28,13 @@ const UNNOTICED: u64 = 3_000;
 /// Time for which replication stands still: less than `wal_sender_timeout`, after which the primary does without.
 const STANDSTILL_MAX: u64 = 4_000;
 
-const OF_NODES: [FaultKind; 9] = [
+const OF_NODES: [FaultKind; 11] = [
     FaultKind::Kill,
     FaultKind::Kill,
     FaultKind::Kill,
     FaultKind::Stop,
+    FaultKind::WrongClock,
+    FaultKind::WrongClock,
     FaultKind::CutCommits,
     FaultKind::CutCommits,
     FaultKind::KillBalancer,
@@ -132,6 +134,7 @@ impl Disasters<'_> {
                     pause(if both { STOPPED_MAX } else { away }).await;
                     nodes[node].signal(Signal::CONT);
                 }
+                FaultKind::WrongClock => set_clock_wrong(&nodes[node], &mut chance).await,
                 FaultKind::CutCommits if both => {
                     for _ in 0..CUTS {
                         self.machines.cut_at_balancer(node);

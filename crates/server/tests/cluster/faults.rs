@@ -14,6 +14,9 @@ use super::nodes::{Databases, Node};
 pub const CUTS: usize = 20;
 pub const CUT_EVERY: Duration = Duration::from_millis(50);
 const SOME: u64 = 3;
+/// By how much a clock is wrong.
+const SLIGHTLY_WRONG_MILLIS: i64 = 2_500;
+const WRONG_MILLIS: i64 = 3_600_000;
 
 /// Lets faults happen, one after the other, until the time is over; returns the nodes, which run, and the faults.
 pub async fn happen(
@@ -50,12 +53,21 @@ pub async fn happen(
                 pause(3_000 + chance.below(5_000)).await;
                 nodes[node].signal(Signal::CONT);
             }
+            FaultKind::WrongClock => set_clock_wrong(&nodes[node], &mut chance).await,
             FaultKind::CutNode => databases.cut(&Databases::of_node(node)).await,
             FaultKind::CutSome => databases.cut(&format!("pid % {SOME} = {}", chance.below(SOME))).await,
             _ => cut_commits(databases, node).await,
         }
         faults.push(fault(kind, node, begin, platform.now()));
     }
+}
+
+/// Sets the clock of a node ahead or behind, by seconds or an hour, for some seconds.
+pub async fn set_clock_wrong(node: &Node, chance: &mut Chance) {
+    let off = if chance.percent(50) { SLIGHTLY_WRONG_MILLIS } else { WRONG_MILLIS };
+    node.set_clock_ahead(if chance.percent(50) { off } else { -off });
+    pause(2_000 + chance.below(4_000)).await;
+    node.set_clock_ahead(0);
 }
 
 /// Cuts a node's connections whenever they do something.
@@ -83,9 +95,10 @@ pub fn started(mut node: Node) -> Node {
 
 const fn choose(chance: &mut Chance) -> FaultKind {
     match chance.below(100) {
-        0..35 => FaultKind::Kill,
-        35..60 => FaultKind::Stop,
-        60..75 => FaultKind::CutNode,
+        0..30 => FaultKind::Kill,
+        30..50 => FaultKind::Stop,
+        50..65 => FaultKind::WrongClock,
+        65..75 => FaultKind::CutNode,
         75..85 => FaultKind::CutSome,
         _ => FaultKind::CutCommits,
     }

@@ -34,6 +34,10 @@ pub enum Did {
     Newest { n: Option<u64> },
     /// Reads the label in which the design counts; 0 for none.
     Label { n: Option<u64> },
+    /// Looks for an alarm that is not acknowledged.
+    LookForAlarm,
+    /// Acknowledges an alarm.
+    Acknowledge,
 }
 
 impl Call {
@@ -64,6 +68,8 @@ pub enum FaultKind {
     Kill,
     /// The process was stopped, and went on.
     Stop,
+    /// The time of day of a node was wrong for a while, by more than a node tolerates.
+    WrongClock,
     /// All connections of a node to the database were cut.
     CutNode,
     /// Some connections of all nodes were cut.
@@ -133,6 +139,8 @@ pub struct Shown {
     pub node: usize,
     /// Id and number of each device event in history.
     pub events: Vec<(String, u64)>,
+    /// Number of each device event, and the time at which it was received, in milliseconds since 1970.
+    pub received: Vec<(u64, u64)>,
     /// Id and number of each cloud event in history.
     pub queued: Vec<(String, u64)>,
     /// Counts that the window's element state has made.
@@ -143,11 +151,26 @@ pub struct Shown {
     /// Numbers of the cloud events that wait.
     pub waiting: Vec<u64>,
     pub setting: u64,
+    pub alarms: Vec<ShownAlarm>,
+    /// Number of times that the design was run by an acknowledgement.
+    pub acknowledgements: u64,
+}
+
+/// Alarm as a node lists it at the end.
+#[derive(Clone, Debug, Default)]
+pub struct ShownAlarm {
+    pub is_active: bool,
+    pub is_acknowledged: bool,
+    pub count: u64,
+    /// Number of the event that raised it last.
+    pub value: u64,
 }
 
 /// All that is known of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
+    /// Time of day at the beginning, in milliseconds since 1970.
+    pub begun_at: u64,
     pub calls: Vec<Call>,
     pub faults: Vec<Fault>,
     /// Faults after which something was not as before for too long.

@@ -124,7 +124,8 @@ async fn history_of_nodes_under_faults_breaks_no_promise() {
 
     let gap_max = world.machines.is_some().then_some(disasters::GAP_MAX);
     let Damage { faults, stuck } = damage;
-    let mut history = History { calls: platform.calls(), faults, stuck, gap_max, shown: Vec::new() };
+    let (begun_at, calls) = (platform.begun_at, platform.calls());
+    let mut history = History { begun_at, calls, faults, stuck, gap_max, shown: Vec::new() };
     for (node, api) in platform.apis.iter().enumerate() {
         shown::ready(api).await;
         let shown = (0..DEVICES).map(|device| shown::shown(api, node, device, &platform.devices[device].id));

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use isobar_model::time::Clock;
-use isobar_power::settled_blocking;
+use isobar_power::{WrongClock, settled_blocking};
 use rustix::process::{Pid, Signal};
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::{PgPool, PgPoolOptions};
@@ -147,6 +147,7 @@ pub struct Node {
     place: Place,
     registry: String,
     telemetry: String,
+    clock: WrongClock,
     serving: Option<Serving>,
 }
 
@@ -164,6 +165,7 @@ impl Node {
             place,
             registry: named(&databases.registry),
             telemetry: telemetry.join(","),
+            clock: WrongClock::new(&folder.join(format!("node{number}.clock"))).unwrap(),
             serving: None,
         };
         node.go_on();
@@ -178,6 +180,7 @@ impl Node {
         if self.place.machine.is_none() {
             command.env("ISOBAR_STORES__NEEDS_SYNCS", "false");
         }
+        self.clock.under(&mut command);
         let mut command = self.place.places(command);
         command.stderr(File::options().create(true).append(true).open(self.log()).unwrap());
         command
@@ -208,6 +211,11 @@ impl Node {
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.serving().id().cast_signed()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();
+    }
+
+    /// Sets its clock ahead by so many milliseconds, or behind.
+    pub fn set_clock_ahead(&self, millis: i64) {
+        self.clock.set_ahead(millis).unwrap();
     }
 
     /// Stops it in order; returns its log.
