@@ -3,8 +3,10 @@
 //! The mark comes first, so that a backup that this program cannot restore is refused before anything is written. A
 //! digest of all files comes last: an archive without it is incomplete, and one that does not match was altered.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -20,6 +22,10 @@ use crate::upkeep::files;
 const DIGEST: &str = "DIGEST";
 /// Largest digest entry that is read, in bytes.
 const DIGEST_BYTES_MAX: u64 = 256;
+/// Longest name of a member that is read, in bytes: the longest path of Linux.
+const MEMBER_NAME_BYTES_MAX: u64 = 4096;
+/// Largest head of a file encrypted by age that is read, in bytes: that of 300 recipients and more.
+const AGE_HEAD_BYTES_MAX: usize = 65_536;
 
 /// Writes the backup in a folder as an archive.
 pub fn pack<W: Write>(folder: &Path, to: W) -> Result<W, Failure> {
@@ -101,7 +107,8 @@ impl<'a, R: Read> Unpacking<'a, R> {
     /// Reads the mark. `name` is the archive's name in errors.
     pub fn begin(archive: &'a mut tar::Archive<R>, name: &str) -> Result<(Mark, Self), Failure> {
         let name = name.to_owned();
-        let mut entries = archive.entries()?;
+        // Raw, because the crate reads the names of members into memory, however long they are.
+        let mut entries = archive.entries()?.raw(true);
         let no_backup = |why: &str| Failure::from(format!("{name} is no backup: {why}"));
         let mut first = match entries.next() {
             Some(first) => first.map_err(|error| broken(&name, &error))?,
@@ -121,9 +128,15 @@ impl<'a, R: Read> Unpacking<'a, R> {
     pub fn fill(self, place: impl Fn(&Path) -> Option<PathBuf>) -> Result<(), Failure> {
         let Self { entries, name } = self;
         let mut digest = Sha256::new();
+        let mut long_name = None;
         for entry in entries {
             let mut entry = entry.map_err(|error| broken(&name, &error))?;
-            let path = entry.path().map_err(|error| broken(&name, &error))?.into_owned();
+            if entry.header().entry_type() == EntryType::GNULongName {
+                long_name = Some(read_long_name(&mut entry, &name)?);
+                continue;
+            }
+            let short_name = || entry.path().map(std::borrow::Cow::into_owned).map_err(|error| broken(&name, &error));
+            let path = long_name.take().map_or_else(short_name, Ok)?;
             if entry.header().entry_type() != EntryType::Regular {
                 return Err(format!("{name}: {} is no file: only those are restored", path.display()).into());
             }
@@ -146,6 +159,18 @@ impl<'a, R: Read> Unpacking<'a, R> {
         }
         Err(format!("{name} is a backup that was not finished: it ends before its digest; restore another").into())
     }
+}
+
+/// Reads the member that holds the name of the next one, which is longer than a header has room for.
+fn read_long_name(entry: &mut impl Read, name: &str) -> Result<PathBuf, Failure> {
+    let mut bytes = Vec::new();
+    entry.take(MEMBER_NAME_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| broken(name, &error))?;
+    if bytes.pop_if(|last| *last == 0).is_none() || bytes.contains(&0) {
+        return Err(
+            format!("{name} holds a file whose name is no path of {MEMBER_NAME_BYTES_MAX} bytes at most").into()
+        );
+    }
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
 }
 
 /// Returns true if a path has normal components only.
@@ -205,10 +230,8 @@ pub fn decrypt<'a>(from: impl Read + 'a, identity: Option<&Path>, name: &str) ->
     let mut from = BufReader::new(from);
     let mut head = Vec::new();
     from.by_ref().take(AGE_MAGIC.len() as u64).read_to_end(&mut head).map_err(|error| broken(name, &error))?;
-    let is_encrypted = head == AGE_MAGIC;
-    let whole = io::Cursor::new(head).chain(from);
-    if !is_encrypted {
-        return Ok(Box::new(whole));
+    if head != AGE_MAGIC {
+        return Ok(Box::new(io::Cursor::new(head).chain(from)));
     }
     let Some(file) = identity else {
         return Err(
@@ -219,7 +242,8 @@ pub fn decrypt<'a>(from: impl Read + 'a, identity: Option<&Path>, name: &str) ->
         file.into_identities().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
     });
     let identities = identities.map_err(|error| format!("the identity file {}: {error}", file.display()))?;
-    let opened = age::Decryptor::new(whole)
+    read_age_head(&mut from, &mut head, name)?;
+    let opened = age::Decryptor::new_buffered(io::Cursor::new(head).chain(from))
         .and_then(|sealed| sealed.decrypt(identities.iter().map(|identity| &**identity as &dyn age::Identity)));
     match opened {
         Ok(opened) => Ok(Box::new(opened)),
@@ -229,5 +253,111 @@ pub fn decrypt<'a>(from: impl Read + 'a, identity: Option<&Path>, name: &str) ->
         )
         .into()),
         Err(error) => Err(format!("{name} cannot be decrypted: {error}").into()),
+    }
+}
+
+/// Reads on to the end of the head, which is the line of its authentication code.
+///
+/// The crate parses a head anew with each line, and reads one without end for ever.
+fn read_age_head(from: &mut impl BufRead, head: &mut Vec<u8>, name: &str) -> Result<(), Failure> {
+    while head.len() < AGE_HEAD_BYTES_MAX {
+        let (begin, left) = (head.len(), AGE_HEAD_BYTES_MAX - head.len());
+        let count = from.take(left as u64).read_until(b'\n', head).map_err(|error| broken(name, &error))?;
+        if count == 0 || head[begin..].starts_with(b"---") {
+            return Ok(());
+        }
+    }
+    Err(format!("{name} cannot be decrypted: its head is longer than {AGE_HEAD_BYTES_MAX} bytes").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK_TEXT: &str = r#"{"layout":1,"registry":"sqlite","at":"now"}"#;
+
+    /// An endless source, which counts what was read of it.
+    struct Endless<'a> {
+        begin: io::Cursor<Vec<u8>>,
+        again: &'a [u8],
+        bytes: &'a std::cell::Cell<usize>,
+    }
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let mut count = self.begin.read(buffer)?;
+            if count == 0 {
+                count = self.again.len().min(buffer.len());
+                buffer[..count].copy_from_slice(&self.again[..count]);
+            }
+            self.bytes.set(self.bytes.get() + count);
+            // Ends a test that fails.
+            if self.bytes.get() > 8 << 20 { Err(io::Error::other("read too far")) } else { Ok(count) }
+        }
+    }
+
+    fn identity_file() -> (tempfile::TempDir, PathBuf) {
+        use age::secrecy::ExposeSecret as _;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("identity");
+        std::fs::write(&file, age::x25519::Identity::generate().to_string().expose_secret()).unwrap();
+        (folder, file)
+    }
+
+    #[test]
+    fn age_head_without_end_is_refused_after_64_kib() {
+        let (_folder, identity) = identity_file();
+        for again in ["-> X25519 a\n\n", "a", "-> a\n"] {
+            let bytes = std::cell::Cell::new(0);
+            let begin = io::Cursor::new(b"age-encryption.org/v1\n".to_vec());
+            let again = again.repeat(1 << 12);
+            let endless = Endless { begin, again: again.as_bytes(), bytes: &bytes };
+            let error = decrypt(endless, Some(&identity), "the backup").err().unwrap().to_string();
+            assert_eq!(error, "the backup cannot be decrypted: its head is longer than 65536 bytes");
+            assert!(bytes.get() < 2 * AGE_HEAD_BYTES_MAX, "{} bytes were read", bytes.get());
+        }
+    }
+
+    /// Makes a backup with one file of a mail folder.
+    fn archive_with(name: &Path) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "hello").unwrap();
+        std::fs::write(folder.path().join(MARK), MARK_TEXT).unwrap();
+        pack(folder.path(), Vec::new()).unwrap()
+    }
+
+    fn unpack(archive: impl Read, to: &Path) -> Result<(), Failure> {
+        let mut archive = tar::Archive::new(archive);
+        Unpacking::begin(&mut archive, "the backup")?.1.fill(|path| Some(to.join(path)))
+    }
+
+    #[test]
+    fn member_name_longer_than_a_header_is_restored() {
+        let name = Path::new(MAIL).join("a".repeat(200)).join("b".repeat(200));
+        let to = tempfile::tempdir().unwrap();
+        unpack(archive_with(&name).as_slice(), to.path()).unwrap();
+        assert_eq!(std::fs::read_to_string(to.path().join(name)).unwrap(), "hello");
+    }
+
+    #[test]
+    fn member_name_without_end_is_refused_after_4_kib() {
+        for kind in [EntryType::GNULongName, EntryType::GNULongLink, EntryType::XHeader, EntryType::XGlobalHeader] {
+            let mut archive = Builder::new(Vec::new());
+            append_text(&mut archive, MARK, MARK_TEXT).unwrap();
+            let mut begin = archive.into_inner().unwrap();
+            begin.truncate(begin.len() - 1024);
+            let mut long = header(1 << 40);
+            long.set_entry_type(kind);
+            long.set_cksum();
+            begin.extend_from_slice(long.as_bytes());
+            let bytes = std::cell::Cell::new(0);
+            let endless = Endless { begin: io::Cursor::new(begin), again: &[b'a'; 4096], bytes: &bytes };
+            let to = tempfile::tempdir().unwrap();
+            let error = unpack(endless, to.path()).err().unwrap().to_string();
+            assert!(!error.contains("read too far"), "{error}");
+            assert!(bytes.get() < 65_536, "{} bytes were read", bytes.get());
+        }
     }
 }
