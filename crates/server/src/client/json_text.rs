@@ -1,5 +1,9 @@
 //! Formatting of JSON that keeps the order of keys and the digits of numbers.
 
+/// Most levels by which a line is indented: no JSON that a server of Isobar accepts is deeper. Each level of deeper text
+/// would cost as many spaces as there are levels above it, which takes all memory.
+const INDENTED_LEVELS_MAX: usize = 64;
+
 /// Formats valid JSON with a line per value, indented by two spaces.
 pub fn indent(json: &str) -> String {
     let mut out = String::with_capacity(json.len() * 2);
@@ -46,7 +50,7 @@ pub fn indent(json: &str) -> String {
 
 fn new_line(out: &mut String, depth: usize) {
     out.push('\n');
-    out.extend(std::iter::repeat_n("  ", depth));
+    out.extend(std::iter::repeat_n("  ", depth.min(INDENTED_LEVELS_MAX)));
 }
 
 #[cfg(test)]
@@ -59,5 +63,13 @@ mod tests {
         let expected = "{\n  \"z\": [\n    0.1000,\n    18446744073709551616\n  ],\n  \"a\": \"{,:\\\" \\\\\",\n  \"e\": {},\n  \"f\": []\n}\n";
         assert_eq!(indent(text), expected);
         assert_eq!(indent(expected), expected);
+    }
+
+    #[test]
+    fn deep_json_grows_by_a_constant_factor() {
+        let levels = 20_000;
+        let text = format!("{}0{}", "[".repeat(levels), "]".repeat(levels));
+        let line_bytes_max = 2 * INDENTED_LEVELS_MAX + 2;
+        assert!(indent(&text).len() <= text.len() * line_bytes_max);
     }
 }
