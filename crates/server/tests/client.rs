@@ -4,6 +4,7 @@
 
 mod program_support;
 
+use std::fs::Permissions;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -57,8 +58,13 @@ impl Desk {
         self.command(words).output().unwrap()
     }
 
+    /// Signs in with a umask that forbids nothing.
     fn login(&self, password: &str) -> Output {
-        fed(self.command(&["login", "--user", "admin", "--server", &self.url()]), password)
+        let login = self.command(&["login", "--user", "admin", "--server", &self.url()]);
+        let mut open = Command::new("sh");
+        open.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(login.get_program()).args(login.get_args());
+        open.envs(login.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        fed(open, password)
     }
 
     fn api(&self, method: &str, path: &str, body: &Value) -> Value {
@@ -110,7 +116,12 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     assert_fails(&desk.login("wrong one"), 4, "refuses the credentials");
     assert_code(&desk.login(PASSWORD), 0);
     let file = desk.home.path().join("isobar/login.json");
-    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    // A folder that others may write to is theirs no longer.
+    std::fs::set_permissions(file.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
+    assert_code(&desk.login(PASSWORD), 0);
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     assert!(text(&desk.runs(&["api", "GET", "/v2/auth/user"]).stdout).contains("\"admin\""));
 
     // A refused access token is renewed, and the new one is stored.

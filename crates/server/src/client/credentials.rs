@@ -1,16 +1,17 @@
 //! Credentials: a key of the environment, or those of a login, in a file that only its owner can read.
 
-use std::fs::{OpenOptions, Permissions};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::failure::ClientError;
 
-/// Mode of the file.
+/// Modes of the file and of its folder: for their owner only, whatever the umask.
 const MODE: u32 = 0o600;
+const LOGIN_FOLDER_MODE: u32 = 0o700;
 
 /// A caller's credential.
 #[derive(Clone, Serialize, Deserialize)]
@@ -68,7 +69,9 @@ pub fn save(login: &Login) -> Result<PathBuf, ClientError> {
     let next = path.with_extension(format!("{}.new", std::process::id()));
     let write = || {
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
+            DirBuilder::new().recursive(true).mode(LOGIN_FOLDER_MODE).create(folder)?;
+            // It may exist, and others who may write to it could put their own login there.
+            std::fs::set_permissions(folder, Permissions::from_mode(LOGIN_FOLDER_MODE))?;
         }
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(&next)?;
         file.set_permissions(Permissions::from_mode(MODE))?;
