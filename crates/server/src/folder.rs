@@ -1,10 +1,11 @@
 //! The data folder: used by one process at a time, and never by a program older than its contents.
 
-use std::fs::{File, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 /// Layout version of the data folder. Raised when older programs can no longer read it.
 pub const LAYOUT_VERSION: u32 = 2;
@@ -16,15 +17,18 @@ const VERSION_FILE: &str = "VERSION";
 #[derive(Debug)]
 pub struct DataFolder {
     path: PathBuf,
-    /// The locked file; the operating system unlocks it when the process ends.
-    lock: File,
+    /// The locked file; the operating system unlocks it when the process ends. `None` if a read-only file system has
+    /// none.
+    lock: Option<File>,
 }
 
 impl Drop for DataFolder {
     /// Unlocks explicitly. Closing is not enough while a copy of the descriptor exists: in a program that is being
     /// started, or in a reader of `/proc/PID/fd` such as `lsof`.
     fn drop(&mut self) {
-        if let Err(error) = self.lock.unlock() {
+        if let Some(lock) = &self.lock
+            && let Err(error) = lock.unlock()
+        {
             tracing::warn!(%error, "the data folder stays locked until the process ends");
         }
     }
@@ -79,24 +83,28 @@ impl DataFolder {
         };
         make_lasting(path).map_err(at(path))?;
         let lock_path = path.join(LOCK_FILE);
-        let mut lock = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(at(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let mut pid = String::new();
-                let _ = lock.read_to_string(&mut pid);
-                let holder = pid.trim().parse::<u32>().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
-                return Err(FolderError::InUse { folder: path.display().to_string(), holder });
-            }
-            Err(TryLockError::Error(cause)) => return Err(at(&lock_path)(cause)),
-        }
+        let mut lock = unwaiting().write(true).create(true).truncate(false).open(&lock_path).map_err(at(&lock_path))?;
+        try_lock(path, &mut lock)?;
         note_pid(&mut lock).map_err(at(&lock_path))?;
+        check_version(path)?;
+        Ok(Self { path: path.to_owned(), lock: Some(lock) })
+    }
+
+    /// Locks the folder for a command that changes nothing in it, which may lie on a read-only file system.
+    pub fn take_to_read(path: &Path) -> Result<Self, FolderError> {
+        if !is_read_only(path) {
+            return Self::take(path);
+        }
+        let lock_path = path.join(LOCK_FILE);
+        let lock = match unwaiting().open(&lock_path) {
+            Ok(mut lock) => {
+                // The file system may be writable for another process.
+                try_lock(path, &mut lock)?;
+                Some(lock)
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(cause) => return Err(FolderError::Io { path: lock_path.display().to_string(), cause }),
+        };
         check_version(path)?;
         Ok(Self { path: path.to_owned(), lock })
     }
@@ -125,6 +133,33 @@ impl DataFolder {
     }
 }
 
+/// Returns how files of the folder are opened: for reading, without waiting if a pipe has their name.
+fn unwaiting() -> OpenOptions {
+    let mut options = File::options();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    options
+}
+
+fn try_lock(folder: &Path, lock: &mut File) -> Result<(), FolderError> {
+    match lock.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = lock.read_to_string(&mut pid);
+            let holder = pid.trim().parse::<u32>().map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+            Err(FolderError::InUse { folder: folder.display().to_string(), holder })
+        }
+        Err(TryLockError::Error(cause)) => {
+            Err(FolderError::Io { path: folder.join(LOCK_FILE).display().to_string(), cause })
+        }
+    }
+}
+
+/// Returns true if a file or folder lies on a read-only file system.
+pub fn is_read_only(path: &Path) -> bool {
+    rustix::fs::statvfs(path).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY))
+}
+
 fn note_pid(lock: &mut File) -> io::Result<()> {
     lock.set_len(0)?;
     lock.seek(SeekFrom::Start(0))?;
@@ -133,8 +168,9 @@ fn note_pid(lock: &mut File) -> io::Result<()> {
 
 fn check_version(folder: &Path) -> Result<(), FolderError> {
     let path = folder.join(VERSION_FILE);
-    match std::fs::read_to_string(&path) {
-        Ok(content) => match content.trim().parse::<u32>() {
+    let mut content = String::new();
+    match unwaiting().open(&path).and_then(|mut file| file.read_to_string(&mut content)) {
+        Ok(_) => match content.trim().parse::<u32>() {
             Ok(found) if found > LAYOUT_VERSION => {
                 Err(FolderError::Newer { folder: folder.display().to_string(), found })
             }
@@ -189,7 +225,7 @@ mod tests {
     fn copied_descriptor_does_not_keep_the_lock() {
         let place = tempfile::tempdir().unwrap();
         let first = DataFolder::take(place.path()).unwrap();
-        let copy = first.lock.try_clone().unwrap();
+        let copy = first.lock.as_ref().unwrap().try_clone().unwrap();
         drop(first);
         DataFolder::take(place.path()).unwrap();
         drop(copy);

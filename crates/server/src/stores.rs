@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use isobar_store::error::StoreError;
-use isobar_store::registry::Registry;
+use isobar_store::registry::{Registry, companions};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::postgres::PostgresOptions;
 use isobar_store::telemetry::spread::SpreadTelemetry;
@@ -12,6 +12,7 @@ use isobar_store::telemetry::{LostDevices, Telemetry, Upkeep};
 
 use crate::Failure;
 use crate::config::{Settings, TelemetryPlace};
+use crate::upkeep::files;
 
 /// File that identifies a folder of RocksDB.
 const TELEMETRY_MARK: &str = "CURRENT";
@@ -63,6 +64,7 @@ impl Stores {
     /// Opens both stores for serving, creates missing ones and upgrades older ones. Makes sure that no device number
     /// known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
+        require_files(settings)?;
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
         let telemetry = open_telemetry(settings, &registry, !settings.may_have_other_nodes()).await?;
         let stores = Self { registry, telemetry };
@@ -112,6 +114,7 @@ impl Stores {
 
     /// Opens both stores without creating or changing anything.
     pub async fn open_as_they_are(settings: &Settings) -> Result<Self, Failure> {
+        require_files(settings)?;
         let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
         if let TelemetryPlace::Folder(folder) = &settings.telemetry
             && !is_telemetry(folder)
@@ -127,6 +130,19 @@ impl Stores {
         let telemetry = self.telemetry.port().close().await;
         self.registry.close().await?;
         Ok(telemetry?)
+    }
+}
+
+/// Refuses anything but files and folders in the places of both stores, before a store waits for it.
+pub fn require_files(settings: &Settings) -> Result<(), Failure> {
+    if let Some(file) = settings.sqlite_file() {
+        files::require_plain(&file)?;
+        companions(&file).try_for_each(|file| files::require_plain(&file))?;
+    }
+    match &settings.telemetry {
+        // A link to the folder may stand in its place.
+        TelemetryPlace::Folder(folder) => files::require_plain(&folder.canonicalize().unwrap_or(folder.clone())),
+        TelemetryPlace::Postgres(_) => Ok(()),
     }
 }
 

@@ -314,3 +314,64 @@ async fn damage_is_found_and_named() {
         assert!(told.contains(part), "{part} is missing in: {told}");
     }
 }
+
+/// Runs `isobar check` on a data folder that is mounted read-only.
+fn check_read_only(data: &Path) -> Output {
+    let mut unshare = std::process::Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    let mount = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && ! touch \"$1/new\" 2>/dev/null \
+        && exec \"$0\" check --config /dev/null --data \"$1\"";
+    unshare.args(["--mount", "sh", "-c", mount]).arg(isobar(&[]).get_program()).arg(data).output().unwrap()
+}
+
+// Holds: c12.check
+#[tokio::test]
+async fn read_only_platform_is_checked() {
+    let Folders { data, copy, .. } = &folders();
+    stopped(data).await;
+    assert!(success(&check_read_only(data)).contains("Everything is sound."));
+    // A killed one, whose logs hold what its files lack, moved without its lock file.
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    api.found(&everything(), 1).await;
+    serving.kill();
+    std::fs::rename(data, copy).unwrap();
+    std::fs::remove_file(copy.join("isobar.lock")).unwrap();
+    assert!(copy.join("registry.db-wal").metadata().unwrap().len() > 0);
+    assert!(success(&check_read_only(copy)).contains("Everything is sound."));
+    let damaged = copy.join("registry.db");
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    // A byte of each page, as the log may hold another state of some.
+    bytes.chunks_mut(4096).for_each(|page| page[2000] ^= 1);
+    std::fs::write(&damaged, bytes).unwrap();
+    assert_eq!(check_read_only(copy).status.code(), Some(1));
+}
+
+// Holds: c12.check
+#[tokio::test]
+async fn pipe_in_the_place_of_a_file_is_refused() {
+    let Folders { data, copy, .. } = &folders();
+    stopped(data).await;
+    let mut tables = std::fs::read_dir(data.join("telemetry")).unwrap().map(|entry| entry.unwrap().path());
+    let log = tables.find(|path| path.extension().is_some_and(|end| end == "log")).unwrap();
+    let places = ["registry.db", "registry.db-note", "telemetry/CURRENT"].map(|name| data.join(name));
+    for place in places.into_iter().chain([log]) {
+        let aside = data.with_extension("aside");
+        std::fs::rename(&place, &aside).unwrap();
+        pipe(&place);
+        for verb in ["check", "serve", "backup", "recover", "upgrade-check"] {
+            let mut words = vec![verb];
+            words.extend((verb == "backup").then(|| copy.to_str().unwrap()));
+            let isobar = isobar(&words);
+            let mut waiting = std::process::Command::new("timeout");
+            waiting.arg(PATIENCE.as_secs().to_string()).arg(isobar.get_program()).args(isobar.get_args());
+            waiting.args(["--config", "/dev/null", "--data"]).arg(data).env("ISOBAR_LISTEN", "127.0.0.1:0");
+            let told = failure(&waiting.output().unwrap());
+            assert!(told.contains(&format!("{} is neither a file nor a folder", place.display())), "{verb}: {told}");
+        }
+        std::fs::rename(&aside, &place).unwrap();
+    }
+    assert!(success(&command("check", None, data)).contains("Everything is sound."));
+}

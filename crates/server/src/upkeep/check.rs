@@ -1,17 +1,24 @@
 //! Checks of both stores, separately and against each other.
 
 use std::fmt::Write as _;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
 use isobar_model::ids::DeviceKey;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{DeviceNumbers, Registry};
+use isobar_store::registry::{DeviceNumbers, Registry, companions};
 use isobar_store::telemetry::Examined;
 
-use super::UpkeepReport;
 use super::closed_telemetry::ClosedTelemetry;
+use super::{UpkeepReport, files};
 use crate::Failure;
 use crate::config::Settings;
-use crate::stores::{Stores, no_registry, whole};
+use crate::folder::is_read_only;
+use crate::stores::{Stores, no_registry, require_files, whole};
+
+/// Mode of the folder of a registry's copy: it holds password hashes.
+const COPY_FOLDER_MODE: u32 = 0o700;
 
 /// Checks both stores while they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
@@ -20,12 +27,52 @@ pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
 
 /// Checks both stores without a running platform, and changes nothing.
 pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
+    require_files(settings)?;
     let closed = ClosedTelemetry::of(settings);
     let telemetry = tokio::task::spawn_blocking(move || closed.examine()).await?;
-    let registry = Registry::open_as_it_is(&settings.registry).await.map_err(no_registry)?;
+    let copy =
+        settings.sqlite_file().filter(|file| is_read_only(file)).map(|file| RegistryCopy::of(&file)).transpose()?;
+    let address = copy.as_ref().map_or_else(|| settings.registry.clone(), RegistryCopy::address);
+    let registry = Registry::open_as_it_is(&address).await.map_err(no_registry)?;
     let told = compare(telemetry, &registry).await;
     registry.close().await?;
     told
+}
+
+/// A copy of a registry's files in the system's temporary folder, as SQLite opens none on a read-only file system: it
+/// writes an index of the log. Removed when dropped.
+struct RegistryCopy {
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl RegistryCopy {
+    fn of(file: &Path) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("isobar-check-{}", std::process::id()));
+        let cannot = |error: std::io::Error| format!("cannot copy the registry to {}: {error}", folder.display());
+        // Not one that somebody else has made there.
+        DirBuilder::new().mode(COPY_FOLDER_MODE).create(&folder).map_err(cannot)?;
+        // Removes the folder from here on, whatever fails.
+        let mut copy = Self { folder, file: PathBuf::new() };
+        let file = file.canonicalize()?;
+        for from in std::iter::once(file.clone()).chain(companions(&file)).filter(|from| from.exists()) {
+            files::copy_file(&from, &copy.folder.join(from.file_name().unwrap_or_default()))?;
+        }
+        copy.file = copy.folder.join(file.file_name().unwrap_or_default());
+        Ok(copy)
+    }
+
+    fn address(&self) -> String {
+        format!("sqlite:{}", self.file.display())
+    }
+}
+
+impl Drop for RegistryCopy {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.folder) {
+            tracing::warn!(%error, path = %self.folder.display(), "cannot remove a copy of the registry");
+        }
+    }
 }
 
 async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -> Result<UpkeepReport, Failure> {

@@ -84,6 +84,25 @@ pub fn open_file(path: &Path) -> Result<File, Failure> {
     }
 }
 
+/// Refuses by name what is neither a file nor a folder: opening a pipe in a file's place would wait for ever. Links are
+/// followed, but not into folders; nothing is fine.
+pub fn require_plain(path: &Path) -> Result<(), Failure> {
+    let is_link = path.is_symlink();
+    let kind = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| told(path, &error))?.file_type(),
+    };
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(format!("{} is neither a file nor a folder: restore a backup", path.display()).into());
+    }
+    if kind.is_dir() && !is_link {
+        for entry in fs::read_dir(path).map_err(|error| told(path, &error))? {
+            require_plain(&entry.map_err(|error| told(path, &error))?.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies a file to a path that must not exist.
 pub fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
     copy_opened(open_file(from)?, to)

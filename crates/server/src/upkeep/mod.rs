@@ -101,10 +101,11 @@ fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
         if let Some(told) = control::ask(&settings.data, task).await? {
             return Ok(told);
         }
-        let _folder = DataFolder::take(&settings.data)?;
         if *task == Task::Check {
+            let _folder = DataFolder::take_to_read(&settings.data)?;
             return check::as_they_are(&settings).await;
         }
+        let _folder = DataFolder::take(&settings.data)?;
         let stores = Stores::open_as_they_are(&settings).await?;
         let told = task.run(&Platform::new(&settings, &stores, Clock::System)).await;
         stores.close().await?;

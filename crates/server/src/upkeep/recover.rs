@@ -12,7 +12,7 @@ use crate::Failure;
 use crate::cli::Recovery;
 use crate::config::{self, Flags, Settings, TelemetryPlace};
 use crate::folder::DataFolder;
-use crate::stores::{telemetry_options, whole};
+use crate::stores::{require_files, telemetry_options, whole};
 
 /// A recovery of one store.
 struct Step {
@@ -26,6 +26,7 @@ struct Step {
 pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     let _folder = DataFolder::take(&settings.data)?;
+    require_files(&settings)?;
     let now = Clock::System.now();
     let mut steps = Vec::new();
     let aside = settings.data.join(format!("dropped-{}", now.to_string().replace(':', "-")));

@@ -9,7 +9,7 @@ use super::UpkeepReport;
 use crate::config::{self, Flags, Settings};
 use crate::folder::{DataFolder, LAYOUT_VERSION};
 use crate::process::disk;
-use crate::stores::{no_registry, telemetry_options, whole};
+use crate::stores::{no_registry, require_files, telemetry_options, whole};
 use crate::{Failure, runtime};
 
 /// Most copies of the registry that migrations write: one in the database, one in its log.
@@ -19,6 +19,7 @@ const REGISTRY_COPIES: u64 = 2;
 pub fn upgrade_check(flags: &Flags) -> Result<UpkeepReport, Failure> {
     let settings = config::of_a_platform(flags)?;
     let folder = DataFolder::take(&settings.data)?;
+    require_files(&settings)?;
     let layout = folder.layout()?;
     let format = Embedded::format(settings.telemetry_folder()?, &telemetry_options(&settings));
     let format = format.map_err(|error| format!("telemetry cannot be opened: {}", whole(&error)))?;
