@@ -27,7 +27,7 @@ use isobar_store::registry::{
     CHANGES_AT_ONCE, ChangeReader, DeviceReport, NewPassword, NewSpecification, Registry, RegistryChange, UserChange,
 };
 use support::link::{Link, LinkState};
-use support::{OwnDatabase, Raw};
+use support::{OwnDatabase, Pair, Raw};
 
 /// A registry with a reader of its changes.
 struct Scene {
@@ -279,6 +279,38 @@ async fn connections_that_vanish_hold_back_no_call() {
     assert!(read.iter().all(Result::is_ok) && written.iter().all(Result::is_ok), "{read:?} {written:?}");
     r.close().await.unwrap();
     scene.end().await;
+}
+
+/// Calls at the same time: as many as there are connections that read.
+const READS: usize = 8;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connection_made_to_a_standby_is_never_read() {
+    let pair = tokio::task::spawn_blocking(Pair::start).await.unwrap();
+    let link = Link::to_address(&pair.primary).await;
+    let (r, other) = (Registry::open(&link.address).await.unwrap(), Registry::open(&pair.primary).await.unwrap());
+    let home = given::organization(&other, None, "Before").await.id;
+    let sees_home = sees(home);
+    let name = async || r.organization_fetch(&sees_home).await.map(|home| home.unwrap().name);
+    let names = || futures::future::join_all((0..READS).map(|_| name()));
+    assert!(names().await.into_iter().all(|name| name.unwrap() == "Before"));
+    pair.freeze_standby().await;
+    link.lead_all_to(&pair.standby);
+    let changes_places = async {
+        becomes("connections are made to the standby", async || link.carried() >= READS).await;
+        let renamed = OrganizationInput { name: "After".to_owned(), ..OrganizationInput::default() };
+        other.organization_update(&may(home), &renamed, None, at(1)).await.unwrap();
+        assert!(r.changes().await.unwrap_err().to_string().contains("standby"));
+        // Connections that were made meanwhile stay where they are.
+        link.lead_to(&pair.primary);
+    };
+    within_patience("the calls", async { futures::join!(names(), changes_places) }).await;
+    becomes("the registry is read again", async || name().await.is_ok()).await;
+    let read: Vec<String> = names().await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(read, ["After"; READS]);
+    r.changes().await.unwrap();
+    r.close().await.unwrap();
+    other.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,14 +10,14 @@ mod support;
 mod nodes {
     pub mod on_postgres {
         use bytes::Bytes;
-        use isobar_power::becomes;
+        use isobar_power::{becomes, within_patience};
         use isobar_store::error::StoreError;
         use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
         use isobar_store::telemetry::{Commit, OutboxChange, SharedTelemetry, Standing, Telemetry};
 
         use crate::suite::given::{self, at, id};
         use crate::support::link::{Link, LinkState};
-        use crate::support::{OwnDatabase, Raw};
+        use crate::support::{OwnDatabase, Pair, Raw};
 
         /// Opens the store as one process of several does.
         async fn node(database: &OwnDatabase) -> PostgresTelemetry {
@@ -41,6 +41,40 @@ mod nodes {
         /// Commits the run of a turn that began earlier.
         async fn commit(mut turn: isobar_store::telemetry::Turn, commit: Commit) -> Result<(), StoreError> {
             turn.commit(commit)?.durable.wait().await
+        }
+
+        /// Reads at the same time: as many as there are connections that read.
+        const READS: usize = 8;
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn connection_made_to_a_standby_is_never_read() {
+            let pair = tokio::task::spawn_blocking(Pair::start).await.unwrap();
+            let link = Link::to_address(&pair.primary).await;
+            let (own, other) = (node_at(&link.address).await, node_at(&pair.primary).await);
+            let device = given::device();
+            let sends = |millis| given::sending(id(millis), "command", "1", None);
+            given::run(&other, &device, sends(1)).await;
+            let keys = [device.target().key];
+            let ends = || futures::future::join_all((0..READS).map(|_| shared(&own).queue_ends(&keys)));
+            let before = ends().await;
+            assert!(before.iter().all(Result::is_ok), "{before:?}");
+            pair.freeze_standby().await;
+            link.lead_all_to(&pair.standby);
+            let changes_places = async {
+                becomes("connections are made to the standby", async || link.carried() >= READS).await;
+                given::run(&other, &device, sends(2)).await;
+                // Connections that were made meanwhile stay where they are.
+                link.lead_to(&pair.primary);
+            };
+            within_patience("the reads", async { futures::join!(ends(), changes_places) }).await;
+            let newest = shared(&other).queue_ends(&keys).await.unwrap();
+            assert_ne!(*before[0].as_ref().unwrap(), newest);
+            becomes("it is read again", async || shared(&own).queue_ends(&keys).await.is_ok()).await;
+            for read in ends().await {
+                assert_eq!(read.unwrap(), newest);
+            }
+            own.close().await.unwrap();
+            other.close().await.unwrap();
         }
 
         #[tokio::test(flavor = "multi_thread")]

@@ -19,6 +19,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// Time without an answer after which a database is away: until then its calls wait for it.
 const AWAY_AFTER: Duration = Duration::from_secs(3);
 
+/// Error of a server that shows what another one had, some time ago.
+pub(crate) const STANDBY: &str = "PostgreSQL takes no writes: it is a standby";
+
 /// Watch of a database; ends when it is dropped too.
 #[derive(Debug)]
 pub(crate) struct DatabaseWatch {
@@ -114,9 +117,13 @@ impl AskedDatabase {
 
 /// Fails if the database cannot be asked, or takes no writes.
 pub(crate) async fn must_take_writes(database: impl PgExecutor<'_>) -> Result<()> {
-    let row = sqlx::query("SELECT pg_is_in_recovery()").fetch_one(database).await;
-    match row.and_then(|row| row.try_get(0)).map_err(StoreError::unavailable)? {
-        true => Err(StoreError::unavailable("PostgreSQL takes no writes: it is a standby")),
+    match is_standby(database).await.map_err(StoreError::unavailable)? {
+        true => Err(StoreError::unavailable(STANDBY)),
         false => Ok(()),
     }
+}
+
+/// Returns true if the server is a standby.
+pub(super) async fn is_standby(database: impl PgExecutor<'_>) -> std::result::Result<bool, sqlx::Error> {
+    sqlx::query("SELECT pg_is_in_recovery()").fetch_one(database).await?.try_get(0)
 }

@@ -74,11 +74,11 @@ fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| match std::env::var("ISOBAR_TEST_POSTGRES") {
         Ok(address) if !address.is_empty() => Server { address, _own: None },
-        _ => start(),
+        _ => start(&[]),
     })
 }
 
-fn start() -> Server {
+fn start(more: &[&str]) -> Server {
     let programs = programs().expect("PostgreSQL is not installed: no /usr/lib/postgresql/*/bin/postgres");
     // PostgreSQL refuses to run as root.
     let mut command = if whoami("id", &["-u"]) == "0" {
@@ -89,13 +89,46 @@ fn start() -> Server {
     } else {
         Command::new("sh")
     };
-    command.arg("-c").arg(include_str!("postgres.sh")).arg("postgres.sh").arg(programs).current_dir("/");
+    command.arg("-c").arg(include_str!("postgres.sh")).arg("postgres.sh").arg(programs).args(more).current_dir("/");
     let mut own =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("PostgreSQL could not be started");
     let mut folder = String::new();
     BufReader::new(own.stdout.take().expect("piped")).read_line(&mut folder).expect("PostgreSQL said nothing");
     assert!(!folder.trim().is_empty(), "PostgreSQL did not come up; its log is above");
     Server { address: format!("postgres://isobar@localhost/postgres?host={}", folder.trim()), _own: Some(own) }
+}
+
+/// Port of the standby of a pair, on the socket that both servers have in one folder.
+const STANDBY_PORT: &str = "5433";
+
+/// A server of its own for a test, and a standby that follows it; both end when it is dropped.
+pub struct Pair {
+    /// Address of the primary.
+    pub primary: String,
+    /// Address of the standby.
+    pub standby: String,
+    _own: Server,
+}
+
+impl Pair {
+    /// Starts both servers.
+    pub fn start() -> Self {
+        let own = start(&[STANDBY_PORT]);
+        let primary = own.address.clone();
+        Self { standby: format!("{primary}&port={STANDBY_PORT}"), primary, _own: own }
+    }
+
+    /// Makes the standby stand still with all that the primary has now.
+    pub async fn freeze_standby(&self) {
+        let (primary, standby) = (Raw::open(&self.primary).await, Raw::open(&self.standby).await);
+        let newest = primary.number("SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint").await;
+        primary.run("SELECT pg_switch_wal()").await.expect("the test may end a file of the log");
+        let replayed = "SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint";
+        isobar_power::becomes("the standby has all", async || standby.number(replayed).await >= newest).await;
+        standby.run("SELECT pg_wal_replay_pause()").await.expect("a standby can stand still");
+        primary.close().await;
+        standby.close().await;
+    }
 }
 
 /// Returns the programs of the newest installed version.

@@ -4,11 +4,16 @@
 use isobar_model::ids::{AlarmId, DeviceId, DeviceKey, OrganizationId, ProjectId, UserId};
 
 use crate::error::{Result, StoreError};
+use crate::postgres::STANDBY;
 use crate::registry::Registry;
 use crate::registry::sql::{Dialect, OwnConnection, Row, Sql, all};
 
 /// Changes that are read at a time, at most. If there are more, the reader answers that anything may have changed.
 pub const CHANGES_AT_ONCE: usize = 10_000;
+/// Columns of each read: its snapshot, and whether a standby answers, to which the address leads while PostgreSQL changes
+/// places.
+const STATE: &str =
+    "CAST(pg_current_snapshot() AS TEXT) AS snapshot, CAST(pg_is_in_recovery() AS INT)::BIGINT AS is_standby";
 /// Time after which a change is deleted, as PostgreSQL spells it. Every process has read it long before.
 const KEPT: &str = "1 hour";
 
@@ -60,7 +65,7 @@ impl Registry {
     /// [`StoreError::Unavailable`] if the registry is on SQLite.
     pub async fn changes(&self) -> Result<ChangeReader> {
         let connection = self.db.own_connection().await?;
-        let rows = all(&connection, Sql::new("SELECT CAST(pg_current_snapshot() AS TEXT) AS snapshot")).await?;
+        let rows = all(&connection, Sql::new(format!("SELECT {STATE}"))).await?;
         Ok(ChangeReader { seen: snapshot(&rows)?, connection })
     }
 
@@ -82,11 +87,11 @@ impl ChangeReader {
     /// The connection is of no more use after any error: changes may be missing.
     pub async fn next(&mut self) -> Result<Option<Vec<RegistryChange>>> {
         // A join from one row, so that the snapshot comes without changes too.
-        let query = Sql::new(
-            "SELECT CAST(pg_current_snapshot() AS TEXT) AS snapshot, c.kind, c.id, c.tenant, c.device_key \
+        let query = Sql::new(format!(
+            "SELECT {STATE}, c.kind, c.id, c.tenant, c.device_key \
              FROM (VALUES (CAST(CAST(? AS TEXT) AS pg_snapshot))) AS last (seen) LEFT JOIN changes c \
              ON c.xact >= pg_snapshot_xmin(last.seen) AND NOT pg_visible_in_snapshot(c.xact, last.seen) LIMIT ?",
-        );
+        ));
         let query = query.bind(self.seen.as_str()).bind(CHANGES_AT_ONCE as u64 + 1);
         let rows = all(&self.connection, query).await?;
         self.seen = snapshot(&rows)?;
@@ -97,8 +102,10 @@ impl ChangeReader {
     }
 }
 
+/// Returns the snapshot of a read. Fails if a standby has answered: it may not have yet what was committed.
 fn snapshot(rows: &[Row]) -> Result<String> {
-    rows.first().ok_or_else(|| StoreError::Damaged("PostgreSQL has no snapshot".to_owned()))?.text("snapshot")
+    let row = rows.first().ok_or_else(|| StoreError::Damaged("PostgreSQL has no snapshot".to_owned()))?;
+    if row.truth("is_standby")? { Err(StoreError::unavailable(STANDBY)) } else { row.text("snapshot") }
 }
 
 /// Reads a change, if the row has one.

@@ -15,7 +15,7 @@ use super::driver::{DriverError, OpenTransaction, OwnConnection, Pool};
 use super::transaction::{self, Transaction, Writer};
 use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
 use crate::error::{Result, StoreError};
-use crate::postgres::{DatabaseWatch, place};
+use crate::postgres::{DatabaseWatch, must_take_writes, place};
 
 /// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
@@ -179,10 +179,14 @@ impl Connections {
 /// Finds out why PostgreSQL gives no connection, by opening a single one. Returns [`StoreError::Busy`] if that
 /// succeeds: then all connections of the pool are in use.
 async fn no_postgres(address: &str, within: Duration) -> StoreError {
-    let let_in = async { PgConnection::connect(address).await?.close().await };
+    let let_in = async {
+        let mut connection = PgConnection::connect(address).await.map_err(StoreError::unavailable)?;
+        must_take_writes(&mut connection).await?;
+        connection.close().await.map_err(StoreError::unavailable)
+    };
     match Clock::System.timeout(within, let_in).await {
         Ok(Ok(())) => StoreError::Busy,
-        Ok(Err(cause)) => StoreError::unavailable(cause),
+        Ok(Err(error)) => error,
         Err(_) => StoreError::unavailable(format!("PostgreSQL gave no connection within {within:?}")),
     }
 }

@@ -18,7 +18,7 @@ use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 use super::driver::{Answer, OpenTransaction, Pool, Statement};
 use super::{Connection, Dialect, DriverError, Sql, failure, run};
 use crate::error::{Result, StoreError};
-use crate::postgres::{NOTICES_LOSS, has_ended, is_there};
+use crate::postgres::{begin_session, has_ended, is_there};
 
 /// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
@@ -220,7 +220,7 @@ pub(crate) fn guard_postgres(pool: PgPoolOptions, begin: &'static str, sure_for:
         .after_release(|connection, _| Box::pin(async move { Ok(has_ended(connection).await) }))
         .after_connect(move |connection, _| {
             Box::pin(async move {
-                sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
+                begin_session(connection).await?;
                 sqlx::raw_sql(begin).execute(connection).await.map(drop)
             })
         })

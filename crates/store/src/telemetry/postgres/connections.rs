@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Decode, Postgres, Row as _, Type}
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
-use crate::postgres::{NOTICES_LOSS, has_ended, is_there};
+use crate::postgres::{begin_session, has_ended, is_there};
 use isobar_model::ids::EventId;
 
 /// Bounds the connections that read.
@@ -123,7 +123,7 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
         .after_connect(move |connection, _| {
             let steps = steps.clone();
             Box::pin(async move {
-                sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
+                begin_session(connection).await?;
                 for step in steps {
                     sqlx::raw_sql(AssertSqlSafe(step)).execute(&mut *connection).await?;
                 }
