@@ -1,5 +1,7 @@
 //! Provides the stores, the clock, random numbers and the configuration to all modules.
 
+mod clock_difference;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use isobar_store::registry::Registry;
 use isobar_store::telemetry::Telemetry;
 use rand::RngExt as _;
 
+pub use self::clock_difference::CLOCK_DIFFERS_MAX;
+use self::clock_difference::ClockDifference;
 use crate::config::Config;
 #[cfg(test)]
 use crate::supervisor::faults::Faults;
@@ -33,6 +37,7 @@ pub(crate) struct Env {
     config: Config,
     bodies: BodyReader,
     mint: IdMint,
+    clock_difference: ClockDifference,
     #[cfg(test)]
     pub faults: Faults,
 }
@@ -48,6 +53,7 @@ impl Env {
         Ok(Self {
             registry,
             telemetry,
+            clock_difference: ClockDifference::new(&clock),
             clock,
             chance,
             config,

@@ -52,6 +52,7 @@ use isobar_store::telemetry::Telemetry;
 
 pub use config::{Config, RateLimits};
 pub use designs::DesignCounts;
+pub use env::CLOCK_DIFFERS_MAX;
 pub use identity::authentication::{Accepts, Credentials, DeviceSession, Principal};
 pub use identity::authorization::TreeQuery;
 pub use identity::board_links::LinkSession;
@@ -134,6 +135,7 @@ impl Hub {
     /// Returns an error if a store does not answer, or the configuration cannot be used.
     pub async fn start(parts: Parts) -> Result<Started> {
         let hub = Self::made_of(parts).await?;
+        hub.0.jobs.compare_clock().await?;
         let first_password = hub.found_first_administrator().await?;
         hub.0.delivery.take_up_left_work().await?;
         hub.0.usage.usage_begins().await?;

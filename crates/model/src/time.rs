@@ -4,6 +4,7 @@
 //! written without an allocation would each need as much code around a library.
 
 mod clock;
+mod jumps;
 
 use std::fmt;
 use std::str::FromStr;

@@ -17,10 +17,15 @@ pub(crate) async fn live(_call: &mut Call) -> Answer {
     Ok(raw_json(StatusCode::OK, UP))
 }
 
-/// Answers that the databases are ready and names them, with the status of backups, which does not affect readiness.
+/// Answers that the databases are ready and names them, with warnings and the status of backups, which do not affect
+/// readiness.
 pub(crate) async fn ready(call: &mut Call) -> Answer {
     let databases = call.hub().ready().await.map_err(Problem::NotReady)?;
     let mut answer = json!({"status": "up", "databases": databases.iter().map(state).collect::<Vec<_>>()});
+    let warnings = call.hub().warnings();
+    if !warnings.is_empty() {
+        answer["warnings"] = warnings.into_iter().map(|it| json!({"name": it.field, "message": it.message})).collect();
+    }
     if let Some(backup) = &call.state.settings.backup {
         let backup = *backup.borrow();
         let message = backup.is_failing.then_some("the last backup failed: the log says why");

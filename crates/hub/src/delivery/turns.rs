@@ -49,6 +49,7 @@ impl Turns {
             return Ok(taken);
         }
         // Another process may work on some of them by now.
+        env.must_have_clock()?;
         let claimed = registry.deliveries_claim(taken.iter().map(|it| &*it.id), now, claim_end(now)).await?;
         taken.retain(|delivery| claimed.contains(&delivery.id));
         Ok(taken)

@@ -148,8 +148,10 @@ impl Identity {
     /// Finds the caller. A credential that the operation does not accept counts as none.
     ///
     /// # Errors
-    /// Returns [`Error::Unauthenticated`] if there is no valid credential of a kind that `accepts` names.
+    /// Returns [`Error::Unauthenticated`] if there is no valid credential of a kind that `accepts` names, and [`Error::Busy`] on
+    /// a node whose clock is wrong: nothing that it would do is without a moment.
     pub(crate) async fn authenticate(&self, credentials: &Credentials<'_>, accepts: Accepts) -> Result<Principal> {
+        self.env.must_have_clock()?;
         let (devices, jwts) = match accepts {
             Accepts::Nobody => return Ok(Principal::Nobody),
             Accepts::User => (false, true),
@@ -217,6 +219,7 @@ impl Identity {
 
     /// Returns the caller of a stored credential, if it is valid now.
     pub(crate) async fn holder(&self, held: &HeldCredential) -> Result<Principal> {
+        self.env.must_have_clock()?;
         match held {
             HeldCredential::Device(token) => {
                 Ok(Principal::Device(DeviceSession(self.caches.device_by_token(token).await?)))
@@ -229,6 +232,7 @@ impl Identity {
     /// and the caller must be authenticated again. A change that was acknowledged is visible here.
     pub(crate) fn stands(&self, held: &HeldCredential, principal: &Principal) -> bool {
         match (held, principal) {
+            _ if self.env.must_have_clock().is_err() => false,
             (HeldCredential::Device(token), Principal::Device(session)) => self.caches.token_stands(token, &session.0),
             (HeldCredential::User(UserCredential::Jwt(claims)), Principal::User(caller)) => {
                 self.tokens.check(claims, self.env.now()).is_ok() && self.caches.session_stands(claims.sid, caller)

@@ -284,6 +284,7 @@ impl Ingest {
         let revision = turn.memory().revision();
         let begun = RunCommit::new((&self.env, &self.caches), (entry, revision), self.env.now());
         let Some(run) = begun else { return Err(self.outdated(turn, entry)) };
+        self.env.must_have_clock()?;
         self.env.ids_go_on_behind(turn.memory().newest());
         let left = UncommittedState::default();
         let mut runs = DesignRuns { ingest: self, actor, run, turn, left, units: 0, bytes: 0 };

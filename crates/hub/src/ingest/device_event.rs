@@ -216,6 +216,7 @@ impl Ingest {
         let begun = RunCommit::of_event((&self.env, &self.caches), (entry, revision), event.now);
         let Some((mut run, view)) = begun else { return Err(self.outdated(turn, entry)) };
         // Identifiers grow from run to run, and expressions see what the run before has left.
+        self.env.must_have_clock()?;
         self.env.ids_go_on_behind(turn.memory().newest());
         let id = self.env.new_id();
         match &event.refused {
@@ -297,6 +298,7 @@ impl Ingest {
         (element, payload): (Arc<str>, RawJson),
         key: Option<(&str, Timestamp)>,
     ) -> std::result::Result<(EventId, Durable), StoreError> {
+        self.env.must_have_clock()?;
         self.env.ids_go_on_behind(turn.memory().newest());
         let mut commit = Commit::default();
         let cloud_event = new_cloud_event(&self.env, element, payload, None);

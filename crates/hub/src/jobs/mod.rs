@@ -10,7 +10,6 @@ mod value_retention;
 
 use std::sync::Arc;
 
-use self::nodes::ClockDifference;
 use self::scheduler::SchedulerState;
 use self::value_retention::RetentionState;
 use crate::cache::Caches;
@@ -32,7 +31,6 @@ pub(crate) struct Jobs {
     ingest: Arc<Ingest>,
     scheduler: SchedulerState,
     retention: RetentionState,
-    pub(crate) clock_difference: ClockDifference,
 }
 
 impl Jobs {
@@ -45,7 +43,6 @@ impl Jobs {
         ingest: Arc<Ingest>,
     ) -> Self {
         let (scheduler, retention) = (SchedulerState::new(), RetentionState::default());
-        let clock_difference = ClockDifference::default();
-        Self { env, caches, delivery, activity, usage, identity, ingest, scheduler, retention, clock_difference }
+        Self { env, caches, delivery, activity, usage, identity, ingest, scheduler, retention }
     }
 }

@@ -1,10 +1,8 @@
 //! Tells the other nodes over the same stores that this one serves, and compares its clock with the registry's.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use isobar_model::error::Fault;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{SeenNode, ServingNode};
@@ -18,24 +16,9 @@ pub(crate) const NODES_WORKER: &str = "nodes";
 const RENEWED_EVERY: Duration = Duration::from_secs(1);
 /// Time after its last sign of life from which a node counts as gone.
 pub(crate) const GONE_AFTER: Duration = Duration::from_secs(5);
-/// Difference of a clock from the registry's, in milliseconds, with which a node is not ready.
-pub(super) const CLOCK_DIFFERS_MAX: i64 = 500;
 /// Nodes that serve, and the difference of the own clock.
 const NODES_GAUGE: &str = "isobar_nodes";
 const CLOCK_GAUGE: &str = "isobar_clock_ahead_seconds";
-
-/// The difference of this node's clock from the registry's.
-#[derive(Default)]
-pub(crate) struct ClockDifference(AtomicI64);
-
-impl ClockDifference {
-    /// Returns the fault of a node whose clock is wrong.
-    pub(crate) fn matter(&self) -> Option<Fault> {
-        let ahead = self.0.load(Ordering::Relaxed);
-        let why = || format!("the clock differs by {ahead} ms from the registry's");
-        (ahead.abs() > CLOCK_DIFFERS_MAX).then(|| Fault::new(NODES_WORKER, why()))
-    }
-}
 
 impl Jobs {
     /// Renews the row of this node, until the hub stops; then removes it.
@@ -74,16 +57,39 @@ impl Jobs {
     async fn renew_node(&self, node: &mut ServingNode) -> Result<Vec<SeenNode>, StoreError> {
         let before = self.env.now();
         let registry = self.env.registry().node_renew(node).await?;
+        node.clock_ahead = self.note_registry_time(before, registry);
+        self.env.registry().nodes().await
+    }
+
+    /// Compares the clock with the registry's, before anything is served.
+    ///
+    /// # Errors
+    /// The registry does not answer.
+    pub(crate) async fn compare_clock(&self) -> Result<(), StoreError> {
+        if self.env.config().has_other_nodes {
+            let before = self.env.now();
+            let registry = self.env.registry().time().await?;
+            self.note_registry_time(before, registry);
+        }
+        Ok(())
+    }
+
+    /// Notes what the registry's clock has shown between a moment and now, and returns by how many milliseconds this one is
+    /// ahead. A clock that tests move is not compared, but what it has jumped counts.
+    fn note_registry_time(&self, before: Timestamp, registry: Timestamp) -> i64 {
+        let (clock, difference) = (self.env.clock(), self.env.clock_difference());
+        if let Clock::Manual(_) = clock {
+            return difference.ahead(clock);
+        }
         let after = self.env.now();
-        // The registry has looked at its clock at some moment between the two. A clock that tests move is not compared.
-        node.clock_ahead = match registry {
-            _ if !matches!(self.env.clock(), Clock::System) => 0,
+        // The registry has looked at its clock at some moment between the two.
+        let ahead = match registry {
             registry if registry < before => before.millis() - registry.millis(),
             registry if registry > after => after.millis() - registry.millis(),
             _ => 0,
         };
-        self.clock_difference.0.store(node.clock_ahead, Ordering::Relaxed);
-        self.env.registry().nodes().await
+        difference.note(clock, ahead);
+        ahead
     }
 
     /// Publishes what the list of nodes says, and logs once where nodes differ.

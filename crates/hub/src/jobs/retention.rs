@@ -94,6 +94,9 @@ impl Jobs {
         if !self.env.config().has_other_nodes {
             return true;
         }
+        if self.env.must_have_clock().is_err() {
+            return false;
+        }
         let claimed = registry.job_claim("retention", self.env.now(), RETENTION_LOOK_EVERY.as_secs() as i64);
         claimed.await.unwrap_or_else(|error| {
             tracing::warn!(%error, "cannot agree with other processes on who removes old data, will retry");

@@ -77,6 +77,8 @@ pub(crate) struct SchedulerState {
 struct TimerStates {
     /// Time of the last query.
     looked_at: Option<Timestamp>,
+    /// True if the clock was not followed then.
+    is_distrusted: bool,
     /// Timers whose code runs or waits.
     under_way: HashSet<u64>,
     /// Next due times of timers that were served since the last write: by their code, or by runs that were committed although
@@ -169,6 +171,7 @@ impl Jobs {
     /// together with those of earlier timers whose code has ended.
     async fn serve_timers(self: &Arc<Self>, runs: &mut JoinSet<()>) -> Result<bool> {
         while runs.try_join_next().is_some() {}
+        self.env.must_have_clock()?;
         let now = self.env.now();
         self.notice_clock_set_back(now).await?;
         let mut due = self.env.registry().timers_due(now, TIMERS_BATCH).await?;
@@ -221,6 +224,7 @@ impl Jobs {
     /// Detects a clock that was set back: if it is behind the previous query, or there was none, it may have been ahead when
     /// times were stored.
     async fn notice_clock_set_back(&self, now: Timestamp) -> Result<()> {
+        self.log_clock_jump();
         let before = self.scheduler.timers.lock().looked_at;
         if before.is_none_or(|before| now.plus_seconds(SET_BACK_SECONDS_MIN) < before) {
             let latest = now.plus_seconds(DELIVERY_AHEAD_SECONDS_MAX);
@@ -228,6 +232,19 @@ impl Jobs {
         }
         self.scheduler.timers.lock().looked_at = Some(now);
         Ok(())
+    }
+
+    /// Logs that the clock has jumped ahead by days, and that it is followed again.
+    fn log_clock_jump(&self) {
+        let warning = self.env.clock_warning("clock");
+        let was_distrusted = std::mem::replace(&mut self.scheduler.timers.lock().is_distrusted, warning.is_some());
+        match warning {
+            Some(warning) if !was_distrusted => {
+                tracing::error!("{}; until then moments go on by the time that passes", warning.message);
+            }
+            None if was_distrusted => tracing::warn!("the clock is followed again"),
+            _ => {}
+        }
     }
 
     /// Writes when timers are due again, including those whose code has ended. Timers whose code is to run are

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, RwLock, RwLockReadGuard};
 
 use super::Jobs;
-use super::nodes::CLOCK_DIFFERS_MAX;
+use crate::env::CLOCK_DIFFERS_MAX;
 
 /// Projects, and devices of one project, read at a time.
 const PROJECTS_AT_ONCE: u32 = 100;

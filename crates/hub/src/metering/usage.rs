@@ -168,7 +168,11 @@ impl Usage {
     pub(crate) async fn run_daily_count(self: Arc<Self>, mut shift: Shift) {
         loop {
             self.env.reaches(DAILY_COUNT_WORKER);
-            match self.env.registry().job_claim("count_usage", self.env.now(), COUNTED_EVERY_SECONDS).await {
+            let claimed = async {
+                self.env.must_have_clock()?;
+                self.env.registry().job_claim("count_usage", self.env.now(), COUNTED_EVERY_SECONDS).await
+            };
+            match claimed.await {
                 Ok(true) => tokio::select! {
                     () = self.count_all() => {}
                     () = shift.end() => {

@@ -6,6 +6,7 @@ use isobar_store::error::StoreError;
 
 use crate::Hub;
 use crate::jobs::changes::CHANGES_WORKER;
+use crate::jobs::nodes::NODES_WORKER;
 
 /// Longest time that a database may take to answer a readiness check, because its callers have short timeouts.
 const READY_WITHIN: std::time::Duration = std::time::Duration::from_secs(2);
@@ -81,13 +82,18 @@ impl Hub {
         if faults.is_empty() { Ok(databases) } else { Err(faults) }
     }
 
+    /// Returns what somebody has to look at although this process is ready: what it is about, and a text.
+    pub fn warnings(&self) -> Vec<Fault> {
+        self.0.env.clock_warning("clock").into_iter().collect()
+    }
+
     /// Returns what keeps this process from being ready.
     fn faults(&self, databases: &[DatabaseState]) -> Vec<Fault> {
         let (registry, telemetry) = databases.split_at(1);
         let some_serve = telemetry.iter().any(|database| database.fault.is_none());
         let telemetry = if some_serve { &[] } else { telemetry };
         let away = registry.iter().chain(telemetry).filter_map(|database| database.fault.clone());
-        let others = self.0.jobs.clock_difference.matter().into_iter();
+        let others = self.0.env.clock_matter(NODES_WORKER).into_iter();
         let stale = self.0.caches.freshness().matter(CHANGES_WORKER);
         away.chain(others).chain(stale).chain(self.0.supervisor.matters()).collect()
     }

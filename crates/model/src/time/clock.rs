@@ -7,22 +7,28 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::Timestamp;
+use super::jumps::JumpGuard;
 
 /// A clock that is passed in, so that tests can move it.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The machine's clock.
     System,
+    /// The machine's clock, which is not followed where it jumps ahead by days.
+    Guarded(Arc<JumpGuard>),
     /// A clock moved by a test.
     Manual(Arc<ManualTime>),
 }
 
-/// The time of a manual clock. Its moments change only by [`Clock::advance_seconds`]. Measured time is the machine's
+/// The time of a manual clock. Its moments change only by [`Clock::advance_seconds`] and [`Clock::jump_seconds`]. Measured time is the machine's
 /// plus what [`Clock::pass`] added, so that no worker hangs in a test that moves nothing.
 #[derive(Debug)]
 pub struct ManualTime {
     /// Milliseconds since the epoch.
     moment: AtomicI64,
+    /// Milliseconds by which it has jumped while no time passed.
+    jumped: AtomicI64,
+    guard: JumpGuard,
     /// Lead of measured time over the machine's.
     ahead: watch::Sender<Duration>,
 }
@@ -36,8 +42,51 @@ pub struct Late;
 impl Clock {
     /// Makes a clock whose moments stay at `start` until it is moved.
     pub fn manual(start: Timestamp) -> Self {
-        let moment = AtomicI64::new(start.millis());
-        Self::Manual(Arc::new(ManualTime { moment, ahead: watch::Sender::new(Duration::ZERO) }))
+        let (moment, jumped) = (AtomicI64::new(start.millis()), AtomicI64::new(0));
+        let guard = JumpGuard::new(start.millis(), start.millis());
+        Self::Manual(Arc::new(ManualTime { moment, jumped, guard, ahead: watch::Sender::new(Duration::ZERO) }))
+    }
+
+    /// Makes the clock of a process that has no other one to compare the machine's with.
+    pub fn guarded() -> Self {
+        let (clock, passed) = Self::System.readings();
+        Self::Guarded(Arc::new(JumpGuard::new(clock, passed)))
+    }
+
+    /// Returns what the clock shows, trusted or not, and the time that has passed since some moment, both in milliseconds.
+    fn readings(&self) -> (i64, i64) {
+        match self {
+            Self::System | Self::Guarded(_) => {
+                let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+                // Goes on while the machine sleeps.
+                let passed = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+                let passed = passed.tv_sec.saturating_mul(1_000).saturating_add(passed.tv_nsec / 1_000_000);
+                (i64::try_from(since.as_millis()).unwrap_or(i64::MAX), passed)
+            }
+            Self::Manual(time) => {
+                let passed = time.moment.load(Ordering::Relaxed);
+                (passed.saturating_add(time.jumped.load(Ordering::Relaxed)), passed)
+            }
+        }
+    }
+
+    /// Returns the milliseconds by which what the clock shows is ahead of the time that has passed since some moment. They
+    /// change only when the clock is set.
+    pub fn lead(&self) -> i64 {
+        let (clock, passed) = self.readings();
+        clock.saturating_sub(passed)
+    }
+
+    /// Returns the time by which the clock is ahead of the moments that are trusted: zero, but after a jump of days.
+    pub fn distrusted(&self) -> Duration {
+        let guard = match self {
+            Self::System => return Duration::ZERO,
+            Self::Guarded(guard) => guard,
+            Self::Manual(time) => &time.guard,
+        };
+        let (clock, passed) = self.readings();
+        let ahead = clock.saturating_sub(guard.trusted(clock, passed));
+        Duration::from_millis(u64::try_from(ahead).unwrap_or_default())
     }
 
     /// Returns the present moment.
@@ -47,7 +96,14 @@ impl Clock {
                 let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
                 Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
             }
-            Self::Manual(time) => Timestamp::from_millis(time.moment.load(Ordering::Relaxed)),
+            Self::Guarded(guard) => {
+                let (clock, passed) = self.readings();
+                Timestamp::from_millis(guard.trusted(clock, passed))
+            }
+            Self::Manual(time) => {
+                let (clock, passed) = self.readings();
+                Timestamp::from_millis(time.guard.trusted(clock, passed))
+            }
         }
     }
 
@@ -56,7 +112,7 @@ impl Clock {
         // The runtime's clock, which a test may pause.
         let machine = tokio::time::Instant::now().into_std();
         match self {
-            Self::System => machine,
+            Self::System | Self::Guarded(_) => machine,
             Self::Manual(time) => machine + *time.ahead.borrow(),
         }
     }
@@ -69,7 +125,7 @@ impl Clock {
     /// Waits for a duration.
     pub async fn sleep(&self, duration: Duration) {
         match self {
-            Self::System => tokio::time::sleep(duration).await,
+            Self::System | Self::Guarded(_) => tokio::time::sleep(duration).await,
             // A duration that overflows never ends.
             Self::Manual(_) => match self.instant().checked_add(duration) {
                 Some(until) => self.sleep_until(until).await,
@@ -100,7 +156,7 @@ impl Clock {
     /// [`Late`] if the time is over before.
     pub async fn timeout<T>(&self, duration: Duration, something: impl Future<Output = T>) -> Result<T, Late> {
         match self {
-            Self::System => tokio::time::timeout(duration, something).await.map_err(|_| Late),
+            Self::System | Self::Guarded(_) => tokio::time::timeout(duration, something).await.map_err(|_| Late),
             Self::Manual(_) => {
                 tokio::select! {
                     biased;
@@ -115,6 +171,13 @@ impl Clock {
     pub fn advance_seconds(&self, seconds: i64) {
         if let Self::Manual(time) = self {
             time.moment.fetch_add(seconds * 1000, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets a manual clock to another moment while no time passes; no effect on the machine's clock.
+    pub fn jump_seconds(&self, seconds: i64) {
+        if let Self::Manual(time) = self {
+            time.jumped.fetch_add(seconds * 1000, Ordering::Relaxed);
         }
     }
 

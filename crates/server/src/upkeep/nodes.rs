@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use isobar_hub::CLOCK_DIFFERS_MAX;
 use isobar_store::registry::{Registry, SeenNode};
 
 use super::UpkeepReport;
@@ -12,7 +13,7 @@ use crate::{Failure, runtime};
 /// Milliseconds since its last sign of life from which a process is listed as gone.
 const GONE_AFTER: u64 = 5_000;
 
-/// Runs `isobar nodes`. The report is sound if a process serves, and all have the same program and settings.
+/// Runs `isobar nodes`. The report is sound if a process serves, no clock is wrong, and all have the same program and settings.
 pub fn nodes(flags: &Flags) -> Result<UpkeepReport, Failure> {
     let settings = config::load(flags)?.settings;
     if !settings.may_have_other_nodes() {
@@ -34,19 +35,30 @@ fn row([node, version, since, settings, clock, state]: [&str; 6]) -> String {
     format!("{node:<24} {version:<10} {since:<24} {settings:<14} {clock:>10}  {state}\n")
 }
 
+/// Returns true if the clock of a node is so wrong that it serves nothing.
+fn has_wrong_clock(seen: &SeenNode) -> bool {
+    seen.node.clock_ahead.unsigned_abs() > CLOCK_DIFFERS_MAX.unsigned_abs()
+}
+
 fn report(nodes: &[SeenNode]) -> Result<UpkeepReport, Failure> {
     let serving: Vec<_> = nodes.iter().filter(|seen| seen.unseen_for < GONE_AFTER).collect();
     let mut text = String::new();
     text.push_str(&row(["node", "version", "since", "settings", "clock", "state"]));
-    for SeenNode { node, unseen_for } in nodes {
+    for seen in nodes {
+        let SeenNode { node, unseen_for } = seen;
         let state = match unseen_for {
+            0..GONE_AFTER if has_wrong_clock(seen) => "wrong clock: answers 503".to_owned(),
             0..GONE_AFTER => "serves".to_owned(),
             gone => format!("gone for {} s", gone / 1_000),
         };
         let (since, clock) = (node.started_at.to_string(), format!("{:+} ms", node.clock_ahead));
         text.push_str(&row([&node.name, &node.version, &since, &node.settings, &clock, &state]));
     }
-    let mut sound = !serving.is_empty();
+    let wrong = serving.iter().filter(|seen| has_wrong_clock(seen)).count();
+    let mut sound = wrong == 0 && !serving.is_empty();
+    if wrong > 0 {
+        writeln!(text, "A clock differs by more than {CLOCK_DIFFERS_MAX} ms from the registry's: mend it.")?;
+    }
     for (what, differs) in [
         ("settings", serving.windows(2).any(|pair| pair[0].node.settings != pair[1].node.settings)),
         ("versions", serving.windows(2).any(|pair| pair[0].node.version != pair[1].node.version)),
@@ -56,7 +68,7 @@ fn report(nodes: &[SeenNode]) -> Result<UpkeepReport, Failure> {
             writeln!(text, "The nodes have different {what}, and may answer differently.")?;
         }
     }
-    writeln!(text, "{} of {} nodes serve.", serving.len(), nodes.len())?;
+    writeln!(text, "{} of {} nodes serve.", serving.len() - wrong, nodes.len())?;
     Ok(UpkeepReport { text, sound })
 }
 
@@ -85,6 +97,11 @@ mod tests {
         assert!(!report(&[]).sound);
         let same = report(&[node("a", "x", 10), node("b", "x", 20), node("c", "y", 9_000)]);
         assert!(same.sound && same.text.contains("gone for 9 s") && same.text.ends_with("2 of 3 nodes serve.\n"));
+        let mut wrong = node("b", "x", 20);
+        wrong.node.clock_ahead = -501;
+        let wrong = report(&[node("a", "x", 10), wrong]);
+        assert!(!wrong.sound && wrong.text.contains("wrong clock"), "{}", wrong.text);
+        assert!(wrong.text.ends_with("1 of 2 nodes serve.\n"), "{}", wrong.text);
         let other = report(&[node("a", "x", 10), node("b", "y", 20)]);
         assert!(!other.sound && other.text.contains("different settings"), "{}", other.text);
     }

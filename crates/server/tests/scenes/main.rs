@@ -16,6 +16,7 @@ mod bounds;
 mod buckets;
 mod calls;
 mod cases;
+mod clocks;
 mod code;
 mod compression;
 mod conflicts;

@@ -236,6 +236,7 @@ impl CallWorker {
         let mut due = registry.deliveries_to(DeliveryKind::Call, destination, now, most).await?;
         due.retain(|delivery| !under_way.contains(&delivery.id));
         if self.env.config().has_other_nodes && !due.is_empty() {
+            self.env.must_have_clock()?;
             due.truncate(CALLS_OF_A_DESTINATION_MAX - waiting);
             let claimed = registry.deliveries_claim(due.iter().map(|it| &*it.id), now, claim_end(now)).await?;
             due.retain(|delivery| claimed.contains(&delivery.id));

@@ -176,8 +176,17 @@ impl TestApp {
 
     /// Starts another server over the stores of this one, with its clock and settings.
     pub async fn another_node(&self) -> Self {
+        self.another_node_by(self.clock.clone()).await
+    }
+
+    /// Starts another server over the stores of this one, with a clock of its own that shows the same moment.
+    pub async fn another_node_with_a_clock(&self) -> Self {
+        self.another_node_by(Clock::manual(self.clock.now())).await
+    }
+
+    async fn another_node_by(&self, clock: Clock) -> Self {
         let databases = (self.database.clone(), self.telemetry.clone());
-        Self::open_on(self.settings.clone(), databases, self.clock.clone()).await
+        Self::open_on(self.settings.clone(), databases, clock).await
     }
 
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {

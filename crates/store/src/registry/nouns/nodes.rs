@@ -58,6 +58,15 @@ impl Registry {
         row.ok_or_else(|| StoreError::Damaged("a node has no row".to_owned()))?.time("seen_at")
     }
 
+    /// Returns the database's time.
+    ///
+    /// # Errors
+    /// [`StoreError::Unavailable`] if the registry is on SQLite.
+    pub async fn time(&self) -> Result<Timestamp> {
+        let row = one(&self.db.read, Sql::new(format!("SELECT {DATABASE_NOW} AS at"))).await?;
+        row.ok_or_else(|| StoreError::Damaged("the registry has no time".to_owned()))?.time("at")
+    }
+
     /// Lists the processes that have been seen in the last hour, by name.
     pub async fn nodes(&self) -> Result<Vec<SeenNode>> {
         let query = Sql::new(format!(
