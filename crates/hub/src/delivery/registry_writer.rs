@@ -144,7 +144,8 @@ impl Delivery {
         }
     }
 
-    /// Writes everything that is pending now, in as many transactions as needed, unless `is_over` stops it in between.
+    /// Writes everything that is pending now, in as many transactions as needed, unless `is_over` stops it in between. What
+    /// comes meanwhile takes its turn among it: no tenant waits for the backlog of another.
     async fn write_what_waits(
         self: &Arc<Self>,
         now: Instant,
@@ -153,9 +154,9 @@ impl Delivery {
         let _writing = self.registry_writing.lock().await;
         let until = self.outbox.newest();
         self.remove_needless().await?;
-        self.look_up_tenants().await?;
         while !is_over() {
-            let Some(mut batch) = self.outbox.take(until, now) else { return Ok(()) };
+            self.look_up_tenants().await?;
+            let Some(mut batch) = self.outbox.take(now) else { return Ok(()) };
             // Effects of a run that a crash may undo must not be delivered. A store that processes share hands over the work of
             // durable runs only.
             if self.env.telemetry().shared().is_none() {
@@ -164,6 +165,9 @@ impl Delivery {
             self.write_batch(&mut batch).await?;
             drop(batch);
             self.remove_needless().await?;
+            if !self.outbox.is_ready_until(until) {
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -191,7 +195,7 @@ impl Delivery {
                 continue;
             }
             let pieces = batch.shared(range.clone());
-            let reports = pieces.iter().filter(|(_, piece)| matches!(piece, SharedPiece::Report(_)));
+            let reports = pieces.iter().filter(|(_, piece)| matches!(piece, SharedPiece::Report(..)));
             let reported: Vec<DeviceId> = reports.map(|(device, _)| device.id).collect();
             let revisions = match self.env.telemetry().shared() {
                 Some(_) => batch.revisions(range.clone()),
@@ -292,12 +296,16 @@ impl Delivery {
         for (device, piece) in pieces {
             let device = *device;
             match piece {
-                SharedPiece::Report(found) => {
+                SharedPiece::Report(found, part) => {
                     self.env.reaches("outbox_report");
                     let permit = access::system(device, "the device's design reports to the registry");
+                    let alarms = found.alarms.iter().skip(part.start).take(part.len());
+                    findings.alarms.extend(alarms.map(|alarm| (permit.clone(), alarm)));
+                    if part.start > 0 {
+                        continue;
+                    }
                     let changes = found.alarm_changes.iter();
                     findings.alarm_writes.extend(changes.map(|it| (access::accepted(it.by, device), it.write())));
-                    findings.alarms.extend(found.alarms.iter().map(|alarm| (permit.clone(), alarm)));
                     if found.report != DeviceReport::default() {
                         findings.reports.push((permit, &found.report, found.at));
                     }
@@ -347,8 +355,9 @@ impl Delivery {
         }
         let mut places = HashSet::new();
         for (device, piece) in pieces {
-            let SharedPiece::Report(found) = piece else { continue };
-            places.extend(found.alarms.iter().map(|it| (device.key, &*it.element, &*it.key)));
+            let SharedPiece::Report(found, part) = piece else { continue };
+            let alarms = found.alarms.iter().skip(part.start).take(part.len());
+            places.extend(alarms.map(|it| (device.key, &*it.element, &*it.key)));
             places.extend(found.alarm_changes.iter().map(|it| (device.key, &*it.element, &*it.key)));
         }
         if places.is_empty() {

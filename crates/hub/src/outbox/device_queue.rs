@@ -3,72 +3,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use isobar_model::ids::{DeviceRef, OrganizationId};
 use isobar_model::site::Site;
+use isobar_store::registry::DeviceReport;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 
+use super::piece::{OutboxSize, PendingItem, Piece, PieceKind, Refusals, Report};
+use super::reported::{Awaited, Shown};
 use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 
-/// Refusals of a piece of work by the registry after which it is parked.
-pub(crate) const PARKED_AFTER: u32 = 5;
-/// First pause before refused work is retried; it doubles.
-const RETRY_PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// First pause before parked work is retried; it doubles up to [`PARKED_PAUSE_MAX`].
-const PARKED_PAUSE_FIRST: Duration = Duration::from_secs(60);
-pub(crate) const PARKED_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// Settings, and deliveries, of one device written in one transaction.
 const SETTINGS_AT_ONCE: usize = 256;
 const DELIVERIES_AT_ONCE: usize = 32;
-
-/// Counts the refusals of a piece of work, with the time of its next attempt.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Refusals {
-    pub tries: u32,
-    pub due: Option<Instant>,
-}
-
-impl Refusals {
-    pub const PARKED: Self = Self { tries: PARKED_AFTER, due: None };
-
-    pub fn is_parked(self) -> bool {
-        self.tries >= PARKED_AFTER
-    }
-
-    /// Counts one more refusal and sets the next attempt.
-    pub fn again(self, now: Instant) -> Self {
-        let pause = match self.tries.checked_sub(PARKED_AFTER - 1) {
-            None => RETRY_PAUSE_FIRST * (1 << self.tries),
-            Some(parked) => PARKED_PAUSE_FIRST.saturating_mul(1 << parked.min(10)).min(PARKED_PAUSE_MAX),
-        };
-        Self { tries: self.tries.saturating_add(1), due: Some(now + pause) }
-    }
-
-    fn ripen(&mut self, now: Instant) {
-        self.due = self.due.filter(|due| *due > now);
-    }
-}
-
-/// Number and bytes of pending entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OutboxSize {
-    pub entries: usize,
-    pub bytes: usize,
-}
-
-impl OutboxSize {
-    pub fn add(&mut self, more: OutboxSize) {
-        self.entries += more.entries;
-        self.bytes += more.bytes;
-    }
-
-    pub fn take(&mut self, less: OutboxSize) {
-        self.entries = self.entries.saturating_sub(less.entries);
-        self.bytes = self.bytes.saturating_sub(less.bytes);
-    }
-}
 
 /// Counts the pending work of the tenants of each site.
 #[derive(Debug, Default)]
@@ -92,146 +40,6 @@ impl SiteSizes {
     }
 }
 
-/// The changes that runs have found for a device, not yet written.
-#[derive(Debug)]
-pub(crate) struct Report {
-    pub found: Arc<DeviceFindings>,
-    /// Bytes of the whole report, as one entry.
-    pub bytes: usize,
-    pub rows: ReportRows,
-    /// The arrival of its oldest part, in the order of all pending work and in milliseconds.
-    pub sequence: u64,
-    pub since: i64,
-    pub faults: Refusals,
-}
-
-/// The entries of the store that contain a report, each a part of it; later parts override earlier ones.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReportRows {
-    /// Entries of an earlier process, which may contain other work too.
-    pub left: SmallVec<[u64; 1]>,
-    /// Entries of this process, and their bytes.
-    pub own: SmallVec<[u64; 1]>,
-    pub own_bytes: usize,
-}
-
-impl Report {
-    /// Returns what a parked report says without the labels that `is_dropped` names. `None` if it loses nothing.
-    pub fn without_parked_labels(&self, is_dropped: &dyn Fn(&str) -> bool) -> Option<DeviceFindings> {
-        let labels = &self.found.report.meta;
-        if !self.faults.is_parked() || !labels.iter().any(|(label, _)| is_dropped(label)) {
-            return None;
-        }
-        let mut found = (*self.found).clone();
-        found.report.meta.retain(|(label, _)| !is_dropped(label));
-        Some(found)
-    }
-
-    pub fn size(&self) -> OutboxSize {
-        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
-    }
-
-    /// Merges a newer report that arrived while this one was being written. An entry may contain a part of either.
-    pub fn then(self, newer: Self, device: DeviceRef) -> Self {
-        let found = Arc::new(self.found.then((*newer.found).clone()));
-        let mut rows = self.rows;
-        for (all, more) in [(&mut rows.left, newer.rows.left), (&mut rows.own, newer.rows.own)] {
-            for row in more {
-                if !all.contains(&row) {
-                    all.push(row);
-                }
-            }
-        }
-        rows.own_bytes += newer.rows.own_bytes;
-        Self {
-            bytes: found.bytes(device.id).len(),
-            found,
-            rows,
-            sequence: self.sequence,
-            since: self.since,
-            faults: self.faults,
-        }
-    }
-}
-
-/// One item of a run's work, and the entry of the store that contains it.
-#[derive(Debug)]
-pub(crate) struct PendingItem<T> {
-    pub what: Arc<T>,
-    pub row: u64,
-    pub bytes: usize,
-    pub sequence: u64,
-    pub since: i64,
-    pub faults: Refusals,
-}
-
-impl<T> PendingItem<T> {
-    pub fn size(&self) -> OutboxSize {
-        OutboxSize { entries: 1, bytes: size_of::<Self>() + self.bytes }
-    }
-}
-
-/// A piece of work that is written or refused as a whole.
-#[derive(Debug)]
-pub(crate) struct Piece {
-    pub device: DeviceRef,
-    pub what: PieceKind,
-}
-
-#[derive(Debug)]
-pub(crate) enum PieceKind {
-    Report(Report),
-    /// Settings in order.
-    Settings(Vec<PendingItem<SettingWork>>, Refusals),
-    Delivery(PendingItem<OutgoingWork>),
-}
-
-impl Piece {
-    pub fn faults(&self) -> Refusals {
-        match &self.what {
-            PieceKind::Report(report) => report.faults,
-            PieceKind::Settings(_, faults) => *faults,
-            PieceKind::Delivery(delivery) => delivery.faults,
-        }
-    }
-
-    pub fn faults_mut(&mut self) -> &mut Refusals {
-        match &mut self.what {
-            PieceKind::Report(report) => &mut report.faults,
-            PieceKind::Settings(_, faults) => faults,
-            PieceKind::Delivery(delivery) => &mut delivery.faults,
-        }
-    }
-
-    pub fn size(&self) -> OutboxSize {
-        let mut size = OutboxSize::default();
-        match &self.what {
-            PieceKind::Report(report) => size.add(report.size()),
-            PieceKind::Settings(settings, _) => settings.iter().for_each(|setting| size.add(setting.size())),
-            PieceKind::Delivery(delivery) => size.add(delivery.size()),
-        }
-        size
-    }
-
-    /// Returns the entries of the store that contain the piece.
-    pub fn rows(&self) -> SmallVec<[u64; 2]> {
-        match &self.what {
-            PieceKind::Report(report) => report.rows.left.iter().chain(&report.rows.own).copied().collect(),
-            PieceKind::Settings(settings, _) => settings.iter().map(|setting| setting.row).collect(),
-            PieceKind::Delivery(delivery) => SmallVec::from_slice(&[delivery.row]),
-        }
-    }
-
-    /// Returns the piece's arrival, in the order of all work and in milliseconds.
-    fn came(&self) -> Option<(u64, i64)> {
-        match &self.what {
-            PieceKind::Report(report) => Some((report.sequence, report.since)),
-            PieceKind::Settings(settings, _) => settings.first().map(|setting| (setting.sequence, setting.since)),
-            PieceKind::Delivery(delivery) => Some((delivery.sequence, delivery.since)),
-        }
-    }
-}
-
 /// The pieces of a device that the worker is writing.
 #[derive(Debug)]
 pub(crate) struct InHand {
@@ -243,6 +51,8 @@ pub(crate) struct InHand {
     pub parked: ParkedInHand,
     /// Another process has taken over the pieces that are not parked: they are not put back.
     pub is_overtaken: bool,
+    /// The registry has a part of the report: all of it but findings about alarms.
+    pub is_state_written: bool,
 }
 
 /// Tells which pieces in hand are parked.
@@ -270,6 +80,10 @@ pub(crate) struct DeviceQueue {
     /// Refused deliveries that wait for a retry.
     pub refused: Vec<PendingItem<OutgoingWork>>,
     pub in_hand: Option<InHand>,
+    /// The report in hand between two of its parts, when others have their turns.
+    pub rest: Option<Report>,
+    /// What lists of its tenant wait for.
+    pub awaited: Awaited,
     /// Its place among its tenant's devices, and its time among the devices to be retried.
     pub place: Option<u64>,
     pub due: Option<Instant>,
@@ -288,6 +102,8 @@ impl DeviceQueue {
             deliveries: VecDeque::new(),
             refused: Vec::new(),
             in_hand: None,
+            rest: None,
+            awaited: Awaited::default(),
             place: None,
             due: None,
         }
@@ -341,6 +157,24 @@ impl DeviceQueue {
         [report, settings, deliveries, in_hand].into_iter().flatten().min()
     }
 
+    /// Returns the sequence of the oldest findings that are to be written, for each kind that lists show.
+    pub fn awaited(&self) -> Awaited {
+        let in_hand = self.in_hand.as_ref().filter(|in_hand| !in_hand.parked.report);
+        let in_hand = in_hand.and_then(|it| Some((it.report.as_ref()?, it.sequence, it.is_state_written)));
+        let report = self.report.as_ref().filter(|report| report.faults.due.is_none());
+        let report = report.map(|report| (&report.found, report.sequence, false));
+        let mut awaited = Awaited::default();
+        for (found, sequence, is_state_written) in in_hand.into_iter().chain(report) {
+            if !is_state_written && found.report != DeviceReport::default() {
+                awaited[Shown::State as usize].get_or_insert(sequence);
+            }
+            if !found.alarms.is_empty() || !found.alarm_changes.is_empty() {
+                awaited[Shown::Alarms as usize].get_or_insert(sequence);
+            }
+        }
+        awaited
+    }
+
     /// Returns the arrival of the oldest work, in milliseconds.
     pub fn since(&self) -> Option<i64> {
         let report = self.report.as_ref().map(|report| report.since);
@@ -382,6 +216,10 @@ impl DeviceQueue {
     pub fn take(&mut self, into: &mut Vec<Piece>) {
         let before = into.len();
         let device = self.device;
+        if let Some(rest) = self.rest.take() {
+            into.push(Piece { device, what: PieceKind::Report(rest) });
+            return;
+        }
         if let Some(report) = self.report.take_if(|report| report.faults.due.is_none()) {
             into.push(Piece { device, what: PieceKind::Report(report) });
         }
@@ -414,7 +252,9 @@ impl DeviceQueue {
             }
         }
         let pieces = taken.len();
-        self.in_hand = Some(InHand { pieces, sequence, since, report, settings, parked, is_overtaken: false });
+        let (is_overtaken, is_state_written) = (false, false);
+        self.in_hand =
+            Some(InHand { pieces, sequence, since, report, settings, parked, is_overtaken, is_state_written });
     }
 
     /// Removes all work that is neither in hand nor parked, and returns it; what is in hand and not parked counts as overtaken.

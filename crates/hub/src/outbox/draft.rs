@@ -7,7 +7,7 @@ use isobar_model::ids::DeviceRef;
 use isobar_model::time::Timestamp;
 use isobar_store::telemetry::OutboxChange;
 
-use super::device_queue::{OutboxSize, Report, ReportRows};
+use super::piece::{OutboxSize, Report, ReportRows};
 use super::work::{DeviceFindings, RegistryWork};
 
 /// Largest report, in bytes, that is always rewritten whole as one entry. A larger one gets entries with only the

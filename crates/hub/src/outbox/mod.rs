@@ -10,6 +10,7 @@
 mod device_queue;
 mod draft;
 mod pending;
+mod piece;
 mod queue;
 mod reported;
 mod shared;
@@ -20,6 +21,7 @@ mod writing;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use isobar_model::device::Device;
@@ -30,12 +32,14 @@ use isobar_store::telemetry::{OutboxChange, Telemetry};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-#[cfg(test)]
-pub(crate) use self::device_queue::PARKED_PAUSE_MAX;
 use self::draft::{Draft, StagedWork, UnstagedWork};
 pub(crate) use self::pending::PendingChanges;
+#[cfg(test)]
+pub(crate) use self::piece::PARKED_PAUSE_MAX;
 use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
+pub(crate) use self::reported::Shown;
 pub(crate) use self::work::RegistryWork;
+use self::writing::BATCH_ROWS_MAX;
 pub(crate) use self::writing::{OutboxBatch, SharedPiece};
 
 /// Longest time that a list waits for pending changes that affect it.
@@ -59,6 +63,8 @@ pub(crate) struct Outbox {
     /// Other processes serve the same devices: what is shown is what the registry has, so that all show the same.
     is_shared: bool,
     queue: Mutex<OutboxQueue>,
+    /// Rows of the registry that the next batch writes.
+    batch_rows: AtomicUsize,
     /// Notified when there is work to write.
     wake: Notify,
     /// Notified when a caller waits for work to be written.
@@ -108,7 +114,8 @@ impl Drop for Staging {
 impl Outbox {
     pub(crate) fn new(clock: Clock, is_shared: bool) -> Self {
         let (wake, hurry, done) = (Notify::new(), Notify::new(), Notify::new());
-        Self { clock, is_shared, queue: Mutex::default(), wake, hurry, done }
+        let batch_rows = AtomicUsize::new(BATCH_ROWS_MAX);
+        Self { clock, is_shared, queue: Mutex::default(), batch_rows, wake, hurry, done }
     }
 
     /// Stages the work that a run of a device of this tenant leaves, before the run is committed, and returns the
@@ -211,11 +218,11 @@ impl Outbox {
         self.wait(WORK_MAX, true, |queue| queue.is_written(device, newest)).await
     }
 
-    /// Waits until the changes of all runs of a tenant so far are written; returns false if it takes too long. Later
-    /// runs, and those of other tenants, are not waited for.
-    pub(crate) async fn caught_up(&self, tenant: OrganizationId) -> bool {
+    /// Waits until those changes of all runs of a tenant so far are written that a list shows; returns false if it takes
+    /// too long. Later runs, and those of other tenants, are not waited for.
+    pub(crate) async fn caught_up(&self, tenant: OrganizationId, shown: &[Shown]) -> bool {
         let newest = self.queue.lock().newest();
-        self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, newest)).await
+        self.wait(SETTLE_MAX, true, |queue| queue.is_caught_up(tenant, shown, newest)).await
     }
 
     async fn wait(&self, most: Duration, hurries: bool, mut reached: impl FnMut(&OutboxQueue) -> bool) -> bool {

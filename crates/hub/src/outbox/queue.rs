@@ -15,15 +15,15 @@ use isobar_model::time::Timestamp;
 use isobar_store::telemetry::{OutboxChange, OutboxEntry};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::device_queue::{DeviceQueue, OutboxSize, PendingItem, Piece, Refusals, Report, ReportRows, SiteSizes};
+use super::device_queue::{DeviceQueue, SiteSizes};
 use super::draft::{Draft, ReportBase, StagedWork, UnstagedWork};
-use super::reported::ReportedDevices;
+use super::piece::{OutboxSize, PendingItem, Piece, PieceKind, Refusals, Report, ReportRows};
+use super::reported::{Awaited, ReportedDevices, Shown};
 use super::work::RegistryWork;
 
 /// Limits on pending work. One tenant gets at most as much as is free, hence half; one site leaves a third to others.
 pub(crate) const OUTBOX_MAX: OutboxSize = OutboxSize { entries: 200_000, bytes: 64 << 20 };
-/// Pieces written in one batch, and their bytes.
-const PIECES_AT_ONCE: usize = 512;
+/// Bytes written in one batch.
 const BYTES_AT_ONCE: usize = 1 << 20;
 
 /// The tenant of a device, or `None` while unknown.
@@ -50,8 +50,7 @@ pub(crate) struct OutboxQueue {
     overtaken: FxHashSet<DeviceKey>,
     /// Numbers of entries that cannot be read.
     unreadable: FxHashSet<u64>,
-    /// The sequence of the oldest work in hand, by tenant, and the arrival of the oldest of all.
-    in_hand: FxHashMap<Tenant, u64>,
+    /// The arrival of the oldest work in hand.
     in_hand_since: Option<i64>,
 }
 
@@ -124,13 +123,16 @@ impl OutboxQueue {
         self.of(device).and_then(DeviceQueue::first_expected).is_none_or(|first| first > sequence)
     }
 
-    /// Returns true if all work of a tenant up to a sequence is written, except for refused work.
-    pub fn is_caught_up(&self, tenant: OrganizationId, sequence: u64) -> bool {
+    /// Returns true if the findings of a tenant up to a sequence that a list shows are written, except for refused ones.
+    pub fn is_caught_up(&self, tenant: OrganizationId, shown: &[Shown], sequence: u64) -> bool {
         // A device of an unknown tenant may belong to this one.
-        [Some(tenant), None].iter().all(|tenant| {
-            let first = self.tenants.get(tenant).and_then(|of| of.queue.first_key_value()).map(|(first, _)| first);
-            [first, self.in_hand.get(tenant)].into_iter().flatten().all(|first| *first > sequence)
-        })
+        let tenants = [Some(tenant), None];
+        tenants.iter().all(|of| shown.iter().all(|kind| self.reported.is_caught_up(*of, *kind, sequence)))
+    }
+
+    /// Returns true if work up to a sequence can be written.
+    pub fn is_ready_until(&self, sequence: u64) -> bool {
+        self.tenants.values().any(|of| of.queue.first_key_value().is_some_and(|(first, _)| *first <= sequence))
     }
 
     /// Returns the devices of a tenant with pending reports, or `None` if there are more than `most`.
@@ -196,7 +198,8 @@ impl OutboxQueue {
         let (mut more, mut less) = (OutboxSize::default(), OutboxSize::default());
         let StagedWork { base, found, rest, row } = staged;
         if let Some((found, bytes, rows)) = found {
-            let came = Report { found, bytes, rows, sequence, since, faults: Refusals::default() };
+            let faults = Refusals::default();
+            let came = Report { found, bytes, rows, alarms_written: 0, sequence, since, faults };
             let before = of.report.take();
             before.iter().for_each(|before| less.add(before.size()));
             let report = match before {
@@ -251,8 +254,9 @@ impl OutboxQueue {
                 None => (found, ReportRows::default(), (sequence, since, faults)),
             };
             rows.left.push(entry.number);
-            let bytes = found.bytes(id).len();
-            more.add(of.report.insert(Report { found: Arc::new(found), bytes, rows, sequence, since, faults }).size());
+            let (bytes, found) = (found.bytes(id).len(), Arc::new(found));
+            let report = Report { found, bytes, rows, alarms_written: 0, sequence, since, faults };
+            more.add(of.report.insert(report).size());
         }
         held += keep_rest(of, work, entry.number, (sequence, since, faults), &mut more);
         match held {
@@ -298,7 +302,8 @@ impl OutboxQueue {
         let is_another = |of: &&mut DeviceQueue| of.tenant != Some(tenant) && of.in_hand.is_none();
         let Some(of) = self.devices.get_mut(&device).filter(is_another) else { return };
         let (before, size, place) = (of.tenant.replace(tenant), of.size(), of.place.take());
-        self.reported.set(before, device, false);
+        let awaited = std::mem::take(&mut of.awaited);
+        self.reported.set(before, device, false, (awaited, Awaited::default()));
         if let Some(of_tenant) = self.tenants.get_mut(&before) {
             of_tenant.size.take(size);
             place.map(|place| of_tenant.queue.remove(&place));
@@ -312,8 +317,9 @@ impl OutboxQueue {
         self.place(device);
     }
 
-    /// Takes the work that can be written, up to a sequence, with tenants taking turns. The list may be empty.
-    pub fn take(&mut self, until: u64, now: Instant) -> Vec<Piece> {
+    /// Takes work that can be written, of about so many rows of the registry, with tenants taking turns. The list may be
+    /// empty.
+    pub fn take(&mut self, now: Instant, rows: usize) -> Vec<Piece> {
         while let Some((due, device)) = self.later.first().copied().filter(|(due, _)| *due <= now) {
             self.later.remove(&(due, device));
             if let Some(of) = self.devices.get_mut(&device) {
@@ -322,37 +328,45 @@ impl OutboxQueue {
             }
             self.place(device);
         }
-        let (mut pieces, mut bytes, mut passed) = (Vec::new(), 0, Vec::new());
-        while pieces.len() < PIECES_AT_ONCE && bytes < BYTES_AT_ONCE {
+        let (mut pieces, mut cost) = (Vec::new(), OutboxSize::default());
+        while cost.entries < rows && cost.bytes < BYTES_AT_ONCE {
             let Some(tenant) = self.rotation.pop_front() else { break };
             let Some(of_tenant) = self.tenants.get_mut(&tenant) else { continue };
-            let first = of_tenant.queue.first_entry().filter(|first| *first.key() <= until);
-            let Some((sequence, device)) = first.map(|first| first.remove_entry()) else {
+            let Some((_, device)) = of_tenant.queue.pop_first() else {
                 of_tenant.is_in_rotation = false;
-                match of_tenant.queue.is_empty() && of_tenant.size == OutboxSize::default() {
-                    true => drop(self.tenants.remove(&tenant)),
-                    false => passed.push(tenant),
+                if of_tenant.is_nothing() {
+                    self.tenants.remove(&tenant);
                 }
                 continue;
             };
             self.rotation.push_back(tenant);
             let Some(of) = self.devices.get_mut(&device) else { continue };
             of.place = None;
-            let first = self.in_hand.entry(tenant).or_insert(sequence);
-            *first = sequence.min(*first);
-            if of.expected > 0 {
+            if of.expected > 0 && of.rest.is_none() {
                 // Expected work may overwrite an entry that would be removed. The device gets a place when it arrives.
                 continue;
             }
             let before = pieces.len();
             of.take(&mut pieces);
-            bytes += pieces[before..].iter().map(|piece| piece.size().bytes).sum::<usize>();
+            pieces[before..].iter().for_each(|piece| cost.add(piece.cost()));
             let since = of.in_hand.as_ref().map(|in_hand| in_hand.since);
             self.in_hand_since = self.in_hand_since.into_iter().chain(since).min();
             self.place(device);
         }
-        passed.into_iter().for_each(|tenant| self.join_rotation(tenant));
         pieces
+    }
+
+    /// Removes a written piece; if only a part of it was written, it stays in hand until the next turn of its tenant.
+    pub fn part_written(&mut self, mut piece: Piece) {
+        if !piece.advance() {
+            return self.written(&piece);
+        }
+        let device = piece.device.key;
+        if let (Some(of), PieceKind::Report(rest)) = (self.devices.get_mut(&device), piece.what) {
+            of.in_hand.iter_mut().for_each(|in_hand| in_hand.is_state_written = true);
+            of.rest = Some(rest);
+        }
+        self.place(device);
     }
 
     /// Removes a written piece.
@@ -385,7 +399,6 @@ impl OutboxQueue {
 
     /// Ends the batch: no work is in hand any more.
     pub fn is_done(&mut self) {
-        self.in_hand.clear();
         self.in_hand_since = None;
     }
 
@@ -414,8 +427,8 @@ impl OutboxQueue {
     /// Puts a device into its place among the devices. Returns true if it has work to write and had none before.
     fn place(&mut self, device: DeviceKey) -> bool {
         let Some(of) = self.devices.get_mut(&device) else { return false };
-        let (place, due) = match of.in_hand {
-            Some(_) => (None, None),
+        let (place, due) = match &of.in_hand {
+            Some(in_hand) => (of.rest.as_ref().map(|_| in_hand.sequence), None),
             None => (of.first_ready(), of.next_due()),
         };
         let (old, tenant) = (std::mem::replace(&mut of.place, place), of.tenant);
@@ -424,7 +437,9 @@ impl OutboxQueue {
             of.due = due;
             self.later.extend(due.map(|due| (due, device)));
         }
-        self.reported.set(tenant, device, of.is_reported());
+        let awaited = of.awaited();
+        let awaited = (std::mem::replace(&mut of.awaited, awaited), awaited);
+        self.reported.set(tenant, device, of.is_reported(), awaited);
         let is_over = of.is_over();
         if is_over {
             self.devices.remove(&device);

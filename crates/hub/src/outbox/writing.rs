@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
@@ -11,17 +12,25 @@ use isobar_store::telemetry::{OutboxChange, OutboxEntry};
 use uuid::Uuid;
 
 use super::Outbox;
-use super::device_queue::{DeviceQueue, PARKED_AFTER, Piece, PieceKind};
+use super::device_queue::DeviceQueue;
+use super::piece::{PARKED_AFTER, Piece, PieceKind};
 use super::work::{DeviceFindings, OutgoingWork, SettingWork};
 
 /// Devices whose tenants are looked up in one query.
 const STRANGERS_AT_ONCE: usize = 1_000;
 
+/// Rows of the registry that a batch writes at most: so many, and fewer where a batch takes longer than this, as everybody
+/// waits for the one that is being written.
+pub(super) const BATCH_ROWS_MAX: usize = 512;
+const BATCH_ROWS_MIN: usize = 128;
+const BATCH_TIME_MAX: Duration = Duration::from_millis(100);
+
 /// A batch of work in hand; pieces not written when it is dropped are pending again.
 pub(crate) struct OutboxBatch {
     outbox: Arc<Outbox>,
-    /// Beginning of the round.
+    /// Beginning of the round, and of the batch.
     now: Instant,
+    begun: Instant,
     /// The pieces, those never refused first.
     pieces: Vec<Option<Piece>>,
     /// Number of pieces that were never refused.
@@ -30,7 +39,9 @@ pub(crate) struct OutboxBatch {
 
 /// A piece, shared with the thread that writes it.
 pub(crate) enum SharedPiece {
-    Report(Arc<DeviceFindings>),
+    /// The report, and the places of the findings about alarms that are written now: all but the first part of a large
+    /// report have nothing else.
+    Report(Arc<DeviceFindings>, Range<usize>),
     Settings(Vec<Arc<SettingWork>>),
     Delivery(Arc<OutgoingWork>, Option<OrganizationId>),
 }
@@ -87,11 +98,11 @@ impl OutboxBatch {
         self.outbox.done.notify_waiters();
     }
 
-    /// Removes pieces that were written.
+    /// Removes pieces that were written. The next parts of large ones wait for another turn.
     pub fn written(&mut self, range: Range<usize>) {
         let mut queue = self.outbox.queue.lock();
         for piece in self.pieces[range].iter_mut().filter_map(Option::take) {
-            queue.written(&piece);
+            queue.part_written(piece);
         }
         drop(queue);
         self.outbox.done.notify_waiters();
@@ -121,13 +132,17 @@ impl Drop for OutboxBatch {
         }
         self.outbox.queue.lock().is_done();
         self.outbox.done.notify_waiters();
+        let rows = self.outbox.batch_rows.load(Ordering::Relaxed);
+        let is_slow = self.outbox.clock.elapsed(self.begun) > BATCH_TIME_MAX;
+        let next = if is_slow { rows / 2 } else { rows * 2 };
+        self.outbox.batch_rows.store(next.clamp(BATCH_ROWS_MIN, BATCH_ROWS_MAX), Ordering::Relaxed);
     }
 }
 
 impl SharedPiece {
     fn of(what: &PieceKind, tenant: Option<OrganizationId>) -> Self {
         match what {
-            PieceKind::Report(report) => Self::Report(Arc::clone(&report.found)),
+            PieceKind::Report(report) => Self::Report(Arc::clone(&report.found), report.part()),
             PieceKind::Settings(settings, _) => {
                 Self::Settings(settings.iter().map(|setting| Arc::clone(&setting.what)).collect())
             }
@@ -174,13 +189,19 @@ impl Outbox {
         self.queue.lock().newest()
     }
 
-    /// Takes the work that can be written now, up to a sequence; returns `None` if there is none.
-    pub(crate) fn take(self: &Arc<Self>, until: u64, now: Instant) -> Option<OutboxBatch> {
-        let mut pieces = self.queue.lock().take(until, now);
+    /// Returns true if work up to a sequence can be written.
+    pub(crate) fn is_ready_until(&self, sequence: u64) -> bool {
+        self.queue.lock().is_ready_until(sequence)
+    }
+
+    /// Takes work that can be written now, whatever its sequence; returns `None` if there is none.
+    pub(crate) fn take(self: &Arc<Self>, now: Instant) -> Option<OutboxBatch> {
+        let begun = self.clock.instant();
+        let mut pieces = self.queue.lock().take(now, self.batch_rows.load(Ordering::Relaxed));
         pieces.sort_by_key(|piece| piece.faults().tries > 0);
         let sound = pieces.partition_point(|piece| piece.faults().tries == 0);
         let pieces = pieces.into_iter().map(Some).collect();
-        let batch = OutboxBatch { outbox: Arc::clone(self), now, pieces, sound };
+        let batch = OutboxBatch { outbox: Arc::clone(self), now, begun, pieces, sound };
         (!batch.pieces.is_empty()).then_some(batch)
     }
 

@@ -19,6 +19,7 @@ use super::devices::DECISIONS_MAX;
 use crate::cache::entries::DeviceEntry;
 use crate::error::if_there;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
+use crate::outbox::Shown;
 use crate::outbox::work::AlarmChangeWork;
 use crate::{Hub, TreeQuery};
 
@@ -51,7 +52,7 @@ impl Hub {
     ) -> Result<Page<Alarm>> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::AlarmRead).await?;
-        self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top(), &[Shown::Alarms]).await;
         let hub = self.clone();
         let read = async move { Ok(hub.registry().alarm_list(&permit, &list, &filters).await?) };
         self.0.listing_jobs.drive_for(caller, "alarm_list", read).await
@@ -63,7 +64,7 @@ impl Hub {
     pub async fn alarm_summary(&self, caller: &Caller, tree: TreeQuery) -> Result<AlarmSummary> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::AlarmRead).await?;
-        self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top(), &[Shown::Alarms]).await;
         let hub = self.clone();
         let read = async move { Ok(hub.registry().alarm_summary(&permit).await?) };
         self.0.listing_jobs.drive_for(caller, "alarm_summary", read).await
@@ -74,7 +75,7 @@ impl Hub {
     /// Needs `AlarmRead`. Waits as [`Hub::alarm_list`] does.
     pub async fn alarm_fetch(&self, caller: &Caller, id: AlarmId) -> Result<AlarmView> {
         let (permit, entry) = self.alarm_permit(caller, id, Action::AlarmRead).await?;
-        self.0.outbox.caught_up(entry.lineage.top()).await;
+        self.0.outbox.caught_up(entry.lineage.top(), &[Shown::Alarms]).await;
         self.alarm_view(&permit, id).await
     }
 

@@ -12,6 +12,7 @@ use isobar_store::registry::{
     ActiveDevices, DeviceFilter, DeviceSelection, DeviceSummary, ProjectDevices, UnwrittenDevices,
 };
 
+use crate::outbox::Shown;
 use crate::support::bounded_jobs::BoundedJobs;
 use crate::{Hub, TreeQuery};
 use isobar_quota::{TenantShare, limits};
@@ -64,7 +65,7 @@ impl Hub {
     pub(super) async fn devices_permit(&self, caller: &Caller, tree: TreeQuery) -> Result<(CanList, OrganizationId)> {
         let base = self.0.identity.tree_base(caller, tree.organization).await?;
         let permit = self.0.identity.list_permit(caller, tree, Action::DeviceRead).await?;
-        self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top(), &[Shown::State, Shown::Alarms]).await;
         Ok((permit, base.top()))
     }
 

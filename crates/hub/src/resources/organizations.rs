@@ -11,6 +11,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::NewOrganization;
 
 use crate::error::{PARENT, naming};
+use crate::outbox::Shown;
 use crate::{Hub, TreeQuery};
 
 impl Hub {
@@ -66,7 +67,7 @@ impl Hub {
         let levels = tree.depth.levels().map(|levels| levels.saturating_add(1));
         let permit = access::list(caller, Action::OrganizationRead, &base, levels);
         let permit = permit.map_err(|refusal| refusal.into_error("organization"))?;
-        self.0.outbox.caught_up(base.top()).await;
+        self.0.outbox.caught_up(base.top(), &[Shown::State]).await;
         let page = self.registry().organization_list(&permit, tree.organization.is_none(), &list).await?;
         Ok(page.map(|organization| as_seen_by(caller, organization)))
     }
@@ -78,7 +79,7 @@ impl Hub {
         let permit = self.0.identity.organization_write(caller, id, Action::OrganizationRead).await?.reading();
         // The organization shows the status of its devices, changes of which may be pending.
         if let Some(lineage) = self.0.caches.lineage_of(id).await? {
-            self.0.outbox.caught_up(lineage.top()).await;
+            self.0.outbox.caught_up(lineage.top(), &[Shown::State]).await;
         }
         let found = self.registry().organization_fetch(&permit).await?.ok_or(Error::Missing("organization"))?;
         Ok(as_seen_by(caller, found))

@@ -32,6 +32,7 @@ use self::task::{Block, Known, NO_SUCH_PROJECT, Task, TaskDevice, TaskRun};
 use self::tasks::Extracted;
 use crate::Hub;
 use crate::error::if_there;
+use crate::outbox::Shown;
 use crate::support::scope_guard::ScopeGuard;
 
 pub use self::parameters::{Given, PARAMETERS};
@@ -189,7 +190,7 @@ impl Hub {
         let Extracted { body, blocks, tasks, labels, errors } = extracted;
         let values: Vec<&str> = tasks.iter().map(|task| task.tag_value.as_str()).collect();
         // Devices are also found by labels that their designs have set.
-        let caught_up = self.0.outbox.caught_up(target.top).await;
+        let caught_up = self.0.outbox.caught_up(target.top, &[Shown::State]).await;
         let known = self.registry().devices_labelled(&target.subtree, request.tag(), &values).await?;
         if !caught_up && values.iter().any(|value| !known.contains_key(*value)) {
             // A device that seems missing may exist: it must not be created twice.

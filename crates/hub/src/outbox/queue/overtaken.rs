@@ -2,7 +2,7 @@
 
 use isobar_model::ids::DeviceKey;
 
-use super::super::device_queue::{OutboxSize, Piece};
+use super::super::piece::{OutboxSize, Piece};
 use super::OutboxQueue;
 
 impl OutboxQueue {

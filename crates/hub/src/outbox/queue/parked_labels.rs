@@ -6,7 +6,7 @@ use isobar_model::ids::DeviceRef;
 use isobar_store::telemetry::OutboxChange;
 use smallvec::SmallVec;
 
-use super::super::device_queue::{OutboxSize, ReportRows};
+use super::super::piece::{OutboxSize, ReportRows};
 use super::super::work::DeviceFindings;
 use super::OutboxQueue;
 

@@ -9,7 +9,7 @@ use isobar_store::registry::DeliveryKind;
 use isobar_store::telemetry::Commit;
 use sqlx::AssertSqlSafe;
 
-use super::super::device_queue::PARKED_AFTER;
+use super::super::piece::PARKED_AFTER;
 use super::super::*;
 use super::{at, blank};
 use crate::designs::Admission;
@@ -145,7 +145,7 @@ async fn refused_device_is_parked_and_stops_no_other() {
         assert_eq!(hub.device_summary(&stage.admin, tree(), filters()).await.unwrap().total, 1);
     }
     assert_eq!(stage.stored(&first, "log").await.as_deref(), Some(r#"{"n":2}"#));
-    assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top()))).is_ready());
+    assert!(poll!(std::pin::pin!(outbox.caught_up(stage.admin.lineage.top(), &[Shown::State]))).is_ready());
     assert!(poll!(std::pin::pin!(outbox.written(first.key))).is_ready());
     let again = stage.restarts().await;
     let parked = async || again.hub.0.env.telemetry().outbox(0, 9).await.unwrap();

@@ -2,6 +2,7 @@
 
 mod hub;
 mod overtaken;
+mod turns;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +15,8 @@ use isobar_store::telemetry::OutboxEntry;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::device_queue::{DeviceQueue, OutboxSize, Piece, PieceKind};
+use super::device_queue::DeviceQueue;
+use super::piece::{OutboxSize, Piece, PieceKind};
 use super::queue::QueueLook;
 use super::work::SettingWork;
 use super::*;
@@ -100,8 +102,7 @@ impl Desk {
     }
 
     fn takes(&mut self) -> Vec<Piece> {
-        let until = self.waiting.newest();
-        self.waiting.take(until, Clock::System.instant())
+        self.waiting.take(Clock::System.instant(), BATCH_ROWS_MAX)
     }
 
     fn removes(&mut self) {
@@ -417,14 +418,15 @@ async fn caught_up_waits_for_earlier_work_of_its_own_tenant() {
     };
     leaves(1, 1);
     leaves(2, 1);
-    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_ready());
-    let mut waits = std::pin::pin!(outbox.caught_up(organization(1)));
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2), &[Shown::State]))).is_ready());
+    let mut waits = std::pin::pin!(outbox.caught_up(organization(1), &[Shown::State]));
     assert!(poll!(&mut waits).is_pending());
     // There is always work, of the same devices too.
     leaves(3, 1);
+    // A report and its label are two rows.
     let pieces = {
         let mut waiting = outbox.queue.lock();
-        waiting.take(2, Clock::System.instant())
+        waiting.take(Clock::System.instant(), 3)
     };
     leaves(1, 1);
     assert_eq!(pieces.len(), 2);
@@ -448,10 +450,13 @@ async fn work_of_an_earlier_process_is_waited_for_by_its_tenant() {
         let (device, work) = (DeviceKey(number), labelled(device(number), "n", "1", 0).bytes());
         outbox.take_up(&OutboxEntry { number, device, work, parked: None }, 0, at(0)).unwrap();
     }
-    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_pending(), "it may be anybody's");
+    assert!(
+        poll!(std::pin::pin!(outbox.caught_up(organization(2), &[Shown::State]))).is_pending(),
+        "it may be anybody's"
+    );
     // The second device was deleted.
     outbox.strangers_belong(&outbox.strangers(), &HashMap::from([(DeviceKey(1), organization(1))]));
     assert!(outbox.strangers().is_empty());
-    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(1)))).is_pending());
-    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2)))).is_ready());
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(1), &[Shown::State]))).is_pending());
+    assert!(poll!(std::pin::pin!(outbox.caught_up(organization(2), &[Shown::State]))).is_ready());
 }
