@@ -64,6 +64,8 @@ pub enum Hostile {
     Summaries,
     /// Batches of a thousand events
     Batches,
+    /// Batches of a hundred events, each of which raises eight alarms
+    Alarms,
 }
 
 /// A hostile tenant, or one of its kinds.
@@ -130,6 +132,7 @@ impl Case {
             Hostile::DeviceBulks => "bulks of 10,000 devices",
             Hostile::Summaries => "summaries and lists of 20,000 devices with filters",
             Hostile::Batches => "batches of 1,000 events, 8 connections",
+            Hostile::Alarms => "batches of 100 events that raise 8 alarms each, one connection",
         };
         name.to_owned()
     }
@@ -173,6 +176,7 @@ impl Case {
             Hostile::DeviceBulks => floods::bulks(api).await,
             Hostile::Summaries => floods::summaries(api).await,
             Hostile::Batches => floods::batches(api).await,
+            Hostile::Alarms => floods::alarms(api).await,
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Those who ask for much with little: intervals, deliveries, sorts, streams, code, buckets, bulks, batches.
+//! Those who ask for much with little: intervals, deliveries, sorts, streams, code, buckets, bulks, batches, alarms.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_store::telemetry::SORTED_MAX;
@@ -53,6 +54,9 @@ const BATCHES: usize = 8;
 const BATCH_EVERY: u64 = 100;
 const BATCH_EVENTS: usize = 1_000;
 const BATCH_DEVICES: usize = 16;
+/// Events of a batch that raise alarms, and how many each.
+const ALARM_EVENTS: usize = 100;
+const ALARMS: usize = 8;
 /// Connections with code that never ends.
 const CODE_CONNECTIONS: usize = 16;
 
@@ -148,4 +152,16 @@ pub async fn batches(api: &mut Api) -> Result<Attack, Failure> {
     let body = malice::batch(&ids, BATCH_EVENTS);
     let batch = request("POST", api.address(), BATCH_PATH, api.credential(), Some(&body));
     Ok(Attack::of(calls(BATCHES, BATCH_EVERY, in_turns(vec![batch])), devices))
+}
+
+pub async fn alarms(api: &mut Api) -> Result<Attack, Failure> {
+    let devices = devices_of(api, &malice::alarms(ALARMS), BATCH_DEVICES).await?;
+    let ids: Vec<String> = devices.iter().map(|device| device.id.clone()).collect();
+    let (address, credential) = (api.address().to_owned(), api.credential().to_owned());
+    let batch = move |number: usize| {
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let body = malice::alarm_batch(&ids, ALARM_EVENTS, number);
+        Arc::new(request("POST", &address, BATCH_PATH, &credential, Some(&body)))
+    };
+    Ok(Attack::of(calls(1, 0, Box::new(batch)), devices))
 }

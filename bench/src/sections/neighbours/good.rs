@@ -1,5 +1,5 @@
-//! The tenant that means no harm: devices that post, people who read devices, data and lists, and one who follows the
-//! stream. Everything has its time: what is late because the call before it was counts from when it should have been.
+//! The tenant that means no harm: devices that post, one that raises alarms, people who read devices, data and lists, and one
+//! who follows the stream. Everything has its time: what is late because the call before it was counts from when it should have been.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -7,22 +7,23 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hdrhistogram::Histogram;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::median;
+use super::malice;
 use crate::api::{Api, PASSWORD};
 use crate::process::Server;
-use crate::setup::{Device, STORAGE, event_request, make_devices, make_project, payload};
+use crate::setup::{Device, STORAGE, event_request, make_devices, make_project, make_project_of, payload};
 use crate::wire::{Wire, request};
 use crate::{Failure, load};
 
 /// Its name.
 pub const NAME: &str = "ana";
 /// What it does, as the table calls it.
-pub const KINDS: [&str; 6] = ["events", "devices", "data", "lists", "stream", "log-ins"];
+pub const KINDS: [&str; 7] = ["events", "devices", "data", "lists", "stream", "alarms", "log-ins"];
 /// Its devices, and the values that each of them has from the start.
 const DEVICES: usize = 20;
 const VALUES: usize = 100;
@@ -32,6 +33,8 @@ pub const GRACE: Duration = Duration::from_secs(10);
 pub const MEMORY_MAX: u64 = 4 << 30;
 /// Between two looks at the server.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Before alarms are listed again that lack the newest.
+const LIST_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Before a stream that ended is opened again.
 const REOPEN_AFTER: Duration = Duration::from_millis(500);
 /// Longest latency that is told apart, in microseconds.
@@ -46,15 +49,17 @@ enum Kind {
     Data,
     Lists,
     Stream,
+    Alarms,
     LogIns,
 }
 
 /// Connections of each kind, and the pause from call to call on each.
-const CALLERS: [(Kind, usize, Duration); 4] = [
+const CALLERS: [(Kind, usize, Duration); 5] = [
     (Kind::Events, 8, Duration::from_millis(80)),
     (Kind::Devices, 2, Duration::from_millis(50)),
     (Kind::Data, 2, Duration::from_millis(50)),
     (Kind::Lists, 2, Duration::from_millis(50)),
+    (Kind::Alarms, 1, Duration::from_millis(200)),
 ];
 /// The same of logins, where there are any.
 const LOG_INS: (Kind, usize, Duration) = (Kind::LogIns, 1, Duration::from_millis(500));
@@ -78,10 +83,11 @@ impl Heard {
         self.latency.get(kind).and_then(p99)
     }
 
-    /// The same of everything but logins, of which each waits for a hash that is slow by intention.
+    /// The same of everything but logins, of which each waits for a hash that is slow by intention, and alarms, of which each
+    /// is several calls.
     pub fn p99_of_all(&self) -> Result<Option<Duration>, Failure> {
         let mut all = Histogram::new_with_bounds(1, LATENCY_MAX_MICROS, 3)?;
-        for one in &self.latency[..Kind::LogIns as usize] {
+        for one in &self.latency[..Kind::Alarms as usize] {
             all.add(one)?;
         }
         Ok(p99(&all))
@@ -104,7 +110,7 @@ impl Turns {
         median(self.0.iter().filter_map(|heard| heard.p99(kind)).collect(), Duration::as_secs_f64)
     }
 
-    /// The same of everything but logins.
+    /// The same of everything but logins and alarms.
     pub fn p99_of_all(&self) -> Result<Option<Duration>, Failure> {
         let turns: Vec<_> = self.0.iter().map(Heard::p99_of_all).collect::<Result<_, _>>()?;
         Ok(median(turns.into_iter().flatten().collect(), Duration::as_secs_f64))
@@ -139,6 +145,8 @@ impl Good {
         let project = make_project(&mut api).await?;
         let devices = make_devices(&api, &project, DEVICES).await?;
         load::post(address, &devices, DEVICES * VALUES, DEVICES, usize::MAX).await?;
+        let project = make_project_of(&mut api, "Alarms", &malice::alarms(1)).await?;
+        let raising = make_devices(&api, &project, 1).await?.pop().ok_or("no devices")?;
         let kinds = CALLERS.into_iter().chain(logs_in.then_some(LOG_INS));
         let callers = kinds.flat_map(|(kind, count, every)| {
             (0..count).map(move |at| Caller {
@@ -153,6 +161,8 @@ impl Good {
             address: address.to_owned(),
             credential: api.credential().to_owned(),
             devices,
+            raising,
+            alarm: Cell::new(0),
             number: Cell::new(DEVICES * VALUES),
             turn: Cell::new(0),
             heard: RefCell::new(Heard::new()?),
@@ -209,6 +219,9 @@ struct Shared {
     address: String,
     credential: String,
     devices: Vec<Device>,
+    /// Who raises alarms, and how many there were.
+    raising: Device,
+    alarm: Cell<usize>,
     /// Of the next event.
     number: Cell<usize>,
     /// Of the next read.
@@ -257,6 +270,11 @@ impl Shared {
             Kind::Data if turn.is_multiple_of(2) => get(&format!("/v2/devices/{}/last/{STORAGE}", device.id)),
             Kind::Data => get(&format!("/v2/devices/{}/data/{STORAGE}?limit=100", device.id)),
             Kind::Lists => get("/v2/devices?depth=all&limit=100"),
+            Kind::Alarms => {
+                self.alarm.set(self.alarm.get() + 1);
+                let body = json!({"key": self.alarm.get().to_string()}).to_string();
+                (event_request(&self.address, &self.raising, &body), None)
+            }
             Kind::LogIns => {
                 let body = json!({"usernameOrEmail": NAME, "password": PASSWORD}).to_string();
                 (request("POST", &self.address, "/v2/auth/login", FORWARDED, Some(&body)), None)
@@ -285,7 +303,10 @@ impl Caller {
             let (request, number) = shared.next(kind);
             shared.under_way.borrow_mut().insert(at, (kind, since));
             shared.awaited.borrow_mut().extend(number.map(|number| (number, since)));
-            let answered = self.call(&shared.address, &request).await;
+            let mut answered = self.call(&shared.address, &request).await;
+            if kind == Kind::Alarms && matches!(answered, Ok(201)) {
+                answered = self.until_listed(shared).await;
+            }
             shared.under_way.borrow_mut().remove(&at);
             shared.took(kind, since);
             let fault = match answered {
@@ -299,6 +320,25 @@ impl Caller {
             }
             free = Instant::now();
             due += self.every;
+        }
+    }
+
+    /// Lists the newest alarm until it is there. The status of the last answer.
+    async fn until_listed(&mut self, shared: &Shared) -> Result<u16, Failure> {
+        let path = format!("/v2/alarms?filter[key][eq]={}", shared.alarm.get());
+        let list = request("GET", &shared.address, &path, &shared.credential, None);
+        loop {
+            let mut wire = match self.wire.take() {
+                Some(wire) => wire,
+                None => Wire::open(&shared.address).await?,
+            };
+            let reply = wire.exchange(&list).await?;
+            self.wire = Some(wire);
+            let page: Value = serde_json::from_slice(&reply.body)?;
+            if reply.status != 200 || page["meta"]["totalDocs"] == 1 {
+                return Ok(reply.status);
+            }
+            sleep(LIST_AGAIN_AFTER).await;
         }
     }
 

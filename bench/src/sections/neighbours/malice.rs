@@ -223,3 +223,23 @@ pub fn batch(devices: &[&str], events: usize) -> String {
     let event = |number: usize| json!({"deviceId": devices[number % devices.len()], "elementName": EVENT, "payload": {"n": number}});
     Value::from_iter((0..events).map(event)).to_string()
 }
+
+/// A design in which each event raises and clears so many alarms by the key that it names.
+pub fn alarms(count: usize) -> Value {
+    let name = |number: usize| format!("alarm{number}");
+    let alarm = json!({"type": "alarm", "properties": {"title": "Alarm {{ payload.key }}"}});
+    let link = |number: usize, ability: &str| json!({"element": name(number), "ability": ability, "arguments": {"key": "payload.key"}});
+    let mut elements: Map<String, Value> = (0..count).map(|number| (name(number), alarm.clone())).collect();
+    let links = (0..count).flat_map(|number| ["raise", "clear"].map(|ability| link(number, ability)));
+    elements.insert(EVENT.to_owned(), received(links.collect()));
+    Value::Object(elements)
+}
+
+/// A batch of so many events for [`alarms`], of these devices in turns, with keys that no other batch has.
+pub fn alarm_batch(devices: &[&str], events: usize, number: usize) -> String {
+    let event = |at: usize| {
+        let key = format!("{number}-{at}");
+        json!({"deviceId": devices[at % devices.len()], "elementName": EVENT, "payload": {"key": key}})
+    };
+    Value::from_iter((0..events).map(event)).to_string()
+}

@@ -21,8 +21,8 @@ const GROWTH_MAX: u64 = 256 << 20;
 
 pub fn text(options: &Options, rows: &[Row]) -> Result<String, Failure> {
     let mut table = String::from(
-        "| beside | what it is answered | p99 of all | events | devices | data | lists | stream | log-ins | memory | target |\n\
-         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
+        "| beside | what it is answered | p99 of all | events | devices | data | lists | stream | alarms | log-ins | memory | target |\n\
+         |---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
     for row in rows {
         write!(
@@ -44,7 +44,7 @@ pub fn text(options: &Options, rows: &[Row]) -> Result<String, Failure> {
         table,
         "\n{} of {} hold. Times are 99th percentiles of one well-behaved tenant, alone → beside the hostile one, the medians of {} turns of {} s (bodies that drip \
          and intervals: once, and longer); targets: at most {FACTOR:.0} times that alone or {}, whichever is more, for each kind of call, at most {} where it was less, no call \
-         refused, and at most {} more memory of the process at its peak. The well-behaved tenant has 20 devices, which post 100 events a second; it reads devices, data and lists 40 \
+         refused, and at most {} more memory of the process at its peak. The well-behaved tenant has 20 devices, which post 100 events a second, and one that raises 5 alarms a second, whose time is that from sending an event until the list of alarms has it; it reads devices, data and lists 40 \
          times a second each and follows its stream, whose time is that from sending an event to being told of it. Each hostile tenant has a server of its own, whose rate limits are counted but \
          never reached (but that of addresses, 600, where passwords are guessed), and sends from a thread of its own: large bodies 4 a second, small ones up to 2,000. Links lead to each of {} types of elements. What it is answered: \
          the {} most frequent answers and errors on its newest events, and how often. A case is ended, and its server killed, when calls are not answered within {} s, or the process takes more than {} GiB.",

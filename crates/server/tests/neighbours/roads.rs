@@ -1,5 +1,7 @@
 //! Small requests that cause much work.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures::future::join_all;
 use isobar_model::time::Clock;
 use isobar_power::{becomes, within_patience};
@@ -12,7 +14,7 @@ use tokio::net::TcpStream;
 use crate::malice;
 use crate::program_support::house::rest;
 use crate::program_support::registry;
-use crate::program_support::site::Answer;
+use crate::program_support::site::{Answer, Api};
 use crate::street::Street;
 
 /// Blocks and elements of a delivery: their product is two million events.
@@ -23,6 +25,12 @@ const ELEMENTS: usize = 1_000;
 const INTERVALS: usize = 512;
 const INTERVALS_AT_ONCE: i64 = 64;
 const WAITS_FOR_CODE: i64 = 200_000;
+/// Alarms that each event of a flood raises, events of its batches, and its devices.
+const FLOOD_ALARMS: usize = 8;
+const FLOOD_EVENTS: usize = 100;
+const FLOOD_DEVICES: usize = 16;
+/// Findings that are pending when another tenant raises its own alarm.
+const FLOOD_BACKLOG: f64 = 4_000.0;
 /// A day, in milliseconds.
 const DAY: u64 = 86_400_000;
 
@@ -222,4 +230,32 @@ async fn intervals_with_endless_code_delay_only_each_other() {
     assert!((1..=INTERVALS_AT_ONCE).contains(&wait), "{wait} wait for their code");
     street.beside(all_elapse).await;
     registry.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn alarm_floods_delay_only_each_other() {
+    let street = Street::open().await;
+    let other = Api::registered(&street.serving, "bea").await;
+    let raising = other.found(&malice::alarms(1), 1).await.remove(0);
+    let devices = street.hostile.found(&malice::alarms(FLOOD_ALARMS), FLOOD_DEVICES).await;
+    let ids: Vec<&str> = devices.iter().map(|device| device.id.as_str()).collect();
+    let batches = AtomicUsize::new(0);
+    let floods = async || {
+        let body = malice::alarm_batch(&ids, FLOOD_EVENTS, batches.fetch_add(1, Ordering::Relaxed));
+        let answer = street.sends("/v2/events/device/batch", body).await;
+        assert_eq!(answer.status, 200, "{}", answer.body);
+    };
+    let pending = async || other.metric("isobar_outbox_entries").await;
+    for number in 0..3 {
+        while pending().await < FLOOD_BACKLOG {
+            floods().await;
+        }
+        let before = pending().await;
+        other.post(&raising, malice::EVENT, &json!({"key": format!("own {number}")})).await.created();
+        let list = format!("/v2/alarms?filter[key][eq]=own%20{number}");
+        becomes("the alarm is listed", async || !other.list(&list).await.is_empty()).await;
+        let after = pending().await;
+        assert!(after > before / 2.0, "{after} of {before} are left of the other tenant's backlog");
+    }
+    street.beside(floods).await;
 }
