@@ -1,5 +1,7 @@
 //! Words the errors of missing resources, and of one failed item among many.
 
+use std::fmt;
+
 use isobar_model::error::{Error, Fault, Result};
 use isobar_store::error::StoreError;
 
@@ -40,9 +42,59 @@ pub(crate) fn of_one_of_many(error: &Error, what: &str, told: impl Fn(&Fault) ->
     match error {
         Error::Invalid(faults) => faults.iter().map(told).collect::<Vec<_>>().join("; "),
         Error::Internal(cause) => {
-            tracing::error!(%cause, "{what} failed");
+            if !cause.is::<EarlierFailed>() {
+                tracing::error!(%cause, "{what} failed");
+            }
             error.to_string()
         }
         other => other.to_string(),
+    }
+}
+
+/// The failure of ours that ends the items of one device in a call of many. Later items do not run and fail with the same
+/// error: run now and sent again with the failed one, they would be older than themselves.
+#[derive(Debug, Default)]
+pub(crate) struct OrderedItems(Option<Error>);
+
+/// Cause of the error of an item that did not run. The cause of the first error is in the log.
+#[derive(Debug)]
+struct EarlierFailed;
+
+impl fmt::Display for EarlierFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an earlier item of the device failed")
+    }
+}
+
+impl std::error::Error for EarlierFailed {}
+
+impl OrderedItems {
+    /// Returns the error of items that did not run, after a failure of ours.
+    pub fn failure(&self) -> Option<Error> {
+        self.0.as_ref().map(of_later)
+    }
+
+    /// Notes the failure of an item, if it is the first of ours.
+    pub fn note(&mut self, error: &Error) {
+        if self.0.is_none() && is_ours(error) {
+            self.0 = Some(of_later(error));
+        }
+    }
+
+    /// Returns the result of the next item: the failure of an earlier one, even if it ran before that was known.
+    pub fn next<T>(&mut self, result: Result<T>) -> Result<T> {
+        if let Some(failure) = self.failure() {
+            return Err(failure);
+        }
+        result.inspect_err(|error| self.note(error))
+    }
+}
+
+/// Returns the same error for a later item.
+fn of_later(error: &Error) -> Error {
+    match error {
+        Error::NoRoom(what) => Error::NoRoom(what.clone()),
+        Error::Internal(_) => Error::internal(EarlierFailed),
+        _ => Error::Busy,
     }
 }

@@ -193,8 +193,12 @@ impl Ingest {
             match accepted {
                 Ok(mut accepted) => match accepted.settled().await {
                     Err(StoreError::Conflict) => {}
-                    // Other failures are told when the event is to be durable.
-                    Ok(()) | Err(_) => return Ok(Some(accepted)),
+                    // Now: the next event of a batch must not run behind one that failed.
+                    Err(error) => return Err(error.into()),
+                    Ok(()) => {
+                        event.ran.as_ref().inspect(|ran| tell(ran));
+                        return Ok(Some(accepted));
+                    }
                 },
                 Err(TurnFailure::Outdated) => return self.settle_outdated(permit).await.map(|()| None),
                 Err(TurnFailure::Failed(error)) => return Err(error),
@@ -224,9 +228,6 @@ impl Ingest {
             None => self.run_design_on(id, event, tree, (&view, turn.memory()), &mut run),
         }
         let pending = self.committer.commit(run, turn)?;
-        if let Some(ran) = &event.ran {
-            tell(ran);
-        }
         if pending.bytes > SHORT_RUN_BYTES_MAX {
             entry.plan.note_run(true);
         }

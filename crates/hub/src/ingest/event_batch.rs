@@ -21,7 +21,7 @@ use super::Ingest;
 use super::accepted::Accepted;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::incoming::Incoming;
-use crate::error::{is_ours, of_one_of_many};
+use crate::error::{OrderedItems, is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
 use crate::support::pace::Slices;
 use isobar_quota::NOBODY;
@@ -59,6 +59,14 @@ type AcceptedItem<'b> = (usize, Accepted, SemaphorePermit<'b>);
 
 /// The outcome of one item.
 type EventResult = (usize, Result<EventId>);
+
+/// The events of one device, in their order.
+#[derive(Default)]
+struct DeviceRun<'b> {
+    results: Vec<EventResult>,
+    under_way: VecDeque<AcceptedItem<'b>>,
+    order: OrderedItems,
+}
 
 /// A batch whose events run.
 struct BatchRun<'a> {
@@ -156,43 +164,45 @@ impl BatchRun<'_> {
         }
     }
 
-    /// Runs the events of one device, one after the other, and waits until all are durable.
+    /// Runs the events of one device, one after the other, and waits until all are durable. After one that the stores did not
+    /// take, no other runs.
     async fn run_in_order(&self, events: Vec<(usize, BatchEvent)>) -> Vec<EventResult> {
-        let (mut results, mut under_way) = (Vec::with_capacity(events.len()), VecDeque::new());
+        let mut run = DeviceRun { results: Vec::with_capacity(events.len()), ..DeviceRun::default() };
         for (index, event) in events {
             self.slices.next().await;
-            match self.begin(&event, &mut under_way, &mut results).await {
-                Ok((accepted, place)) => under_way.push_back((index, accepted, place)),
-                Err(error) => results.push((index, Err(error))),
+            match self.begin(&event, &mut run).await {
+                Ok((accepted, place)) => run.under_way.push_back((index, accepted, place)),
+                Err(error) => run.fail(index, error).await,
             }
         }
-        settle(&mut under_way, &mut results, 0).await;
-        results
+        run.settle(0).await;
+        run.results
     }
 
     /// Runs one event. Where there is no room for it, those of its device that are under way become durable first.
     async fn begin<'b>(
         &'b self,
         event: &BatchEvent,
-        under_way: &mut VecDeque<AcceptedItem<'b>>,
-        results: &mut Vec<EventResult>,
+        run: &mut DeviceRun<'b>,
     ) -> Result<(Accepted, SemaphorePermit<'b>)> {
         let mut tries = 0;
         loop {
+            if let Some(failure) = run.order.failure() {
+                return Err(failure);
+            }
             let place = match self.under_way.try_acquire() {
                 Ok(place) => place,
-                Err(_) if !under_way.is_empty() => {
-                    let half = under_way.len() / 2;
-                    settle(under_way, results, half).await;
+                Err(_) if !run.under_way.is_empty() => {
+                    run.settle(run.under_way.len() / 2).await;
                     continue;
                 }
                 Err(_) => self.under_way.acquire().await.map_err(Error::internal)?,
             };
             tries += 1;
             match self.ingest.event_of_batch(self.principal, event).await {
-                Err(Error::Busy) if !under_way.is_empty() && tries < BATCH_TRIES_MAX => {
+                Err(Error::Busy) if !run.under_way.is_empty() && tries < BATCH_TRIES_MAX => {
                     drop(place);
-                    settle(under_way, results, 0).await;
+                    run.settle(0).await;
                 }
                 accepted => return accepted.map(|accepted| (accepted, place)),
             }
@@ -200,12 +210,23 @@ impl BatchRun<'_> {
     }
 }
 
-/// Waits for the oldest of these events until no more than `left` are left.
-async fn settle(under_way: &mut VecDeque<AcceptedItem<'_>>, results: &mut Vec<EventResult>, left: usize) {
-    while under_way.len() > left
-        && let Some((index, accepted, _place)) = under_way.pop_front()
-    {
-        results.push((index, accepted.durable().await));
+impl DeviceRun<'_> {
+    /// Waits for the oldest of the events that are under way until no more than `left` are left.
+    async fn settle(&mut self, left: usize) {
+        while self.under_way.len() > left
+            && let Some((index, accepted, _place)) = self.under_way.pop_front()
+        {
+            let result = accepted.durable().await;
+            self.results.push((index, self.order.next(result)));
+        }
+    }
+
+    /// Adds the failure of an event that is not under way. One of ours comes after the results of earlier events.
+    async fn fail(&mut self, index: usize, error: Error) {
+        if is_ours(&error) {
+            self.settle(0).await;
+        }
+        self.results.push((index, self.order.next(Err(error))));
     }
 }
 

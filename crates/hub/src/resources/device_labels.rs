@@ -10,7 +10,7 @@ use isobar_model::meta::{MetaItem, MetaPatch};
 use isobar_store::registry::{MetaChange, MetaChanged};
 
 use super::devices::DECISIONS_MAX;
-use crate::error::{if_there, is_ours, of_one_of_many};
+use crate::error::{OrderedItems, if_there, is_ours, of_one_of_many};
 use crate::support::scope_guard::ScopeGuard;
 use crate::{DeviceView, Hub, LastChoice};
 
@@ -28,6 +28,23 @@ pub struct LabelsOutcome {
 
 /// The outcome of one item: its device, or the reason for its failure.
 type LabelsResult = std::result::Result<DeviceId, String>;
+
+/// Devices of which an item failed for a reason of ours: later items of them fail too, so that their order stays the same
+/// when all are sent again.
+#[derive(Default)]
+struct StoppedDevices(HashMap<DeviceId, OrderedItems>);
+
+impl StoppedDevices {
+    fn note(&mut self, device: Option<DeviceId>, error: &Error) {
+        if let Some(device) = device {
+            self.0.entry(device).or_default().note(error);
+        }
+    }
+
+    fn failure(&self, device: Option<DeviceId>) -> Option<Error> {
+        self.0.get(&device?)?.failure()
+    }
+}
 
 impl Hub {
     /// Changes labels of a device. Labels that the patch does not name stay, including concurrent changes by others.
@@ -84,12 +101,15 @@ impl Hub {
     }
 
     async fn metas_update_by_turns(&self, caller: &Caller, items: &[MetaItem]) -> Result<LabelsOutcome> {
-        let mut outcome = LabelsOutcome::default();
+        let (mut outcome, mut stopped) = (LabelsOutcome::default(), StoppedDevices::default());
         for (items, first) in items.chunks(ITEMS_OF_A_TRANSACTION).zip((0..).step_by(ITEMS_OF_A_TRANSACTION)) {
-            let done = match self.metas_update_together(caller, items, first).await {
+            let done = match self.metas_update_together(caller, items, first, &mut stopped).await {
                 // Nothing was changed yet, and the next items would only wait as long.
                 Err(error) if outcome.changed.is_empty() && is_ours(&error) => return Err(error),
-                Err(error) => (first..).take(items.len()).map(|index| Err(failed(index, &error))).collect(),
+                Err(error) => {
+                    items.iter().for_each(|item| stopped.note(item.device.parse().ok(), &error));
+                    (first..).take(items.len()).map(|index| Err(failed(index, &error))).collect()
+                }
                 Ok(done) => done,
             };
             for item in done {
@@ -108,9 +128,11 @@ impl Hub {
         caller: &Caller,
         items: &[MetaItem],
         first: usize,
+        stopped: &mut StoppedDevices,
     ) -> Result<Vec<LabelsResult>> {
         let named: Vec<Option<DeviceId>> = items.iter().map(|item| item.device.parse().ok()).collect();
-        let mut done: Vec<Option<LabelsResult>> = vec![None; items.len()];
+        let earlier = |(at, id): (usize, &Option<DeviceId>)| Some(Err(failed(first + at, &stopped.failure(*id)?)));
+        let mut done: Vec<Option<LabelsResult>> = named.iter().enumerate().map(earlier).collect();
         for _ in 0..DECISIONS_MAX {
             let wanted = |at: &usize| done.get(*at).is_some_and(Option::is_none);
             let waiting: Vec<usize> = (0..items.len()).filter(wanted).collect();
@@ -138,6 +160,7 @@ impl Hub {
                 if id.is_some_and(|id| away.contains(&id))
                     && let Some(done) = done.get_mut(at)
                 {
+                    stopped.note(id, &Error::Busy);
                     *done = Some(Err(failed(first + at, &Error::Busy)));
                     continue;
                 }
@@ -165,8 +188,12 @@ impl Hub {
                 }
             }
         }
-        let busy = |index| Err(failed(index, &Error::Busy));
-        Ok(done.into_iter().zip(first..).map(|(done, index)| done.unwrap_or_else(|| busy(index))).collect())
+        let mut busy = |index, id| {
+            stopped.note(id, &Error::Busy);
+            Err(failed(index, &Error::Busy))
+        };
+        let done = done.into_iter().zip(named).zip(first..);
+        Ok(done.map(|((done, id), index)| done.unwrap_or_else(|| busy(index, id))).collect())
     }
 
     /// Changes labels of devices, each named once, after pending changes of their designs were written.

@@ -14,6 +14,7 @@ use isobar_model::setting::SettingItem;
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::designs::HeldByRun;
+use crate::error::is_ours;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::settings::device::{CHANGES_AT_ONCE, Declared, DeviceSetting, in_one_commit, set};
 use crate::settings::{held_by_changes, no_room};
@@ -154,7 +155,14 @@ impl Hub {
             let before = done.len();
             match changed {
                 Ok(changed) => done.extend(changed),
-                Err(error) => done.extend(items.iter().map(|(index, _)| (*index, Err(failed(*index, &error))))),
+                Err(error) => {
+                    if let Error::Internal(cause) = &error {
+                        tracing::error!(%cause, "an item of a bulk change failed");
+                    }
+                    // After a failure of ours no later item is changed: sent again, the failed ones would come last.
+                    let failing = if is_ours(&error) { left } else { items };
+                    done.extend(failing.iter().map(|(index, _)| (*index, Err(failed(*index, &error)))));
+                }
             }
             left = left.get(done.len() - before..).unwrap_or_default();
         }
@@ -254,14 +262,12 @@ fn unknown_device(index: usize) -> String {
     format!("[{index}].deviceId: no such device")
 }
 
-/// Returns the message of a failed item; its cause goes to the log.
+/// Returns the message of a failed item.
 fn failed(index: usize, error: &Error) -> String {
     match error {
-        Error::Missing(_) => return unknown_device(index),
-        Error::Internal(cause) => tracing::error!(%cause, "an item of a bulk change failed"),
-        _ => {}
+        Error::Missing(_) => unknown_device(index),
+        _ => format!("[{index}]: {error}"),
     }
-    format!("[{index}]: {error}")
 }
 
 fn distinct(ids: &[DeviceId]) -> Vec<DeviceId> {

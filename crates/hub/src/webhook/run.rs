@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use super::task::Block;
 use super::{EventsAmount, GONE, TaskReport, TaskRun, too_many_events};
 use crate::Hub;
-use crate::error::{is_ours, of_one_of_many};
+use crate::error::{OrderedItems, is_ours, of_one_of_many};
 use crate::ingest::device_event::IntegratedEvent;
 use crate::ingest::incoming::RunSignal;
 use crate::support::pace::Pace;
@@ -146,7 +146,8 @@ impl EventRun<'_> {
     }
 
     /// Runs every block through every element; a refused one is only stored. Each event waits until the one before has
-    /// run, but not until it is durable; a failed one does not stop the next.
+    /// run, but not until it is durable. One with a fault does not stop the next; after one that the stores did not take,
+    /// no other runs.
     async fn run_events<'b>(
         &self,
         device: DeviceId,
@@ -156,29 +157,38 @@ impl EventRun<'_> {
         let keeper = elements.first().cloned().unwrap_or_else(|| Arc::from(self.integration.name()));
         let mut before: Option<oneshot::Receiver<()>> = None;
         let mut runs: FuturesOrdered<BoxFuture<'_, _>> = FuturesOrdered::new();
-        let mut made = Vec::new();
+        let (stopped, mut order, mut made) =
+            (Arc::new(Mutex::new(OrderedItems::default())), OrderedItems::default(), Vec::new());
+        let mut add = |(block, result)| made.push((block, order.next(result)));
         for block in blocks {
             let elements = if block.refused.is_some() { std::slice::from_ref(&keeper) } else { elements };
             for element in elements {
                 if runs.len() >= WEBHOOK_EVENTS_AT_ONCE {
-                    made.extend(runs.next().await);
+                    runs.next().await.into_iter().for_each(&mut add);
                 }
                 let (ran, next) = oneshot::channel();
-                let turn = before.replace(next);
+                let (turn, stopped) = (before.replace(next), Arc::clone(&stopped));
                 let run = async move {
                     if let Some(turn) = turn {
-                        // Proceeds whether the event before ran or failed.
+                        // Proceeds when the event before has run or failed.
                         let _ = turn.await;
+                    }
+                    if let Some(failure) = stopped.lock().failure() {
+                        return (block, Err(failure));
                     }
                     self.pace.next().await;
                     let ran = Arc::new(Mutex::new(Some(ran)));
-                    (block, self.run_event(device, element, block, ran).await)
+                    let made = self.run_event(device, element, block, Arc::clone(&ran)).await;
+                    // Before the next one proceeds, which it does when `ran` is dropped.
+                    let made = made.inspect_err(|error| stopped.lock().note(error));
+                    drop(ran);
+                    (block, made)
                 };
                 runs.push_back(run.boxed());
             }
         }
         while let Some(next) = runs.next().await {
-            made.push(next);
+            add(next);
         }
         made
     }

@@ -35,6 +35,7 @@ mod event_batches;
 mod events;
 mod exports;
 mod expressions;
+mod failed_items;
 mod fields;
 mod half_closed;
 mod health;

@@ -1,4 +1,5 @@
-//! A telemetry store of which some commits fail with [`StoreError::Conflict`], as if another process had written first.
+//! A telemetry store of which some commits fail: with [`StoreError::Conflict`], as if another process had written first, or
+//! with [`StoreError::Busy`], as if there were no room.
 
 #![allow(dead_code, reason = "not each test that has this module uses it")]
 
@@ -13,13 +14,14 @@ use isobar_model::ids::{DeviceKey, DeviceRef, EventId};
 use isobar_model::page::{Page, TimeRange};
 use isobar_model::retention::Kept;
 use isobar_model::time::Timestamp;
+use parking_lot::Mutex;
 
 use isobar_quota::Claim;
 use isobar_store::error::{Result, StoreError};
 use isobar_store::telemetry::{
     Buckets, Commit, Committed, DeviceTurn, EventWriter, Followed, Following, HistoryQuery, Locked, Memory,
-    OutboxEntry, QueueQuery, Series, SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn,
-    ValueChunk, ValueCursor, ValueQuery,
+    OutboxChange, OutboxEntry, QueueQuery, Series, SharedTelemetry, StreamCursor, StreamPiece, StreamPosition,
+    Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// Number of commits of which a share conflicts.
@@ -29,6 +31,9 @@ const COMMITS: u64 = 100;
 pub struct Contended {
     store: Arc<dyn Telemetry>,
     chance: Arc<Chance>,
+    /// Number of the next call of [`Telemetry::sync`], and of the one that fails; 0: none.
+    syncs: AtomicU64,
+    failing_sync: AtomicU64,
 }
 
 /// Decides which commits conflict.
@@ -38,13 +43,27 @@ struct Chance {
     share: AtomicU64,
     commits: AtomicU64,
     conflicts: AtomicU64,
+    /// Text in payloads or work of commits that have no room; empty: none.
+    refused: Mutex<String>,
 }
 
 impl Contended {
     /// Wraps a store. Of a hundred commits `share` conflict; the seed chooses them.
     pub fn new(store: Arc<dyn Telemetry>, seed: u64, share: u64) -> Self {
         let (share, commits, conflicts) = (AtomicU64::new(share), AtomicU64::new(0), AtomicU64::new(0));
-        Self { store, chance: Arc::new(Chance { seed, share, commits, conflicts }) }
+        let chance = Chance { seed, share, commits, conflicts, refused: Mutex::default() };
+        Self { store, chance: Arc::new(chance), syncs: AtomicU64::new(1), failing_sync: AtomicU64::new(0) }
+    }
+
+    /// Makes commits fail as if there were no room, if a payload of their history or their work has this text; none, if it
+    /// is empty.
+    pub fn refuse(&self, text: &str) {
+        text.clone_into(&mut self.chance.refused.lock());
+    }
+
+    /// Makes one call of [`Telemetry::sync`] fail, after so many that succeed.
+    pub fn fail_sync_after(&self, successes: u64) {
+        self.failing_sync.store(self.syncs.load(Ordering::Relaxed) + successes, Ordering::Relaxed);
     }
 
     /// Changes the share of conflicts, in a hundred commits.
@@ -76,6 +95,17 @@ impl Chance {
     }
 }
 
+impl Chance {
+    /// Returns true if the commit has the text of those that are refused.
+    fn refuses(&self, commit: &Commit) -> bool {
+        let refused = self.refused.lock();
+        let has = |bytes: &[u8]| bytes.windows(refused.len()).any(|part| part == refused.as_bytes());
+        !refused.is_empty()
+            && (commit.history.iter().any(|event| has(event.payload.bytes()))
+                || commit.outbox.iter().any(|change| matches!(change, OutboxChange::Put { work, .. } if has(work))))
+    }
+}
+
 struct ContendedTurn {
     turn: Turn,
     chance: Arc<Chance>,
@@ -87,7 +117,11 @@ impl DeviceTurn for ContendedTurn {
     }
 
     fn commit(&mut self, commit: Commit) -> Result<Committed> {
-        if self.chance.conflicts_now() { Err(StoreError::Conflict) } else { self.turn.commit(commit) }
+        match self.chance.refuses(&commit) {
+            true => Err(StoreError::Busy),
+            false if self.chance.conflicts_now() => Err(StoreError::Conflict),
+            false => self.turn.commit(commit),
+        }
     }
 
     fn forget(&mut self) {
@@ -287,6 +321,9 @@ impl Telemetry for Contended {
     }
 
     async fn sync(&self) -> Result<()> {
+        if self.syncs.fetch_add(1, Ordering::Relaxed) == self.failing_sync.load(Ordering::Relaxed) {
+            return Err(StoreError::Busy);
+        }
         self.store.sync().await
     }
 
