@@ -90,8 +90,14 @@ impl Hub {
         let identity = Identity::new(env.clone(), caches.clone(), delivery.clone(), activity.clone()).await?;
         let identity = Arc::new(identity);
         let counted = (activity.clone(), usage.clone());
-        let ingest =
-            Ingest::new(env.clone(), designs.clone(), outbox.clone(), caches.clone(), counted, identity.clone());
+        let ingest = Ingest::new(
+            env.clone(),
+            designs.clone(),
+            outbox.clone(),
+            (caches.clone(), delivery.clone()),
+            counted,
+            identity.clone(),
+        );
         let ingest = Arc::new(ingest);
         let jobs = Jobs::new(
             env.clone(),

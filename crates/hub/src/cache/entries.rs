@@ -20,8 +20,9 @@ use super::plan_entry::PlanEntry;
 use crate::designs::{HeldByRun, ProjectRuns};
 use crate::support::body_reader::READ_HERE_BYTES_MAX;
 
-/// Revision of an entry that was loaded while the registry lacked work of a run: it is good to be read, and for no run.
-pub(super) const UNSETTLED: u64 = u64::MAX;
+/// Revision of an entry that was loaded while the registry lacked work of a run, or a change was announced: it is good to be
+/// read, and for no run but one for which all others wait.
+pub(crate) const UNSETTLED: u64 = u64::MAX;
 
 /// Caches a device with all that a run of its design needs.
 pub(crate) struct DeviceEntry {
@@ -139,9 +140,12 @@ impl DeviceEntry {
         self.revision() == revision
     }
 
-    /// Notes the revision that a run by this entry has made.
+    /// Notes the revision that a run by this entry has made. Where changes may have been announced since it was loaded, the
+    /// entry is good for no other run.
     pub fn reaches(&self, revision: u64) {
-        self.revision.store(revision, Ordering::Release);
+        if !self.is_at(UNSETTLED) {
+            self.revision.store(revision, Ordering::Release);
+        }
     }
 
     /// Notes a use of the entry, which delays its eviction.

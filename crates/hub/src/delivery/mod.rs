@@ -5,6 +5,7 @@
 
 pub(crate) mod alarm_changes;
 pub(crate) mod calls;
+mod device_lines;
 pub(crate) mod device_notices;
 pub(crate) mod emails;
 mod left_work;
@@ -13,6 +14,8 @@ pub(crate) mod notifications;
 mod registry_writer;
 pub(crate) mod settled_devices;
 mod turns;
+
+pub(crate) use self::device_lines::FirstInLine;
 
 use std::sync::Arc;
 
@@ -24,6 +27,7 @@ use isobar_store::registry::QueuedDelivery;
 use tokio::sync::Notify;
 
 use self::alarm_changes::AlarmChanges;
+use self::device_lines::DeviceLines;
 use self::device_notices::DeviceNotices;
 use self::emails::Templates;
 use self::mail_queue::MailQueue;
@@ -52,6 +56,8 @@ pub(crate) struct Delivery {
     calls_wake: Notify,
     /// Ensures that only one task at a time writes the outbox into the registry.
     registry_writing: tokio::sync::Mutex<()>,
+    /// Who changes a device's row next, or runs it by a new entry.
+    lines: DeviceLines,
     /// Locked for writing while entries of the outbox are being removed from the store, and for reading while some are taken over.
     removing: tokio::sync::RwLock<()>,
 }
@@ -72,6 +78,7 @@ impl Delivery {
             calls,
             calls_wake: Notify::new(),
             registry_writing: tokio::sync::Mutex::new(()),
+            lines: DeviceLines::default(),
             removing: tokio::sync::RwLock::new(()),
         })
     }

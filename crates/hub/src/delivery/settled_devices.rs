@@ -1,4 +1,5 @@
-//! Changes of devices by persons, in the registry: after all findings of runs so far, and while no run can make more.
+//! Changes of devices by persons, in the registry: after all findings of runs so far, and while no run can make more. A run
+//! that others overtake takes part in the same way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use isobar_model::ids::{DeviceKey, DeviceRef};
 use isobar_store::telemetry::{OutboxChange, SharedTelemetry};
 use tokio::task::JoinSet;
 
-use super::Delivery;
+use super::{Delivery, FirstInLine};
 use crate::outbox::RegistryWork;
 use crate::supervisor::spawn_guarded_in;
 
@@ -25,12 +26,15 @@ const FINDINGS_TRIES: u32 = 4;
 pub(crate) struct SettledDevices {
     delivery: Arc<Delivery>,
     announced: Vec<AnnouncedChange>,
+    /// `None` in a process that has the telemetry store for itself.
+    line: Option<FirstInLine>,
 }
 
 struct AnnouncedChange {
     permit: CanWrite<DeviceRef>,
-    /// Number of its entry in the outbox.
+    /// Number of its entry in the outbox, and the revision that the entry has made.
     number: u64,
+    revision: u64,
 }
 
 impl SettledDevices {
@@ -41,11 +45,22 @@ impl SettledDevices {
         self.announced.clear();
         Ok(())
     }
+
+    /// Returns true if these devices are still those of this change: no other process has taken its entries over, because
+    /// this one seemed to be gone.
+    pub(crate) async fn is_first(&self) -> Result<bool> {
+        let Some(shared) = self.delivery.env.telemetry().shared() else { return Ok(true) };
+        let devices: Vec<DeviceKey> = self.announced.iter().map(|change| change.permit.target().key).collect();
+        let standings = shared.standings(&devices).await?;
+        let oldest = standings.into_iter().map(|standing| standing.and_then(|standing| standing.pending));
+        Ok(oldest.eq(self.announced.iter().map(|change| Some(change.revision))))
+    }
 }
 
 impl Drop for SettledDevices {
     fn drop(&mut self) {
         let (delivery, announced) = (Arc::clone(&self.delivery), std::mem::take(&mut self.announced));
+        let line = self.line.take();
         if announced.is_empty() {
             return;
         }
@@ -54,6 +69,7 @@ impl Drop for SettledDevices {
             if let Err(error) = delivery.withdraw(&announced).await {
                 tracing::warn!(%error, "runs of a device wait for a change that was given up, until it is taken over");
             }
+            drop(line);
         };
         let mut tasks = JoinSet::new();
         spawn_guarded_in(&mut tasks, "settled_devices", withdraws);
@@ -73,7 +89,8 @@ impl Delivery {
     ) -> Result<SettledDevices> {
         let store = self.env.telemetry();
         if let Some(shared) = store.shared() {
-            return self.settle_shared(shared, devices).await;
+            let line = self.line_up(devices.clone().map(|device| device.target().key)).await?;
+            return self.settle_shared(shared, devices, line).await;
         }
         for device in devices {
             if !self.outbox.written(device.target().key).await {
@@ -82,24 +99,32 @@ impl Delivery {
         }
         self.remove_needless().await?;
         store.sync().await?;
-        Ok(SettledDevices { delivery: Arc::clone(self), announced: Vec::new() })
+        Ok(SettledDevices { delivery: Arc::clone(self), announced: Vec::new(), line: None })
     }
 
-    async fn settle_shared(
+    /// Waits as [`Delivery::settle_findings`] does, for one that is the first in the line of its devices.
+    pub(crate) async fn settle_shared(
         self: &Arc<Self>,
         shared: &dyn SharedTelemetry,
         devices: impl Iterator<Item = &CanWrite<DeviceRef>> + Clone,
+        line: FirstInLine,
     ) -> Result<SettledDevices> {
+        // Made first: what was announced is withdrawn, whoever fails or leaves meanwhile.
+        let mut settled = SettledDevices { delivery: Arc::clone(self), announced: Vec::new(), line: Some(line) };
         for tries in 1..=FINDINGS_TRIES {
             let number = || self.env.telemetry().outbox_number();
-            let announced = devices.clone().map(|permit| AnnouncedChange { permit: permit.clone(), number: number() });
-            // Made first: what was announced is withdrawn, whoever fails or leaves meanwhile.
-            let settled = SettledDevices { delivery: Arc::clone(self), announced: announced.collect() };
+            let announced = devices.clone().map(|permit| (permit.clone(), number()));
+            let announced = announced.map(|(permit, number)| AnnouncedChange { permit, number, revision: 0 });
+            settled.announced = announced.collect();
             let befores = try_join_all(settled.announced.iter().map(|change| self.announce(change))).await?;
+            for (change, (_, revision)) in settled.announced.iter_mut().zip(&befores) {
+                change.revision = *revision;
+            }
             if self.outbox.settled(shared, &befores, FINDINGS_WAIT * tries).await? {
                 return Ok(settled);
             }
-            settled.end().await?;
+            self.withdraw(&settled.announced).await?;
+            settled.announced.clear();
             self.env.pause_by_chance(FINDINGS_WAIT).await;
         }
         Err(Error::Busy)
@@ -107,7 +132,7 @@ impl Delivery {
 
     /// Adds an entry without work to the outbox of a device. Returns the device, and the revision that this makes.
     async fn announce(&self, change: &AnnouncedChange) -> Result<(DeviceKey, u64)> {
-        let AnnouncedChange { permit, number } = change;
+        let AnnouncedChange { permit, number, .. } = change;
         let nothing = RegistryWork::of(permit.target().id, self.env.now()).bytes();
         let changes = vec![OutboxChange::Put { number: *number, work: nothing }];
         let revision = self.outbox.revise(self.env.telemetry(), permit, changes).await?;
@@ -116,7 +141,7 @@ impl Delivery {
 
     async fn withdraw(&self, announced: &[AnnouncedChange]) -> Result<()> {
         let store = self.env.telemetry();
-        let withdrawn = announced.iter().map(|AnnouncedChange { permit, number }| {
+        let withdrawn = announced.iter().map(|AnnouncedChange { permit, number, .. }| {
             self.outbox.revise(store, permit, vec![OutboxChange::Done(*number)])
         });
         try_join_all(withdrawn).await.map(drop)

@@ -10,6 +10,7 @@ use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 
 use super::Ingest;
+use super::revisions::LinePlace;
 use super::run_commit::PendingTurn;
 use crate::cache::entries::DeviceEntry;
 
@@ -49,6 +50,17 @@ impl Accepted {
     /// commit that arrives meanwhile waits for as much.
     pub(super) fn leaves_much(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.turn.bytes > SHORT_RUN_BYTES_MAX)
+    }
+
+    /// Keeps the place of its run until the event is done.
+    ///
+    /// # Errors
+    /// `Busy` as for [`Accepted::durable`].
+    pub(super) async fn in_line(self, place: LinePlace) -> Result<Self> {
+        match place.is_taken() {
+            true => self.durable().await.map(Self::before),
+            false => Ok(self),
+        }
     }
 
     /// Waits until its commit cannot conflict any more: not at all, in a store that nobody else writes to. The payload is kept

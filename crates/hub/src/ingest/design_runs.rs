@@ -20,6 +20,7 @@ use isobar_store::telemetry::{Locked, Memory, TURNS_MAX, Turn};
 
 use super::Ingest;
 use super::incoming::remembered;
+use super::revisions::LinePlace;
 use super::run_commit::{PendingTurn, RunCommit, TurnFailure};
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
@@ -75,11 +76,13 @@ impl RunsEstimate {
     }
 }
 
-/// Runs of one commit: when they may begin, what they cost, and a key by which they are made only once.
+/// Runs of one commit: when they may begin, what they cost, a key by which they are made only once, and their place among
+/// those that change the device, which they keep for their next try.
 pub(super) struct WantedRuns<'a> {
     pub admission: Admission,
     pub estimate: RunsEstimate,
     pub key: Option<&'a str>,
+    pub place: &'a mut LinePlace,
 }
 
 /// The outcome of runs of one commit.
@@ -208,9 +211,10 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         (admission, estimate): (Admission, RunsEstimate),
+        place: &mut LinePlace,
         work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
     ) -> Result<Option<T>> {
-        let wanted = WantedRuns { admission, estimate, key: None };
+        let wanted = WantedRuns { admission, estimate, key: None, place };
         Ok(match self.design_runs_once(permit, entry, wanted, work).await? {
             RunsOutcome::Done(answer) => Some(answer),
             RunsOutcome::Repeated | RunsOutcome::Outdated => None,
@@ -222,7 +226,7 @@ impl Ingest {
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
-        WantedRuns { admission, estimate, key }: WantedRuns<'_>,
+        WantedRuns { admission, estimate, key, place: in_line }: WantedRuns<'_>,
         mut work: impl FnMut(&mut DesignRuns<'_>) -> T + Send + 'static,
     ) -> Result<RunsOutcome<T>> {
         let Some(plan) = entry.plan() else { return Ok(RunsOutcome::Outdated) };
@@ -241,12 +245,15 @@ impl Ingest {
             let Locked::Turn(turn) = store.turn_unless_repeated(permit, key, now).await? else {
                 return Ok(RunsOutcome::Repeated);
             };
+            let revision = self.revision_of_run(turn.memory().revision(), in_line).await?;
             let actor = permit.actor();
             let done = match &place {
-                None => self.design_runs_in(turn, (actor, key), entry, &mut work),
+                None => self.design_runs_in((turn, revision), (actor, key), entry, &mut work),
                 Some(place) => {
                     let (ingest, entry, key) = (Arc::clone(self), Arc::clone(entry), key.map(str::to_owned));
-                    let runs = move || (ingest.design_runs_in(turn, (actor, key.as_deref()), &entry, &mut work), work);
+                    let runs = move || {
+                        (ingest.design_runs_in((turn, revision), (actor, key.as_deref()), &entry, &mut work), work)
+                    };
                     let (done, again) = self.designs.in_pool(place, runs).await?;
                     work = again;
                     done
@@ -257,13 +264,14 @@ impl Ingest {
                     Err(StoreError::Conflict) => {}
                     outcome => {
                         outcome?;
+                        in_line.committed();
                         self.committer.publish(entry, pending.queued);
                         self.committer.reported(entry, &pending).await?;
                         return Ok(RunsOutcome::Done(answer));
                     }
                 },
                 Err(TurnFailure::Outdated) => {
-                    self.settle_outdated(permit).await?;
+                    self.settle_outdated(permit, in_line).await?;
                     return Ok(RunsOutcome::Outdated);
                 }
                 Err(TurnFailure::Failed(error)) => return Err(error),
@@ -276,12 +284,11 @@ impl Ingest {
     /// Lets `work` run the design of a locked device, and commits all effects.
     fn design_runs_in<T>(
         &self,
-        turn: Turn,
+        (turn, revision): (Turn, u64),
         (actor, key): (Actor, Option<&str>),
         entry: &Arc<DeviceEntry>,
         work: &mut impl FnMut(&mut DesignRuns<'_>) -> T,
     ) -> std::result::Result<(T, PendingTurn), TurnFailure> {
-        let revision = turn.memory().revision();
         let begun = RunCommit::new((&self.env, &self.caches), (entry, revision), self.env.now());
         let Some(run) = begun else { return Err(self.outdated(turn, entry)) };
         self.env.must_have_clock()?;

@@ -19,6 +19,7 @@ use super::design_runs::RunMemory;
 use super::effects::{new_cloud_event, queue_up};
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::incoming::{Incoming, RunSignal, remembered, tell};
+use super::revisions::LinePlace;
 use super::run_commit::{RunCommit, TurnFailure};
 use super::{Ingest, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
@@ -65,18 +66,21 @@ impl Ingest {
         let element = name.unwrap_or_else(|| Arc::from(element));
         let idempotency_key = idempotency_key.map(Cow::Borrowed);
         let event = Incoming { element, payload, idempotency_key, now, refused: None, ran: None };
-        if let Some(accepted) = self.run_event(&permit, &entry, &event, tree).await? {
+        let mut place = LinePlace::default();
+        if let Some(accepted) = self.run_event(&permit, &entry, &event, tree, &mut place).await? {
             return Ok(accepted);
         }
-        Box::pin(self.run_event_by_newer(&permit, entry.device.id, &event)).await
+        Box::pin(self.run_event_by_newer(&permit, entry.device.id, &event, place)).await
     }
 
-    /// Runs an event by the newest entry of its device, which or whose design has changed meanwhile.
+    /// Runs an event by the newest entry of its device, which or whose design has changed meanwhile. If others wait for it, it
+    /// is durable when this returns.
     pub(super) async fn run_event_by_newer(
         self: &Arc<Self>,
         permit: &CanWrite<DeviceRef>,
         device: DeviceId,
         event: &Incoming<'_>,
+        mut place: LinePlace,
     ) -> Result<Accepted> {
         for _ in 1..RUNS_MAX {
             let newer = self.caches.device_entry(device).await?;
@@ -84,8 +88,8 @@ impl Ingest {
             let mut faults = Faults::new();
             accepted_name(&*self.caches.plan_of_device(&entry).await?, &event.element, &mut faults);
             faults.end()?;
-            if let Some(accepted) = self.run_event(permit, &entry, event, None).await? {
-                return Ok(accepted);
+            if let Some(accepted) = self.run_event(permit, &entry, event, None, &mut place).await? {
+                return accepted.in_line(place).await;
             }
         }
         Err(Error::Busy)
@@ -107,10 +111,11 @@ impl Ingest {
             refused: refused.map(Cow::Borrowed),
             ran: Some(Arc::clone(ran)),
         };
+        let mut place = LinePlace::default();
         for _ in 0..RUNS_MAX {
             let (permit, entry) = self.identity.user_device_write(caller, device, Action::WebhookReceive).await?;
             if event.refused.is_some() {
-                match self.run_event_at(None, &permit, &entry, &event, Some(Json::Null)).await? {
+                match self.run_event_at(None, &permit, &entry, (&event, Some(Json::Null)), &mut place).await? {
                     Some(accepted) => return accepted.durable().await,
                     None => continue,
                 }
@@ -118,7 +123,7 @@ impl Ingest {
             if !self.caches.plan_of_device(&entry).await?.accepts(&event.element) {
                 return Err(Error::invalid("body", "the project's design has changed meanwhile"));
             }
-            if let Some(accepted) = self.run_event(&permit, &entry, &event, None).await? {
+            if let Some(accepted) = self.run_event(&permit, &entry, &event, None, &mut place).await? {
                 return accepted.durable().await;
             }
         }
@@ -133,14 +138,15 @@ impl Ingest {
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: Option<Json<'_>>,
+        in_line: &mut LinePlace,
     ) -> EventOutcome {
         let bytes = event.payload.bytes().len();
         if !entry.is_long_run(bytes) {
-            return self.run_event_at(None, permit, entry, event, tree).await;
+            return self.run_event_at(None, permit, entry, (event, tree), in_line).await;
         }
         // A tree takes many times what its text does: it is made again in the pool.
         drop(tree);
-        Box::pin(self.run_long_event(permit, entry, event)).await
+        Box::pin(self.run_long_event(permit, entry, event, in_line)).await
     }
 
     async fn run_long_event(
@@ -148,11 +154,12 @@ impl Ingest {
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
+        in_line: &mut LinePlace,
     ) -> EventOutcome {
         self.env.telemetry().must_reach(entry.device.key)?;
         let held = entry.held_by_run(event.payload.bytes().len());
         let place = self.designs.place(entry.project_runs(), Admission::New, Some(held)).await?;
-        let mut outcome = self.run_event_at(Some(&place), permit, entry, event, None).await;
+        let mut outcome = self.run_event_at(Some(&place), permit, entry, (event, None), in_line).await;
         if let Ok(Some(accepted)) = &mut outcome
             && accepted.leaves_much()
         {
@@ -169,8 +176,8 @@ impl Ingest {
         place: Option<&RunPlace>,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
-        event: &Incoming<'_>,
-        mut tree: Option<Json<'_>>,
+        (event, mut tree): (&Incoming<'_>, Option<Json<'_>>),
+        in_line: &mut LinePlace,
     ) -> EventOutcome {
         let store = self.env.telemetry();
         for _ in 0..TURNS_MAX {
@@ -182,6 +189,11 @@ impl Ingest {
                     return Ok(Some(Accepted::before(first)));
                 }
             };
+            let mut revision = turn.memory().revision();
+            if in_line.is_taken() {
+                revision = Box::pin(self.revision_of_run(revision, in_line)).await?;
+            }
+            let turn = (turn, revision);
             let accepted = match place {
                 None => self.run_event_in(turn, entry, event, tree.get_or_insert_with(|| event.payload.tree())),
                 Some(place) => {
@@ -196,11 +208,14 @@ impl Ingest {
                     // Now: the next event of a batch must not run behind one that failed.
                     Err(error) => return Err(error.into()),
                     Ok(()) => {
+                        in_line.committed();
                         event.ran.as_ref().inspect(|ran| tell(ran));
                         return Ok(Some(accepted));
                     }
                 },
-                Err(TurnFailure::Outdated) => return self.settle_outdated(permit).await.map(|()| None),
+                Err(TurnFailure::Outdated) => {
+                    return Box::pin(self.settle_outdated(permit, in_line)).await.map(|()| None);
+                }
                 Err(TurnFailure::Failed(error)) => return Err(error),
                 Err(TurnFailure::Conflict) => {}
             }
@@ -211,12 +226,11 @@ impl Ingest {
     /// Runs the design of a locked device on the event, and commits all that it causes.
     fn run_event_in(
         self: &Arc<Self>,
-        turn: Turn,
+        (turn, revision): (Turn, u64),
         entry: &Arc<DeviceEntry>,
         event: &Incoming<'_>,
         tree: &Json<'_>,
     ) -> std::result::Result<Accepted, TurnFailure> {
-        let revision = turn.memory().revision();
         let begun = RunCommit::of_event((&self.env, &self.caches), (entry, revision), event.now);
         let Some((mut run, view)) = begun else { return Err(self.outdated(turn, entry)) };
         // Identifiers grow from run to run, and expressions see what the run before has left.
@@ -259,9 +273,8 @@ impl Ingest {
         &self,
         permit: &CanWrite<DeviceRef>,
         entry: &Arc<DeviceEntry>,
-        element: &str,
-        payload: RawJson,
-        idempotency_key: Option<&str>,
+        (element, payload, idempotency_key): (&str, RawJson, Option<&str>),
+        place: &mut LinePlace,
     ) -> Result<Option<EventId>> {
         let (store, now) = (self.env.telemetry(), self.env.now());
         for _ in 0..TURNS_MAX {
@@ -270,9 +283,9 @@ impl Ingest {
                 Locked::Turn(turn) => turn,
             };
             // The device is locked: what comes after this and before the device is forgotten goes with it.
-            if !entry.is_current() || !entry.is_at(turn.memory().revision()) {
+            if !entry.is_current() || !entry.is_at(self.revision_of_run(turn.memory().revision(), place).await?) {
                 self.outdated(turn, entry);
-                return self.settle_outdated(permit).await.map(|()| None);
+                return self.settle_outdated(permit, place).await.map(|()| None);
             }
             let cloud_event = (Arc::from(element), payload.clone());
             match self.queue_in(turn, entry, cloud_event, idempotency_key.map(|key| (key, now))) {

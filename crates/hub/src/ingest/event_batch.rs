@@ -21,6 +21,7 @@ use super::Ingest;
 use super::accepted::Accepted;
 use super::event_input::{accepted_name, check_idempotency_key, element_name};
 use super::incoming::Incoming;
+use super::revisions::LinePlace;
 use crate::error::{OrderedItems, is_ours, of_one_of_many};
 use crate::identity::authentication::Principal;
 use crate::support::pace::Slices;
@@ -251,9 +252,10 @@ impl Ingest {
         let (payload, idempotency_key) = (event.payload.clone(), key.map(Cow::Borrowed));
         let event = Incoming { element, payload, idempotency_key, now, refused: None, ran: None };
         // Nobody waits here until it is durable: the next one runs meanwhile.
-        match self.run_event(&permit, &entry, &event, None).await? {
+        let mut place = LinePlace::default();
+        match self.run_event(&permit, &entry, &event, None, &mut place).await? {
             Some(accepted) => Ok(accepted),
-            None => self.run_event_by_newer(&permit, entry.device.id, &event).await,
+            None => self.run_event_by_newer(&permit, entry.device.id, &event, place).await,
         }
     }
 }

@@ -24,6 +24,7 @@ use tokio::sync::Notify;
 
 use self::committer::Committer;
 use crate::cache::Caches;
+use crate::delivery::Delivery;
 use crate::designs::Designs;
 use crate::env::Env;
 use crate::identity::Identity;
@@ -33,6 +34,7 @@ use crate::outbox::Outbox;
 use crate::support::pace::Pace;
 use isobar_quota::TenantShares;
 
+pub(crate) use self::revisions::LinePlace;
 pub(crate) use self::run_design::Occasion;
 
 /// Runs of one event, when its device changes under it again and again.
@@ -44,6 +46,7 @@ pub(crate) struct Ingest {
     designs: Arc<Designs>,
     outbox: Arc<Outbox>,
     caches: Arc<Caches>,
+    delivery: Arc<Delivery>,
     activity: Arc<Activity>,
     identity: Arc<Identity>,
     committer: Committer,
@@ -56,13 +59,13 @@ impl Ingest {
         env: Arc<Env>,
         designs: Arc<Designs>,
         outbox: Arc<Outbox>,
-        caches: Arc<Caches>,
+        (caches, delivery): (Arc<Caches>, Arc<Delivery>),
         (activity, usage): (Arc<Activity>, Arc<Usage>),
         identity: Arc<Identity>,
     ) -> Self {
         let committer = Committer::new(Arc::clone(&env), Arc::clone(&outbox), usage);
         let (batch_bytes, batch_pace) = (event_batch::batch_bytes(), Pace::default());
-        Self { env, designs, outbox, caches, activity, identity, committer, batch_bytes, batch_pace }
+        Self { env, designs, outbox, caches, delivery, activity, identity, committer, batch_bytes, batch_pace }
     }
 
     /// Returns the bell that rings when a cloud event is queued for the device, or its token ends.

@@ -9,7 +9,7 @@ use isobar_model::ids::DeviceRef;
 use isobar_model::json::RawJson;
 
 use super::design_runs::{DesignRuns, RunsEstimate, RunsOutcome, WantedRuns};
-use super::{Ingest, RUNS_MAX};
+use super::{Ingest, LinePlace, RUNS_MAX};
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
 
@@ -44,9 +44,10 @@ impl Ingest {
         payload: RawJson,
         key: Option<String>,
     ) -> Result<()> {
+        let mut place = LinePlace::default();
         for _ in 0..RUNS_MAX {
             let Some(entry) = self.caches.device_entry(device.id).await? else { return Ok(()) };
-            if self.run_design_by(device, &entry, (&occasion, key.as_deref()), &payload).await?.is_some() {
+            if self.run_design_by(&entry, (&occasion, key.as_deref()), &payload, &mut place).await?.is_some() {
                 return Ok(());
             }
         }
@@ -55,12 +56,13 @@ impl Ingest {
 
     async fn run_design_by(
         self: &Arc<Self>,
-        device: DeviceRef,
         entry: &Arc<DeviceEntry>,
         (occasion, key): (&Occasion, Option<&str>),
         payload: &RawJson,
+        place: &mut LinePlace,
     ) -> Result<Option<()>> {
-        let permit = access::system(device, "the device's design runs beside its events").charged_to(&entry.lineage);
+        let permit =
+            access::system(entry.device, "the device's design runs beside its events").charged_to(&entry.lineage);
         let estimate = entry.plan().map(|plan| RunsEstimate::of_run(&plan, payload.bytes().len()));
         let Some(estimate) = estimate else { return Ok(None) };
         let _held = self.designs.hold(entry.held_by_run(payload.bytes().len()))?;
@@ -69,7 +71,7 @@ impl Ingest {
             let id = runs.mint();
             runs.run(id, occasion.trigger(), &payload);
         };
-        let wanted = WantedRuns { admission: Admission::New, estimate, key };
+        let wanted = WantedRuns { admission: Admission::New, estimate, key, place };
         Ok(match self.design_runs_once(&permit, entry, wanted, run).await? {
             RunsOutcome::Done(()) | RunsOutcome::Repeated => Some(()),
             RunsOutcome::Outdated => None,

@@ -27,8 +27,8 @@ use tokio::task::JoinSet;
 use super::Jobs;
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
-use crate::ingest::Occasion;
 use crate::ingest::design_runs::RunsEstimate;
+use crate::ingest::{LinePlace, Occasion};
 use crate::supervisor::{Shift, guarded, spawn_guarded_in};
 use crate::support::pace::Pace;
 use crate::support::scope_guard::ScopeGuard;
@@ -377,7 +377,8 @@ impl Jobs {
         };
         let heard_at = device.last_active.max(unwritten).unwrap_or(device.created_at);
         let of = Arc::clone(entry);
-        let end = self.ingest.design_runs(&permit, entry, (Admission::Part, RunsEstimate::default()), move |runs| {
+        let (estimate, mut place) = ((Admission::Part, RunsEstimate::default()), LinePlace::default());
+        let end = self.ingest.design_runs(&permit, entry, estimate, &mut place, move |runs| {
             // In its turn: an event that came in the meantime is known here, also one that another process has taken.
             let end = end_of_silence(&of, heard_at.max(runs.heard().unwrap_or(heard_at)), minutes, now);
             if end <= now && runs.view().status != Status::Missing {

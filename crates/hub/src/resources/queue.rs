@@ -17,8 +17,8 @@ use isobar_store::telemetry::{Looked, QueueQuery};
 use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::identity::authentication::{Credentials, HeldCredential, Principal};
-use crate::ingest::RUNS_MAX;
 use crate::ingest::event_input::{check_idempotency_key, element_name};
+use crate::ingest::{LinePlace, RUNS_MAX};
 use crate::resources::history::HISTORY_LOOK_EVERY;
 use crate::supervisor::stopped;
 
@@ -162,9 +162,10 @@ impl Hub {
         let (Some((permit, mut entry)), Some(element), Some((payload, _))) = (target, element, payload) else {
             return Err(Error::Busy);
         };
+        let mut place = LinePlace::default();
         for _ in 0..RUNS_MAX {
-            let sent =
-                self.0.ingest.queue_cloud_event(&permit, &entry, element, payload.clone(), idempotency_key).await?;
+            let event = (element, payload.clone(), idempotency_key);
+            let sent = self.0.ingest.queue_cloud_event(&permit, &entry, event, &mut place).await?;
             if let Some(id) = sent {
                 return Ok(id);
             }

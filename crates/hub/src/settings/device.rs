@@ -22,8 +22,8 @@ use crate::Hub;
 use crate::cache::entries::DeviceEntry;
 use crate::designs::Admission;
 use crate::identity::authentication::Principal;
-use crate::ingest::RUNS_MAX;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
+use crate::ingest::{LinePlace, RUNS_MAX};
 use crate::settings::held_by_changes;
 use crate::support::sorting::by_fields;
 
@@ -286,14 +286,14 @@ impl Hub {
         estimate: impl Fn(&Plan) -> RunsEstimate + Send + Sync,
         work: impl Fn(&mut DesignRuns<'_>, &DeviceEntry) -> T + Send + Sync + 'static,
     ) -> Result<T> {
-        let work = Arc::new(work);
+        let (work, mut place) = (Arc::new(work), LinePlace::default());
         for _ in 0..RUNS_MAX {
             let estimate = entry.plan().map(|plan| estimate(&plan));
             if let Some(estimate) = estimate {
                 let (work, of) = (Arc::clone(&work), Arc::clone(&entry));
                 let runs = move |runs: &mut DesignRuns<'_>| work(runs, &of);
-                if let Some(done) = self.0.ingest.design_runs(permit, &entry, (Admission::Part, estimate), runs).await?
-                {
+                let estimate = (Admission::Part, estimate);
+                if let Some(done) = self.0.ingest.design_runs(permit, &entry, estimate, &mut place, runs).await? {
                     return Ok(done);
                 }
             }

@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use super::device::CHANGES_AT_ONCE;
 use super::*;
 use crate::designs::Admission;
+use crate::ingest::LinePlace;
 use crate::ingest::design_runs::RunsEstimate;
 use crate::stage::{Stage, until};
 use crate::{DeviceSetting, SettingsOutcome};
@@ -209,11 +210,12 @@ async fn long_runs_of_a_change_leave_the_serving_thread_to_others() {
         tokio::spawn(async move {
             let permit = access::system(entry.device, "a test changes a setting");
             let estimate = RunsEstimate::of_changes(&entry.plan().unwrap(), [("label", KIB)]);
-            let mut asks = Some(asks);
-            let runs = stage.hub.0.ingest.design_runs(&permit, &entry, (Admission::Part, estimate), move |_| {
-                asks.take().unwrap().send(()).unwrap();
-                answered.recv_timeout(isobar_power::PATIENCE)
-            });
+            let (mut asks, mut place) = (Some(asks), LinePlace::default());
+            let runs =
+                stage.hub.0.ingest.design_runs(&permit, &entry, (Admission::Part, estimate), &mut place, move |_| {
+                    asks.take().unwrap().send(()).unwrap();
+                    answered.recv_timeout(isobar_power::PATIENCE)
+                });
             runs.await.unwrap().unwrap()
         })
     };
@@ -234,8 +236,8 @@ async fn settings_of_before_the_bound_are_read_and_may_become_smaller() {
     let most = SETTINGS_BYTES_MAX;
     for (name, bytes) in [("label", most), ("gone", most), ("other", KIB)] {
         let value = RawJson::check(text(bytes).into()).unwrap();
-        let estimate = (Admission::Part, RunsEstimate::default());
-        let set = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, move |runs| {
+        let (estimate, mut place) = ((Admission::Part, RunsEstimate::default()), LinePlace::default());
+        let set = stage.hub.0.ingest.design_runs(&permit, &entry, estimate, &mut place, move |runs| {
             runs.set(Arc::from(name), Some(value.clone()));
         });
         set.await.unwrap().unwrap();

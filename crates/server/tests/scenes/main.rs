@@ -84,6 +84,7 @@ mod statuses;
 mod stream_ends;
 mod streams;
 mod support;
+mod turns;
 mod two_nodes;
 mod unfinished_waits;
 mod untaken_answers;

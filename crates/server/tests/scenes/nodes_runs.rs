@@ -23,7 +23,7 @@ use crate::support::{Device, Person, TestApp};
 const LATE: Timestamp = Timestamp::from_millis(4_000_000_000_000);
 
 /// Returns a design that counts events in a label, and stores each count.
-fn counting() -> Value {
+pub fn counting() -> Value {
     let counts = "has(device.meta.n) ? device.meta.n + 1 : 1";
     json!({
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("count", "evaluate")]}},
@@ -37,11 +37,11 @@ fn counting() -> Value {
     })
 }
 
-async fn label(ana: &Person<'_>, device: &Device<'_>, name: &str) -> Value {
+pub async fn label(ana: &Person<'_>, device: &Device<'_>, name: &str) -> Value {
     ana.get(&device.url()).await.ok()["meta"][name].clone()
 }
 
-async fn patches(ana: &Person<'_>, device: &Device<'_>, body: &Value) {
+pub async fn patches(ana: &Person<'_>, device: &Device<'_>, body: &Value) {
     let request = ana.request(Method::PATCH, &device.at("meta")).header("content-type", "application/merge-patch+json");
     ana.app.send(request.body(body.to_string())).await.ok();
 }

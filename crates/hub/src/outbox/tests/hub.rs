@@ -13,6 +13,7 @@ use super::super::piece::PARKED_AFTER;
 use super::super::*;
 use super::{at, blank};
 use crate::designs::Admission;
+use crate::ingest::LinePlace;
 use crate::ingest::design_runs::{DesignRuns, RunsEstimate};
 use crate::stage::Stage;
 use crate::{DeviceField, DeviceFilter, Operand, Operator, TreeQuery};
@@ -320,7 +321,12 @@ async fn concurrent_runs_of_one_device_leave_the_newest_state() {
                     runs.effects(id, vec![Effect::SetMeta { tag: "n".to_owned(), value }]);
                 };
                 let estimate = (Admission::Part, RunsEstimate::default());
-                hub.0.ingest.design_runs(&permit, &entry, estimate, leaves).await.unwrap().unwrap();
+                hub.0
+                    .ingest
+                    .design_runs(&permit, &entry, estimate, &mut LinePlace::default(), leaves)
+                    .await
+                    .unwrap()
+                    .unwrap();
             })
         });
         let runs: Vec<_> = runs.collect();
