@@ -1,7 +1,5 @@
 //! The baseline: what axum does when nothing is to be done.
 
-use std::io::Write as _;
-
 use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
@@ -15,7 +13,7 @@ pub fn run(threads: usize) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
-        writeln!(std::io::stdout(), "The echo is ready: http://{}", listener.local_addr()?)?;
+        println!("The echo is ready: http://{}", listener.local_addr()?);
         axum::serve(listener, Router::new().route("/echo", post(echo))).await?;
         Ok(())
     })

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use isobar_model::error::{Error, Fault, RateWindow};
+use isobar_model::quote::with_causes;
 use isobar_model::time::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -109,7 +110,7 @@ impl Problem {
     /// Returns the internal cause, which goes to the log only.
     pub fn cause(&self) -> Option<String> {
         match self {
-            Problem::Refused(error @ Error::Internal(_)) => error.source().map(chain),
+            Problem::Refused(error @ Error::Internal(_)) => error.source().map(with_causes),
             _ => None,
         }
     }
@@ -174,12 +175,6 @@ fn untaken(is_done: bool) -> String {
     let bound = "answers that your organizations' clients have not taken yet hold as much memory as they may";
     let outcome = if is_done { "what was asked for is done, its answer is lost" } else { "nothing was done" };
     format!("{bound}: {outcome}")
-}
-
-/// Joins an error and its sources in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(error.source(), |&cause| cause.source())
-        .fold(error.to_string(), |line, cause| format!("{line}: {cause}"))
 }
 
 #[cfg(test)]

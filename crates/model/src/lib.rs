@@ -29,6 +29,7 @@ pub mod page;
 pub mod path;
 pub mod preferences;
 pub mod project;
+pub mod quote;
 pub mod retention;
 pub mod role;
 pub mod secret;

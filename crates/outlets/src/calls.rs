@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use isobar_model::quote::quote;
 use isobar_model::time::Clock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -89,6 +90,16 @@ pub enum CallError {
     Failed(String),
 }
 
+impl CallError {
+    /// Cuts what a server brought into the text: names of its certificate, its coding or charset.
+    fn quoted(self) -> Self {
+        match self {
+            Self::Refused(why) => Self::Refused(quote(&why)),
+            Self::Failed(why) => Self::Failed(quote(&why)),
+        }
+    }
+}
+
 pub(crate) fn refused(why: impl Into<String>) -> CallError {
     CallError::Refused(why.into())
 }
@@ -133,7 +144,9 @@ impl Calls {
             exchanged(secured.map_err(|error| CallError::Failed(format!("TLS: {error}")))?, request).await
         };
         let timely = Clock::System.timeout(CALL_TIME, exchange).await;
-        timely.unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {} s", CALL_TIME.as_secs()))))
+        let outcome =
+            timely.unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {} s", CALL_TIME.as_secs()))));
+        outcome.map_err(CallError::quoted)
     }
 
     /// Returns the addresses that the call may connect to.

@@ -7,6 +7,7 @@ mod smtp;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use isobar_model::quote::{quote, with_causes};
 use isobar_model::secret::Digest;
 use isobar_model::time::Clock;
 use lettre::message::{Mailbox, MultiPart};
@@ -46,12 +47,13 @@ pub enum MailError {
     Never(String),
     /// Sending failed this time: a retry may succeed.
     #[error("the e-mail was not sent: {0}")]
-    NotNow(#[source] Box<dyn std::error::Error + Send + Sync>),
+    NotNow(String),
 }
 
 impl MailError {
-    fn not_now(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::NotNow(cause.into())
+    /// Makes the error of a try. A server's answer is quoted.
+    fn not_now(cause: impl std::error::Error + 'static) -> Self {
+        Self::NotNow(quote(&with_causes(&cause)))
     }
 }
 

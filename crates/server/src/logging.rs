@@ -1,8 +1,13 @@
 //! Logging to standard error: text on a terminal, JSON otherwise.
+//!
+//! Fields quote strangers. No line holds a character that a terminal acts upon, except the colours of tracing itself, and no field
+//! begins a line: in JSON all of them are escaped, and in text a line break is followed by an indent.
 
-use std::io::IsTerminal as _;
+use std::io::{self, Write};
 
 use tracing_subscriber::EnvFilter;
+
+use crate::output::{self, push_escaped};
 
 /// Levels of libraries, unless the setting names them: rustls warns of each odd handshake, which anybody can send by the thousand, and
 /// PostgreSQL has a notice at each start for every table that is there already.
@@ -52,9 +57,10 @@ fn filter(choice: &LogChoice) -> EnvFilter {
 /// Starts logging, panics included. Must be called once per process.
 pub fn start(choice: &LogChoice) {
     let filter = filter(choice);
-    let is_terminal = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if choice.json.unwrap_or(!is_terminal) {
+    let is_terminal = output::is_error_terminal();
+    let is_json = choice.json.unwrap_or(!is_terminal);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || LineWriter { is_json });
+    if is_json {
         lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
     } else {
         lines.with_ansi(is_terminal).with_target(false).init();
@@ -68,8 +74,63 @@ pub fn start(choice: &LogChoice) {
     }));
 }
 
+/// The writer of one line, which comes in one piece.
+struct LineWriter {
+    is_json: bool,
+}
+
+impl Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        output::write_log(if self.is_json { json_line(&text) } else { text_line(&text) }.as_bytes())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Escapes what the writer of JSON leaves: DEL, C1, and what changes the direction of text.
+fn json_line(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    line.trim_end_matches('\n').chars().for_each(|character| push_escaped(&mut out, character));
+    out.push('\n');
+    out
+}
+
+/// Escapes what strangers may have brought, and indents what follows a line break.
+fn text_line(line: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line.trim_end_matches('\n');
+    while let Some(character) = rest.chars().next() {
+        // An escape of a field is escaped by tracing already.
+        if let Some(length) = colour_length(rest) {
+            out.push_str(&rest[..length]);
+            rest = &rest[length..];
+            continue;
+        }
+        match character {
+            '\n' => out.push_str("\n    "),
+            '\t' => out.push('\t'),
+            character => push_escaped(&mut out, character),
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    out.push('\n');
+    out
+}
+
+/// Returns the length of the colour sequence at the start of a text.
+fn colour_length(text: &str) -> Option<usize> {
+    let parameters = text.strip_prefix("\u{1b}[")?;
+    let end = parameters.find(|character: char| !character.is_ascii_digit() && character != ';')?;
+    parameters[end..].starts_with('m').then_some("\u{1b}[".len() + end + 1)
+}
+
 #[cfg(test)]
 mod tests {
+    use isobar_model::quote::is_command;
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
@@ -91,6 +152,46 @@ mod tests {
                 || tracing::enabled!(target: $target, tracing::Level::$level),
             )
         };
+    }
+
+    /// Bytes that the lines of one test are written to.
+    #[derive(Clone, Default)]
+    struct Lines(std::sync::Arc<parking_lot::Mutex<String>>);
+
+    impl Write for Lines {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            self.0.lock().push_str(&String::from_utf8_lossy(line));
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    const HOSTILE: &str = "a\u{1b}[2J\u{9b}31m\u{7f}\u{202e}\r\nERROR forged";
+
+    #[test]
+    fn log_line_holds_no_command_of_a_stranger() {
+        let lines = Lines::default();
+        let of_test = lines.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || of_test.clone()).json().finish();
+        tracing::subscriber::with_default(subscriber, || tracing::error!(error = HOSTILE, "failed"));
+        let line = json_line(&lines.0.lock());
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["fields"]["error"], HOSTILE);
+        assert!(!line.trim_end().chars().any(is_command), "{line:?}");
+
+        for is_coloured in [false, true] {
+            let lines = Lines::default();
+            let of_test = lines.clone();
+            let subscriber = tracing_subscriber::fmt().with_writer(move || of_test.clone()).with_ansi(is_coloured);
+            tracing::subscriber::with_default(subscriber.finish(), || tracing::error!(error = %HOSTILE, "failed"));
+            let line = text_line(&lines.0.lock());
+            assert_eq!(line.contains("\u{1b}["), is_coloured);
+            assert!(!line.contains("\u{1b}[2J") && !line.contains("\nERROR"), "{line:?}");
+            assert!(!line.replace(['\u{1b}', '\n'], "").chars().any(is_command), "{line:?}");
+        }
     }
 
     #[test]

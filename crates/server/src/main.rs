@@ -1,5 +1,7 @@
 //! The binary: configuration, command line, wiring, a simulated fleet, and a client of the API.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod acme;
 mod allocator;
 mod backups;
@@ -13,6 +15,7 @@ mod health;
 mod logging;
 mod manual;
 mod otlp;
+mod output;
 mod process;
 mod runtime;
 mod serve;
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(failure) => {
-            eprintln!("isobar: {failure}");
+            output::note(&format!("isobar: {failure}"));
             ExitCode::FAILURE
         }
     }
@@ -76,9 +79,8 @@ fn main() -> ExitCode {
 
 /// Prints a text; a reader that is gone (`| head`) is not an error.
 fn print(text: &str) -> Result<bool, Failure> {
-    use std::io::{ErrorKind, Write as _};
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
+    match output::print(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(true),
     }
 }
@@ -90,12 +92,7 @@ fn say(told: &upkeep::UpkeepReport) -> Result<bool, Failure> {
 
 fn check_config(flags: &config::Flags) -> Result<bool, Failure> {
     let loaded = config::load(flags)?;
-    println!("The settings are sound.");
-    for (name, place) in &loaded.given {
-        println!("  {name} is given by {place}");
-    }
-    for warning in &loaded.warnings {
-        println!("  {warning}");
-    }
-    Ok(true)
+    let given = loaded.given.iter().map(|(name, place)| format!("  {name} is given by {place}\n"));
+    let warnings = loaded.warnings.iter().map(|warning| format!("  {warning}\n"));
+    print(&format!("The settings are sound.\n{}{}", given.collect::<String>(), warnings.collect::<String>()))
 }

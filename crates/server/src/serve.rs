@@ -1,6 +1,5 @@
 //! `isobar serve`: opens the stores, starts the hub, serves until a signal, and closes everything in reverse.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::otlp::Otlp;
 use crate::stores::{Stores, whole};
 use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
-use crate::{Failure, allocator, logging, process, runtime, service_manager};
+use crate::{Failure, allocator, logging, output, process, runtime, service_manager};
 
 /// The commit of the build, if known.
 const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
@@ -200,15 +199,11 @@ fn http_settings(settings: &Settings, connections: usize) -> HttpSettings {
 
 /// Prints the ready line, and the first password if it was generated.
 fn announce(url: &str, first_password: Option<&str>) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
-    if let Some(password) = first_password {
-        writeln!(out, "The first administrator is admin, the password is {password} (shown only this once)")?;
-    }
-    writeln!(out, "Isobar is ready: {url}")?;
-    if out.is_terminal() {
-        writeln!(out, "Ctrl-C stops it.")?;
-    }
-    out.flush()
+    let first = first_password.map_or_else(String::new, |password| {
+        format!("The first administrator is admin, the password is {password} (shown only this once)\n")
+    });
+    let hint = if output::is_terminal() { "Ctrl-C stops it.\n" } else { "" };
+    output::print(&format!("{first}Isobar is ready: {url}\n{hint}"))
 }
 
 #[cfg(test)]

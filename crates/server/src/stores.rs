@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+pub use isobar_model::quote::with_causes as whole;
 use isobar_store::error::StoreError;
 use isobar_store::registry::{Registry, companions};
 use isobar_store::telemetry::embedded::{Embedded, Options};
@@ -202,10 +203,4 @@ async fn open_folder(path: &Path, options: Options) -> Result<TelemetryStore, Fa
     let opened = tokio::task::spawn_blocking(move || Embedded::open(&folder, options)).await?;
     let told = |error| format!("the telemetry store {} cannot be opened: {}", path.display(), whole(&error));
     Ok(TelemetryStore::Embedded(Arc::new(opened.map_err(told)?)))
-}
-
-/// Formats an error with its causes.
-pub fn whole(error: &dyn std::error::Error) -> String {
-    std::iter::successors(error.source(), |cause| cause.source())
-        .fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

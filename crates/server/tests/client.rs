@@ -349,6 +349,66 @@ fn tail_into_a_closed_pipe_ends_quietly() {
     assert_eq!(tail.ended(), (Some(0), String::new()));
 }
 
+/// A command of the desk on a terminal of its own, which `script` makes.
+fn on_terminal(desk: &Desk, words: &[&str]) -> Command {
+    let command = desk.command(words);
+    let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
+    let line: Vec<String> = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted).collect();
+    let mut script = Command::new("script");
+    script.args(["--quiet", "--flush", "--return", "--command", &line.join(" "), "/dev/null"]).stdin(Stdio::null());
+    for (name, value) in command.get_envs() {
+        value.map(|value| script.env(name, value));
+    }
+    script
+}
+
+#[test]
+fn terminal_shows_payloads_without_their_commands() {
+    let desk = Desk::signed_in();
+    let device = desk.device();
+    let first = desk.posts(&device, "1");
+    let payload = json!({"a\u{9b}31m": "\u{7f}\u{85}\u{61c}\u{200f}\u{202e}\u{2067} ü"});
+    desk.posts(&device, &payload.to_string());
+    let path = format!("/v2/devices/{device}/events?limit=1");
+    let is_shown = |shown: &str| {
+        let escaped = r#"{"a\u009b31m":"\u007f\u0085\u061c\u200f\u202e\u2067 ü"}"#;
+        assert!(shown.replace("\": \"", "\":\"").contains(&escaped[1..escaped.len() - 1]), "{shown:?}");
+        assert!(!shown.chars().any(|c| isobar_model::quote::is_command(c) && !"\r\n".contains(c)), "{shown:?}");
+    };
+    let listed = on_terminal(&desk, &["api", "GET", &path]).output().unwrap();
+    assert_code(&listed, 0);
+    is_shown(&text(&listed.stdout));
+    let mut tail = on_terminal(&desk, &["events", "tail", "--after", &first]).stdout(Stdio::piped()).spawn().unwrap();
+    is_shown(&BufReader::new(tail.stdout.take().unwrap()).lines().next().unwrap().unwrap());
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+
+    // To a pipe it goes as it is.
+    assert!(text(&desk.runs(&["api", "GET", &path]).stdout).contains("a\u{9b}31m"));
+}
+
+#[test]
+fn long_refusal_of_a_server_is_cut() {
+    let desk = Desk::signed_in();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = server.local_addr().unwrap();
+    std::thread::spawn(move || {
+        let (mut stream, _) = server.accept().unwrap();
+        let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+        let words = "\\u001b[2J words".repeat(1 << 16);
+        let body = format!(r#"{{"message":"{words}","errors":[{{"field":"{words}","message":"{words}"}}]}}"#);
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
+        stream.write_all((head + &body).as_bytes()).unwrap();
+    });
+    let mut command = desk.command(&["devices", "list", "--server", &format!("http://{address}")]);
+    let refused = command.env("ISOBAR_API_KEY", "key").output().unwrap();
+    assert_fails(&refused, 5, "[2J words");
+    let told = text(&refused.stderr);
+    assert!(told.chars().count() < 800 && !told.contains('\u{1b}'), "{told:?}");
+}
+
 #[test]
 fn wrong_event_is_refused_with_its_fault() {
     let desk = Desk::signed_in();
@@ -412,7 +472,7 @@ fn name_with_a_terminals_commands_is_shown_without_them() {
     let project = desk.project();
     desk.api("POST", "/v2/devices", &json!({"name": "cold\u{1b}]0;owned\u{7}\nroom", "projectUuid": project}));
     let listed = text(&desk.runs(&["devices", "list"]).stdout);
-    assert!(listed.ends_with("cold\u{fffd}]0;owned\u{fffd}\u{fffd}room\n"), "{listed:?}");
+    assert!(listed.ends_with("cold\u{fffd}]0;owned\u{fffd} room\n"), "{listed:?}");
 }
 
 #[test]

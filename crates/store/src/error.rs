@@ -2,6 +2,7 @@
 
 use isobar_model::error::{Error, Fault};
 use isobar_model::ids::DeviceKey;
+use isobar_model::quote::{quote, with_causes};
 use isobar_quota::Full;
 
 use crate::postgres::Away;
@@ -117,10 +118,17 @@ impl From<StoreError> for Error {
     }
 }
 
-/// Formats an error with its causes. One whose text ends the text before it is not said again.
+/// Formats an error with its causes, and what a database says as a quote: a server may say whatever it likes, and as long.
 fn with_sources(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source()).map(ToString::to_string);
-    causes.fold(error.to_string(), |text, cause| if text.ends_with(&cause) { text } else { format!("{text}: {cause}") })
+    let links = || std::iter::successors(Some(error), |link| link.source());
+    let message = links().find_map(|link| match link.downcast_ref() {
+        Some(sqlx::Error::Database(database)) => Some(database.message()),
+        _ => None,
+    });
+    let Some(message) = message else { return with_causes(error) };
+    // Those that wrap it may quote it as a whole.
+    let wrappers = links().map(ToString::to_string).filter(|text| !text.contains(message));
+    wrappers.chain([format!("the database answers: {}", quote(message))]).collect::<Vec<_>>().join(": ")
 }
 
 /// Returns the fault of a page that is too far back in an order by payload.

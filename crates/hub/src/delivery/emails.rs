@@ -150,8 +150,7 @@ impl Delivery {
         })?;
         self.mailer.send(&delivery.id, &mail).await.map_err(|error| match error {
             MailError::Never(_) => Undelivered::Never(error.to_string()),
-            MailError::NotNow(cause) => Undelivered::NotNow(cause.to_string()),
-            MailError::Setting(why) => Undelivered::NotNow(why),
+            MailError::NotNow(why) | MailError::Setting(why) => Undelivered::NotNow(why),
         })
     }
 

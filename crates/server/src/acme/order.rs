@@ -7,6 +7,7 @@ use instant_acme::{
     RetryPolicy,
 };
 use isobar_http::{BadCertificate, Tls};
+use isobar_model::quote::{quote, with_causes};
 use isobar_model::time::Clock;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use tokio_rustls::rustls::crypto::ring;
@@ -43,7 +44,7 @@ pub enum OrderError {
     #[error("the ACME server does not offer the challenge tls-alpn-01 for {0}")]
     NoChallenge(String),
     /// The server refused, is unreachable, or is not an ACME server.
-    #[error(transparent)]
+    #[error("{}", quote(&with_causes(.0)))]
     Acme(#[from] instant_acme::Error),
     /// The issued certificate cannot be used.
     #[error(transparent)]
@@ -153,7 +154,7 @@ async fn prove(order: &mut Order, tls: &Tls, clock: &Clock) -> Result<(), OrderE
                 AuthorizationStatus::Pending => clock.sleep(PROOF_LOOK_EVERY).await,
                 _ => {
                     let problem = state.challenges.iter().find_map(|challenge| challenge.error.as_ref());
-                    let detail = problem.map_or_else(|| "it does not say why".to_owned(), Problem::to_string);
+                    let detail = problem.map_or_else(|| "it does not say why".to_owned(), |it| quote(&it.to_string()));
                     return Err(OrderError::Unproven { domain: state.identifier().to_string(), detail });
                 }
             }

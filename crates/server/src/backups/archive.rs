@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use isobar_model::quote::quote;
 use sha2::{Digest as _, Sha256};
 use tar::{Builder, Entries, EntryType, Header};
 
@@ -138,7 +139,7 @@ impl<'a, R: Read> Unpacking<'a, R> {
             let short_name = || entry.path().map(std::borrow::Cow::into_owned).map_err(|error| broken(&name, &error));
             let path = long_name.take().map_or_else(short_name, Ok)?;
             if entry.header().entry_type() != EntryType::Regular {
-                return Err(format!("{name}: {} is no file: only those are restored", path.display()).into());
+                return Err(format!("{name}: {} is no file: only those are restored", named(&path)).into());
             }
             if path == Path::new(DIGEST) {
                 let mut text = String::new();
@@ -152,7 +153,7 @@ impl<'a, R: Read> Unpacking<'a, R> {
                 };
             }
             let to = place(&path).filter(|_| is_plain(&path));
-            let to = to.ok_or_else(|| format!("{name}: {} belongs to no backup", path.display()))?;
+            let to = to.ok_or_else(|| format!("{name}: {} belongs to no backup", named(&path)))?;
             begin_file(&mut digest, &path, entry.size());
             let mut read = Summed { inner: &mut entry, digest: &mut digest, bytes: 0 };
             write_file(&mut read, &to, &name)?;
@@ -171,6 +172,11 @@ fn read_long_name(entry: &mut impl Read, name: &str) -> Result<PathBuf, Failure>
         );
     }
     Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+/// Quotes the name of a member, which may be as long as a head.
+fn named(path: &Path) -> String {
+    quote(&path.to_string_lossy())
 }
 
 /// Returns true if a path has normal components only.
@@ -205,7 +211,7 @@ fn write_file(from: &mut impl Read, to: &Path, name: &str) -> Result<(), Failure
 fn broken(name: &str, error: &io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => format!("{name} is cut off: {error}; restore another backup").into(),
-        _ => format!("{name} cannot be read: {error}").into(),
+        _ => format!("{name} cannot be read: {}", quote(&error.to_string())).into(),
     }
 }
 

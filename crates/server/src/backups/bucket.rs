@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
+use isobar_model::quote::quote;
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::multipart::{MultipartStore as _, PartId};
 use object_store::path::Path;
@@ -78,7 +79,7 @@ impl Bucket {
     /// Describes the failure of a request, with advice.
     fn cannot(&self, error: &object_store::Error) -> Failure {
         let bucket = &self.bucket;
-        let cause = whole(error);
+        let cause = quote(&innermost(error).to_string());
         match error {
             object_store::Error::NotFound { .. } if cause.contains("NoSuchBucket") => {
                 format!("the bucket {bucket} is not there: make it, or correct backup.target").into()
@@ -148,6 +149,11 @@ impl Target for Bucket {
         }
         self.remove(&begun.name)
     }
+}
+
+/// Returns the cause that every other one of the chain quotes.
+fn innermost<'a>(error: &'a (dyn std::error::Error + 'static)) -> &'a (dyn std::error::Error + 'static) {
+    std::iter::successors(Some(error), |link| link.source()).last().unwrap_or(error)
 }
 
 /// An object that is written part by part.
@@ -259,6 +265,33 @@ mod tests {
         assert!(told.contains("the bucket vault does not do what it is asked for"), "{told}");
         assert!(told.contains("no answer within 0.2 s") && !told.contains("not-to-be-told"), "{told}");
         assert!(Clock::System.elapsed(begun) < Duration::from_secs(30));
+    }
+
+    /// Answers every request with this status and body, until the test ends.
+    fn answering(status: &'static str, body: String) -> Bucket {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bucket = bucket_at(server.local_addr().unwrap());
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = server.accept() {
+                let _ = stream.read(&mut [0; 4096]);
+                let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+            }
+        });
+        bucket
+    }
+
+    #[test]
+    fn long_answer_of_a_bucket_is_quoted_once_and_cut() {
+        let body =
+            |code: &str| format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}\u{1b}[2J{}", "words ".repeat(2 << 20));
+        for (status, code) in [("400 Bad Request", "Odd"), ("403 Forbidden", "AccessDenied"), ("503 Slow", "SlowDown")]
+        {
+            let told = answering(status, body(code)).begin("one", 1).unwrap_err().to_string();
+            assert_eq!(told.matches(code).count(), 1, "{told}");
+            assert!(told.contains("words words") && told.chars().count() < 500 && !told.contains('\u{1b}'), "{told}");
+        }
+        let told = answering("200 OK", body("Odd")).begin("one", 1).unwrap_err().to_string();
+        assert!(told.chars().count() < 500, "{told}");
     }
 
     #[test]

@@ -7,10 +7,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::handshake;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
+use isobar_model::quote::quote;
 use isobar_model::time::Clock;
 use isobar_outlets::calls;
 use object_store::ClientOptions;
@@ -27,6 +29,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 const BUCKET_CONNECT_TIME: Duration = Duration::from_secs(10);
 /// Largest answer that is read, in bytes: a piece of an object, or a list.
 const BUCKET_ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Largest part of a refusal that is read, in bytes.
+const REFUSAL_BYTES_MAX: usize = 8 << 10;
 
 /// A client whose requests have a timeout.
 #[derive(Clone)]
@@ -101,7 +105,7 @@ async fn timely<T>(connecting: impl Future<Output = io::Result<T>>) -> Result<T,
     connected.map_err(|error| HttpError::new(HttpErrorKind::Connect, error))
 }
 
-/// Sends a request and reads its answer, both whole.
+/// Sends a request and reads its answer, both whole, but only the beginning of a refusal.
 async fn answered(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<HttpRequestBody>,
@@ -112,9 +116,27 @@ async fn answered(
     let mut driver = JoinSet::new();
     driver.spawn(connection);
     let (head, body) = sender.send_request(request).await.map_err(cut)?.into_parts();
+    if head.status.is_client_error() || head.status.is_server_error() {
+        return Ok(HttpResponse::from_parts(head, refusal_of(body).await.into()));
+    }
     let body = Limited::new(body, BUCKET_ANSWER_BYTES_MAX).collect().await;
     let body: Bytes = body
         .map_err(|error: Box<dyn Error + Send + Sync>| HttpError::new_boxed(HttpErrorKind::Interrupted, error))?
         .to_bytes();
     Ok(HttpResponse::from_parts(head, body.into()))
+}
+
+/// Reads the beginning of a refusal, without the declaration of its XML. Errors quote no more, and what breaks it off later
+/// does not matter.
+async fn refusal_of(mut body: Incoming) -> String {
+    let mut begin = Vec::new();
+    while begin.len() < REFUSAL_BYTES_MAX
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        begin.extend_from_slice(frame.data_ref().map_or(&[], |bytes| bytes));
+    }
+    begin.truncate(REFUSAL_BYTES_MAX);
+    let text = String::from_utf8_lossy(&begin);
+    let told = text.strip_prefix("<?xml").and_then(|rest| rest.split_once("?>")).map_or(&*text, |(_, told)| told);
+    quote(told)
 }

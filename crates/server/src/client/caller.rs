@@ -3,6 +3,7 @@
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HeaderMap, SET_COOKIE};
 use hyper::{Method, Response, StatusCode};
+use isobar_model::quote::quote;
 use serde_json::Value;
 
 use super::ServerOptions;
@@ -12,8 +13,8 @@ use super::http::{Address, Call, HttpClient, ServerReply};
 
 /// The cookie with the refresh token.
 const REFRESH_COOKIE: &str = "refreshToken=";
-/// Longest quote of an unexpected answer, in characters.
-const QUOTE_CHARACTERS_MAX: usize = 80;
+/// Most faults of a refusal that are shown.
+const FAULTS_SHOWN_MAX: usize = 100;
 
 /// A server with the caller's credential.
 pub struct ApiClient {
@@ -163,15 +164,16 @@ fn message_of(answer: &ServerReply) -> Option<Value> {
 pub fn refusal(answer: &ServerReply) -> ClientError {
     let body = message_of(answer).unwrap_or_default();
     let mut told = match body.get("message").and_then(Value::as_str) {
-        Some(message) => format!("{message} ({})", answer.status.as_u16()),
-        None => {
-            let text = String::from_utf8_lossy(&answer.body);
-            format!("{} {}", answer.status, text.chars().take(QUOTE_CHARACTERS_MAX).collect::<String>())
-        }
+        Some(message) => format!("{} ({})", quote(message), answer.status.as_u16()),
+        None => format!("{} {}", answer.status, quote(&String::from_utf8_lossy(&answer.body))),
     };
-    for fault in body.get("errors").and_then(Value::as_array).into_iter().flatten() {
-        let part = |name: &str| fault.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let faults = body.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    for fault in faults.iter().take(FAULTS_SHOWN_MAX) {
+        let part = |name: &str| quote(fault.get(name).and_then(Value::as_str).unwrap_or_default());
         told.push_str(&format!("\n  {}: {}", part("field"), part("message")));
+    }
+    if faults.len() > FAULTS_SHOWN_MAX {
+        told.push_str(&format!("\n  and {} more", faults.len() - FAULTS_SHOWN_MAX));
     }
     match answer.status {
         StatusCode::UNAUTHORIZED => ClientError::Credentials(format!("the server refuses the credentials: {told}")),

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use http_body_util::BodyExt as _;
 use hyper::Method;
 use hyper::header::{ACCEPT, CONTENT_TYPE};
+use isobar_model::quote::plain;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -17,7 +18,8 @@ use super::caller::ApiClient;
 use super::csv;
 use super::failure::ClientError;
 use super::http::{Call, with_query};
-use super::{ServerOptions, print, progress, without_control, write_output};
+use super::{ServerOptions, print, progress, unprinted};
+use crate::output::Pieces;
 
 /// Most ids in one URL, as a request head may have 16 KiB.
 const DEVICES_A_CALL_MAX: usize = 200;
@@ -151,9 +153,9 @@ async fn list(options: &ListOptions) -> Result<bool, ClientError> {
     for device in page_of(&mut client, &options.selection.path(&[("page", &page), ("limit", &limit)])).await? {
         let line = match serde_json::from_str::<ShownDevice>(device.get()) {
             Ok(shown) if !options.json => {
-                let last_active = shown.last_active.as_deref().unwrap_or("-");
-                let name = without_control(&shown.name).replace('\n', "\u{fffd}");
-                format!("{} {:<8} {last_active:<24} {name}\n", shown.id, shown.status_text)
+                let last_active = plain(shown.last_active.as_deref().unwrap_or("-"));
+                let (id, status, name) = (plain(&shown.id), plain(&shown.status_text), plain(&shown.name));
+                format!("{id} {status:<8} {last_active:<24} {name}\n")
             }
             _ => format!("{device}\n"),
         };
@@ -235,6 +237,7 @@ async fn export_lines(client: &mut ApiClient, options: &ExportOptions, output: &
 /// The output of an export: standard output, or a file that gets its name when it is complete.
 struct Output {
     file: Option<(File, PathBuf, PathBuf)>,
+    standard: Pieces,
 }
 
 impl Output {
@@ -245,13 +248,13 @@ impl Output {
             let next = PathBuf::from(next);
             File::create(&next).map(|file| (file, next, path.to_owned())).map_err(|error| unwritable(path, &error))
         };
-        Ok(Self { file: path.map(open).transpose()? })
+        Ok(Self { file: path.map(open).transpose()?, standard: Pieces::default() })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
         match &mut self.file {
             Some((file, _, path)) => file.write_all(bytes).map_err(|error| unwritable(path, &error)),
-            None => write_output(bytes),
+            None => self.standard.write(bytes).map_err(|error| unprinted(&error)),
         }
     }
 

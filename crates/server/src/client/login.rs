@@ -1,6 +1,6 @@
 //! `isobar login` and `logout`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
@@ -12,6 +12,7 @@ use super::credentials::{self, Credential, Login};
 use super::failure::ClientError;
 use super::http::{Call, HttpClient};
 use super::{ServerOptions, print};
+use crate::output;
 
 /// Flags of `isobar login`.
 #[derive(Debug, clap::Args)]
@@ -85,11 +86,11 @@ fn secret(question: &str) -> Result<String, ClientError> {
         let before = tcgetattr(&input).map_err(|error| unreadable(&error))?;
         let mut quiet = before.clone();
         quiet.local_modes.remove(LocalModes::ECHO);
-        let _ = write!(std::io::stderr(), "{question}");
+        output::note_with(question, "");
         tcsetattr(&input, OptionalActions::Now, &quiet).map_err(|error| unreadable(&error))?;
         let read = input.read_line(&mut line);
         let _ = tcsetattr(&input, OptionalActions::Now, &before);
-        let _ = writeln!(std::io::stderr());
+        output::note("");
         read.map_err(|error| unreadable(&error))?;
     } else {
         input.read_line(&mut line).map_err(|error| unreadable(&error))?;

@@ -18,7 +18,6 @@ mod json_text;
 mod login;
 mod text_diff;
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -33,6 +32,7 @@ pub use self::events::EventsCommand;
 use self::failure::ClientError;
 use self::http::{Address, HttpClient};
 pub use self::login::LoginOptions;
+use crate::output;
 
 /// The server, and how to reach it.
 #[derive(Debug, clap::Args)]
@@ -106,32 +106,26 @@ async fn execute(command: ClientCommand) -> Result<bool, ClientError> {
 
 /// Prints to standard output. Fails silently if the reader is gone.
 fn print(text: &str) -> Result<(), ClientError> {
-    write_output(text.as_bytes())
+    output::print(text).map_err(|error| unprinted(&error))
 }
 
-/// Writes bytes like [`print`].
-fn write_output(bytes: &[u8]) -> Result<(), ClientError> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+/// Makes the error of standard output.
+fn unprinted(error: &std::io::Error) -> ClientError {
+    match error.kind() {
         std::io::ErrorKind::BrokenPipe => ClientError::ClosedOutput,
         _ => ClientError::Local(format!("cannot write: {error}")),
-    })
+    }
 }
 
 /// Prints a message for people to standard error.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "isobar: {}", without_control(text));
-}
-
-/// Replaces control characters, which terminals may take for commands, by U+FFFD in untrusted text.
-fn without_control(text: &str) -> String {
-    text.replace(|character: char| character.is_control() && character != '\n', "\u{fffd}")
+    output::note(&format!("isobar: {text}"));
 }
 
 /// Makes a progress bar, shown if standard error is a terminal.
 fn progress(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
-    if !std::io::stderr().is_terminal() {
+    if !output::is_error_terminal() {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }
     bar

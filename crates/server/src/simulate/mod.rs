@@ -9,7 +9,6 @@ mod stats;
 mod view;
 
 use std::cell::Cell;
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use self::fleet::Fleet;
 use self::profile::Profile;
 use self::session::Credentials;
 use self::stats::{Stats, Summary};
-use crate::Failure;
+use crate::{Failure, output};
 
 /// Most devices of one simulation.
 const DEVICES_MAX: u64 = 1_000_000;
@@ -102,20 +101,16 @@ async fn simulate(options: &SimulateOptions, clock: &Clock) -> Result<bool, Fail
     let fleet = Fleet::new(clock.clone());
     let outcome = set_up_and_load(options, &credentials, &fleet, clock).await;
     if options.cleanup {
-        eprintln!("simulate: deleting the project and its devices");
+        output::note("simulate: deleting the project and its devices");
         tokio::select! {
             deleted = fleet.delete(&options.url, &credentials) => {
-                eprintln!("simulate: deleted {}", deleted?);
+                output::note(&format!("simulate: deleted {}", deleted?));
             }
             _ = tokio::signal::ctrl_c() => return Err("stopped before everything was deleted".into()),
         }
     }
     let Some(summary) = outcome? else { return Ok(false) };
-    if options.json {
-        println!("{}", summary.json());
-    } else {
-        print!("{}", summary.text());
-    }
+    output::print(&if options.json { format!("{}\n", summary.json()) } else { summary.text() })?;
     Ok(summary.counts.errors.is_empty())
 }
 
@@ -212,11 +207,7 @@ impl<'a> Progress<'a> {
         }
         self.told.set(Some(self.clock.instant()));
         let line = format!("simulate: made {made} of {} devices", self.devices);
-        match std::io::stderr().is_terminal() {
-            true if !is_last => eprint!("\r{line}"),
-            true => eprintln!("\r{line}"),
-            false => eprintln!("{line}"),
-        }
+        output::note_with(&line, if output::is_error_terminal() && !is_last { "\r" } else { "\n" });
     }
 }
 

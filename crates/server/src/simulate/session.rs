@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::{Method, StatusCode, Uri};
+use isobar_model::quote::quote;
 use isobar_model::time::Clock;
 use serde_json::Value;
 
@@ -138,7 +139,7 @@ impl Session {
                     return Ok(serde_json::from_slice(&answer.body).unwrap_or_default());
                 }
                 Ok(Answer { status, body, .. }) => {
-                    let body = String::from_utf8_lossy(&body).into_owned();
+                    let body = quote(&String::from_utf8_lossy(&body));
                     return Err(CallError::Refused { method: method.clone(), path: path.to_owned(), status, body });
                 }
                 // Without an answer a write may have happened: only reads and deletions are retried.

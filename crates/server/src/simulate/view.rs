@@ -1,6 +1,5 @@
 //! The live view: a few lines redrawn on a terminal, otherwise a line a second.
 
-use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::stats::{Stats, StatsSnapshot, millis};
+use crate::output;
 
 /// Interval of the rate.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,9 +50,9 @@ impl Stop {
 
 /// Shows the run until it ends.
 pub fn show(scene: &Scene, stats: &Arc<Stats>, stop: Stop) {
-    if std::io::stdout().is_terminal() {
+    if output::is_terminal() {
         if let Err(error) = show_live(scene, stats, stop) {
-            eprintln!("simulate: the terminal cannot show the view: {error}");
+            output::note(&format!("simulate: the terminal cannot show the view: {error}"));
         }
     } else {
         show_lines(scene, stats, stop);
@@ -110,7 +110,8 @@ fn show_lines(scene: &Scene, stats: &Stats, mut stop: Stop) {
                 pulse.last.events,
                 pulse.last.error_count()
             );
-            if scene.is_json { eprintln!("{line}") } else { println!("{line}") }
+            // A reader that is gone misses lines, and the run goes on.
+            if scene.is_json { output::note(&line) } else { drop(output::print(&format!("{line}\n"))) }
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use isobar_model::quote::quote;
 use isobar_model::time::Clock;
 use serde_json::{Value, json};
 
@@ -49,13 +50,13 @@ impl Mark {
         if layout > u64::from(LAYOUT_VERSION) {
             return Err(format!(
                 "{name} was made by isobar {} (layout {layout}; this one knows {LAYOUT_VERSION}); restore it with that version",
-                mark["version"].as_str().unwrap_or("of a newer version")
+                quote(mark["version"].as_str().unwrap_or("of a newer version"))
             )
             .into());
         }
         Ok(Self {
             with_registry: mark["registry"] == "sqlite",
-            at: mark["at"].as_str().unwrap_or("an unknown moment").to_owned(),
+            at: quote(mark["at"].as_str().unwrap_or("an unknown moment")),
         })
     }
 

@@ -190,6 +190,9 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failu
         Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
         heard => drop(heard?),
     }
+    if line.len() as u64 == LINE_BYTES_MAX {
+        return Err("the running isobar answers more than a command reads; its log says more".into());
+    }
     let told: Value =
         serde_json::from_str(&line).map_err(|_| "the running isobar ended before it was done; its log says more")?;
     match (told["failed"].as_str(), told["text"].as_str(), told["sound"].as_bool()) {

@@ -1,6 +1,5 @@
 //! `isobar move`: chooses what is moved by its source, and has what the moves of both stores share.
 
-use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -10,6 +9,7 @@ use super::{UpkeepReport, move_registry, move_telemetry};
 use crate::Failure;
 use crate::cli::MoveEnds;
 use crate::folder::DataFolder;
+use crate::output;
 
 /// Pause between two lines of progress on a terminal, where each replaces the one before it; and (next constant) elsewhere.
 const TERMINAL_EVERY: Duration = Duration::from_secs(1);
@@ -50,7 +50,7 @@ pub(super) struct ProgressLine {
 
 impl ProgressLine {
     pub(super) fn new() -> Self {
-        Self { shown: Clock::System.instant(), is_terminal: std::io::stderr().is_terminal() }
+        Self { shown: Clock::System.instant(), is_terminal: output::is_error_terminal() }
     }
 
     /// Shows progress, unless the last was shown a moment ago.
@@ -68,7 +68,6 @@ impl ProgressLine {
     }
 
     fn write(&self, text: &str, end: &str) {
-        // Nobody may read it.
-        let _ = write!(std::io::stderr().lock(), "{text}  {end}");
+        output::note_with(&format!("{text}  "), end);
     }
 }

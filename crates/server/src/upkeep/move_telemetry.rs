@@ -10,7 +10,7 @@ use isobar_store::telemetry::postgres::{MoveError, MoveOptions, MoveProgress, Mo
 use super::UpkeepReport;
 use super::move_store::{ProgressLine, lock_of};
 use crate::stores::{is_telemetry, whole};
-use crate::{Failure, runtime};
+use crate::{Failure, output, runtime};
 
 /// Moves the telemetry in this folder to this database.
 pub(super) fn run(from: &Path, to: &str) -> Result<UpkeepReport, Failure> {
@@ -28,7 +28,7 @@ pub(super) fn run(from: &Path, to: &str) -> Result<UpkeepReport, Failure> {
 async fn carry(source: StoppedStore, to: &str) -> Result<MoveTotals, MoveError> {
     let (mut moving, is_anew) = TelemetryMove::begin(source, to, MoveOptions::default()).await?;
     if is_anew {
-        eprintln!("The platform has run on the folder since the last move: it begins anew.");
+        output::note("The platform has run on the folder since the last move: it begins anew.");
     }
     let mut shown = ProgressView::new("copied", moving.progress());
     while moving.copy().await? {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use isobar_model::ids::{OrganizationId, ProjectId};
+use isobar_model::quote::quote;
 use serde::{Deserialize, Serialize};
 
 use super::rows::{self, DeviceText, LineFault, Rows};
@@ -266,7 +267,7 @@ fn row(line: usize, device: &DeviceText) -> Result<NewRow, ClientError> {
 }
 
 fn told(file: &Path, fault: &LineFault) -> String {
-    format!("{}:{}: {}", file.display(), fault.line, fault.told)
+    format!("{}:{}: {}", file.display(), fault.line, quote(&fault.told))
 }
 
 /// Makes the error of a file with faults, of which nothing was created.
