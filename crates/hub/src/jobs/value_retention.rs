@@ -4,12 +4,14 @@
 //! Values hidden by a former design stay hidden until they are deleted for all devices: the project remembers the
 //! former bounds until then.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use isobar_model::access::{self, CanRead, CanWrite};
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceKey, DeviceRef, ProjectId};
+use isobar_model::retention::Kept;
 use isobar_model::time::{Clock, Timestamp};
 use isobar_store::error::StoreError;
 use parking_lot::Mutex;
@@ -129,14 +131,28 @@ impl Jobs {
             let permit = access::system(device, "what its design does not keep is dropped");
             match self.env.telemetry().series_retain(&permit, kept.clone(), exactly).await {
                 Ok(true) => self.count_again(device).await,
-                Ok(false) => {}
+                // What is hidden and too little to be dropped does not count either.
+                Ok(false) => match self.is_any_hidden(&permit.reading(), kept.clone()).await {
+                    Ok(true) => self.count_again(device).await,
+                    Ok(false) => {}
+                    Err(error) => ended = ended.and(Err(error)),
+                },
                 Err(error) => ended = ended.and(Err(error)),
             }
         }
         Ok(Some((last, ended)))
     }
 
-    /// Counts a device's stored bytes again after some were deleted.
+    async fn is_any_hidden(
+        &self,
+        permit: &CanRead<DeviceRef>,
+        kept: Vec<(Arc<str>, Kept)>,
+    ) -> std::result::Result<bool, StoreError> {
+        let telemetry = self.env.telemetry();
+        Ok(telemetry.visible_bytes(permit, kept).await? < telemetry.visible_bytes(permit, Vec::new()).await?)
+    }
+
+    /// Counts a device's stored bytes again after some were hidden or deleted.
     async fn count_again(&self, device: DeviceRef) {
         match self.caches.device_entry(device.id).await {
             Ok(Some(entry)) => self.usage.touch(&entry),

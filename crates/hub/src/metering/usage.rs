@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use isobar_model::access;
-use isobar_model::error::Result;
+use isobar_model::error::{Error, Result};
 use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::{DeviceKey, DeviceRef, OrganizationId};
+use isobar_model::retention::ProjectRetention;
 use isobar_store::error::StoreError;
 use isobar_store::registry::LimitedOrganization;
 use isobar_store::telemetry::Commit;
@@ -40,6 +41,8 @@ const FLUSH_REST: Duration = Duration::from_millis(200);
 const USAGE_DEVICES_AT_ONCE: usize = 1_000;
 /// Attempts to read the figure of a device that stores values meanwhile.
 const FIGURE_LOOKS_MAX: usize = 4;
+/// Reason for reading what a device has stored.
+const COUNTED: &str = "what the device has stored is counted";
 /// Error of an event whose values are not stored.
 const OVER_LIMIT: &str = "not stored: the data limit of the organization is reached";
 
@@ -83,6 +86,10 @@ impl Usage {
         entry.stored.fetch_add(bytes, Ordering::AcqRel);
         entry.quota.add(bytes);
         self.touch(entry);
+        // The meter counts values that the new ones hide, until the figure is read.
+        if entry.quota.is_used_up() {
+            self.unsettle();
+        }
     }
 
     /// Records that the figure of a device has changed.
@@ -277,7 +284,8 @@ impl Usage {
         let (mut stored, mut figure) = (0, 0);
         for _ in 0..FIGURE_LOOKS_MAX {
             stored = entry.stored.load(Ordering::Acquire);
-            figure = self.figure(entry.device).await?;
+            let bounds = self.retention_of(entry).await?;
+            figure = self.figure(entry.device, &bounds).await?;
             if entry.stored.load(Ordering::Acquire) == stored {
                 break;
             }
@@ -285,10 +293,19 @@ impl Usage {
         Ok((stored, figure))
     }
 
-    /// Returns the bytes that a device has stored.
-    async fn figure(&self, device: DeviceRef) -> std::result::Result<u64, StoreError> {
-        let permit = access::system(device, "what the device has stored is counted").reading();
-        Ok(self.env.telemetry().series(&permit).await?.iter().map(|series| series.bytes).sum())
+    /// Returns the bytes that a device has stored and shows: what its bounds hide is deleted within the hour, and does not
+    /// count until then.
+    async fn figure(&self, device: DeviceRef, bounds: &ProjectRetention) -> std::result::Result<u64, StoreError> {
+        let permit = access::system(device, COUNTED).reading();
+        self.env.telemetry().visible_bytes(&permit, bounds.all_kept(self.env.now())).await
+    }
+
+    /// Returns the bounds of a device's values; none for a device that is deleted.
+    async fn retention_of(&self, entry: &DeviceEntry) -> std::result::Result<Arc<ProjectRetention>, StoreError> {
+        match self.caches.retention_of_device(entry).await {
+            Err(Error::Missing(_)) => Ok(Arc::default()),
+            bounds => bounds.map_err(StoreError::unavailable),
+        }
     }
 
     /// Checks all limits: sets the meters, and notifies administrators whose organization approaches a limit.
@@ -348,8 +365,11 @@ impl Usage {
         let UncountedDevices { after, last } = devices;
         let devices = self.env.registry().devices_after(after, USAGE_DEVICES_AT_ONCE as u32).await?;
         let (mut figures, mut part) = (Vec::with_capacity(devices.len()), CountedPart { last: None, failed: None });
+        let permits: Vec<_> = devices.iter().map(|device| access::system(*device, COUNTED).reading()).collect();
+        let bounds = self.caches.retention_of_many(&permits).await.map_err(StoreError::unavailable)?;
+        let unbounded = Arc::default();
         for device in devices.iter().filter(|device| device.key <= last) {
-            match self.figure(*device).await {
+            match self.figure(*device, bounds.get(&device.key).unwrap_or(&unbounded)).await {
                 Ok(figure) => {
                     figures.push((device.key, figure));
                     part.last = Some(device.key);

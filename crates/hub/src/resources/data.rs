@@ -112,7 +112,8 @@ impl Hub {
     pub async fn storage_list(&self, caller: &Caller, id: DeviceId, request: ListRequest) -> Result<StorageList> {
         let (permit, entry) = self.0.identity.user_device_read(caller, id).await?;
         let series = self.telemetry().series(&permit).await?;
-        let bytes_stored = series.iter().map(|series| series.bytes).sum();
+        let bounds = self.0.caches.retention_of_device(&entry).await?.all_kept(self.now());
+        let bytes_stored = self.telemetry().visible_bytes(&permit, bounds).await?;
         let plan = self.0.caches.plan_of_device(&entry).await?;
         let held = series.into_iter().map(|series| StorageElement {
             fields: plan.storage_fields(&series.element).cloned(),

@@ -1,12 +1,14 @@
 //! Tests the usage of organizations, and the effects of their limits.
 
-use isobar_power::settled;
+use isobar_power::{becomes, settled};
 use serde_json::{Value, json};
 
+use crate::support::designs::to;
 use crate::support::{Device, Person, TestApp, on_both_registries};
 
 on_both_registries!(
     usage_covers_the_data_of_the_whole_subtree,
+    values_hidden_by_a_bound_do_not_count,
     events_beyond_the_data_limit_have_history_but_no_values,
     a_limit_above_holds_for_all_beneath,
     administrators_are_notified_once_for_each_crossing,
@@ -58,6 +60,37 @@ async fn usage_covers_the_data_of_the_whole_subtree(app: &TestApp) {
     assert_eq!(used(&ana, &right).await, json!([2, 0.0002]));
     ana.delete(&other.url()).await.no_content();
     assert_eq!(used(&ana, &ana.organization).await, json!([1, 0.0]));
+}
+
+// Holds: c13.retentionSpace, organization.figures
+async fn values_hidden_by_a_bound_do_not_count(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let keeping = |properties: Value| {
+        json!({
+            "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [to("log", "store")]}},
+            "log": {"type": "storage", "properties": properties},
+        })
+    };
+    let project = ana.designs(keeping(json!({}))).await;
+    let device = ana.creates_device_of(&project, "fridge").await;
+    for _ in 0..20 {
+        posts(&device, 100).await;
+    }
+    assert_eq!(used(&ana, &ana.organization).await, json!([1, 0.002]));
+    // Too few are hidden to be dropped, and none comes that would have the device counted.
+    ana.redesigns(&project, keeping(json!({"valuesMax": 4}))).await;
+    becomes("what is hidden does not count", async || used(&ana, &ana.organization).await == json!([1, 0.0004])).await;
+    assert_eq!(ana.get(&device.at("storage")).await.ok()["bytesStored"], 400);
+    // A device that stores little, and much in the course of time, meets no limit.
+    let low = ana.founds("Low", &ana.organization).await;
+    ana.changes(&low, json!({"dataUsageMbLimit": 0.0006})).await.ok();
+    ana.put(&device.url(), json!({"name": "fridge", "projectUuid": project, "organizationId": low})).await.ok();
+    for _ in 0..20 {
+        posts(&device, 100).await;
+        assert_eq!(used(&ana, &low).await, json!([1, 0.0004]));
+    }
+    let errors = ana.get(&device.at("events?limit=20")).await.list_of("/errors");
+    assert!(errors.iter().all(Value::is_null), "{errors:?}");
 }
 
 #[tokio::test]

@@ -271,6 +271,10 @@ pub trait Telemetry: Send + Sync + 'static {
     async fn last(&self, device: &CanRead<DeviceRef>, element: &str) -> Result<Option<LastValues>>;
     /// Returns the series of a device, by name.
     async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>>;
+    /// Returns the payload bytes of a device's visible values. `kept` names the elements of which some may be hidden. Of a
+    /// series with hidden values it is their share of its bytes, as [`Telemetry::series_retain`] would leave it: no value is
+    /// read.
+    async fn visible_bytes(&self, device: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64>;
     /// Removes a series with its values, durably, or all series if no element is given; the space is reclaimed in the
     /// background. Returns false if there was none.
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool>;

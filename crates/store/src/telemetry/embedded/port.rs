@@ -133,6 +133,10 @@ impl Telemetry for Embedded {
         self.peek(key, |state| list(&state.series), move |db| Ok(list(&load::series(db, key.0)?))).await
     }
 
+    async fn visible_bytes(&self, device: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
+        self.bytes_shown(device, kept).await
+    }
+
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
         self.delete_series(device, element).await
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use isobar_model::access::CanWrite;
+use isobar_model::access::{CanRead, CanWrite};
 use isobar_model::ids::DeviceRef;
 use isobar_model::retention::Kept;
 use rocksdb::{DB, ReadOptions};
@@ -15,6 +15,7 @@ use super::rows::Rows;
 use super::values::OpenSeries;
 use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
+use crate::telemetry::Telemetry as _;
 use crate::telemetry::dropping::{is_worth_dropping, share_of_bytes};
 
 /// Hides a series: removes its record, and records its number to be reclaimed.
@@ -88,6 +89,22 @@ fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>
 }
 
 impl Embedded {
+    /// Returns the bytes of the visible values of a device.
+    pub(super) async fn bytes_shown(&self, permit: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
+        let (device, series) = (permit.target().key, self.series(permit).await?);
+        let look = move |core: &Core, cancel: &Cancel| {
+            let mut hidden = 0;
+            for (element, kept) in &kept {
+                cancel.check()?;
+                let Some(series) = series.iter().find(|series| series.element == *element) else { continue };
+                let stretch = Stretch::find(&core.db, device.0, element, kept)?;
+                hidden += stretch.map_or(0, |stretch| stretch.bytes(series.bytes));
+            }
+            Ok(series.iter().map(|series| series.bytes).sum::<u64>().saturating_sub(hidden))
+        };
+        self.reading(look).await
+    }
+
     /// Drops values of a device's series past retention. Returns true if there were any worth dropping.
     pub(super) async fn drop_not_kept(
         &self,

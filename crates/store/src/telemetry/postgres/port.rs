@@ -1,5 +1,6 @@
 //! The port to the telemetry store, as this adapter carries it out.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,9 +18,12 @@ use super::catch_up::encoded;
 use super::connections::{ReadColumn as _, failed};
 use super::live_events::EventPlace;
 use super::load::read_series;
+use super::memory::SeriesMemory;
+use super::values::FoundSeries;
 use super::{CommitterFailed, PostgresTelemetry, StoreTasks, values};
 use crate::error::{Result, StoreError};
 use crate::postgres::must_take_writes;
+use crate::telemetry::dropping::share_of_bytes;
 use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
@@ -37,6 +41,16 @@ impl PostgresTelemetry {
     /// Returns true if there has been an event with this identifier or a greater one.
     pub(crate) async fn is_anything_from(&self, id: EventId) -> Result<bool> {
         self.core.is_anything_from(id).await
+    }
+
+    /// Returns the series of a device, by name, without their last values.
+    async fn series_stored(&self, device: &CanRead<DeviceRef>) -> Result<Vec<SeriesMemory>> {
+        let query = sqlx::query(
+            "SELECT element, series, created, count, floor, bytes, ord, ''::bytea FROM telemetry.last WHERE device = $1 \
+             ORDER BY element",
+        );
+        let query = query.bind(self.key(device.target().key)?);
+        query.fetch_all(&self.core.reads.get()).await.map_err(failed)?.iter().map(read_series).collect()
     }
 
     /// Reads the first of these events, of about this many bytes; also returns how many were read.
@@ -148,23 +162,29 @@ impl Telemetry for PostgresTelemetry {
     }
 
     async fn series(&self, device: &CanRead<DeviceRef>) -> Result<Vec<Series>> {
-        let query = sqlx::query(
-            "SELECT element, series, created, count, floor, bytes, ord, ''::bytea FROM telemetry.last WHERE device = $1 \
-             ORDER BY element",
-        );
-        let rows =
-            query.bind(self.key(device.target().key)?).fetch_all(&self.core.reads.get()).await.map_err(failed)?;
-        let series = rows.iter().map(|row| {
-            let series = read_series(row)?;
-            Ok(Series {
-                element: series.element,
-                created_at: series.created,
-                updated_at: moment(series.order),
-                count: series.count,
-                bytes: series.bytes,
-            })
+        let series = self.series_stored(device).await?.into_iter().map(|series| Series {
+            element: series.element,
+            created_at: series.created,
+            updated_at: moment(series.order),
+            count: series.count,
+            bytes: series.bytes,
         });
-        series.collect()
+        Ok(series.collect())
+    }
+
+    async fn visible_bytes(&self, device: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
+        let kept: HashMap<Arc<str>, Kept> = kept.into_iter().collect();
+        let mut bytes = 0;
+        for series in self.series_stored(device).await? {
+            let found = FoundSeries { number: series.number, floor: series.floor, count: series.count };
+            let first = match kept.get(&series.element) {
+                Some(kept) => found.first_kept(&self.core.reads.get(), kept).await?,
+                None => series.floor,
+            };
+            let (hidden, of) = (first.saturating_sub(series.floor), series.count - series.floor);
+            bytes += series.bytes - share_of_bytes(series.bytes, hidden, of);
+        }
+        Ok(bytes)
     }
 
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {

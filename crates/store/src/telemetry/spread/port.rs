@@ -103,6 +103,10 @@ impl Telemetry for SpreadTelemetry {
         ask!(self, device, series())
     }
 
+    async fn visible_bytes(&self, device: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
+        ask!(self, device, visible_bytes(kept))
+    }
+
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
         ask!(self, device, series_delete(element))
     }

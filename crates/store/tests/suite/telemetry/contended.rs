@@ -202,6 +202,10 @@ impl Telemetry for Contended {
         self.store.series(device).await
     }
 
+    async fn visible_bytes(&self, device: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
+        self.store.visible_bytes(device, kept).await
+    }
+
     async fn series_delete(&self, device: &CanWrite<DeviceRef>, element: Option<&str>) -> Result<bool> {
         self.store.series_delete(device, element).await
     }

@@ -65,6 +65,7 @@ macro_rules! telemetry_scenes {
             values_past_retention_are_hidden
             dropped_values_stay_dropped
             series_extent_covers_visible_values
+            hidden_values_do_not_count_as_stored
             few_values_are_dropped_on_request_only
             export_omits_values_dropped_meanwhile
             a_cloud_event_is_taken_once

@@ -159,6 +159,38 @@ pub async fn series_extent_covers_visible_values(t: &dyn Telemetry) {
     assert_eq!(extent("log", Kept::default(), all()).await, Some((70, 70)));
 }
 
+/// Checks that bytes are those of visible values, before and after the hidden ones are dropped.
+// Holds: c13.retentionSpace
+pub async fn hidden_values_do_not_count_as_stored(t: &dyn Telemetry) {
+    let device = given::device();
+    for n in 0..60 {
+        given::run(t, &device, given::storing(id(n), &[("log", "\"123456\""), ("free", "12")])).await;
+    }
+    let visible = async |kept: &[(&str, Kept)]| {
+        let kept = kept.iter().map(|(element, kept)| (Arc::from(*element), kept.clone())).collect();
+        t.visible_bytes(&device.reading(), kept).await.unwrap()
+    };
+    assert_eq!(visible(&[]).await, 60 * (8 + 2));
+    for (kept, values) in [
+        (Kept::default(), 60),
+        (newest(1_000), 60),
+        (newest(25), 25),
+        (since(20), 40),
+        (since(60), 0),
+        (of_former(30, 10), 40),
+        (Kept { values: Some(30), ..since(20) }, 30),
+    ] {
+        assert_eq!(visible(&[("log", kept.clone()), ("other", newest(1))]).await, values * 8 + 60 * 2, "{kept:?}");
+    }
+    assert!(t.series_retain(&device, vec![("log".into(), newest(20))], true).await.unwrap());
+    for (kept, values) in [(Kept::default(), 20), (newest(20), 20), (newest(5), 5), (since(50), 10)] {
+        assert_eq!(visible(&[("log", kept.clone())]).await, values * 8 + 60 * 2, "{kept:?}");
+    }
+    assert!(t.series_delete(&device, Some("log")).await.unwrap());
+    assert_eq!(visible(&[("log", newest(5)), ("free", newest(1))]).await, 2);
+    assert_eq!(t.visible_bytes(&given::device().reading(), vec![("log".into(), newest(5))]).await.unwrap(), 0);
+}
+
 /// Checks that a few values are not dropped unless they are all values, or `exactly` is set.
 pub async fn few_values_are_dropped_on_request_only(t: &dyn Telemetry) {
     let device = with_values(t, 40).await;
