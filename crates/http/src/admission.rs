@@ -69,7 +69,7 @@ impl Admission {
         client: Client,
         request: Request<RequestBody>,
     ) -> impl Future<Output = EventResponse> + Send + use<> {
-        let span = self.span(request.headers());
+        let span = self.span(request.headers(), client.is_behind_proxy);
         let (admission, state) = (Arc::clone(self), Arc::clone(state));
         let handling = Box::pin(Arc::clone(self).handle(Arc::clone(&state), client, request));
         let answered = async move {
@@ -98,15 +98,16 @@ impl Admission {
     }
 
     /// Begins the span of a request if traces are on. Probes get none: they would outnumber all other spans.
-    fn span(&self, headers: &HeaderMap) -> Option<Span> {
+    fn span(&self, headers: &HeaderMap, is_behind_proxy: bool) -> Option<Span> {
         if self.row.access == RouteAccess::Probe {
             return None;
         }
-        Span::of_request(self.meter.method, self.meter.path, || {
+        let traceparent = || {
             let mut all = headers.get_all(TRACEPARENT).iter();
             // A repeated header counts as absent (W3C Trace Context).
             all.next().filter(|_| all.next().is_none()).map(HeaderValue::as_bytes)
-        })
+        };
+        Span::of_request(self.meter.method, self.meter.path, traceparent, is_behind_proxy)
     }
 
     /// Admits a call and runs its handler. Drains the body of a refused request, so that the client can read the

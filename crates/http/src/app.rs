@@ -237,7 +237,7 @@ fn refusal(
 }
 
 fn client(request: &Request<Body>) -> Client {
-    let unknown = Client { address: IpAddr::from([0, 0, 0, 0]), socket: None };
+    let unknown = Client { address: IpAddr::from([0, 0, 0, 0]), is_behind_proxy: false, socket: None };
     request.extensions().get().cloned().unwrap_or(unknown)
 }
 

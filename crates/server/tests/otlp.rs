@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 
 const ENDPOINT: &str = "ISOBAR_OBSERVABILITY__OTLP_ENDPOINT";
 const SAMPLE_RATIO: &str = "ISOBAR_OBSERVABILITY__OTLP_SAMPLE_RATIO";
+const TRUSTED_PROXIES: &str = "ISOBAR_HTTP__TRUSTED_PROXIES";
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00f067aa0ba902b7";
 
@@ -31,6 +32,8 @@ async fn house(endpoint: &str, sample_ratio: &str) -> House {
     House::with(|folder| {
         let mut command = serve(folder, &ENVIRONMENT);
         command.env(ENDPOINT, endpoint).env(SAMPLE_RATIO, sample_ratio);
+        // The tests are a trusted proxy, whose header decides.
+        command.env(TRUSTED_PROXIES, "127.0.0.1");
         command
     })
     .await
@@ -168,6 +171,28 @@ async fn sampling_keeps_the_decision_of_the_caller() {
     assert_eq!(all.serving.stop(), Some(0));
     assert!(requests[1].parent_span_id.is_empty());
     assert_eq!(collector.spans_of(TRACE).len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sampling_ignores_the_decision_of_a_stranger() {
+    let collector = Collector::start().await;
+    for (ratio, traced) in [("0", 0), ("1", 2)] {
+        let strangers = House::with(|folder| {
+            let mut command = serve(folder, &ENVIRONMENT);
+            command.env(ENDPOINT, &collector.url).env(SAMPLE_RATIO, ratio);
+            command
+        });
+        let strangers = strangers.await;
+        for flags in ["00", "01"] {
+            posts(&strangers, &format!("traceparent: {}\r\n", traceparent(flags))).await;
+        }
+        // All waiting spans are sent at the stop.
+        assert_eq!(strangers.serving.stop(), Some(0));
+        let spans = collector.spans_of(TRACE);
+        let requests: Vec<_> = spans.iter().filter(|span| span.name == "POST /v2/events/device").collect();
+        assert_eq!(requests.len(), traced, "{spans:#?}");
+        assert!(requests.iter().all(|span| hex(&span.parent_span_id) == PARENT), "{spans:#?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,12 +5,14 @@
 
 mod parent;
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::pin::Pin;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use opentelemetry::context::FutureExt as _;
 use opentelemetry::global::BoxedTracer;
-use opentelemetry::trace::{Link, SpanContext, SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry::trace::{Link, SpanContext, SpanKind, Status, TraceContextExt as _, TraceState, Tracer as _};
 use opentelemetry::{Context, KeyValue};
 use tracing::Instrument as _;
 
@@ -19,10 +21,39 @@ pub const GROUP_LINKS_MAX: usize = 64;
 
 /// The tracer, set when traces are on.
 static TRACER: OnceLock<BoxedTracer> = OnceLock::new();
+static STRANGERS: OnceLock<StrangerSampling> = OnceLock::new();
 
-/// Turns traces on for the rest of the process. A second call has no effect.
-pub fn turn_on(tracer: BoxedTracer) {
+/// Turns traces on for the rest of the process. A second call has no effect. `sample_ratio` is the share of requests that are
+/// traced where no trusted caller decides.
+pub fn turn_on(tracer: BoxedTracer, sample_ratio: f64) {
+    let _ = STRANGERS.set(StrangerSampling::new(sample_ratio));
     let _ = TRACER.set(tracer);
+}
+
+/// Samples the requests of strangers who name a trace. The tracer's own sampler goes by the id of the trace, which a stranger
+/// could choose so that each request is traced.
+struct StrangerSampling {
+    ratio: f64,
+    requests: AtomicU64,
+    key: RandomState,
+}
+
+impl StrangerSampling {
+    fn new(ratio: f64) -> Self {
+        Self { ratio, requests: AtomicU64::new(0), key: RandomState::new() }
+    }
+
+    fn is_next_sampled(&self) -> bool {
+        // 53 bits are exact as a double.
+        let draw = self.key.hash_one(self.requests.fetch_add(1, Ordering::Relaxed)) >> 11;
+        (draw as f64) < self.ratio * (1_u64 << 53) as f64
+    }
+
+    /// Returns the caller's span with the decision about this request in place of the caller's.
+    fn decided(&self, caller: &SpanContext) -> SpanContext {
+        let flags = caller.trace_flags().with_sampled(self.is_next_sampled());
+        SpanContext::new(caller.trace_id(), caller.span_id(), flags, true, TraceState::NONE)
+    }
 }
 
 /// A running span. It ends when it is dropped.
@@ -34,14 +65,17 @@ pub struct Span(Context);
 pub struct SpanLink(SpanContext);
 
 impl Span {
-    /// Begins the span of a request to the route, beneath the one in its header, if that is valid.
+    /// Begins the span of a request to the route, beneath the one in its header, if that is valid. Whether it is sampled is the
+    /// caller's decision only if that is trusted.
     pub fn of_request<'h>(
         method: &'static str,
         route: &'static str,
         traceparent: impl FnOnce() -> Option<&'h [u8]>,
+        is_trusted: bool,
     ) -> Option<Self> {
-        let tracer = TRACER.get()?;
+        let (tracer, strangers) = (TRACER.get()?, STRANGERS.get()?);
         let parent = traceparent().and_then(parent::read);
+        let parent = parent.map(|caller| if is_trusted { caller } else { strangers.decided(&caller) });
         let parent = parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
         let attributes = [KeyValue::new("http.request.method", method), KeyValue::new("http.route", route)];
         Some(begun(tracer, &parent, format!("{method} {route}"), SpanKind::Server, attributes, Vec::new()))
@@ -157,4 +191,27 @@ pub fn carry<T: 'static>(work: Work<T>) -> Work<T> {
         return work;
     }
     Box::pin(work.with_current_context().in_current_span())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flag_of_a_stranger_does_not_decide_and_its_trace_stays() {
+        let read = |flags: &str| {
+            parent::read(format!("00-00000000000000000000000000000001-00f067aa0ba902b7-{flags}").as_bytes()).unwrap()
+        };
+        for flags in ["00", "01"] {
+            let caller = read(flags);
+            let sampled = |ratio: f64, requests: usize| {
+                let strangers = StrangerSampling::new(ratio);
+                let decided = (0..requests).map(|_| strangers.decided(&caller));
+                decided.filter(|it| it.trace_id() == caller.trace_id() && it.is_sampled()).count()
+            };
+            assert_eq!((sampled(0.0, 1_000), sampled(1.0, 1_000)), (0, 1_000));
+            let some = sampled(0.25, 10_000);
+            assert!((2_000..3_000).contains(&some), "{some}");
+        }
+    }
 }

@@ -74,7 +74,8 @@ impl FastPath {
             let Some(request) = event(&read) else { return Ok(Some(Handover { connection: self, read })) };
             drop(read);
             let address = if self.is_proxy { self.app.client_behind(self.peer, request.headers()) } else { self.peer };
-            let response = self.app.answer_event(request, Client { address, socket: None }).await;
+            let client = Client { address, is_behind_proxy: self.is_proxy, socket: None };
+            let response = self.app.answer_event(request, client).await;
             let (now, mut is_last) = (self.app.now(), self.shutdown.is_requested());
             let response = match response {
                 EventResponse::Created(created) => encoded_created(&created, is_last, now),

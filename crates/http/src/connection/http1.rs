@@ -50,7 +50,8 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
             }
             let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
             let (is_read, version) = (matches!(*request.method(), Method::GET | Method::HEAD), request.version());
-            let answer = app.answer(request, Client { address, socket: Some(socket.clone()) });
+            let client = Client { address, is_behind_proxy: is_proxy, socket: Some(socket.clone()) };
+            let answer = app.answer(request, client);
             // A read is cancelled when its client is gone; a request that may change something runs to completion.
             if is_read {
                 let clock = app.clock().clone();

@@ -72,7 +72,7 @@ pub(super) async fn serve(http: &Builder<Guarded>, connection: FastPath) -> Resu
         };
         let address = if is_proxy { app.client_behind(peer, request.headers()) } else { peer };
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        let answer = app.answer(request, Client { address, socket: None });
+        let answer = app.answer(request, Client { address, is_behind_proxy: is_proxy, socket: None });
         // A read is cancelled when its client gives it up; a request that may change something runs to completion.
         let answer = if is_read { answer } else { Box::pin(completed(answer)) };
         Box::pin(async move { Ok(answer.await.map(|body| SentBody::new(body, under_way))) })

@@ -46,6 +46,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 pub(crate) struct Client {
     /// The client's own address, also behind trusted proxies.
     pub address: IpAddr,
+    /// True if the peer is a proxy that the operator trusts.
+    pub is_behind_proxy: bool,
     /// `None` on the fast path, which does not watch the client.
     pub socket: Option<ClientSocket>,
 }

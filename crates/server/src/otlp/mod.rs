@@ -91,7 +91,7 @@ impl Otlp {
             .with_span_processor(SpanQueue(queue))
             .build();
         let tracer = provider.tracer("isobar");
-        isobar_traces::turn_on(global::BoxedTracer::new(Box::new(tracer)));
+        isobar_traces::turn_on(global::BoxedTracer::new(Box::new(tracer)), settings.sample_ratio);
         Ok(Self {
             spans: Mutex::new(spans),
             resource: resource_attributes,
