@@ -43,7 +43,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// Sets up a hub whose workers are not running yet.
     pub async fn set() -> Self {
-        Self::open(tempfile::tempdir().unwrap(), Clock::manual(BEGINNING)).await
+        Self::open(tempfile::tempdir().unwrap(), Clock::manual_moments(BEGINNING)).await
     }
 
     /// Stops the hub, and starts another one on the same stores.

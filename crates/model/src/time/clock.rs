@@ -20,8 +20,8 @@ pub enum Clock {
     Manual(Arc<ManualTime>),
 }
 
-/// The time of a manual clock. Its moments change only by [`Clock::advance_seconds`] and [`Clock::jump_seconds`]. Measured time is the machine's
-/// plus what [`Clock::pass`] added, so that no worker hangs in a test that moves nothing.
+/// The time of a manual clock. Its moments change only by [`Clock::advance_seconds`] and [`Clock::jump_seconds`], its
+/// measured time by [`Clock::pass`] and, if it runs, with the machine's.
 #[derive(Debug)]
 pub struct ManualTime {
     /// Milliseconds since the epoch.
@@ -29,8 +29,18 @@ pub struct ManualTime {
     /// Milliseconds by which it has jumped while no time passed.
     jumped: AtomicI64,
     guard: JumpGuard,
-    /// Lead of measured time over the machine's.
+    /// The measured time at which the clock stood when it was made. `None` if its measured time runs.
+    stands_at: Option<Instant>,
+    /// What was added to measured time.
     ahead: watch::Sender<Duration>,
+}
+
+impl ManualTime {
+    fn new(start: Timestamp, stands_at: Option<Instant>) -> Arc<Self> {
+        let (moment, jumped) = (AtomicI64::new(start.millis()), AtomicI64::new(0));
+        let guard = JumpGuard::new(start.millis(), start.millis());
+        Arc::new(Self { moment, jumped, guard, stands_at, ahead: watch::Sender::new(Duration::ZERO) })
+    }
 }
 
 /// The error of a timeout.
@@ -40,11 +50,15 @@ pub struct Late;
 
 #[allow(clippy::disallowed_methods, reason = "the one place where the machine's clock is read")]
 impl Clock {
-    /// Makes a clock whose moments stay at `start` until it is moved.
+    /// Makes a clock that stands still until it is moved: its moments and its measured time.
     pub fn manual(start: Timestamp) -> Self {
-        let (moment, jumped) = (AtomicI64::new(start.millis()), AtomicI64::new(0));
-        let guard = JumpGuard::new(start.millis(), start.millis());
-        Self::Manual(Arc::new(ManualTime { moment, jumped, guard, ahead: watch::Sender::new(Duration::ZERO) }))
+        Self::Manual(ManualTime::new(start, Some(Self::System.instant())))
+    }
+
+    /// Makes a clock whose moments stay at `start` until it is moved, and whose measured time runs as the machine's, so
+    /// that workers which sleep continue in a test that moves nothing.
+    pub fn manual_moments(start: Timestamp) -> Self {
+        Self::Manual(ManualTime::new(start, None))
     }
 
     /// Makes the clock of a process that has no other one to compare the machine's with.
@@ -110,10 +124,10 @@ impl Clock {
     /// Returns the current measured time, which never goes back.
     pub fn instant(&self) -> Instant {
         // The runtime's clock, which a test may pause.
-        let machine = tokio::time::Instant::now().into_std();
+        let machine = || tokio::time::Instant::now().into_std();
         match self {
-            Self::System | Self::Guarded(_) => machine,
-            Self::Manual(time) => machine + *time.ahead.borrow(),
+            Self::System | Self::Guarded(_) => machine(),
+            Self::Manual(time) => time.stands_at.unwrap_or_else(machine) + *time.ahead.borrow(),
         }
     }
 
@@ -139,12 +153,20 @@ impl Clock {
         let Self::Manual(time) = self else { return tokio::time::sleep_until(until.into()).await };
         let mut moved = time.ahead.subscribe();
         loop {
-            // Read before the machine's time, so that `changed` sees a move in between.
-            let ahead = *moved.borrow_and_update();
-            let on_machine = until.checked_sub(ahead).map(tokio::time::Instant::from_std);
-            let Some(on_machine) = on_machine.filter(|at| *at > tokio::time::Instant::now()) else { return };
+            // Marked as seen before the time is read, so that `changed` sees a move in between.
+            moved.mark_unchanged();
+            let left = until.saturating_duration_since(self.instant());
+            if left.is_zero() {
+                return;
+            }
+            let runs_out = async {
+                match time.stands_at {
+                    Some(_) => std::future::pending().await,
+                    None => tokio::time::sleep(left).await,
+                }
+            };
             tokio::select! {
-                () = tokio::time::sleep_until(on_machine) => return,
+                () = runs_out => return,
                 _ = moved.changed() => {}
             }
         }
@@ -206,8 +228,7 @@ mod tests {
         assert_eq!(clock.timeout(Duration::ZERO, &mut sleeping).await, Err(Late));
         clock.pass(HOUR / 2);
         sleeping.await;
-        assert!(clock.elapsed(begun) >= HOUR);
-        assert_eq!(clock.now(), Timestamp::from_millis(0));
+        assert_eq!((clock.elapsed(begun), clock.now()), (HOUR, Timestamp::from_millis(0)));
     }
 
     #[tokio::test]
@@ -219,9 +240,33 @@ mod tests {
         assert_eq!(clock.timeout(Duration::ZERO, async { 1 }).await, Ok(1));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn manual_clock_stands_still_while_the_machine_pauses() {
+        let clock = Clock::manual(Timestamp::from_millis(0));
+        let begun = clock.instant();
+        let mut sleeping = std::pin::pin!(clock.sleep(HOUR));
+        assert_eq!(Clock::System.timeout(2 * HOUR, &mut sleeping).await, Err(Late));
+        assert_eq!((clock.instant(), clock.now()), (begun, Timestamp::from_millis(0)));
+        clock.pass(HOUR);
+        sleeping.await;
+        assert_eq!(clock.elapsed(begun), HOUR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn measured_time_runs_beside_manual_moments() {
+        let clock = Clock::manual_moments(Timestamp::from_millis(0));
+        let (begun, machine) = (clock.instant(), Clock::System.instant());
+        clock.pass(HOUR);
+        clock.sleep(HOUR).await;
+        assert_eq!((clock.elapsed(begun), Clock::System.elapsed(machine)), (2 * HOUR, HOUR));
+        assert_eq!(clock.timeout(HOUR, std::future::pending::<()>()).await, Err(Late));
+        assert_eq!(clock.now(), Timestamp::from_millis(0));
+    }
+
     #[tokio::test]
     async fn endless_sleep_is_no_panic() {
-        let clock = Clock::manual(Timestamp::from_millis(0));
-        assert_eq!(clock.timeout(Duration::ZERO, clock.sleep(Duration::MAX)).await, Err(Late));
+        for clock in [Clock::manual(Timestamp::from_millis(0)), Clock::manual_moments(Timestamp::from_millis(0))] {
+            assert_eq!(clock.timeout(Duration::ZERO, clock.sleep(Duration::MAX)).await, Err(Late));
+        }
     }
 }

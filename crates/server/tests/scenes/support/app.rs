@@ -155,7 +155,7 @@ impl TestApp {
     pub async fn on_two_far_databases() -> (Self, [Road; 2]) {
         let (telemetry, roads) = TelemetryDatabases::two_far_ones().await;
         let registry = Some(Arc::new(own_database().await));
-        (Self::open_on(TestSettings::default(), (registry, telemetry), Clock::manual(BEGINNING)).await, roads)
+        (Self::open_on(TestSettings::default(), (registry, telemetry), Clock::manual_moments(BEGINNING)).await, roads)
     }
 
     /// Starts two servers over one registry and one telemetry store, both in PostgreSQL, with one clock.
@@ -169,7 +169,7 @@ impl TestApp {
         settings.hub.has_other_nodes = true;
         change(&mut settings);
         let databases = (Some(Arc::new(own_database().await)), TelemetryDatabases::of_nodes().await);
-        let first = Self::open_on(settings, databases, Clock::manual(BEGINNING)).await;
+        let first = Self::open_on(settings, databases, Clock::manual_moments(BEGINNING)).await;
         let second = first.another_node().await;
         (first, second)
     }
@@ -191,7 +191,7 @@ impl TestApp {
 
     async fn open(settings: TestSettings, database: Option<OwnDatabase>) -> Self {
         let telemetry = TelemetryDatabases::of_environment(database.is_some()).await;
-        Self::open_on(settings, (database.map(Arc::new), telemetry), Clock::manual(BEGINNING)).await
+        Self::open_on(settings, (database.map(Arc::new), telemetry), Clock::manual_moments(BEGINNING)).await
     }
 
     async fn open_on(
