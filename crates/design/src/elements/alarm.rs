@@ -12,6 +12,7 @@ use super::graph::{Argument, Link};
 use super::notification::minimum_role;
 use super::template::Template;
 use super::{Ability, Element, Shape, properties::Properties};
+use crate::expression::to_raw;
 use crate::value::effect::Effect;
 use crate::value::held_bytes::HeldBytes;
 use crate::value::{Computed, Problem, Value};
@@ -74,7 +75,7 @@ impl Alarm {
     }
 
     pub(crate) fn act<'e>(&'e self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
-        let key = key(link, incoming, run)?;
+        let key = self.key(link, incoming, run);
         let trigger = match link.ability {
             RAISE => self.raise(&key, link, incoming, run)?.then_some(RAISED),
             _ => self.clear(&key, link.target, run)?.then_some(CLEARED),
@@ -84,10 +85,9 @@ impl Alarm {
 
     /// Raises an alarm. Returns true if it was not active.
     fn raise<'e>(&'e self, key: &str, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<bool> {
-        let (_, value) = run.json_argument(link, 1, incoming)?;
-        let value = self.kept(value, run);
         let (last, mut active) = self.state(link.target, run)?;
-        let mut finding = self.finding(key, value, run);
+        let value = self.value(link, incoming, run);
+        let mut finding = self.finding(key, Some(value), run);
         if let Some(present) = active.iter_mut().find(|present| present.key == key.as_bytes()) {
             present.count += 1;
             (finding.episode, finding.count) = (present.episode, present.count);
@@ -98,7 +98,7 @@ impl Alarm {
         if active.len() >= ACTIVE_MAX {
             return Err(Problem::new(format!("at most {ACTIVE_MAX} alarms of an element are active")));
         }
-        let title = self.title.fill(incoming, run, TITLE_CHARS_MAX)?;
+        let title = self.title.fill(&self.name, incoming, run, TITLE_CHARS_MAX);
         let episode = run.received_at().millis().saturating_mul(EPISODES_A_MILLI).max(last.saturating_add(1));
         active.push(ActiveAlarm { key: Bytes::copy_from_slice(key.as_bytes()), episode, count: 1 });
         run.remember(link.target, write_state(episode, &active))?;
@@ -139,15 +139,39 @@ impl Alarm {
         }
     }
 
-    /// Returns the value that the alarm stores; one that is too large is omitted, and an error of the run.
-    fn kept(&self, value: RawJson, run: &mut Run<'_>) -> Option<RawJson> {
-        if value.bytes().len() <= ALARM_VALUE_BYTES_MAX {
-            // Copied: the payload may be a slice of a larger buffer.
-            return Some(RawJson::trusted(Bytes::copy_from_slice(value.bytes())));
+    /// Returns the value that the alarm stores; one that fails or is too large is null, and an error of the run.
+    fn value<'e>(&self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> RawJson {
+        let problem = match run.json_argument(link, 1, incoming) {
+            Ok((_, value)) if value.bytes().len() <= ALARM_VALUE_BYTES_MAX => {
+                // Copied: the payload may be a slice of a larger buffer.
+                return RawJson::trusted(Bytes::copy_from_slice(value.bytes()));
+            }
+            Ok(_) => Problem::new(format!("an alarm keeps no value larger than {} KiB", ALARM_VALUE_BYTES_MAX >> 10)),
+            Err(problem) => problem,
+        };
+        run.fail(&self.name, &problem);
+        RawJson::trusted(Bytes::from_static(b"null"))
+    }
+
+    /// Returns the key; empty if the link has none. One that fails or is no text is as much of one as can be made, and an
+    /// error of the run.
+    fn key<'e>(&self, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> String {
+        if matches!(link.arguments.first(), None | Some(Argument::Incoming)) {
+            return String::new();
         }
-        let most = ALARM_VALUE_BYTES_MAX >> 10;
-        run.fail(&self.name, &Problem::new(format!("an alarm keeps no value larger than {most} KiB")));
-        Some(RawJson::trusted(Bytes::from_static(b"null")))
+        let text = run.argument(link, 0, incoming).and_then(|value| key_text(&value, run));
+        let key = text.unwrap_or_else(|problem| {
+            run.fail(&self.name, &problem);
+            String::new()
+        });
+        if key.len() <= ALARM_KEY_BYTES_MAX && !key.contains('\0') {
+            return key;
+        }
+        let most = ALARM_KEY_BYTES_MAX;
+        run.fail(&self.name, &Problem::new(format!("a key is a text of at most {most} bytes, without U+0000")));
+        let mut key = key.replace('\0', "");
+        key.truncate(key.floor_char_boundary(most));
+        key
     }
 
     fn state(&self, index: u32, run: &Run<'_>) -> Computed<(i64, Vec<ActiveAlarm>)> {
@@ -157,18 +181,16 @@ impl Alarm {
     }
 }
 
-/// Returns the key; empty if the link has none.
-fn key<'e>(link: &'e Link, incoming: &Value<'e>, run: &Run<'e>) -> Computed<String> {
-    if matches!(link.arguments.first(), None | Some(Argument::Incoming)) {
-        return Ok(String::new());
-    }
-    let key = run.argument(link, 0, incoming)?;
-    let sound = |key: &&str| key.len() <= ALARM_KEY_BYTES_MAX && !key.contains('\0');
-    match key.as_text().filter(sound) {
-        Some(key) => Ok(key.to_owned()),
-        None => {
-            Err(Problem::new(format!("a key must be a text of at most {ALARM_KEY_BYTES_MAX} bytes, without U+0000")))
+/// Returns the text of a value that is a text, a number or a boolean.
+fn key_text(value: &Value<'_>, run: &Run<'_>) -> Computed<String> {
+    match value {
+        Value::Bool(_) | Value::Int(_) | Value::Double(_) | Value::Number(_) => {
+            to_raw(value, &run.budget).map(|json| json.text().to_owned())
         }
+        _ => match value.as_text() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(Problem::new("a key is a text, a number or a boolean")),
+        },
     }
 }
 

@@ -44,7 +44,7 @@ impl Notification {
 
     pub(crate) fn notify<'e>(&'e self, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<Passed<'e>> {
         run.budget.may_send()?;
-        let message = self.message.fill(incoming, run, NOTIFICATION_CHARS_MAX)?;
+        let message = self.message.fill(&self.name, incoming, run, NOTIFICATION_CHARS_MAX);
         let minimum_role = self.minimum_role;
         run.budget.emit(Effect::Notify { element: self.name.clone(), message, minimum_role, alarm: None })?;
         Ok(Passed { trigger: 0, value: incoming.clone() })

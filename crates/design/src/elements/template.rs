@@ -71,26 +71,53 @@ impl Template {
         }))
     }
 
-    /// Fills the template for an incoming value; longer results are cut to `chars_max` characters.
-    pub(crate) fn fill<'e>(&'e self, incoming: &Value<'e>, run: &Run<'e>, chars_max: usize) -> Computed<String> {
-        let mut filled = String::new();
+    /// Fills the template for an incoming value; longer results are cut to `chars_max` characters. What fails is left
+    /// out, and recorded as a failure of `element`. A result without any text is the element's name.
+    pub(crate) fn fill<'e>(
+        &'e self,
+        element: &str,
+        incoming: &Value<'e>,
+        run: &mut Run<'e>,
+        chars_max: usize,
+    ) -> String {
+        let (mut filled, mut is_whole) = (String::new(), true);
         for part in &self.0 {
-            match part {
-                TemplatePart::Text(text) => add(text, &mut filled, run)?,
-                TemplatePart::Computed(quote) => {
-                    let value = run.compute(&quote.expression, incoming)?;
-                    match value.as_text() {
-                        Some(text) => quote.add(shortened(text, chars_max), None, &mut filled, run)?,
-                        None => {
-                            let text = to_raw(&value, &run.budget)?;
-                            quote.add(shortened(text.text(), chars_max), value.number(), &mut filled, run)?;
-                        }
+            if let Err(problem) = part.add(incoming, run, chars_max, &mut filled) {
+                run.fail(element, &problem);
+                is_whole = false;
+            }
+        }
+        let text = filled.trim();
+        if text.is_empty() {
+            return element.to_owned();
+        }
+        if !is_whole {
+            filled = text.to_owned();
+        }
+        cut(&mut filled, chars_max);
+        filled
+    }
+}
+
+impl TemplatePart {
+    fn add<'e>(&'e self, incoming: &Value<'e>, run: &Run<'e>, chars_max: usize, filled: &mut String) -> Computed<()> {
+        match self {
+            TemplatePart::Text(text) => {
+                // A text of the design is there even if the expressions before it took all units.
+                filled.push_str(text);
+                run.budget.spend_bytes(text.len())
+            }
+            TemplatePart::Computed(quote) => {
+                let value = run.compute(&quote.expression, incoming)?;
+                match value.as_text() {
+                    Some(text) => quote.add(shortened(text, chars_max), None, filled, run),
+                    None => {
+                        let text = to_raw(&value, &run.budget)?;
+                        quote.add(shortened(text.text(), chars_max), value.number(), filled, run)
                     }
                 }
             }
         }
-        cut(&mut filled, chars_max);
-        Ok(filled)
     }
 }
 

@@ -57,13 +57,96 @@ fn alarm_keys_are_separate_and_limited_in_number() {
 }
 
 #[test]
-fn alarm_key_that_is_not_a_short_text_is_an_error() {
-    let mut scene = fridge();
-    let error = "error warm: a key must be a text of at most 128 bytes, without U+0000";
-    for key in [json!(5), json!("x".repeat(129)), json!("a\0"), json!(null)] {
-        assert_eq!(done(&scene.post_and_keep(&json!({"k": key, "v": 1}).to_string())), [error]);
+fn alarm_key_that_is_a_number_or_boolean_is_its_text() {
+    for (key, text) in [("5", "5"), ("1.50", "1.50"), ("true", "true"), (r#""""#, "")] {
+        let mut scene = fridge();
+        let lines = done(&scene.post_and_keep(&format!(r#"{{"k":{key},"v":1}}"#)));
+        assert_eq!((&*lines[0], lines.len()), (&*format!("alarm warm '{text}' critical 1 degrees 1 1"), 3));
+        assert_eq!(
+            done(&scene.post_and_keep(&format!(r#"{{"k":{key}}}"#)))[0],
+            format!("alarm warm '{text}' cleared 1")
+        );
     }
-    assert_eq!(done(&scene.post_and_keep(&json!({"k": "ü".repeat(64), "v": 1}).to_string())).len(), 3);
+}
+
+// Holds: c18.alarmsRaised
+#[test]
+fn alarm_key_that_cannot_be_made_is_an_error_and_raised() {
+    let (text, short) =
+        ("a key is a text, a number or a boolean", "a key is a text of at most 128 bytes, without U+0000");
+    let long = "ü".repeat(65);
+    for (key, raised, error) in [
+        (json!(null), "", text),
+        (json!([1]), "", text),
+        (json!(long), &long[..128], short),
+        (json!("a\0b"), "ab", short),
+        (json!("x".repeat(129)), &"x".repeat(128), short),
+    ] {
+        let mut scene = fridge();
+        let lines = done(&scene.post_and_keep(&json!({"k": key, "v": 1}).to_string()));
+        assert_eq!(lines[0], format!("alarm warm '{raised}' critical 1 degrees 1 1"));
+        assert_eq!(&lines[3..], [format!("error warm: {error}")]);
+        let cleared = done(&scene.post_and_keep(&json!({"k": key}).to_string()));
+        assert_eq!(cleared[0], format!("alarm warm '{raised}' cleared 1"));
+    }
+    let missing = done(&fridge().post_and_keep(r#"{"v":1}"#));
+    assert_eq!((&*missing[0], missing.len()), ("alarm warm '' critical 1 degrees 1 1", 4));
+    assert!(missing[3].starts_with("error warm: "), "{missing:?}");
+    assert_eq!(done(&fridge().post_and_keep(&json!({"k": "ü".repeat(64), "v": 1}).to_string())).len(), 3);
+}
+
+// Holds: c18.alarmsRaised
+#[test]
+fn alarm_whose_title_cannot_be_made_is_raised() {
+    for (title, shown) in [
+        ("{{ payload.room }} is warm", "is warm"),
+        ("{{ payload.room }}: {{ payload.v }} in {{ payload.hall }}", ": 9 in"),
+        ("{{ payload.room }}", "warm"),
+        (" {{ payload.room }} ", "warm"),
+        ("{{ payload.k.first.second }} is {{ device.name }}", "is fridge"),
+    ] {
+        let warm = json!({"type": "alarm", "properties": {"title": title}});
+        let mut scene = scene(json!([link("warm", "raise")]), json!({"warm": warm}));
+        let lines = done(&scene.post_and_keep(r#"{"k":"a","v":9}"#));
+        let raised =
+            [format!(r#"alarm warm '' warning {shown} 1 {{"k":"a","v":9}}"#), format!("notify warm basicUser {shown}")];
+        assert_eq!(&lines[..2], raised, "{title}");
+        assert!(lines.len() > 2 && lines[2..].iter().all(|line| line.starts_with("error warm: ")), "{lines:?}");
+    }
+}
+
+#[test]
+fn empty_title_of_an_alarm_is_the_name_of_its_element() {
+    for payload in [r#""""#, r#""  ""#] {
+        let warm = json!({"type": "alarm", "properties": {"title": "{{ payload }}"}});
+        let mut scene = scene(json!([link("warm", "raise")]), json!({"warm": warm}));
+        let lines = done(&scene.post_and_keep(payload));
+        assert_eq!(lines, [format!("alarm warm '' warning warm 1 {payload}"), "notify warm basicUser warm".to_owned()]);
+    }
+}
+
+// Holds: c18.alarmsRaised
+#[test]
+fn alarm_whose_value_cannot_be_made_is_raised_with_null() {
+    let raise = json!({"element": "warm", "ability": "raise", "arguments": {"value": "payload.temp"}});
+    let warm = json!({"type": "alarm", "properties": {"title": "warm"}});
+    let mut scene = scene(json!([raise]), json!({"warm": warm}));
+    for raised in ["alarm warm '' warning warm 1 null", "alarm warm '' again 2 null"] {
+        let lines = done(&scene.post_and_keep("{}"));
+        assert_eq!(lines[0], raised);
+        assert!(lines.last().unwrap().starts_with("error warm: "), "{lines:?}");
+    }
+}
+
+#[test]
+fn title_that_takes_too_long_does_not_keep_an_alarm_from_being_raised() {
+    let slow = "payload.map(a, payload.map(b, payload.map(c, a + b + c)))";
+    let warm = json!({"type": "alarm", "properties": {"title": format!("{{{{ {slow} }}}} is too much")}});
+    let raise = json!({"element": "warm", "ability": "raise", "arguments": {"value": "1"}});
+    let scene = scene(json!([raise]), json!({"warm": warm}));
+    let lines = done(&scene.post(serde_json::Value::from((0..200).collect::<Vec<_>>()).to_string()));
+    assert_eq!(lines[..2], ["alarm warm '' warning is too much 1 1", "notify warm basicUser is too much"]);
+    assert_eq!(lines[2], "error warm: the expressions of this run take too long");
 }
 
 #[test]

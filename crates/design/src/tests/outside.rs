@@ -25,10 +25,18 @@ fn notification_contains_the_results_of_its_expressions() {
     assert_eq!(told(&notifying(json!({"message": "plain } {"})).post("1"))[0], "notify n basicUser plain } {");
 }
 
+// Holds: c18.alarmsRaised
 #[test]
-fn a_notification_whose_expression_fails_is_not_sent() {
-    let scene = notifying(json!({"message": "{{ payload.nothing }}"}));
-    assert_eq!(told(&scene.post("{}")), ["error n: no such key 'nothing'"]);
+fn notification_whose_expression_fails_is_sent_with_the_rest() {
+    let missing = "error n: no such key 'nothing'";
+    for (message, sent) in
+        [("{{ payload.nothing }} is {{ payload.v }}", "is 1"), ("{{ payload.nothing }}", "n"), ("{{ payload.e }}", "n")]
+    {
+        let lines = told(&notifying(json!({"message": message})).post(r#"{"v":1,"e":" "}"#));
+        assert_eq!(lines[..2], [format!("notify n basicUser {sent}"), r#"store out {"v":1,"e":" "}"#.to_owned()]);
+        let errors = usize::from(message.contains("nothing"));
+        assert_eq!(lines[2..], vec![missing; errors]);
+    }
 }
 
 #[test]
