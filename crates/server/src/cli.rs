@@ -64,6 +64,14 @@ pub enum Command {
     Nodes(DataLocation),
     /// Say what this program would change of a data folder that an older one has left, and change nothing
     UpgradeCheck(DataLocation),
+    /// Write what somebody who helps needs to know into a new file, without secrets and payloads
+    SupportBundle {
+        /// The archive to be made (.tar.gz)
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        #[command(flatten)]
+        place: DataLocation,
+    },
     /// Go on without what damage has taken; names it, and does nothing without --yes
     Recover {
         #[command(flatten)]
@@ -139,5 +147,44 @@ pub struct DataLocation {
 impl From<DataLocation> for Flags {
     fn from(DataLocation { config, data }: DataLocation) -> Self {
         Self { config, data, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_take_the_place_of_the_state_as_serve_does() {
+        for command in [
+            "serve",
+            "check-config",
+            "health",
+            "backup",
+            "backup /to",
+            "restore /from",
+            "check",
+            "nodes",
+            "upgrade-check",
+            "support-bundle /to",
+            "recover",
+            "user reset-password ana",
+        ] {
+            let words = ["isobar"].into_iter().chain(command.split(' ')).chain(["--data", "/d", "--config", "/c"]);
+            let flags: Flags =
+                match Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{command}: {error}")).command {
+                    Command::Serve(flags) | Command::CheckConfig(flags) | Command::Health(flags) => flags,
+                    Command::Backup { place, .. }
+                    | Command::Restore { place, .. }
+                    | Command::Check(place)
+                    | Command::Nodes(place)
+                    | Command::UpgradeCheck(place)
+                    | Command::SupportBundle { place, .. }
+                    | Command::Recover { place, .. }
+                    | Command::User(UserCommand::ResetPassword { place, .. }) => place.into(),
+                    other => panic!("{other:?}"),
+                };
+            assert_eq!((flags.data.as_deref(), flags.config), (Some("/d"), Some(PathBuf::from("/c"))), "{command}");
+        }
     }
 }

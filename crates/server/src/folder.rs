@@ -116,7 +116,12 @@ impl DataFolder {
 
     /// Returns the layout version of the folder.
     pub fn layout(&self) -> Result<u32, FolderError> {
-        let path = self.path.join(VERSION_FILE);
+        Self::layout_of(&self.path)
+    }
+
+    /// Returns the layout version of a folder that any process may use.
+    pub fn layout_of(folder: &Path) -> Result<u32, FolderError> {
+        let path = folder.join(VERSION_FILE);
         let content = std::fs::read_to_string(&path)
             .map_err(|cause| FolderError::Io { path: path.display().to_string(), cause })?;
         content.trim().parse().map_err(|_| FolderError::NoVersion(path.display().to_string()))

@@ -11,13 +11,14 @@ use crate::config::{self, Settings};
 /// Timeout of the connection, and of each read.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of the answer that are read.
-const HEALTH_BYTES_MAX: u64 = 64 * 1024;
+pub const HEALTH_BYTES_MAX: u64 = 64 * 1024;
 
 /// Succeeds if the platform is ready; the error says why it is not.
 pub fn ask(flags: &config::Flags) -> Result<(), Failure> {
     let settings = config::load(flags)?.settings;
     let address = operations_address(&settings)?;
-    let answer = get_ready(address).map_err(|error| format!("no answer from {address}: {error}"))?;
+    let answer = call(address, "/health/ready", HEALTH_BYTES_MAX);
+    let answer = answer.map_err(|error| format!("no answer from {address}: {error}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     match head.split(' ').nth(1) {
         Some("200") => Ok(()),
@@ -26,8 +27,15 @@ pub fn ask(flags: &config::Flags) -> Result<(), Failure> {
     }
 }
 
+/// Returns the body of the answer to a GET, whatever its status.
+pub fn get(address: SocketAddr, path: &str, bytes_max: u64) -> io::Result<String> {
+    let answer = call(address, path, bytes_max)?;
+    let body = answer.strip_prefix("HTTP/1.1 ").and_then(|answer| answer.split_once("\r\n\r\n"));
+    body.map(|(_, body)| body.to_owned()).ok_or_else(|| io::Error::other("it does not speak HTTP"))
+}
+
 /// Returns the address of the health checks over plain HTTP.
-fn operations_address(settings: &Settings) -> Result<SocketAddr, Failure> {
+pub fn operations_address(settings: &Settings) -> Result<SocketAddr, Failure> {
     let address = match settings.http.operations_listen {
         Some(address) => address,
         None if settings.http.tls.is_some() => {
@@ -48,13 +56,14 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-fn get_ready(address: SocketAddr) -> io::Result<String> {
+/// Returns the whole answer to a GET over HTTP/1.1, up to a length.
+fn call(address: SocketAddr, path: &str, bytes_max: u64) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, HEALTH_TIMEOUT)?;
     stream.set_read_timeout(Some(HEALTH_TIMEOUT))?;
     stream.set_write_timeout(Some(HEALTH_TIMEOUT))?;
-    write!(stream, "GET /health/ready HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
-    stream.take(HEALTH_BYTES_MAX).read_to_end(&mut answer)?;
+    stream.take(bytes_max).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 

@@ -3,9 +3,16 @@
 //! Fields quote strangers. No line holds a character that a terminal acts upon, except the colours of tracing itself, and no field
 //! begins a line: in JSON all of them are escaped, and in text a line break is followed by an indent.
 
+mod newest;
+
 use std::io::{self, Write};
 
-use tracing_subscriber::EnvFilter;
+pub use newest::newest_lines;
+use tracing::Level;
+use tracing_subscriber::fmt::writer::MakeWriterExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use crate::output::{self, push_escaped};
 
@@ -54,17 +61,19 @@ fn filter(choice: &LogChoice) -> EnvFilter {
     EnvFilter::try_new(directives).unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
-/// Starts logging, panics included. Must be called once per process.
+/// Starts logging, panics included. Must be called once per process. The newest lines are also kept in memory, in JSON
+/// and without what libraries log below INFO.
 pub fn start(choice: &LogChoice) {
-    let filter = filter(choice);
     let is_terminal = output::is_error_terminal();
     let is_json = choice.json.unwrap_or(!is_terminal);
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || LineWriter { is_json });
-    if is_json {
-        lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+    let json = || fmt::layer().json().flatten_event(true).with_current_span(true).with_span_list(false);
+    let lines = if is_json {
+        json().with_writer(move || LineWriter { is_json }).boxed()
     } else {
-        lines.with_ansi(is_terminal).with_target(false).init();
-    }
+        fmt::layer().with_writer(move || LineWriter { is_json }).with_ansi(is_terminal).with_target(false).boxed()
+    };
+    let kept = json().with_writer((|| newest::NewestLines).with_max_level(Level::INFO)).boxed();
+    registry().with(filter(choice)).with(vec![lines, kept]).init();
     std::panic::set_hook(Box::new(|panic| {
         let message = panic.payload_as_str().unwrap_or("(no text)");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -131,7 +140,6 @@ fn colour_length(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use isobar_model::quote::is_command;
-    use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
 

@@ -22,6 +22,7 @@ mod serve;
 mod service_manager;
 mod simulate;
 mod stores;
+mod support;
 mod upkeep;
 mod user;
 
@@ -56,6 +57,9 @@ fn main() -> ExitCode {
         }
         cli::Command::Check(place) => upkeep::check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Nodes(place) => upkeep::nodes(&place.into()).and_then(|told| say(&told)),
+        cli::Command::SupportBundle { file, place } => {
+            support::bundle(&place.into(), &file).and_then(|told| say(&told))
+        }
         cli::Command::UpgradeCheck(place) => upkeep::upgrade_check(&place.into()).and_then(|told| say(&told)),
         cli::Command::Recover { wanted, place } => upkeep::recover(&place.into(), &wanted).and_then(|told| say(&told)),
         cli::Command::Move(ends) => upkeep::move_store(&ends).and_then(|told| say(&told)),

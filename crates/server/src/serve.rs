@@ -10,7 +10,7 @@ use isobar_model::time::Clock;
 use isobar_outlets::mail::Mailer;
 
 use crate::acme::Renewal;
-use crate::config::{self, Settings};
+use crate::config::{self, Settings, ShownSettings};
 use crate::folder::DataFolder;
 use crate::otlp::Otlp;
 use crate::stores::{Stores, whole};
@@ -19,7 +19,7 @@ use crate::upkeep::control::Control;
 use crate::{Failure, allocator, logging, output, process, runtime, service_manager};
 
 /// The commit of the build, if known.
-const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
+pub const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
 /// Environment variable with the first administrator's password.
 const ADMIN_PASSWORD_VARIABLE: &str = "ISOBAR_ADMIN_PASSWORD";
 /// Folder beneath the data folder for e-mails if there is no SMTP server.
@@ -34,12 +34,12 @@ pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     let loaded = config::load(flags)?;
     logging::start(&loaded.settings.log);
     loaded.warn();
-    let settings = loaded.settings;
+    let (settings, shown) = (loaded.settings, Arc::new(loaded.shown));
     runtime::refuse_huge_pages();
     let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit())?;
     let folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
-    let outcome = runtime.block_on(serve(&settings, connections, &folder));
+    let outcome = runtime.block_on(serve((&settings, shown), connections, &folder));
     runtime.shutdown_timeout(LAST_THREADS);
     outcome
 }
@@ -49,7 +49,11 @@ pub fn openapi() -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(&isobar_http::openapi())?)
 }
 
-async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> Result<(), Failure> {
+async fn serve(
+    (settings, shown): (&Settings, Arc<ShownSettings>),
+    connections: usize,
+    folder: &DataFolder,
+) -> Result<(), Failure> {
     let listeners = listeners(settings)?;
     let url = own_url(&listeners)?;
     // Before any upgrade of the folder's contents: older programs must not write to them.
@@ -59,7 +63,7 @@ async fn serve(settings: &Settings, connections: usize, folder: &DataFolder) -> 
     let stores = Stores::open(settings).await?;
     let otlp = settings.otlp.as_ref().map(Otlp::start).transpose()?.map(Arc::new);
     let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
-    let platform = Platform::new(settings, &stores, hub.clock().clone());
+    let platform = Platform { shown, ..Platform::new(settings, &stores, hub.clock().clone()) };
     let http_settings = HttpSettings {
         backup: settings.backup.schedule.is_some().then(|| platform.backups.standing()),
         ..http_settings(settings, connections)

@@ -10,12 +10,12 @@ use isobar_model::time::{Clock, Timestamp};
 use serde_json::json;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot, watch};
 
-use super::archive;
 use super::hashing::{Hashing, hex};
 use super::schedule::Schedule;
 use super::state::{Good, Pending, State};
 use super::target::{Target, target};
 use super::trial::Trial;
+use super::{FOLDER, archive};
 use crate::Failure;
 use crate::config::{Place, Settings};
 use crate::process::disk;
@@ -23,8 +23,6 @@ use crate::stores::Stores;
 use crate::upkeep::backup::{self, Mark};
 use crate::upkeep::{UpkeepReport, files};
 
-/// Folder beneath the data folder for everything that backups need.
-const FOLDER: &str = "backups";
 /// The copy that is sent.
 const COPY: &str = "copy";
 /// Folder into which a backup is restored for its check.

@@ -109,6 +109,21 @@ impl State {
     }
 }
 
+/// Lists the backups that the platform of a data folder has recorded.
+pub fn list(data: &Path) -> Result<String, String> {
+    let file = data.join(super::FOLDER).join(FILE);
+    let noted = match std::fs::read_to_string(&file) {
+        Ok(text) => serde_json::from_str(&text).ok().and_then(|noted| State::read(&noted)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok("No backup was recorded.\n".to_owned()),
+        Err(error) => return Err(format!("{}: {error}", file.display())),
+    };
+    let state = noted.ok_or_else(|| format!("{} is damaged", file.display()))?;
+    let good = state.good.iter().map(|good| format!("{} {}/{}\n", good.at, good.target, good.name));
+    let outcome = if state.is_failing { "failed" } else { "succeeded" };
+    let unfinished = state.begun.len();
+    Ok(format!("The newest attempt {outcome}; {unfinished} are unfinished.\n") + &good.collect::<String>())
+}
+
 fn text(noted: &Value, name: &str) -> Option<String> {
     noted[name].as_str().map(str::to_owned)
 }

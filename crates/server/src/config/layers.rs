@@ -129,6 +129,14 @@ impl Layers {
         self.given.iter().map(|(name, given)| (name.as_str(), given.place.as_str()))
     }
 
+    /// Returns the name and value of each setting, with its source if it is given.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &Value, Option<&str>)> {
+        self.defaults.iter().map(|(name, value)| match self.given.get(name) {
+            Some(given) => (name.as_str(), &given.value, Some(given.place.as_str())),
+            None => (name.as_str(), value, None),
+        })
+    }
+
     /// Returns all faults, and all warnings.
     pub fn end(self) -> (Vec<Fault>, Vec<Fault>) {
         (self.faults, self.warnings)

@@ -4,6 +4,7 @@ mod acme;
 mod backup;
 mod layers;
 mod otlp;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -22,6 +23,7 @@ use isobar_outlets::mail;
 pub use layers::Fault;
 use layers::Layers;
 pub use otlp::OtlpSettings;
+pub use shown::{MASK, ShownSettings};
 use toml::Table;
 
 use crate::folder::DataFolder;
@@ -189,6 +191,8 @@ pub struct Loaded {
     pub given: Vec<(String, String)>,
     /// Given names that are not settings, and are ignored.
     pub warnings: Vec<Fault>,
+    /// All settings, without secrets.
+    pub shown: ShownSettings,
 }
 
 impl Loaded {
@@ -238,9 +242,10 @@ pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, Strin
     layers.flag("public_url", "--public-url", flags.public_url.clone());
     layers.flag("log", "--log", flags.log.clone());
     let settings = Settings::read(&mut layers);
+    let shown = ShownSettings::of(&layers);
     let given = layers.places().map(|(name, place)| (name.to_owned(), place.to_owned())).collect();
     match (settings, layers.end()) {
-        (Some(settings), (faults, warnings)) if faults.is_empty() => Ok(Loaded { settings, given, warnings }),
+        (Some(settings), (faults, warnings)) if faults.is_empty() => Ok(Loaded { settings, given, warnings, shown }),
         (_, (faults, _)) => Err(BadSettings(faults)),
     }
 }

@@ -1,8 +1,8 @@
 //! Commands to the process that serves: a socket in the data folder, for the folder's owner only. Only one process at a
 //! time may open the stores, so it must copy them itself.
 //!
-//! A request is a line of JSON, and so is the answer: `{"backup": "/a/folder"}`, `{"send": true}` or `{"check": true}`;
-//! `{"text": …, "sound": …}` or `{"failed": …}`.
+//! A request is a line of JSON, and so is the answer: `{"backup": "/a/folder"}`, `{"send": true}`, `{"check": true}` or
+//! `{"describe": true}`; `{"text": …, "sound": …}` or `{"failed": …}`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -145,7 +145,8 @@ async fn answer(mut stream: UnixStream, served: &Served) -> Result<(), Failure> 
     tracing::info!(?task, "command received");
     let mut more = [0];
     let done = async {
-        let _turn = served.turn.lock().await;
+        // A description changes nothing, and is wanted above all while something else takes long.
+        let _turn = if task == Task::Describe { None } else { Some(served.turn.lock().await) };
         task.run(&served.platform).await
     };
     let done = tokio::select! {
@@ -163,12 +164,12 @@ async fn answer(mut stream: UnixStream, served: &Served) -> Result<(), Failure> 
 
 fn read_task(line: &str) -> Option<Task> {
     let asked: Value = serde_json::from_str(line).ok()?;
-    match (asked["backup"].as_str(), asked["send"].as_bool(), asked["check"].as_bool()) {
-        (Some(folder), _, _) => Some(Task::Backup(PathBuf::from(folder))),
-        (None, Some(true), _) => Some(Task::Send),
-        (None, None, Some(true)) => Some(Task::Check),
-        _ => None,
+    if let Some(folder) = asked["backup"].as_str() {
+        return Some(Task::Backup(PathBuf::from(folder)));
     }
+    [("send", Task::Send), ("check", Task::Check), ("describe", Task::Describe)]
+        .into_iter()
+        .find_map(|(name, task)| (asked[name] == true).then_some(task))
 }
 
 /// Sends a task to the process that serves. Returns `None` if there is none.
@@ -182,6 +183,7 @@ pub async fn ask(data: &Path, task: &Task) -> Result<Option<UpkeepReport>, Failu
         Task::Backup(folder) => json!({"backup": folder.to_str().ok_or("the folder's name is not UTF-8")?}),
         Task::Send => json!({"send": true}),
         Task::Check => json!({"check": true}),
+        Task::Describe => json!({"describe": true}),
     };
     stream.write_all(format!("{asked}\n").as_bytes()).await?;
     let mut line = String::new();

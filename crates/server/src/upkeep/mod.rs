@@ -30,10 +30,10 @@ pub use restore::restore;
 pub use upgrade::upgrade_check;
 
 use crate::backups::act::Backups;
-use crate::config::{self, Flags, Settings};
+use crate::config::{self, Flags, Settings, ShownSettings};
 use crate::folder::DataFolder;
 use crate::stores::Stores;
-use crate::{Failure, runtime};
+use crate::{Failure, runtime, support};
 
 /// A task on open stores, here or in the process that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Task {
     Send,
     /// A check of all state.
     Check,
+    /// What a support bundle needs of this process.
+    Describe,
 }
 
 /// The result of a task.
@@ -62,6 +64,7 @@ impl Task {
             Self::Backup(to) => backup::into_folder(&platform.settings, &platform.stores, to).await,
             Self::Send => platform.backups.make().await,
             Self::Check => check::everything(&platform.stores).await,
+            Self::Describe => Ok(support::describe(platform).await),
         }
     }
 }
@@ -72,13 +75,15 @@ pub struct Platform {
     pub settings: Settings,
     pub stores: Stores,
     pub backups: Arc<Backups>,
+    /// The settings without secrets, where the platform is served.
+    pub shown: Arc<ShownSettings>,
 }
 
 impl Platform {
     /// Makes a platform of these stores and the backups of the settings.
     pub fn new(settings: &Settings, stores: &Stores, clock: Clock) -> Self {
         let backups = Backups::new(settings, stores, clock);
-        Self { settings: settings.clone(), stores: stores.clone(), backups }
+        Self { settings: settings.clone(), stores: stores.clone(), backups, shown: Arc::default() }
     }
 }
 

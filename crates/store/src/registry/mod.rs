@@ -49,7 +49,7 @@ pub use nouns::timers::{DueTimer, ProjectTimer};
 pub use nouns::usage::{Alert, LimitedOrganization, Used};
 pub use nouns::users::{NewPassword, NewUserRow, UserChange};
 pub(crate) use sql::refuses;
-pub use sql::sqlite_file::{loss, loss_accept};
+pub use sql::sqlite_file::{loss, loss_accept, sqlite_version};
 pub use sqlite_page_checksums::companions;
 
 use std::sync::Arc;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sqlite_page_checksums::{Loss, Open, PagesError};
+use sqlx::{Connection as _, SqliteConnection};
 
 use super::DriverError;
 use crate::error::{Result, StoreError};
@@ -32,6 +33,13 @@ pub fn loss_accept(address: &str, aside: &Path) -> Result<Option<Loss>> {
         Some(file) => sqlite_page_checksums::accept_loss(&file, aside).map_err(store_error),
         None => Ok(None),
     }
+}
+
+/// Returns the version of the built-in SQLite.
+pub async fn sqlite_version() -> Result<String> {
+    let mut memory = SqliteConnection::connect("sqlite::memory:").await.map_err(StoreError::unavailable)?;
+    let version = sqlx::query_scalar("SELECT sqlite_version()").fetch_one(&mut memory).await;
+    version.map_err(StoreError::unavailable)
 }
 
 /// Returns the path of a registry that is an existing SQLite file.

@@ -36,6 +36,11 @@ impl Embedded {
         Ok(found)
     }
 
+    /// Returns the format of an open store.
+    pub fn format_now(&self) -> Result<u32> {
+        Ok(engine::format(&self.core.db)?.unwrap_or(keys::FORMAT_WITHOUT_FLOORS))
+    }
+
     /// Returns the moment up to which a closed store trusts the clock, or `None` if it is empty.
     pub fn seen(path: &Path, options: &Options) -> Result<Option<Timestamp>> {
         retention::seen(&engine::open_to_read(path, options)?)

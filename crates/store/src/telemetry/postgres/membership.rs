@@ -242,6 +242,14 @@ pub fn name_of(address: &str) -> Arc<str> {
     address.parse::<PgConnectOptions>().map_or_else(|_| "an address that cannot be read".into(), |it| place(&it))
 }
 
+/// Returns the version of the server at an address.
+pub async fn server_version(address: &str) -> Result<String> {
+    let pool = connections::to_read(address).await?;
+    let version = sqlx::query("SELECT current_setting('server_version')").fetch_one(&pool).await.map_err(failed);
+    pool.close().await;
+    version?.column(0)
+}
+
 /// Returns the number of the database at an address, which no process need serve; 0 if it has none.
 pub async fn number_of(address: &str) -> Result<u16> {
     let pool = connections::to_read(address).await?;

@@ -33,7 +33,7 @@ mod upkeep;
 mod values;
 
 pub use self::live_events::EventPlace;
-pub use self::membership::{name_of, named, number_of};
+pub use self::membership::{name_of, named, number_of, server_version};
 pub use self::upkeep::{believe, examine_database, give_up_lost_devices, lost_devices, seen};
 
 use std::sync::Arc;
