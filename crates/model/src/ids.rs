@@ -211,6 +211,7 @@ mod tests {
     use super::*;
     use crate::chance::seeded;
 
+    // Holds: c18.time
     #[test]
     fn identifiers_continue_after_those_of_another_mint() {
         let (now, ahead, mut rng) = (Timestamp::from_millis(5_000), Timestamp::from_millis(9_000), seeded(2));
@@ -228,7 +229,7 @@ mod tests {
         assert_eq!(EventId(mint.mint(Timestamp::from_millis(10_000), &mut rng)).minted_at().millis(), 10_000);
     }
 
-    // Holds: c1.ids
+    // Holds: c1.ids, c18.time
     #[test]
     fn identifiers_grow_even_when_the_clock_steps_back() {
         let (mint, mut rng) = (IdMint::new(), seeded(1));

@@ -154,6 +154,7 @@ impl From<DataLocation> for Flags {
 mod tests {
     use super::*;
 
+    // Holds: c12.place
     #[test]
     fn commands_take_the_place_of_the_state_as_serve_does() {
         for command in [

@@ -190,6 +190,7 @@ fn pebble(program: &str) -> PathBuf {
     Path::new(String::from_utf8(output.stdout).unwrap().trim()).join("usr/bin").join(program)
 }
 
+// Holds: c16.acme
 #[tokio::test]
 async fn certificate_is_issued_stored_and_renewed_while_serving() {
     let scene = Scene::new();
@@ -219,6 +220,7 @@ async fn certificate_is_issued_stored_and_renewed_while_serving() {
     becomes("the kept one is used", async || scene.certificate(&roots).await == second).await;
 }
 
+// Holds: c16.acme
 #[tokio::test]
 async fn unreachable_or_refusing_acme_server_is_logged() {
     let scene = Scene::new();

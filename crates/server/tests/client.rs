@@ -60,7 +60,7 @@ impl Desk {
 
     /// Signs in with a umask that forbids nothing.
     fn login(&self, password: &str) -> Output {
-        let login = self.command(&["login", "--user", "admin", "--server", &self.url()]);
+        let login = self.command(&["login", "--user", "admin", "--url", &self.url()]);
         let mut open = Command::new("sh");
         open.args(["-c", "umask 0; exec \"$0\" \"$@\""]).arg(login.get_program()).args(login.get_args());
         open.envs(login.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -109,6 +109,7 @@ fn assert_fails(output: &Output, code: i32, told: &str) {
     assert!(error.contains(told), "{error}");
 }
 
+// Holds: c16.login, c16.url
 #[test]
 fn login_is_stored_for_its_owner_and_ended_by_logout() {
     let desk = Desk::new();
@@ -133,7 +134,7 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     stored = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
 
     // Stored credentials are sent to no other server.
-    let elsewhere = desk.runs(&["api", "GET", "/v2/auth/user", "--server", "http://127.0.0.1:1"]);
+    let elsewhere = desk.runs(&["api", "GET", "/v2/auth/user", "--url", "http://127.0.0.1:1"]);
     assert_fails(&elsewhere, 4, "no login at http://127.0.0.1:1");
     assert_code(&desk.runs(&["logout"]), 0);
     assert!(!file.exists());
@@ -145,6 +146,7 @@ fn login_is_stored_for_its_owner_and_ended_by_logout() {
     assert_fails(&desk.runs(&["api", "GET", "/v2/auth/user"]), 4, "the session has ended");
 }
 
+// Holds: c16.login, c16.url
 #[test]
 fn api_key_of_the_environment_works_until_it_is_revoked() {
     let desk = Desk::signed_in();
@@ -156,17 +158,18 @@ fn api_key_of_the_environment_works_until_it_is_revoked() {
         ["key", "token", "apiKey"].iter().find_map(|name| made[name].as_str()).unwrap_or_else(|| panic!("{made}"));
     let by_key = || {
         let mut command = desk.command(&["api", "GET", "/v2/projects", "--json"]);
-        command.env("ISOBAR_API_KEY", secret).env("ISOBAR_SERVER", desk.url()).output().unwrap()
+        command.env("ISOBAR_API_KEY", secret).env("ISOBAR_URL", desk.url()).output().unwrap()
     };
     assert_code(&by_key(), 0);
     assert_code(&desk.runs(&["api", "DELETE", &format!("{keys}/{}", made["id"].as_str().unwrap())]), 0);
     assert_fails(&by_key(), 4, "refuses the credentials");
 }
 
+// Holds: c16.api
 #[test]
 fn wrong_addresses_and_calls_are_described_in_a_sentence() {
     let desk = Desk::signed_in();
-    let nobody = fed(desk.command(&["login", "--user", "admin", "--server", "http://127.0.0.1:1"]), PASSWORD);
+    let nobody = fed(desk.command(&["login", "--user", "admin", "--url", "http://127.0.0.1:1"]), PASSWORD);
     assert_fails(&nobody, 3, "cannot connect to http://127.0.0.1:1");
     assert_fails(&desk.runs(&["api", "GET", "v2/projects"]), 1, "must begin with /");
     let refused = desk.runs(&["api", "POST", "/v2/projects", "--body", "{}"]);
@@ -180,7 +183,7 @@ fn wrong_addresses_and_calls_are_described_in_a_sentence() {
         let head = "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: 6\r\n\r\n";
         write!(stream, "{head}<html>").unwrap();
     });
-    assert_fails(&fed(desk.command(&["login", "--user", "a", "--server", &url]), "x"), 3, "not from Isobar");
+    assert_fails(&fed(desk.command(&["login", "--user", "a", "--url", &url]), "x"), 3, "not from Isobar");
     proxy.join().unwrap();
 }
 
@@ -193,6 +196,7 @@ fn storing(store: &str) -> String {
     .to_string()
 }
 
+// Holds: c16.design
 #[test]
 fn design_changed_meanwhile_is_not_overwritten() {
     let desk = Desk::signed_in();
@@ -218,6 +222,7 @@ fn design_changed_meanwhile_is_not_overwritten() {
     assert_fails(&design(&["apply", &broken, "--overwrite"]), 1, "line 3");
 }
 
+// Holds: c16.design
 #[test]
 fn design_test_fails_with_a_diff_when_a_case_does() {
     let desk = Desk::signed_in();
@@ -300,6 +305,7 @@ impl Drop for Tailing {
     }
 }
 
+// Holds: c16.events
 #[test]
 fn tail_continues_after_the_given_event() {
     let desk = Desk::signed_in();
@@ -320,6 +326,7 @@ fn tail_continues_after_the_given_event() {
     assert_fails(&unknown, 5, "header.Last-Event-ID");
 }
 
+// Holds: c16.events
 #[test]
 fn tail_survives_a_restart_of_the_server() {
     let mut desk = Desk::signed_in();
@@ -402,13 +409,14 @@ fn long_refusal_of_a_server_is_cut() {
             format!("HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n");
         stream.write_all((head + &body).as_bytes()).unwrap();
     });
-    let mut command = desk.command(&["devices", "list", "--server", &format!("http://{address}")]);
+    let mut command = desk.command(&["devices", "list", "--url", &format!("http://{address}")]);
     let refused = command.env("ISOBAR_API_KEY", "key").output().unwrap();
     assert_fails(&refused, 5, "[2J words");
     let told = text(&refused.stderr);
     assert!(told.chars().count() < 800 && !told.contains('\u{1b}'), "{told:?}");
 }
 
+// Holds: c16.events
 #[test]
 fn wrong_event_is_refused_with_its_fault() {
     let desk = Desk::signed_in();
@@ -429,6 +437,7 @@ fn created(output: &[u8]) -> Vec<Value> {
     text(output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+// Holds: c16.devices
 #[test]
 fn import_makes_each_device_once() {
     let desk = Desk::signed_in();
@@ -475,6 +484,7 @@ fn name_with_a_terminals_commands_is_shown_without_them() {
     assert!(listed.ends_with("cold\u{fffd}]0;owned\u{fffd} room\n"), "{listed:?}");
 }
 
+// Holds: c16.devices
 #[test]
 fn export_can_be_imported_into_another_project() {
     let desk = Desk::signed_in();
@@ -499,6 +509,7 @@ fn export_can_be_imported_into_another_project() {
     assert_eq!((all.lines().count(), all.matches(".50}").count()), (250, 250));
 }
 
+// Holds: c16.devices
 #[test]
 fn import_with_faults_names_their_lines_and_makes_nothing() {
     let desk = Desk::signed_in();

@@ -61,6 +61,7 @@ fn by_name(spans: Vec<Span>) -> BTreeMap<String, Span> {
     named
 }
 
+// Holds: c16.otlp
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn posted_event_gives_spans_beneath_that_of_its_caller() {
     let collector = Collector::start().await;
@@ -268,6 +269,7 @@ async fn log_lines_carry_the_trace_where_there_is_one() {
     assert_eq!(untraced[0].get("span"), None);
 }
 
+// Holds: c16.otlp
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exported_metrics_match_those_shown() {
     let collector = Collector::start().await;

@@ -41,6 +41,7 @@ fn invalid_setting_is_named_at_start_with_its_source() {
     }
 }
 
+// Holds: c12.settings
 #[test]
 fn unknown_variable_does_not_stop_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +89,7 @@ fn server_reports_ready_and_stops_on_a_signal() {
     assert_eq!(first.stop(), Some(0));
     let second = Serving::on(folder.path(), &[]);
     assert_eq!(second.before, "", "the first password is shown once");
-    assert_eq!(second.stop(), Some(0));
+    assert_eq!(second.interrupt(), Some(0));
 }
 
 #[test]
@@ -146,6 +147,7 @@ fn newer_folder_and_taken_port_are_refused_with_a_reason() {
     assert!(failure(&refused).contains(&format!("cannot listen on {address}")));
 }
 
+// Holds: c14.tls
 #[test]
 fn unusable_certificate_stops_the_start_with_a_reason() {
     let folder = tempfile::tempdir().unwrap();

@@ -76,6 +76,7 @@ fn succeeds(command: &mut Command) -> Output {
     made
 }
 
+// Holds: c16.supportBundle
 #[tokio::test]
 async fn bundle_of_a_running_platform_has_no_secrets_and_payloads() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
@@ -118,6 +119,7 @@ async fn bundle_of_a_running_platform_has_no_secrets_and_payloads() {
     assert_eq!(std::fs::read(&file).unwrap(), before);
 }
 
+// Holds: c16.supportBundle
 #[test]
 fn bundle_of_a_stopped_platform_notes_what_is_missing() {
     let (data, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -156,6 +158,7 @@ fn bundle_of_a_stopped_platform_notes_what_is_missing() {
     assert!(!away.exists(), "nothing was made on the way");
 }
 
+// Holds: c16.supportBundle
 #[test]
 fn bundle_that_cannot_be_written_leaves_nothing() {
     let (data, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

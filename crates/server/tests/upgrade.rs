@@ -38,6 +38,7 @@ async fn sql(data: &Path, statement: &'static str) {
     registry.close().await;
 }
 
+// Holds: c16.upgradeCheck
 #[tokio::test]
 async fn upgrade_check_reports_the_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -61,6 +62,7 @@ async fn upgrade_check_reports_the_changes() {
     assert!(failure(&checked(&data)).contains("was written by a newer isobar (layout 99"));
 }
 
+// Holds: c16.upgradeCheck
 #[tokio::test]
 async fn upgrade_check_beside_a_running_platform_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -107,6 +107,7 @@ mod tests {
         (clock.clone(), Freshness::new(clock, has_other_nodes))
     }
 
+    // Holds: c17.away, c17.cached
     #[tokio::test]
     async fn caller_waits_after_a_second_and_is_refused_after_two() {
         let (clock, freshness) = at_start(true);

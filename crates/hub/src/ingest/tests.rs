@@ -49,6 +49,7 @@ fn moment(at: Timestamp) -> TimeRange {
     TimeRange { from: Some(at), to: Some(Timestamp::from_millis(at.millis() + 1)) }
 }
 
+// Holds: c18.time
 #[tokio::test]
 async fn values_after_a_clock_that_was_ahead_lie_in_their_ranges() {
     for restarts in [false, true] {
@@ -88,6 +89,7 @@ async fn values_after_a_clock_that_was_ahead_lie_in_their_ranges() {
     }
 }
 
+// Holds: c18.time
 #[tokio::test]
 async fn notifications_after_a_clock_that_was_ahead_come_first() {
     let stage = Stage::set().await;
@@ -103,6 +105,7 @@ async fn notifications_after_a_clock_that_was_ahead_come_first() {
     stage.over().await;
 }
 
+// Holds: c18.time
 #[tokio::test]
 async fn elements_measure_time_by_the_clock_as_it_is() {
     for restarts in [false, true] {

@@ -32,7 +32,7 @@ impl ApiClient {
         let login = if key.is_some() && options.server.is_some() { None } else { credentials::load()? };
         let stored: Option<Address> = login.as_ref().and_then(|login| login.server.parse().ok());
         let address = options.server.clone().or_else(|| stored.clone()).ok_or_else(|| {
-            ClientError::Credentials("no server is known: run isobar login, or set ISOBAR_SERVER".to_owned())
+            ClientError::Credentials("no server is known: run isobar login, or set ISOBAR_URL".to_owned())
         })?;
         let of_login = login.filter(|_| stored.as_ref() == Some(&address)).map(|login| login.credential);
         let is_stored = key.is_none();

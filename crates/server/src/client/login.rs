@@ -30,8 +30,7 @@ pub struct LoginOptions {
 /// Signs in and stores the credential.
 pub async fn login(options: &LoginOptions) -> Result<bool, ClientError> {
     let address = options.server.server.clone();
-    let address =
-        address.ok_or_else(|| ClientError::Local("name the server: --server URL or ISOBAR_SERVER".to_owned()))?;
+    let address = address.ok_or_else(|| ClientError::Local("name the server: --url URL or ISOBAR_URL".to_owned()))?;
     let http = options.server.http(&address)?;
     let credential = match &options.user {
         Some(user) => by_password(&http, user, &secret("Password: ")?).await?,

@@ -38,7 +38,7 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 pub struct ServerOptions {
     /// Address of the server, like <https://iot.example.com> [default: that of the login]
-    #[arg(long, env = "ISOBAR_SERVER", value_name = "URL")]
+    #[arg(long = "url", alias = "server", env = "ISOBAR_URL", value_name = "URL")]
     server: Option<Address>,
     /// Certificates (PEM) to trust beside the system's
     #[arg(long, env = "ISOBAR_CA", value_name = "FILE")]

@@ -17,7 +17,7 @@ const NO_SETTINGS: [&str; 7] = [
     "ISOBAR_USER",
     "ISOBAR_PASSWORD",
     "ISOBAR_API_KEY",
-    "ISOBAR_SERVER",
+    "ISOBAR_URL",
     "ISOBAR_CA",
     "ISOBAR_PROJECT",
 ];

@@ -229,6 +229,7 @@ fn all_faults_are_named_at_once() {
     "#);
 }
 
+// Holds: c17.databases
 #[test]
 fn telemetry_is_a_folder_a_database_or_a_list() {
     const REGISTRY: (&str, &str) = ("ISOBAR_STORES__REGISTRY", "postgres://isobar@a/isobar");
@@ -258,7 +259,7 @@ fn telemetry_is_a_folder_a_database_or_a_list() {
     assert_eq!(faults, [format!("isobar.toml: stores.telemetry: {several}")]);
 }
 
-// Holds: c14.proxies
+// Holds: c14.proxies, c14.connections
 #[test]
 fn invalid_network_is_named_with_its_fault() {
     for (networks, wrong) in [

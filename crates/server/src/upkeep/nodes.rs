@@ -91,6 +91,7 @@ mod tests {
         SeenNode { node, unseen_for }
     }
 
+    // Holds: c17.nodes
     #[test]
     fn nodes_are_listed_with_what_differs() {
         let report = |nodes: &[SeenNode]| report(nodes).unwrap();

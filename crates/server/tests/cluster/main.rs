@@ -94,6 +94,7 @@ impl World {
     }
 }
 
+// Holds: c17.any, c17.ends
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn history_of_nodes_under_faults_breaks_no_promise() {
     let world = World::of_environment().await;

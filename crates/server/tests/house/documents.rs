@@ -96,6 +96,16 @@ fn all_files() -> Vec<String> {
     found
 }
 
+// Holds: c12.readme
+#[test]
+fn commands_of_the_readme_are_targets_of_the_makefile() {
+    let (readme, makefile) = (read("README.md"), read("Makefile"));
+    for target in ["run", "test"] {
+        assert!(readme.lines().any(|line| line.starts_with(&format!("make {target} "))), "{target}");
+        assert!(makefile.lines().any(|line| line.starts_with(&format!("{target}:"))), "{target}");
+    }
+}
+
 #[test]
 fn files_named_by_documents_exist() {
     let files = all_files();

@@ -121,6 +121,12 @@ impl Serving {
         rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
     }
 
+    /// Sends SIGINT, as Ctrl-C does; returns the exit code.
+    pub fn interrupt(self) -> Option<i32> {
+        rustix::process::kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        self.ended()
+    }
+
     /// Waits for the end; returns the exit code.
     pub fn ended(mut self) -> Option<i32> {
         let mut rest = String::new();

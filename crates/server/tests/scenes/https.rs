@@ -19,6 +19,7 @@ const EVENTS: usize = 500;
 /// Interval of the checks for new files, and a little more.
 const A_LOOK: Duration = Duration::from_secs(11);
 
+// Holds: c14.tls
 #[tokio::test]
 async fn events_come_under_tls_by_both_versions_of_http() {
     let app = TestApp::start().await;
@@ -113,6 +114,7 @@ async fn repeatedly_cancelled_requests_do_no_harm() {
     assert_eq!(numbers.len(), listed.len(), "each is there once at most: {listed:?}");
 }
 
+// Holds: c14.tls
 #[tokio::test]
 async fn new_certificate_is_loaded_and_a_bad_one_is_ignored() {
     let app = TestApp::start().await;
@@ -191,6 +193,7 @@ async fn http_2_client_that_reads_nothing_is_closed() {
     .await;
 }
 
+// Holds: c14.operations
 #[tokio::test]
 async fn health_and_metrics_have_their_own_port_alone() {
     let app = TestApp::start().await;

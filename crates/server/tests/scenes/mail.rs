@@ -132,7 +132,7 @@ async fn a_reset_link_works_once_and_for_an_hour(app: &TestApp) {
     assert!(answers.iter().all(|answer| matches!(answer.status.as_u16(), 200 | 400)));
 }
 
-// Holds: POST /v2/auth/reset
+// Holds: POST /v2/auth/reset, c18.endApiKeys
 async fn password_reset_ends_api_keys_on_request(app: &TestApp) {
     let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
     let [key, of_bob] = [ana.makes_api_key("script").await, bob.makes_api_key("script").await];

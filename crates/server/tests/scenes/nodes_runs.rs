@@ -51,6 +51,7 @@ async fn end(nodes: (TestApp, TestApp)) {
     nodes.1.end().await;
 }
 
+// Holds: c17.seen
 #[tokio::test]
 async fn run_sees_the_setting_that_another_node_has_put() {
     let (first, second) = TestApp::two_nodes().await;
@@ -79,6 +80,7 @@ async fn run_sees_the_setting_that_another_node_has_put() {
     end((first, second)).await;
 }
 
+// Holds: c17.seen
 #[tokio::test]
 async fn runs_at_two_nodes_see_each_others_labels() {
     const EVENTS: usize = 24;
@@ -236,6 +238,7 @@ async fn call_and_its_answer_are_made_once_at_two_nodes() {
     end((first, second)).await;
 }
 
+// Holds: c17.any
 #[tokio::test]
 async fn work_that_a_node_leaves_is_done_by_another() {
     let (first, second) = TestApp::two_nodes().await;
@@ -337,6 +340,7 @@ async fn repeated_event_is_answered_when_all_nodes_show_what_it_did() {
     end((first, second)).await;
 }
 
+// Holds: c17.seen
 #[tokio::test]
 async fn waiting_device_gets_what_another_node_queues_for_it() {
     let (first, second) = TestApp::two_nodes().await;

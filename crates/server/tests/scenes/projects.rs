@@ -88,7 +88,7 @@ async fn inherited_project_hides_its_owner(app: &TestApp) {
     assert_eq!(nora.get("/v2/projects?depth=all").await.list_of("/organizationId"), [json!(north)]);
 }
 
-// Holds: GET /v2/projects
+// Holds: GET /v2/projects, c18.usable
 async fn usable_projects_are_listed_with_those_from_above(app: &TestApp) {
     let ana = app.developer("ana").await;
     let north = ana.founds("North", &ana.organization).await;

@@ -8,6 +8,7 @@ use crate::support::TestApp;
 /// Returns the columns of `/v2/devices` for the last values.
 const WITH_LAST: &str = "/v2/devices?lastValues=reading";
 
+// Holds: c17.databases
 #[tokio::test]
 async fn database_that_is_away_hurts_no_device_of_another() {
     let (app, roads) = TestApp::on_two_far_databases().await;

@@ -13,6 +13,7 @@ use crate::support::postgres::Raw;
 use crate::support::stream::Stream;
 use crate::support::{Device, Person, TestApp};
 
+// Holds: c17.seen
 #[tokio::test]
 async fn events_at_two_nodes_are_one_history() {
     const EVENTS: u64 = 10;
@@ -39,6 +40,7 @@ async fn events_at_two_nodes_are_one_history() {
     second.end().await;
 }
 
+// Holds: c17.ends
 #[tokio::test]
 async fn stream_resumes_at_another_node_at_once() {
     let (first, second) = TestApp::two_nodes().await;
@@ -62,7 +64,7 @@ async fn stream_resumes_at_another_node_at_once() {
     second.end().await;
 }
 
-// Holds: c3.logout
+// Holds: c3.logout, c17.cached
 #[tokio::test]
 async fn rights_that_end_at_one_node_end_at_the_other() {
     let (first, second) = TestApp::two_nodes().await;
@@ -105,6 +107,7 @@ async fn rights_that_end_at_one_node_end_at_the_other() {
     second.end().await;
 }
 
+// Holds: c17.seen
 #[tokio::test]
 async fn devices_that_change_at_one_node_change_at_the_other() {
     let (first, second) = TestApp::two_nodes().await;
@@ -174,6 +177,7 @@ async fn limit_that_is_raised_at_one_node_is_raised_at_the_other() {
     second.end().await;
 }
 
+// Holds: c17.away
 #[tokio::test]
 async fn node_that_cannot_read_changes_refuses_calls() {
     let (app, road) = TestApp::on_far_postgres(|settings| settings.hub.has_other_nodes = true).await;

@@ -235,6 +235,7 @@ pub async fn alarms_move_with_their_device(r: &Registry) {
 }
 
 /// Checks that alarms which ended long ago are removed, and that those that are not over stay at any age.
+// Holds: c18.alarmsKept
 pub async fn ended_alarms_are_removed_eventually(r: &Registry) {
     let device = fridge(r).await;
     finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
