@@ -45,6 +45,15 @@ pub(crate) async fn is_there(connection: &mut PgConnection) -> bool {
     Clock::System.timeout(PINGED_WITHIN, connection.ping()).await.is_ok_and(|ping| ping.is_ok())
 }
 
+/// Returns statements that need room on the server's disk, in a schema (with its dot). They are rolled back: a row that is
+/// changed where it stands needs none, and says nothing of a disk that is full.
+pub(crate) fn takes_room(schema: &str) -> String {
+    format!(
+        "CREATE TABLE {schema}isobar_room (filler TEXT); \
+         INSERT INTO {schema}isobar_room SELECT repeat('x', 1900) FROM generate_series(1, 32)"
+    )
+}
+
 /// Begins a transaction, and goes on with it where the caller is dropped meanwhile: the driver counts a transaction only when
 /// it has begun, and would return a connection on which one is open that nobody ends.
 pub(crate) async fn begun(pool: &PgPool) -> Result<Transaction<'static, Postgres>, sqlx::Error> {

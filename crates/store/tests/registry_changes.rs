@@ -314,6 +314,36 @@ async fn connection_made_to_a_standby_is_never_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn database_without_room_is_unhealthy_until_it_has_some() {
+    let scene = Scene::set().await;
+    let (r, raw) = (&scene.registry, Raw::open(&scene.database.address).await);
+    let ana = given::user(r, scene.home, "ana").await;
+    r.healthy().await.unwrap();
+    // What PostgreSQL answers when a file cannot grow.
+    raw.run(
+        "CREATE FUNCTION no_room() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+         RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'could not extend file'; END $$; \
+         CREATE FUNCTION no_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+         RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'could not extend file'; END $$; \
+         CREATE TRIGGER no_row BEFORE INSERT ON sessions EXECUTE FUNCTION no_row(); \
+         CREATE EVENT TRIGGER no_room ON ddl_command_start EXECUTE FUNCTION no_room()",
+    )
+    .await
+    .unwrap();
+    assert!(r.session_open(&session(ana.id), 9).await.is_err());
+    for millis in 1..3 {
+        assert!(r.healthy().await.is_err());
+        // A row that is changed where it stands needs no room, and proves nothing.
+        r.users_touch(&[(ana.id, at(millis))]).await.unwrap();
+    }
+    raw.run("DROP EVENT TRIGGER no_room; DROP TRIGGER no_row ON sessions").await.unwrap();
+    r.healthy().await.unwrap();
+    r.session_open(&session(ana.id), 9).await.unwrap();
+    raw.close().await;
+    scene.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn transactions_of_a_process_that_stands_still_hold_back_no_other() {
     let scene = Scene::set().await;
     let link = Link::to(&scene.database).await;

@@ -78,6 +78,75 @@ mod nodes {
         }
 
         #[tokio::test(flavor = "multi_thread")]
+        async fn database_without_room_is_unhealthy_until_it_has_some() {
+            let database = OwnDatabase::new().await;
+            let (store, raw) = (node(&database).await, Raw::open(&database.address).await);
+            let device = given::device();
+            given::store(&store, &device, 1, "log", "1").await;
+            store.healthy().await.unwrap();
+            // What PostgreSQL answers when a file cannot grow. Rows that are changed where they stand are changed all the same.
+            raw.run(
+                "CREATE FUNCTION no_room() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'could not extend file'; END $$; \
+                 CREATE FUNCTION no_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                 RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'could not extend file'; END $$; \
+                 CREATE TRIGGER no_row BEFORE INSERT ON telemetry.event FOR EACH ROW EXECUTE FUNCTION no_row(); \
+                 CREATE EVENT TRIGGER no_room ON ddl_command_start EXECUTE FUNCTION no_room()",
+            )
+            .await
+            .unwrap();
+            let late = commit(store.lock(&device).await.unwrap(), given::storing(id(2), &[("log", "2")])).await;
+            assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+            for _ in 0..2 {
+                assert!(store.healthy().await.unwrap_err().to_string().contains("could not extend file"));
+                // What needs no room proves nothing.
+                commit(store.lock(&device).await.unwrap(), put(store.outbox_number(), "work")).await.unwrap();
+            }
+            raw.run("DROP EVENT TRIGGER no_room; DROP TRIGGER no_row ON telemetry.event").await.unwrap();
+            store.healthy().await.unwrap();
+            given::store(&store, &device, 3, "log", "3").await;
+            raw.close().await;
+            store.close().await.unwrap();
+            database.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn forgotten_prepared_transactions_stop_no_stream() {
+            let (database, other) = (OwnDatabase::new().await, OwnDatabase::new().await);
+            let (own, raw) = (node(&database).await, Raw::open(&database.address).await);
+            let (writer, elsewhere) = (node(&database).await, Raw::open(&other.address).await);
+            let prefix = std::process::id();
+            let device = given::device();
+            for (connection, name) in [(&elsewhere, "elsewhere"), (&raw, "here")] {
+                let prepare = format!("BEGIN; CREATE TABLE forgotten (); PREPARE TRANSACTION '{name}-{prefix}'");
+                connection.run(&prepare).await.unwrap();
+            }
+            let mut follows = given::follow(&own).await;
+            given::store(&writer, &device, 1, "log", "1").await;
+            within_patience("the event", follows.messages.recv()).await.unwrap();
+            // One that may have written events has its place before later ones.
+            let prepare = format!(
+                "BEGIN; DELETE FROM telemetry.event WHERE false; CREATE TABLE writes (); PREPARE TRANSACTION 'writes-{prefix}'"
+            );
+            raw.run(&prepare).await.unwrap();
+            given::store(&writer, &device, 2, "log", "2").await;
+            becomes("it is told that streams stand", async || !own.stalled_streams().is_empty()).await;
+            assert!(follows.messages.is_empty());
+            raw.run(&format!("ROLLBACK PREPARED 'writes-{prefix}'")).await.unwrap();
+            within_patience("the event", follows.messages.recv()).await.unwrap();
+            becomes("no stream stands", async || own.stalled_streams().is_empty()).await;
+            raw.run(&format!("ROLLBACK PREPARED 'here-{prefix}'")).await.unwrap();
+            elsewhere.run(&format!("ROLLBACK PREPARED 'elsewhere-{prefix}'")).await.unwrap();
+            for store in [own, writer] {
+                store.close().await.unwrap();
+            }
+            raw.close().await;
+            elsewhere.close().await;
+            database.remove().await;
+            other.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
         async fn device_deleted_at_one_node_is_not_written_by_another() {
             let database = OwnDatabase::new().await;
             let (first, second) = (node(&database).await, node(&database).await);

@@ -84,7 +84,15 @@ impl Hub {
 
     /// Returns what somebody has to look at although this process is ready: what it is about, and a text.
     pub fn warnings(&self) -> Vec<Fault> {
-        self.0.env.clock_warning("clock").into_iter().collect()
+        let stalled = self.telemetry().stalled_streams().into_iter().map(|(number, time)| {
+            let why =
+                "for a transaction of their database that does not end: see pg_prepared_xacts and pg_stat_activity";
+            Fault::new(
+                "streams",
+                format!("events of database {number} have been waiting for {} s {why}", time.as_secs()),
+            )
+        });
+        self.0.env.clock_warning("clock").into_iter().chain(stalled).collect()
     }
 
     /// Returns what keeps this process from being ready.

@@ -411,6 +411,11 @@ pub trait Telemetry: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::Unavailable`] with the cause, if it has failed or is closed.
     async fn healthy(&self) -> Result<()>;
+    /// Returns the databases whose events do not reach streams because a transaction before them does not end, with the time
+    /// for which that has been so: 10 s at least.
+    fn stalled_streams(&self) -> Vec<(u16, Duration)> {
+        Vec::new()
+    }
     /// Waits until the store has failed and accepts no more writes, and returns the cause: only opening it again helps.
     /// All waiters of a commit have received its error by then. A closed store has not failed.
     async fn failed(&self) -> StoreError;

@@ -20,6 +20,7 @@ initialize --locale C.UTF-8 --locale-provider icu --icu-locale en || { rm -rf "$
 # Starts the server of a folder of data on a port, and waits until it answers.
 serve() {
     "$bin/postgres" -D "$1" -p "$2" -k "$folder" -c listen_addresses= -c fsync=off -c max_connections=400 \
+        -c max_prepared_transactions=10 \
         >>"$folder/log" 2>&1 </dev/null &
     servers="$! $servers"
     waited=0

@@ -16,9 +16,9 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::sqlite::{SqliteConnection, SqlitePoolOptions};
 
 use super::driver::{Answer, OpenTransaction, Pool, Statement};
-use super::{Connection, Dialect, DriverError, Sql, failure, run};
+use super::{Connection, Dialect, DriverError, Sql, failure, run, run_script};
 use crate::error::{Result, StoreError};
-use crate::postgres::{begin_session, has_ended, is_there};
+use crate::postgres::{begin_session, has_ended, is_there, takes_room};
 
 /// Time since the last commit within which a registry counts as healthy; after it a change is tried.
 const PROVEN_FOR: Duration = Duration::from_secs(30);
@@ -32,7 +32,8 @@ pub(crate) struct Writer {
 
 impl Writer {
     pub(crate) fn new(pool: Pool) -> Self {
-        Self { pool, health: Arc::default() }
+        let needs_room = matches!(pool.dialect(), Dialect::Postgres);
+        Self { pool, health: Arc::new(Health { needs_room, ..Health::default() }) }
     }
 
     /// Begins a transaction that writes. On SQLite it is the only one; on PostgreSQL transactions lock single rows.
@@ -77,9 +78,15 @@ impl Writer {
         if self.health.is_proven() {
             return Ok(());
         }
+        if self.health.wants_room() {
+            run_script(&self.begin().await?, takes_room("")).await?;
+        }
         match self.run(Sql::new("UPDATE pulse SET beats = beats + 1")).await? {
             0 => Err(StoreError::Damaged("the row of the registry's pulse is gone".to_owned())),
-            _ => Ok(()),
+            _ => {
+                self.health.proven();
+                Ok(())
+            }
         }
     }
 
@@ -161,6 +168,9 @@ struct Health {
     last: Mutex<LastChange>,
     /// Lock of the task that tries to commit a change.
     trying: tokio::sync::Mutex<()>,
+    /// True if a change that is committed after a failed one proves nothing: PostgreSQL changes a row where it stands, also
+    /// while its disk is full.
+    needs_room: bool,
 }
 
 #[derive(Debug, Default)]
@@ -176,7 +186,18 @@ impl Health {
         matches!(*self.last.lock(), LastChange::Committed(at) if Clock::System.elapsed(at) < PROVEN_FOR)
     }
 
+    /// Returns true if it has to be proven that there is room for further rows.
+    fn wants_room(&self) -> bool {
+        self.needs_room && matches!(*self.last.lock(), LastChange::Failed)
+    }
+
     fn committed(&self) {
+        if !self.wants_room() {
+            self.proven();
+        }
+    }
+
+    fn proven(&self) {
         let before = std::mem::replace(&mut *self.last.lock(), LastChange::Committed(Clock::System.instant()));
         if matches!(before, LastChange::Failed) {
             tracing::warn!("the registry commits changes again");

@@ -61,6 +61,8 @@ pub struct Committer {
     /// Commits that have an outcome.
     done: watch::Sender<u64>,
     is_closed: AtomicBool,
+    /// True if a group could not be written since it was proven last that the database takes rows.
+    has_failed: AtomicBool,
     bytes: Arc<TenantShares>,
     groups: GroupConnections,
     devices: Arc<DeviceSlots>,
@@ -100,6 +102,7 @@ impl Committer {
             came: Notify::new(),
             done: watch::Sender::new(0),
             is_closed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
             bytes: Arc::clone(&parts.commit_bytes),
             groups,
             devices: Arc::clone(&parts.devices),
@@ -111,6 +114,19 @@ impl Committer {
     /// Fails once the committer is closed.
     pub fn must_be_open(&self) -> Result<()> {
         if self.is_closed.load(Ordering::Acquire) { Err(StoreError::unavailable(CommitterEnded)) } else { Ok(()) }
+    }
+
+    /// Returns true if it is doubtful whether the database takes rows: it has refused some. That others were written proves
+    /// nothing, as those may have had room.
+    pub fn is_doubtful(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the database takes rows.
+    pub fn note_proof(&self) {
+        if self.has_failed.swap(false, Ordering::Relaxed) {
+            tracing::info!("the database of telemetry takes rows again");
+        }
     }
 
     /// Adds a commit to the line. The device's state is unknown to others until the commit has an outcome.
@@ -201,7 +217,13 @@ impl Committer {
                     groups.push_front(rest);
                     groups.push_front(group);
                 }
-                Err(failure) => answer_all(group, failure.into()),
+                Err(failure) => {
+                    let error = StoreError::from(failure);
+                    if !matches!(error, StoreError::Busy) {
+                        self.has_failed.store(true, Ordering::Relaxed);
+                    }
+                    answer_all(group, error);
+                }
             }
         }
     }

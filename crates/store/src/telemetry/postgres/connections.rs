@@ -8,7 +8,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Decode, Postgres, Row as _, Type}
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
-use crate::postgres::{begin_session, has_ended, is_there};
+use crate::postgres::{begin_session, begun, has_ended, is_there, takes_room};
 use isobar_model::ids::EventId;
 
 /// Bounds the connections that read.
@@ -131,6 +131,13 @@ async fn pool(address: &str, connections: u32, steps: Vec<String>) -> Result<PgP
             })
         });
     pool.connect_with(options.disable_statement_logging()).await.map_err(failed)
+}
+
+/// Fails if the database has no room for further rows.
+pub async fn must_have_room(pool: &PgPool) -> Result<()> {
+    let mut tx = begun(pool).await.map_err(failed)?;
+    sqlx::raw_sql(AssertSqlSafe(takes_room("telemetry."))).execute(&mut *tx).await.map_err(failed)?;
+    tx.rollback().await.map_err(failed)
 }
 
 /// Converts a failure of the database to an error of this crate.

@@ -18,6 +18,7 @@ use tokio::sync::{MutexGuard, broadcast};
 
 use super::connections::{ReadColumn as _, failed};
 use super::memory::DeviceWrites;
+use super::stream_stall::StreamStall;
 use crate::error::{Result, StoreError};
 use crate::postgres::{AwayDatabase, WatchedPool};
 use crate::telemetry::recent_events::{FOLLOWER_LAG_EVENTS, RecentEvents};
@@ -125,6 +126,7 @@ pub struct LiveEvents {
     /// Held while a group is written, and while events are sent.
     turn: tokio::sync::Mutex<()>,
     sent: Mutex<SentEvents>,
+    stall: StreamStall,
     messages: broadcast::Sender<StreamMessage>,
     /// The newest position in time that this process has seen.
     newest: Mutex<TimeOrder>,
@@ -146,20 +148,35 @@ macro_rules! horizon {
     };
 }
 
+/// The first transaction that has not begun.
+macro_rules! next_transaction {
+    () => {
+        "pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    };
+}
+
 /// Looks for the events behind a place that have their own.
 const LOOK_FOR_EVENTS: &str = concat!(
     "WITH h AS MATERIALIZED (SELECT (",
     horizon!(),
-    ") AS ends) SELECT h.ends, e.xact, e.item, e.ord FROM h LEFT JOIN LATERAL (SELECT xact, item, ord \
+    ") AS ends, ",
+    next_transaction!(),
+    " AS next) SELECT h.ends, e.xact, e.item, e.ord, h.next FROM h LEFT JOIN LATERAL (SELECT xact, item, ord \
      FROM telemetry.event WHERE (xact, item) > ($2, $3) AND xact < h.ends + $6 AND ord >= $4 ORDER BY xact, item LIMIT $5) e \
      ON true ORDER BY e.xact, e.item",
 );
 
-/// Transactions of other databases of the instance, and those that have not locked the history.
+/// Transactions of other databases of the instance, and those that have not locked the history. Prepared ones belong to no
+/// session.
 const ELSEWHERE: &str = "SELECT a.backend_xid::text::bigint FROM pg_stat_activity a WHERE a.backend_xid IS NOT NULL \
     AND (a.datname IS DISTINCT FROM current_database() OR NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = a.pid \
         AND l.relation = 'telemetry.event'::regclass AND l.mode = 'RowExclusiveLock' AND l.database = \
-            (SELECT oid FROM pg_database WHERE datname = current_database())))";
+            (SELECT oid FROM pg_database WHERE datname = current_database()))) \
+    UNION ALL SELECT p.transaction::text::bigint FROM pg_prepared_xacts p WHERE p.database <> current_database() \
+        OR EXISTS (SELECT FROM pg_locks t WHERE t.pid IS NULL AND t.transactionid = p.transaction AND t.granted \
+            AND NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid IS NULL AND l.virtualtransaction = t.virtualtransaction \
+                AND l.relation = 'telemetry.event'::regclass AND l.mode = 'RowExclusiveLock' AND l.database = \
+                    (SELECT oid FROM pg_database WHERE datname = current_database())))";
 
 /// Returns the running transactions that write no events: no event waits for them. The list is older than the snapshot that
 /// it is held against, and a statement that writes events locks the history before it has a transaction, so that none of
@@ -168,11 +185,12 @@ pub async fn transactions_elsewhere(pool: &PgPool) -> Result<Vec<i64>> {
     sqlx::query(ELSEWHERE).fetch_all(pool).await.map_err(failed)?.iter().map(|row| row.column(0)).collect()
 }
 
-/// Returns the first transaction that has not ended, of those that may write events; `raised` is added to its number.
-async fn horizon(pool: &PgPool, raised: i64) -> Result<i64> {
+/// Returns the first transaction that has not ended, of those that may write events, and the first that has not begun.
+async fn horizon(pool: &PgPool) -> Result<(i64, i64)> {
     let elsewhere = transactions_elsewhere(pool).await?;
-    let ends: i64 = sqlx::query(horizon!()).bind(elsewhere).fetch_one(pool).await.map_err(failed)?.column(0)?;
-    Ok(ends.saturating_add(raised))
+    let query = sqlx::query(concat!(horizon!(), ", ", next_transaction!())).bind(elsewhere);
+    let row = query.fetch_one(pool).await.map_err(failed)?;
+    Ok((row.column(0)?, row.column(1)?))
 }
 
 impl LiveEvents {
@@ -188,7 +206,8 @@ impl LiveEvents {
         let moved = moved.fetch_optional(pool).await.map_err(failed)?;
         let moved = moved.map_or(Ok(0), |row| row.column(0).map(|at| order_at(Timestamp::from_millis(at))))?;
         let newest: TimeOrder = moved.max(newest);
-        let place = EventPlace::end_of(horizon(pool, raised).await? - 1, moment(newest));
+        let (ends, _) = horizon(pool).await?;
+        let place = EventPlace::end_of(ends.saturating_add(raised) - 1, moment(newest));
         let sent = SentEvents {
             place,
             newest_own: i64::MIN,
@@ -200,6 +219,7 @@ impl LiveEvents {
             pool: watched,
             turn: tokio::sync::Mutex::default(),
             sent: Mutex::new(sent),
+            stall: StreamStall::default(),
             messages: broadcast::Sender::new(FOLLOWER_LAG_EVENTS),
             newest: Mutex::new(newest),
             raised,
@@ -208,7 +228,14 @@ impl LiveEvents {
 
     /// Returns the first transaction that has not ended, of those that may write events.
     pub async fn horizon(&self) -> Result<i64> {
-        horizon(&self.pool.get(), self.raised).await
+        let (ends, next) = horizon(&self.pool.get()).await?;
+        self.stall.note(ends, next);
+        Ok(ends.saturating_add(self.raised))
+    }
+
+    /// Returns for how long events have been waiting for a transaction that does not end, if that is long.
+    pub fn stalled_for(&self) -> Option<Duration> {
+        self.stall.lasts()
     }
 
     /// Tells if the database is away.
@@ -261,7 +288,7 @@ impl LiveEvents {
             let held = self.hold().await;
             // One look is enough for all who wait for one.
             if self.sent.lock().looked < since {
-                held.look(transactions_elsewhere(&self.pool.get()).await?).await?;
+                held.look(Some(transactions_elsewhere(&self.pool.get()).await?)).await?;
             }
             drop(held);
             let looked = self.sent.lock().looked;
@@ -305,7 +332,7 @@ impl LiveEvents {
                     return held.place().await;
                 }
                 let elsewhere = transactions_elsewhere(&self.pool.get()).await?;
-                held.look(elsewhere).await.map(drop)
+                held.look(Some(elsewhere)).await.map(drop)
             };
             // A group waits for this.
             in_time(self.away().unless_away(looked)).await;
@@ -349,10 +376,10 @@ impl EventsHeld<'_> {
     /// Sends events until those of a transaction are sent, or it takes too long.
     async fn wait_for_places(&self, transaction: i64) -> Result<()> {
         let begun = Clock::System.instant();
-        let mut place = self.look(Vec::new()).await?;
+        let mut place = self.look(None).await?;
         while place.transaction < transaction && Clock::System.elapsed(begun) < PLACED_WITHIN {
             Clock::System.sleep(PLACED_LOOK_EVERY).await;
-            place = self.look(transactions_elsewhere(&self.live.pool.get()).await?).await?;
+            place = self.look(Some(transactions_elsewhere(&self.live.pool.get()).await?)).await?;
         }
         Ok(())
     }
@@ -380,14 +407,23 @@ impl EventsHeld<'_> {
         Ok(())
     }
 
-    /// Sends the events that have their places by now: none waits for a transaction `elsewhere`. Returns the last place.
-    async fn look(&self, elsewhere: Vec<i64>) -> Result<EventPlace> {
+    /// Sends the events that have their places by now: none waits for a transaction `elsewhere`, if these are known. Returns the
+    /// last place.
+    async fn look(&self, elsewhere: Option<Vec<i64>>) -> Result<EventPlace> {
         let looked = Clock::System.instant();
         let from = self.live.sent.lock().place;
-        let query = sqlx::query(LOOK_FOR_EVENTS).bind(elsewhere).bind(from.transaction).bind(from.item);
+        let query = sqlx::query(LOOK_FOR_EVENTS)
+            .bind(elsewhere.as_deref().unwrap_or_default())
+            .bind(from.transaction)
+            .bind(from.item);
         let query = query.bind(from.look_from()).bind(EVENTS_A_LOOK).bind(self.live.raised);
         let rows = query.fetch_all(&self.live.pool.get()).await.map_err(failed)?;
         let (mut found, mut ended) = (Vec::with_capacity(rows.len()), from.transaction);
+        if let Some(row) = rows.first()
+            && elsewhere.is_some()
+        {
+            self.live.stall.note(row.column(0)?, row.column(4)?);
+        }
         for row in &rows {
             ended = row.column::<i64>(0)?.saturating_add(self.live.raised) - 1;
             if let Some(transaction) = row.column::<Option<i64>>(1)? {

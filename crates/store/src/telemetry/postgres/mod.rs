@@ -27,6 +27,7 @@ mod parts;
 mod port;
 mod queue;
 mod shared;
+mod stream_stall;
 mod transactions;
 mod turn;
 mod upkeep;

@@ -15,7 +15,7 @@ use isobar_model::time::{Clock, Timestamp};
 use isobar_quota::Claim;
 
 use super::catch_up::encoded;
-use super::connections::{ReadColumn as _, failed};
+use super::connections::{ReadColumn as _, failed, must_have_room};
 use super::live_events::EventPlace;
 use super::load::read_series;
 use super::memory::SeriesMemory;
@@ -320,7 +320,16 @@ impl Telemetry for PostgresTelemetry {
         if *self.has_failed.borrow() {
             return Err(StoreError::unavailable(CommitterFailed));
         }
-        must_take_writes(&self.core.reads.get()).await
+        must_take_writes(&self.core.reads.get()).await?;
+        if self.core.committer.is_doubtful() {
+            must_have_room(&self.core.changes.get()).await?;
+            self.core.committer.note_proof();
+        }
+        Ok(())
+    }
+
+    fn stalled_streams(&self) -> Vec<(u16, Duration)> {
+        self.core.live.stalled_for().map(|time| (self.core.database, time)).into_iter().collect()
     }
 
     async fn failed(&self) -> StoreError {

@@ -286,6 +286,10 @@ impl Telemetry for SpreadTelemetry {
         futures::future::select_ok(asked).await.map(drop)
     }
 
+    fn stalled_streams(&self) -> Vec<(u16, Duration)> {
+        self.members.iter().flat_map(|member| member.store().stalled_streams()).collect()
+    }
+
     /// Waits until the store in any of the databases has failed. One that is away has not: it comes back by itself. What has
     /// failed does so only when it is opened again, with all others.
     async fn failed(&self) -> StoreError {

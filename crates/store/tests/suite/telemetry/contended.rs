@@ -331,6 +331,10 @@ impl Telemetry for Contended {
         self.store.sync().await
     }
 
+    fn stalled_streams(&self) -> Vec<(u16, Duration)> {
+        self.store.stalled_streams()
+    }
+
     async fn healthy(&self) -> Result<()> {
         self.store.healthy().await
     }
