@@ -71,6 +71,7 @@ fn gives(expression: &Expression, payload: &RawJson, tree: &Json<'_>, budget: &B
         meta: RawJson::trusted(Bytes::from_static(b"{}")),
         status: Status::Good,
         settings: Vec::new(),
+        alarms: std::sync::Arc::default(),
     };
     let received_at = Timestamp::from_millis(1_772_600_767_089);
     let event = EventView { id: EventId(id.0), element: "in", received_at, now: received_at, payload, tree };

@@ -52,6 +52,7 @@ fn device() -> DeviceView {
     DeviceView {
         meta: raw(r#"{"site":"north"}"#),
         settings: vec![(Arc::from("label"), raw(r#""left""#))],
+        alarms: Arc::default(),
         ..stand::device()
     }
 }
@@ -158,7 +159,7 @@ fn written(outcome: &Outcome) -> Value {
             Some(json!({"notify": element.as_ref(), "message": message, "minimumRole": minimum_role.name()}))
         }
         Effect::Alarm(finding) => {
-            let begin = finding.begin.as_ref().map(|begin| json!({"title": begin.title, "severity": begin.severity.name()}));
+            let begin = finding.begin.as_ref().filter(|_| finding.count == 1).map(|begin| json!({"title": begin.title, "severity": begin.severity.name()}));
             Some(json!({"alarm": finding.element, "key": finding.key, "active": finding.cleared_at.is_none(), "raised": begin, "count": finding.count}))
         }
         Effect::Call { element, request } => {

@@ -1,10 +1,14 @@
 //! Alarms that designs of devices raise and people handle (contract: Beyond the specification).
 
+mod finding;
+
 use crate::check::{Input, Patch};
 use crate::error::Result;
 use crate::ids::{AlarmId, DeviceId, OrganizationId, ProjectId, UserId};
 use crate::json::{Json, RawJson};
 use crate::time::Timestamp;
+
+pub use self::finding::{AlarmBegin, AlarmFinding, ListedAlarms};
 
 /// Longest key of an alarm, in bytes.
 pub const ALARM_KEY_BYTES_MAX: usize = 128;
@@ -18,6 +22,8 @@ pub const ALARM_COMMENT_MAX: usize = 1_000;
 pub const ALARM_HISTORY_MAX: usize = 100;
 /// Most living alarms of one device.
 pub const LIVING_ALARMS_MAX: usize = 1_000;
+/// Episode of a finding about an alarm that the device's state does not have.
+pub const NO_EPISODE: i64 = 0;
 /// Most past alarms of one device.
 pub const PAST_ALARMS_MAX: usize = 1_000;
 
@@ -218,59 +224,6 @@ pub fn remember(history: &mut Vec<AlarmEntry>, entry: AlarmEntry) {
     history.push(entry);
     if history.len() > ALARM_HISTORY_MAX {
         history.remove(1);
-    }
-}
-
-/// A change of one alarm of a device, as its design reported it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmFinding {
-    /// The element.
-    pub element: String,
-    /// The key.
-    pub key: String,
-    /// Number of the active period: larger than those before.
-    pub episode: i64,
-    /// The start of the active period; `None` if the registry has it already.
-    pub begin: Option<AlarmBegin>,
-    /// Number of times it was raised in this period.
-    pub count: u64,
-    /// The newest value it was raised with; `None` if the registry has it already.
-    pub value: Option<RawJson>,
-    /// Time at which it was cleared; `None` while it is active.
-    pub cleared_at: Option<Timestamp>,
-    /// Time of the newest of these changes.
-    pub at: Timestamp,
-}
-
-/// The start of an alarm's active period.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AlarmBegin {
-    /// The title shown to people.
-    pub title: String,
-    /// The severity.
-    pub severity: AlarmSeverity,
-    /// Time at which it was raised.
-    pub at: Timestamp,
-}
-
-impl AlarmFinding {
-    /// Merges a newer finding of the same period into this one.
-    pub fn then(&mut self, newer: Self) {
-        self.begin = newer.begin.or(self.begin.take());
-        self.count = self.count.max(newer.count);
-        self.value = newer.value.or(self.value.take());
-        self.cleared_at = newer.cleared_at.or(self.cleared_at);
-        self.at = self.at.max(newer.at);
-    }
-
-    /// Returns true if both are of the same period.
-    pub fn is_of(&self, other: &Self) -> bool {
-        (self.episode, &self.element, &self.key) == (other.episode, &other.element, &other.key)
-    }
-
-    /// Returns true if it has both start and end of its period.
-    pub fn is_whole(&self) -> bool {
-        self.begin.is_some() && self.cleared_at.is_some()
     }
 }
 

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use isobar_model::alarm::{ALARM_KEY_BYTES_MAX, ALARM_VALUE_BYTES_MAX, AlarmBegin, AlarmFinding, AlarmSeverity};
+use isobar_model::alarm::{
+    ALARM_KEY_BYTES_MAX, ALARM_VALUE_BYTES_MAX, AlarmBegin, AlarmFinding, AlarmSeverity, LIVING_ALARMS_MAX, NO_EPISODE,
+};
 use isobar_model::json::RawJson;
 use isobar_model::role::Role;
+use isobar_model::time::Timestamp;
 
 use super::context::{Passed, Run};
 use super::graph::{Argument, Link};
@@ -86,55 +89,77 @@ impl Alarm {
     /// Raises an alarm. Returns true if it was not active.
     fn raise<'e>(&'e self, key: &str, link: &'e Link, incoming: &Value<'e>, run: &mut Run<'e>) -> Computed<bool> {
         let (last, mut active) = self.state(link.target, run)?;
-        let value = self.value(link, incoming, run);
-        let mut finding = self.finding(key, Some(value), run);
-        if let Some(present) = active.iter_mut().find(|present| present.key == key.as_bytes()) {
-            present.count += 1;
-            (finding.episode, finding.count) = (present.episode, present.count);
-            run.remember(link.target, write_state(last, &active))?;
-            run.budget.emit(Effect::Alarm(Box::new(finding)))?;
-            return Ok(false);
-        }
-        if active.len() >= ACTIVE_MAX {
+        let present = active.iter().position(|present| present.key == key.as_bytes());
+        if present.is_none() && active.len() >= ACTIVE_MAX {
             return Err(Problem::new(format!("at most {ACTIVE_MAX} alarms of an element are active")));
         }
+        // Made each time, as the list may lack the alarm.
+        let value = self.value(link, incoming, run);
         let title = self.title.fill(&self.name, incoming, run, TITLE_CHARS_MAX);
-        let episode = run.received_at().millis().saturating_mul(EPISODES_A_MILLI).max(last.saturating_add(1));
-        active.push(ActiveAlarm { key: Bytes::copy_from_slice(key.as_bytes()), episode, count: 1 });
-        run.remember(link.target, write_state(episode, &active))?;
-        (finding.episode, finding.count) = (episode, 1);
-        finding.begin = Some(AlarmBegin { title: title.clone(), severity: self.severity, at: finding.at });
-        run.budget.emit(Effect::Alarm(Box::new(finding)))?;
-        let (element, minimum_role) = (self.name.clone(), self.minimum_role);
-        let notice = Effect::Notify { element, message: title, minimum_role, alarm: Some(key.into()) };
-        // It is raised even if nobody can be notified.
-        if let Err(problem) = run.budget.emit(notice) {
-            run.fail(&self.name, &problem);
+        let at = present.unwrap_or(active.len());
+        if present.is_none() {
+            let episode = run.received_at().millis().saturating_mul(EPISODES_A_MILLI).max(last.saturating_add(1));
+            active.push(ActiveAlarm { key: Bytes::copy_from_slice(key.as_bytes()), episode, count: 0 });
         }
-        Ok(true)
+        let Some(raised) = active.get_mut(at) else { return Ok(false) };
+        raised.count += 1;
+        let (episode, count) = (raised.episode, raised.count);
+        let begin = Timestamp::from_millis(episode / EPISODES_A_MILLI);
+        let begin = AlarmBegin { title: title.clone(), severity: self.severity, at: begin };
+        let finding =
+            AlarmFinding { episode, count, begin: Some(begin), value: Some(value), ..self.finding(key, None, run) };
+        self.leave(link.target, write_state(last.max(episode), &active), finding, run)?;
+        if present.is_none() {
+            let (element, minimum_role) = (self.name.clone(), self.minimum_role);
+            let notice = Effect::Notify { element, message: title, minimum_role, alarm: Some(key.into()) };
+            // It is raised even if nobody can be notified.
+            if let Err(problem) = run.budget.emit(notice) {
+                run.fail(&self.name, &problem);
+            }
+        }
+        Ok(present.is_none())
     }
 
-    /// Clears an alarm; `index` is the element's in the plan. Returns true if it was active.
+    /// Clears an alarm; `index` is the element's in the plan. Returns true if it was active. One that is not active in the
+    /// element's state is cleared in the list, should it still be there.
     pub(crate) fn clear(&self, key: &str, index: u32, run: &mut Run<'_>) -> Computed<bool> {
         let (last, mut active) = self.state(index, run)?;
-        let Some(at) = active.iter().position(|present| present.key == key.as_bytes()) else { return Ok(false) };
-        let cleared = active.swap_remove(at);
-        run.remember(index, write_state(last, &active))?;
-        let mut finding = self.finding(key, None, run);
-        (finding.episode, finding.count, finding.cleared_at) = (cleared.episode, cleared.count, Some(finding.at));
-        run.budget.emit(Effect::Alarm(Box::new(finding)))?;
+        let cleared_at = Some(run.received_at());
+        let Some(at) = active.iter().position(|present| present.key == key.as_bytes()) else {
+            if run.listed.contains(&self.name, key) {
+                self.leave(index, write_state(last, &active), self.finding(key, cleared_at, run), run)?;
+            }
+            return Ok(false);
+        };
+        let ActiveAlarm { episode, count, .. } = active.swap_remove(at);
+        let finding = AlarmFinding { episode, count, ..self.finding(key, cleared_at, run) };
+        self.leave(index, write_state(last, &active), finding, run)?;
         Ok(true)
     }
 
-    fn finding(&self, key: &str, value: Option<RawJson>, run: &Run<'_>) -> AlarmFinding {
+    /// Leaves a new state, and what the list is to show. An active alarm for which the list has no room is in the state
+    /// alone; it is listed when it is raised while there is room.
+    fn leave(&self, index: u32, state: Bytes, finding: AlarmFinding, run: &mut Run<'_>) -> Computed<()> {
+        if finding.cleared_at.is_some() || !finding.is_unlisted || !run.listed.is_full() {
+            return run.remember_alarm(index, state, finding);
+        }
+        run.remember(index, state)?;
+        let problem =
+            format!("cannot list the alarm: at most {LIVING_ALARMS_MAX} alarms of a device are listed as active");
+        run.fail(&self.name, &Problem::new(problem));
+        Ok(())
+    }
+
+    fn finding(&self, key: &str, cleared_at: Option<Timestamp>, run: &Run<'_>) -> AlarmFinding {
         AlarmFinding {
             element: self.name.to_string(),
             key: key.to_owned(),
-            episode: 0,
+            episode: NO_EPISODE,
             begin: None,
+            is_unlisted: !run.listed.contains(&self.name, key),
             count: 0,
-            value,
-            cleared_at: None,
+            value: None,
+            cleared_at,
             at: run.received_at(),
         }
     }

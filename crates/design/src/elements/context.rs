@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use isobar_model::alarm::{AlarmFinding, ListedAlarms};
 use isobar_model::event::STATE_BYTES_BESIDE;
 use isobar_model::json::{Json, RawJson};
 use isobar_model::meta::MetaSize;
@@ -40,6 +41,8 @@ pub(crate) struct Run<'e> {
     states_bytes: Option<usize>,
     /// Storage elements whose last values the run has changed.
     merged: Chosen,
+    /// Alarms that the list shows as active, with the changes of this run.
+    pub(crate) listed: Arc<ListedAlarms>,
     code_time: Duration,
     engines: u32,
     /// Notes of the current step, for a traced run.
@@ -87,6 +90,7 @@ impl<'e> Run<'e> {
             failures: Failures::default(),
             states_bytes: None,
             merged: Chosen::default(),
+            listed: Arc::clone(&world.device.alarms),
             code_time: CODE_TIME,
             engines: 0,
             notes: is_traced.then(Vec::new),
@@ -269,6 +273,17 @@ impl<'e> Run<'e> {
         self.budget.emit(Effect::Remember { element: Arc::clone(name), state })?;
         self.states_bytes = Some(after);
         Ok(())
+    }
+
+    /// Sets the state of an alarm element, and emits what the list is to show; both or neither.
+    pub(crate) fn remember_alarm(&mut self, element: u32, state: Bytes, finding: AlarmFinding) -> Computed<()> {
+        let effect = Effect::Alarm(Box::new(finding.clone()));
+        self.budget.may_emit(&effect, finding.element.len() + state.len())?;
+        self.remember(element, state)?;
+        if !self.listed.shows(&finding) {
+            Arc::make_mut(&mut self.listed).apply(&finding);
+        }
+        self.budget.emit(effect)
     }
 
     /// Deletes states of elements that the design no longer has, to make room.

@@ -87,6 +87,11 @@ impl Plan {
         self.graph.element(element).is_some_and(|it| matches!(it.element, Element::Alarm(_)))
     }
 
+    /// Returns true if there is any alarm element.
+    pub fn has_alarms(&self) -> bool {
+        self.graph.elements.iter().any(|it| matches!(it.element, Element::Alarm(_)))
+    }
+
     /// Returns the names of the storage elements.
     pub fn storage_elements(&self) -> &[Arc<str>] {
         &self.declarations.storages

@@ -1,5 +1,8 @@
 //! Tests of alarms: which are active, and what findings say.
 
+use std::sync::Arc;
+
+use isobar_model::alarm::{AlarmFinding, AlarmSeverity, LIVING_ALARMS_MAX, NO_EPISODE};
 use serde_json::json;
 
 use super::given::{Scene, done, link, scene};
@@ -139,7 +142,7 @@ fn alarm_whose_value_cannot_be_made_is_raised_with_null() {
 }
 
 #[test]
-fn title_that_takes_too_long_does_not_keep_an_alarm_from_being_raised() {
+fn alarm_whose_title_takes_too_long_is_raised() {
     let slow = "payload.map(a, payload.map(b, payload.map(c, a + b + c)))";
     let warm = json!({"type": "alarm", "properties": {"title": format!("{{{{ {slow} }}}} is too much")}});
     let raise = json!({"element": "warm", "ability": "raise", "arguments": {"value": "1"}});
@@ -147,6 +150,54 @@ fn title_that_takes_too_long_does_not_keep_an_alarm_from_being_raised() {
     let lines = done(&scene.post(serde_json::Value::from((0..200).collect::<Vec<_>>()).to_string()));
     assert_eq!(lines[..2], ["alarm warm '' warning is too much 1 1", "notify warm basicUser is too much"]);
     assert_eq!(lines[2], "error warm: the expressions of this run take too long");
+}
+
+/// Returns the findings of a run.
+fn findings(outcome: &crate::Outcome) -> Vec<AlarmFinding> {
+    let effects = outcome.effects.iter();
+    effects
+        .filter_map(|effect| if let crate::Effect::Alarm(it) = effect { Some((**it).clone()) } else { None })
+        .collect()
+}
+
+// Holds: c18.alarmsWhole
+#[test]
+fn every_raise_of_an_alarm_has_what_the_list_shows() {
+    let mut scene = fridge();
+    let first = findings(&scene.post_and_keep(r#"{"k":"a","v":9}"#)).remove(0);
+    scene.wait_minutes(1.0);
+    let again = findings(&scene.post_and_keep(r#"{"k":"a","v":10}"#)).remove(0);
+    let [begin, later] = [&first, &again].map(|finding| finding.begin.clone().unwrap());
+    assert_eq!((begin.at, later.at, &*later.title), (first.at, first.at, "10 degrees"));
+    assert_eq!((again.episode, again.count, later.severity), (first.episode, 2, AlarmSeverity::Critical));
+    assert!(first.is_unlisted && !again.is_unlisted);
+}
+
+// Holds: c18.alarmsWhole
+#[test]
+fn clear_ends_an_alarm_that_only_the_list_shows_as_active() {
+    let mut scene = fridge();
+    Arc::make_mut(&mut scene.device.alarms).insert("warm", "a");
+    let outcome = scene.post_and_keep(r#"{"k":"a"}"#);
+    assert_eq!(done(&outcome), ["alarm warm 'a' cleared 0"]);
+    let cleared = findings(&outcome).remove(0);
+    assert_eq!((cleared.episode, cleared.cleared_at), (NO_EPISODE, Some(scene.now)));
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"a"}"#)), Vec::<String>::new());
+}
+
+// Holds: c18.alarmsWhole
+#[test]
+fn alarm_without_room_in_the_list_is_an_error_until_there_is() {
+    let mut scene = fridge();
+    (0..LIVING_ALARMS_MAX).for_each(|n| Arc::make_mut(&mut scene.device.alarms).insert("others", &n.to_string()));
+    let full = "error warm: cannot list the alarm: at most 1000 alarms of a device are listed as active";
+    let first = done(&scene.post_and_keep(r#"{"k":"a","v":9}"#));
+    assert_eq!(first, ["notify warm manager 9 degrees", r#"store raised {"k":"a","v":9}"#, full]);
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"a","v":9}"#)), [full]);
+    Arc::make_mut(&mut scene.device.alarms).remove("others", "7");
+    let listed = findings(&scene.post_and_keep(r#"{"k":"a","v":9}"#)).remove(0);
+    assert_eq!((listed.count, listed.is_unlisted, listed.begin.is_some()), (3, true, true));
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"a","v":9}"#)), ["alarm warm 'a' again 4 9"]);
 }
 
 #[test]

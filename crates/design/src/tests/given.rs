@@ -79,6 +79,7 @@ impl Scene {
             meta: raw(r#"{"site":"north","floor":3}"#),
             status: Status::Good,
             settings: Vec::new(),
+            alarms: Arc::default(),
         };
         Self {
             plan: compile(elements).unwrap(),
@@ -174,6 +175,7 @@ impl Scene {
                     self.left.states.insert(element.to_string(), state.clone());
                 }
                 Effect::Forget { element } => drop(self.left.states.remove(element.as_ref())),
+                Effect::Alarm(finding) => Arc::make_mut(&mut self.device.alarms).apply(finding),
                 _ => {}
             }
         }
@@ -234,11 +236,11 @@ pub(crate) fn told(outcome: &Outcome) -> Vec<String> {
             let (element, key, count) = (&finding.element, &finding.key, finding.count);
             let value = finding.value.as_ref().map_or("-", |value| value.text());
             match (&finding.begin, finding.cleared_at) {
-                (Some(begin), _) => {
+                (Some(begin), None) if count == 1 => {
                     format!("alarm {element} '{key}' {} {} {count} {value}", begin.severity.name(), begin.title)
                 }
-                (None, None) => format!("alarm {element} '{key}' again {count} {value}"),
-                (None, Some(_)) => format!("alarm {element} '{key}' cleared {count}"),
+                (_, None) => format!("alarm {element} '{key}' again {count} {value}"),
+                (_, Some(_)) => format!("alarm {element} '{key}' cleared {count}"),
             }
         }
         Effect::Call { element, request } => {

@@ -250,7 +250,21 @@ impl Budget {
         Ok(())
     }
 
+    /// Returns an error if an effect cannot be emitted after another one of `others_bytes` that stays in the store.
+    pub(crate) fn may_emit(&self, effect: &Effect, others_bytes: usize) -> Computed<()> {
+        let mut cost = Cost::of(effect);
+        cost.bytes += others_bytes;
+        self.after(cost).map(|_| ())
+    }
+
     fn charge(&mut self, cost: Cost) -> Computed<()> {
+        (self.bytes, self.told_bytes, self.settings) = self.after(cost)?;
+        self.sends -= cost.sends;
+        Ok(())
+    }
+
+    /// Returns the bytes, bytes for the registry, and settings that are left after a cost.
+    fn after(&self, cost: Cost) -> Computed<(usize, usize, u32)> {
         if cost.sends > 0 {
             self.may_send()?;
         }
@@ -268,9 +282,7 @@ impl Budget {
         let Some(settings) = self.settings.checked_sub(cost.settings) else {
             return Err(Problem::new(format!("a run changes settings at most {SETTINGS_MAX} times")));
         };
-        (self.bytes, self.told_bytes, self.settings) = (bytes, told_bytes, settings);
-        self.sends -= cost.sends;
-        Ok(())
+        Ok((bytes, told_bytes, settings))
     }
 
     /// Returns the state that an element has set in this run; empty if it was forgotten.

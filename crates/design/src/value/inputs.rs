@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use isobar_model::alarm::ListedAlarms;
 use isobar_model::ids::{DeviceId, EventId, OrganizationId};
 use isobar_model::json::{Json, RawJson};
 use isobar_model::setting::setting_bytes;
@@ -95,6 +96,8 @@ pub struct DeviceView {
     pub status: Status,
     /// Values by setting name, without the defaults, which the plan supplies.
     pub settings: Vec<(Arc<str>, RawJson)>,
+    /// Alarms that the list shows as active.
+    pub alarms: Arc<ListedAlarms>,
 }
 
 impl DeviceView {

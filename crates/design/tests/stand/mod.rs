@@ -38,6 +38,7 @@ pub fn device() -> DeviceView {
         meta: raw("{}"),
         status: Status::Good,
         settings: Vec::new(),
+        alarms: std::sync::Arc::default(),
     }
 }
 

@@ -192,7 +192,7 @@ fn effect(effect: Effect) -> Option<EffectJson> {
 fn alarm(finding: AlarmFinding) -> EffectJson {
     let AlarmFinding { element, key, begin, count, value, cleared_at, .. } = finding;
     let value = value.map(Raw);
-    match (begin, cleared_at) {
+    match (begin.filter(|_| count == 1), cleared_at) {
         (Some(AlarmBegin { title, severity, .. }), _) => {
             EffectJson::Raise { element, key, title, severity: severity.name(), value }
         }

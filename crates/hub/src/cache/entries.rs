@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use isobar_design::{DeviceView, Plan};
 use isobar_model::access::{Caller, Lineage, RestrictedKey};
+use isobar_model::alarm::ListedAlarms;
 use isobar_model::device::Device;
 use isobar_model::ids::{ApiKeyId, DeviceId, DeviceRef, OrganizationId, SessionId, UserId};
 use isobar_model::secret::Digest;
@@ -23,6 +24,9 @@ use crate::support::body_reader::READ_HERE_BYTES_MAX;
 /// Revision of an entry that was loaded while the registry lacked work of a run, or a change was announced: it is good to be
 /// read, and for no run but one for which all others wait.
 pub(crate) const UNSETTLED: u64 = u64::MAX;
+
+/// Memory of a listed alarm of a device in addition to its element and key, in bytes.
+const LISTED_ALARM_BYTES: usize = 64;
 
 /// Caches a device with all that a run of its design needs.
 pub(crate) struct DeviceEntry {
@@ -61,7 +65,7 @@ impl DeviceEntry {
     pub fn new(
         (device, lineage): (DeviceRef, Lineage),
         found: Device,
-        settings: Vec<SettingRecord>,
+        (settings, alarms): (Vec<SettingRecord>, ListedAlarms),
         (plan, revision): (Arc<PlanEntry>, u64),
         quota: DataQuota,
     ) -> Arc<Self> {
@@ -73,6 +77,7 @@ impl DeviceEntry {
             meta: found.meta,
             status: found.status,
             settings: own,
+            alarms: Arc::new(alarms),
         };
         Arc::new(Self {
             device,
@@ -187,7 +192,8 @@ impl Weighed for DeviceView {
     const ENTRY_BYTES: usize = 768;
 
     fn weight(&self) -> usize {
-        self.name.len() + self.meta.bytes().len() + self.settings_bytes()
+        let alarms = self.alarms.bytes() + self.alarms.count() * LISTED_ALARM_BYTES;
+        self.name.len() + self.meta.bytes().len() + self.settings_bytes() + alarms
     }
 }
 

@@ -15,10 +15,12 @@ mod snapshots;
 mod tests;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use isobar_design::DeviceView;
 use isobar_model::access::{self, Caller, CanRead, Lineage};
+use isobar_model::alarm::ListedAlarms;
 use isobar_model::device::Device;
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{DeviceId, DeviceKey, DeviceRef, OrganizationId, ProjectId, SessionId, UserId};
@@ -238,8 +240,13 @@ impl Caches {
         pending.apply_to(&mut found);
         pending.apply_to_settings(device.id, &mut settings);
         let plan = self.plan_entry(found.project).await?;
+        let mut alarms = match plan.may_raise_alarms() {
+            true => registry.alarms_listed(&[permit]).await?.remove(&device.key).unwrap_or_default(),
+            false => ListedAlarms::default(),
+        };
+        pending.apply_to_alarms(&mut alarms);
         let quota = self.meters.quota_of(&lineage);
-        Ok(Some(DeviceEntry::new((device, lineage), found, settings, (plan, revision), quota)))
+        Ok(Some(DeviceEntry::new((device, lineage), found, (settings, alarms), (plan, revision), quota)))
     }
 
     /// Returns the entries of many devices, with one query of each kind for each batch that fits in memory. `permit`
@@ -291,16 +298,28 @@ impl Caches {
         for record in registry.settings_of_many(&permits).await? {
             settings.entry(record.device).or_default().push(record);
         }
+        let mut plans = HashMap::with_capacity(1);
+        for device in found.values() {
+            if let Entry::Vacant(plan) = plans.entry(device.project) {
+                plan.insert(self.plan_entry(device.project).await?);
+            }
+        }
+        let mut listed = match plans.values().any(|plan| plan.may_raise_alarms()) {
+            true => registry.alarms_listed(&permits).await?,
+            false => HashMap::new(),
+        };
         for ((permit, lineage), revision) in placed.iter().zip(revisions) {
             let device = *permit.target();
             let (Some(mut found), Some(load)) = (found.remove(&device.id), loads.get(&device.id)) else { continue };
-            let plan = self.plan_entry(found.project).await?;
+            let Some(plan) = plans.get(&found.project).map(Arc::clone) else { continue };
             let (mut own, quota) = (settings.remove(&device.id).unwrap_or_default(), self.meters.quota_of(lineage));
+            let mut alarms = listed.remove(&device.key).unwrap_or_default();
             if let Some(pending) = pending.get(&device.id) {
                 pending.apply_to(&mut found);
                 pending.apply_to_settings(device.id, &mut own);
+                pending.apply_to_alarms(&mut alarms);
             }
-            let entry = DeviceEntry::new((device, lineage.clone()), found, own, (plan, revision), quota);
+            let entry = DeviceEntry::new((device, lineage.clone()), found, (own, alarms), (plan, revision), quota);
             entries.push(self.devices.install(entry, load));
         }
         Ok(())

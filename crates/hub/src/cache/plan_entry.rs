@@ -74,6 +74,11 @@ impl PlanEntry {
         self.held.get().map(|design| Arc::clone(&design.plan.plan))
     }
 
+    /// Returns true if the design has alarm elements, or was evicted and may have.
+    pub fn may_raise_alarms(&self) -> bool {
+        self.plan().is_none_or(|plan| plan.has_alarms())
+    }
+
     /// Returns true if this entry is the installed one of its project.
     pub fn is_current(&self) -> bool {
         self.held.is_installed()

@@ -58,7 +58,7 @@ fn with_settings(of: usize, number: usize, meta: usize, settings: Vec<SettingRec
     let (lineage, meters) = (Lineage::new([], tenant(of)), Meters::default());
     let quota = meters.quota_of(&lineage);
     let found = Device { meta: text(meta), ..blank_device() };
-    DeviceEntry::new((device(number), lineage), found, settings, (plan, 0), quota)
+    DeviceEntry::new((device(number), lineage), found, (settings, ListedAlarms::default()), (plan, 0), quota)
 }
 
 fn bounded(entries: usize, bytes: usize) -> DeviceEntries {

@@ -170,7 +170,7 @@ impl DesignRuns<'_> {
 
     /// Adds a user's change of an alarm.
     pub fn change_alarm(&mut self, change: AlarmChangeWork) {
-        self.run.work.alarm_changes.push(change);
+        self.run.change_alarm(change);
     }
 
     /// Runs the design from `trigger` on, under an identifier instead of an event's.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use isobar_design::{ERRORS_MAX, Effect};
+use isobar_model::alarm::AlarmFinding;
 use isobar_model::event::{EventError, EventType};
 use isobar_model::ids::{EventId, SettingId, UserId};
 use isobar_model::json::{LAST_BYTES_MAX, LastKept, RawJson, with_members};
@@ -19,7 +20,7 @@ use crate::cache::Caches;
 use crate::cache::entries::DeviceEntry;
 use crate::env::Env;
 use crate::outbox::RegistryWork;
-use crate::outbox::work::{AlarmWork, CallWork, NoticeWork, SettingWork};
+use crate::outbox::work::{AlarmChangeWork, AlarmWork, CallWork, NoticeWork, SettingWork};
 
 /// Bytes stored in addition to the merged payloads, at most.
 const BESIDE_BYTES: usize = 8;
@@ -43,7 +44,10 @@ impl RunCommit<'_> {
                     work.meta.push((tag.clone(), value.text().to_owned()));
                     changes.labels.push((tag, value));
                 }
-                Effect::Alarm(finding) => work.alarms.push(AlarmWork::from(&*finding)),
+                Effect::Alarm(finding) => {
+                    work.alarms.push(AlarmWork::from(&*finding));
+                    changes.alarms.push(*finding);
+                }
                 Effect::Notify { element, message, minimum_role, alarm } => work.notices.push(NoticeWork {
                     event: id,
                     element: element.to_string(),
@@ -69,6 +73,14 @@ impl RunCommit<'_> {
             }
         }
         changes.apply(self.caches, entry, work);
+    }
+
+    /// Adds a user's change of an alarm.
+    pub fn change_alarm(&mut self, change: AlarmChangeWork) {
+        if change.clears {
+            change_view(self.entry, |view| Arc::make_mut(&mut view.alarms).remove(&change.element, &change.key));
+        }
+        self.work.alarm_changes.push(change);
     }
 
     /// Sets a setting, by a user or else by the device itself; `None` is its default. Returns the record's identifier.
@@ -125,12 +137,19 @@ struct ViewChanges {
     statuses: Vec<Status>,
     labels: Vec<(String, RawJson)>,
     settings: Vec<(Arc<str>, Option<RawJson>)>,
+    alarms: Vec<AlarmFinding>,
 }
 
 impl ViewChanges {
     /// Changes the device's view; the registry is to learn of its status.
-    fn apply(self, caches: &Caches, entry: &DeviceEntry, work: &mut RegistryWork) {
-        if self.statuses.is_empty() && self.labels.is_empty() && self.settings.is_empty() {
+    fn apply(mut self, caches: &Caches, entry: &DeviceEntry, work: &mut RegistryWork) {
+        if !self.alarms.is_empty()
+            && entry.view().is_some_and(|view| self.alarms.iter().all(|it| view.alarms.shows(it)))
+        {
+            self.alarms.clear();
+        }
+        let is_quiet = self.statuses.is_empty() && self.labels.is_empty();
+        if is_quiet && self.settings.is_empty() && self.alarms.is_empty() {
             return;
         }
         change_view(entry, |view| {
@@ -147,6 +166,10 @@ impl ViewChanges {
                 view.meta = with_members(&view.meta, self.labels.iter().map(|(tag, value)| (tag.as_str(), value)));
             }
             set(&mut view.settings, self.settings);
+            if !self.alarms.is_empty() {
+                let listed = Arc::make_mut(&mut view.alarms);
+                self.alarms.iter().for_each(|finding| listed.apply(finding));
+            }
         });
         caches.view_changed(entry);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isobar_model::alarm::ListedAlarms;
 use isobar_model::device::Device;
 use isobar_model::ids::DeviceId;
 use isobar_model::json::RawJson;
@@ -36,6 +37,15 @@ impl PendingChanges {
     pub(crate) fn apply_to(&self, device: &mut Device) {
         for found in self.found.iter().flatten() {
             found.report.over(device, found.at);
+        }
+    }
+
+    /// Applies the changes to the alarms that the list shows as active.
+    pub(crate) fn apply_to_alarms(&self, listed: &mut ListedAlarms) {
+        for found in self.found.iter().flatten() {
+            let cleared = found.alarm_changes.iter().filter(|change| change.clears);
+            cleared.for_each(|change| listed.remove(&change.element, &change.key));
+            found.alarms.iter().for_each(|finding| listed.apply(finding));
         }
     }
 

@@ -59,9 +59,11 @@ pub(crate) struct AlarmWork {
     element: String,
     key: String,
     episode: i64,
-    /// Title, severity and time of its beginning, if it became active.
+    /// Title, severity and time of its beginning, if it was raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     begin: Option<(String, u8, i64)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    unlisted: bool,
     count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     value: Option<String>,
@@ -195,6 +197,7 @@ impl From<&AlarmFinding> for AlarmWork {
             key: finding.key.clone(),
             episode: finding.episode,
             begin: begin.map(|begin| (begin.title.clone(), begin.severity.number(), begin.at.millis())),
+            unlisted: finding.is_unlisted,
             count: finding.count,
             value: finding.value.as_ref().map(|value| value.text().to_owned()),
             cleared: finding.cleared_at.map(Timestamp::millis),
@@ -245,6 +248,7 @@ impl From<AlarmWork> for AlarmFinding {
             key: work.key,
             episode: work.episode,
             begin,
+            is_unlisted: work.unlisted,
             count: work.count,
             value: work.value.map(|text| RawJson::trusted(text.into())),
             cleared_at: work.cleared.map(Timestamp::from_millis),

@@ -218,3 +218,96 @@ impl AlarmTurns {
         turn.lock_owned().await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isobar_model::device::Device;
+    use isobar_model::time::Timestamp;
+
+    use super::*;
+    use crate::stage::Stage;
+
+    const FRIDGE: &str = r#"{
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "isWarm", "ability": "evaluate"}]}},
+        "isWarm": {"type": "condition", "properties": {"expression": "payload > 8"}, "triggers": {
+            "true": [{"element": "warm", "ability": "raise"}], "false": [{"element": "warm", "ability": "clear"}]}},
+        "warm": {"type": "alarm", "properties": {"title": "it is warm", "severity": "critical"}}
+    }"#;
+    const WARM: &str = "9";
+    const COLD: &str = "4";
+
+    /// Posts a second after what was before, and returns the alarm as it is listed then.
+    async fn posted(stage: &Stage, device: &Device, payload: &'static str) -> Option<Alarm> {
+        stage.clock.advance_seconds(1);
+        stage.posts(device, payload).await;
+        listed(stage, device).await
+    }
+
+    async fn listed(stage: &Stage, device: &Device) -> Option<Alarm> {
+        stage.hub.0.delivery.work_off_now().await.unwrap();
+        let alarms = stage.hub.registry().alarms_at(&[(device.key, "warm", "")]).await.unwrap();
+        alarms.into_iter().map(|(alarm, _)| alarm).next()
+    }
+
+    fn told(alarm: Option<Alarm>) -> Option<(AlarmState, u64, Timestamp)> {
+        alarm.map(|alarm| (alarm.state, alarm.count, alarm.raised_at))
+    }
+
+    #[tokio::test]
+    async fn alarm_that_an_earlier_registry_lacks_is_listed_again() {
+        let stage = Stage::set().await;
+        let device = stage.device(FRIDGE).await;
+        let stage = stage.restarts_after(|folder| folder.keep("registry")).await;
+        let raised = posted(&stage, &device, WARM).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.restore("registry")).await;
+        assert_eq!(listed(&stage, &device).await, None);
+        let again = posted(&stage, &device, WARM).await.unwrap();
+        assert_eq!(
+            (again.id, again.raised_at, again.count, &*again.title),
+            (raised.id, raised.raised_at, 2, "it is warm")
+        );
+        let cleared = posted(&stage, &device, COLD).await;
+        assert_eq!(told(cleared), Some((AlarmState::Cleared, 2, raised.raised_at)));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn alarm_that_an_earlier_registry_shows_as_active_is_cleared() {
+        let stage = Stage::set().await;
+        let device = stage.device(FRIDGE).await;
+        let raised = posted(&stage, &device, WARM).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.keep("registry")).await;
+        posted(&stage, &device, COLD).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.restore("registry")).await;
+        assert_eq!(told(listed(&stage, &device).await), Some((AlarmState::Active, 1, raised.raised_at)));
+        assert_eq!(told(posted(&stage, &device, COLD).await), Some((AlarmState::Cleared, 1, raised.raised_at)));
+        let later = posted(&stage, &device, WARM).await.unwrap();
+        assert_eq!((later.id, later.state, later.count), (raised.id, AlarmState::Active, 2));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn alarm_of_earlier_telemetry_is_active_again_at_its_next_raise() {
+        let stage = Stage::set().await;
+        let device = stage.device(FRIDGE).await;
+        let raised = posted(&stage, &device, WARM).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.keep("telemetry")).await;
+        posted(&stage, &device, COLD).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.restore("telemetry")).await;
+        assert_eq!(told(posted(&stage, &device, WARM).await), Some((AlarmState::Active, 2, raised.raised_at)));
+        assert_eq!(told(posted(&stage, &device, COLD).await), Some((AlarmState::Cleared, 2, raised.raised_at)));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn alarm_unknown_to_earlier_telemetry_is_cleared() {
+        let stage = Stage::set().await;
+        let device = stage.device(FRIDGE).await;
+        let stage = stage.restarts_after(|folder| folder.keep("telemetry")).await;
+        let raised = posted(&stage, &device, WARM).await.unwrap();
+        let stage = stage.restarts_after(|folder| folder.restore("telemetry")).await;
+        assert_eq!(told(posted(&stage, &device, COLD).await), Some((AlarmState::Cleared, 1, raised.raised_at)));
+        assert_eq!(posted(&stage, &device, WARM).await.unwrap().state, AlarmState::Active);
+        stage.over().await;
+    }
+}

@@ -114,6 +114,7 @@ impl Hub {
             meta: empty_object(),
             status: Status::None,
             settings: Vec::new(),
+            alarms: Arc::default(),
         })
     }
 

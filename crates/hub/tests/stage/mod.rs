@@ -1,5 +1,6 @@
 //! Sets up a hub for a test, on stores in a temporary folder.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -48,11 +49,17 @@ impl Stage {
 
     /// Stops the hub, and starts another one on the same stores.
     pub async fn restarts(self) -> Self {
+        self.restarts_after(|_| ()).await
+    }
+
+    /// Stops the hub, changes its stores, and starts another one on them.
+    pub async fn restarts_after(self, change: impl FnOnce(&StoreFiles)) -> Self {
         let Self { hub, clock, telemetry, folder, .. } = self;
         hub.stop().await;
         telemetry.close().await.unwrap();
         hub.0.env.registry().close().await.unwrap();
         drop((hub, telemetry));
+        change(&StoreFiles(folder.path().to_owned()));
         Self::open(folder, clock).await
     }
 
@@ -192,6 +199,46 @@ impl Stage {
         hub.stop().await;
         telemetry.close().await.unwrap();
         hub.0.env.registry().close().await.unwrap();
+    }
+}
+
+/// The files of a stage's stores, while no hub uses them.
+pub(crate) struct StoreFiles(PathBuf);
+
+impl StoreFiles {
+    /// Keeps a copy of a store as it is: `registry` or `telemetry`.
+    pub fn keep(&self, store: &str) {
+        self.copy(store, &self.0, &self.0.join("kept"));
+    }
+
+    /// Sets a store back to the copy that was kept.
+    pub fn restore(&self, store: &str) {
+        self.copy(store, &self.0.join("kept"), &self.0);
+    }
+
+    fn copy(&self, store: &str, from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        let of_store = |folder: &Path| {
+            let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+            files.filter(|file| file.file_name().unwrap().to_str().unwrap().starts_with(store)).collect::<Vec<_>>()
+        };
+        for old in of_store(to) {
+            let removed = if old.is_dir() { std::fs::remove_dir_all(&old) } else { std::fs::remove_file(&old) };
+            removed.unwrap();
+        }
+        for file in of_store(from) {
+            let target = to.join(file.file_name().unwrap());
+            match file.is_dir() {
+                true => {
+                    std::fs::create_dir(&target).unwrap();
+                    for inner in std::fs::read_dir(&file).unwrap() {
+                        let inner = inner.unwrap();
+                        std::fs::copy(inner.path(), target.join(inner.file_name())).unwrap();
+                    }
+                }
+                false => drop(std::fs::copy(&file, &target).unwrap()),
+            }
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! Writes findings of designs about alarms: of many devices at once, in the transaction of their other findings.
 //!
-//! A finding states the resulting situation, never an increment: the number of the current activation of the alarm (its
+//! The list of alarms is a projection of the devices' own states. A finding has the whole state of an alarm, never an
+//! increment: the number of the current activation of the alarm (its
 //! *episode*, numbered per device, increasing), how often the alarm was raised in it, and if it was cleared. Repeating
 //! a finding therefore changes nothing, and a newer finding of an episode replaces older ones.
 
 use std::collections::{HashMap, HashSet};
 
-use isobar_model::access::{CanWrite, Lineage};
+use isobar_model::access::{CanRead, CanWrite, Lineage};
 use isobar_model::alarm::{
     Alarm, AlarmAct, AlarmBegin, AlarmEntry, AlarmFinding, AlarmState, ENTRY_VALUE_BYTES_MAX, LIVING_ALARMS_MAX,
-    PAST_ALARMS_MAX, remember,
+    ListedAlarms, PAST_ALARMS_MAX, remember,
 };
 use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, OrganizationId, ProjectId};
 use serde_json::json;
@@ -20,9 +21,10 @@ use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::sql::{Column, Connection, Dialect, Sql, all, one, run, without_nul};
 
-/// Bounds the pending findings about one device's alarms, counted separately for those with a beginning and the others.
-/// Beyond the bound findings that were both raised and cleared are dropped, oldest first, then the newest: no more
-/// alarms can live anyway.
+/// Bounds the pending findings about one device's alarms, counted separately for those that the list showed as active
+/// and the others. Beyond the bound findings about alarms that the list never showed as active and that are over are
+/// dropped, oldest first, then the newest: the list has room for no more, and whoever raises or clears it finds that
+/// out.
 const FINDINGS_MAX: usize = 1_024;
 /// Number of findings up to which pending ones are searched without an index.
 const SEARCHED_FEW: usize = 8;
@@ -78,13 +80,13 @@ impl AlarmFindings {
             return;
         }
         self.0.retain(|finding| {
-            let goes = excess > 0 && finding.is_whole();
+            let goes = excess > 0 && finding.is_past();
             excess -= usize::from(goes);
             !goes
         });
         let (mut begun, mut known) = (0, 0);
         self.0.retain(|finding| {
-            let count = if finding.begin.is_some() { &mut begun } else { &mut known };
+            let count = if finding.is_unlisted { &mut begun } else { &mut known };
             *count += 1;
             *count <= FINDINGS_MAX
         });
@@ -170,32 +172,51 @@ enum Step {
     New(Box<StoredAlarm>),
 }
 
+/// Applies a finding to the newest alarm of its place. What a finding says of a later period counts; of the same or an
+/// earlier one only what is newer than the alarm, as it may be written again. An earlier period can be newer where the
+/// device's state was restored to an earlier moment.
 fn advanced(newest: Option<&mut StoredAlarm>, device: DeviceRef, finding: &AlarmFinding) -> Step {
     let Some(stored) = newest else { return begun(device, finding) };
     let (episode, counted) = stored.episode;
-    if finding.episode < episode || (finding.episode == episode && stored.ended_at.is_some()) {
-        return Step::Nothing;
-    }
-    if finding.episode == episode {
-        let before = (stored.alarm.clone(), counted);
-        stored.alarm.count += finding.count.saturating_sub(counted);
-        stored.episode.1 = counted.max(finding.count);
-        stored.alarm.value = finding.value.clone().or(stored.alarm.value.take());
-        clear(stored, finding);
-        if before == (stored.alarm.clone(), stored.episode.1) {
-            return Step::Nothing;
+    if let Some(begin) = finding.begin.as_ref().filter(|_| finding.episode > episode) {
+        if stored.ended_at.is_some() {
+            return begun(device, finding);
         }
-        stored.alarm.updated_at = finding.at.max(stored.alarm.updated_at);
+        raise(stored, begin, finding);
         return Step::Changed;
     }
-    let Some(begin) = finding.begin.as_ref().filter(|_| stored.ended_at.is_none()) else {
-        return begun(device, finding);
-    };
-    raise(stored, begin, finding);
+    let before = (stored.alarm.clone(), stored.episode);
+    let is_newer = finding.at > stored.alarm.cleared_at.unwrap_or(stored.alarm.raised_at);
+    let is_same = finding.episode == episode && stored.ended_at.is_none();
+    if is_same || is_newer {
+        let more = if is_same { finding.count.saturating_sub(counted) } else { 0 };
+        stored.alarm.count = (stored.alarm.count + more).max(finding.count);
+        if finding.episode == episode {
+            stored.episode.1 = counted.max(finding.count);
+        }
+        if finding.begin.is_some() && finding.cleared_at.is_none() && is_newer {
+            reopen(stored, finding);
+        }
+        stored.alarm.value = finding.value.clone().or(stored.alarm.value.take());
+        clear(stored, finding);
+    }
+    if before == (stored.alarm.clone(), stored.episode) {
+        return Step::Nothing;
+    }
+    stored.alarm.updated_at = finding.at.max(stored.alarm.updated_at);
     Step::Changed
 }
 
-/// Creates an alarm; nothing if the registry should know it and does not: then there was no room for it.
+/// Makes an alarm active that was cleared or is over, although its period has not ended in the device's state.
+fn reopen(stored: &mut StoredAlarm, finding: &AlarmFinding) {
+    if stored.alarm.state == AlarmState::Active {
+        return;
+    }
+    (stored.alarm.state, stored.alarm.cleared_at, stored.ended_at) = (AlarmState::Active, None, None);
+    remember(&mut stored.history, AlarmEntry::new(finding.at, AlarmAct::Raised, None));
+}
+
+/// Creates an alarm; nothing if it was not raised, as the list then shows nothing of it.
 fn begun(device: DeviceRef, finding: &AlarmFinding) -> Step {
     let Some(begin) = &finding.begin else { return Step::Nothing };
     let parts = [&*device.id.to_string(), &*finding.element, &*finding.key, &*finding.episode.to_string()];
@@ -253,6 +274,20 @@ fn clear(stored: &mut StoredAlarm, finding: &AlarmFinding) {
     (stored.alarm.state, stored.alarm.cleared_at) = (AlarmState::Cleared, Some(at));
     remember(&mut stored.history, AlarmEntry::new(at, AlarmAct::Cleared, None));
     stored.end_if_over(at);
+}
+
+impl Registry {
+    /// Returns the alarms that are active in the list, by device; devices without any are left out.
+    pub async fn alarms_listed(&self, permits: &[CanRead<DeviceRef>]) -> Result<HashMap<DeviceKey, ListedAlarms>> {
+        let keys: Vec<i64> =
+            permits.iter().map(|permit| i64::try_from(permit.target().key.0).unwrap_or(i64::MAX)).collect();
+        let query = Sql::new("SELECT device_key, element, key FROM alarms WHERE state = 0 AND device_key");
+        let mut listed: HashMap<DeviceKey, ListedAlarms> = HashMap::new();
+        for row in all(&self.db.read, query.among_numbers(self.db.dialect, &keys)).await? {
+            listed.entry(row.key("device_key")?).or_default().insert(&row.text("element")?, &row.text("key")?);
+        }
+        Ok(listed)
+    }
 }
 
 impl Registry {
@@ -367,9 +402,10 @@ mod tests {
 
     fn finding(key: usize, count: u64, cleared: bool) -> AlarmFinding {
         let at = Timestamp::from_millis(1);
-        let begin = (count == 1).then(|| AlarmBegin { title: "t".to_owned(), severity: AlarmSeverity::Info, at });
-        let (element, key) = ("e".to_owned(), key.to_string());
-        AlarmFinding { element, key, episode: 1, begin, count, value: None, cleared_at: cleared.then_some(at), at }
+        let begin = Some(AlarmBegin { title: "t".to_owned(), severity: AlarmSeverity::Info, at });
+        let (element, key, cleared_at) = ("e".to_owned(), key.to_string(), cleared.then_some(at));
+        let is_unlisted = count == 1;
+        AlarmFinding { element, key, episode: 1, begin, is_unlisted, count, value: None, cleared_at, at }
     }
 
     #[test]
@@ -377,16 +413,24 @@ mod tests {
         for count in [3, 100] {
             let first: AlarmFindings = (0..count).map(|key| finding(key, 1, false)).collect();
             let both = first.then((0..count).map(|key| finding(key, 5, key == 0)).collect());
-            let told: Vec<_> = both.iter().map(|it| (it.count, it.begin.is_some(), it.is_whole())).collect();
+            let told: Vec<_> = both.iter().map(|it| (it.count, it.begin.is_some(), it.is_past())).collect();
             assert_eq!(told, (0..count).map(|key| (5, true, key == 0)).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn end_of_a_listed_alarm_outlives_a_flood_of_others() {
+        let ends: AlarmFindings = (0..10).map(|key| finding(key, 2, true)).collect();
+        let flooded = ends.then((10..10_000).map(|key| finding(key, 1, true)).collect());
+        assert_eq!(flooded.0.len(), FINDINGS_MAX);
+        assert!((0..10).all(|key| flooded.0[key].count == 2));
     }
 
     #[test]
     fn findings_of_many_keys_are_bounded_and_keep_active_alarms() {
         let active: AlarmFindings = (0..10).map(|key| finding(key, 1, false)).collect();
         let flooded = active.then((10..10_000).map(|key| finding(key, 1, true)).collect());
-        assert_eq!((flooded.0.len(), flooded.iter().filter(|it| !it.is_whole()).count()), (FINDINGS_MAX, 10));
+        assert_eq!((flooded.0.len(), flooded.iter().filter(|it| !it.is_past()).count()), (FINDINGS_MAX, 10));
         let all_active = flooded.then((0..10_000).map(|key| finding(20_000 + key, 1, false)).collect());
         assert_eq!((all_active.0.len(), all_active.0[0].key.as_str()), (FINDINGS_MAX, "0"));
     }

@@ -17,6 +17,7 @@ pub(super) async fn raises(r: &Registry, device: &Device, severity: AlarmSeverit
             key: number.to_string(),
             episode: number,
             begin: Some(AlarmBegin { title: "it is".to_owned(), severity, at: at(number) }),
+            is_unlisted: true,
             count: 1,
             value: None,
             cleared_at: (is_last_cleared && number == count).then(|| at(number)),

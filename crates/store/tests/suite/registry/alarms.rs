@@ -3,7 +3,7 @@
 use isobar_model::access::CanWrite;
 use isobar_model::alarm::{
     Alarm, AlarmAct, AlarmBegin, AlarmChange, AlarmCounts, AlarmEntry, AlarmFinding, AlarmSeverity, AlarmState,
-    AlarmSummary, LIVING_ALARMS_MAX, PAST_ALARMS_MAX,
+    AlarmSummary, LIVING_ALARMS_MAX, NO_EPISODE, PAST_ALARMS_MAX,
 };
 use isobar_model::check::Patch;
 use isobar_model::device::Device;
@@ -35,6 +35,7 @@ fn raised(key: &str, episode: i64, count: u64) -> AlarmFinding {
         key: key.to_owned(),
         episode,
         begin: Some(AlarmBegin { title: "too warm".to_owned(), severity: AlarmSeverity::Warning, at: at(episode) }),
+        is_unlisted: true,
         count,
         value: Some(json(&count.to_string())),
         cleared_at: None,
@@ -136,6 +137,66 @@ pub async fn alarm_cleared_and_raised_in_one_batch_is_two(r: &Registry) {
     let alarms = all(r).await;
     let told: Vec<_> = alarms.iter().map(|alarm| (alarm.state, alarm.count, alarm.id == first)).collect();
     assert_eq!(told, [(AlarmState::Active, 2, false), (AlarmState::Cleared, 5, true)]);
+}
+
+/// Checks that a raise of a known period adds the alarm to a list that lacks it, as a list of an earlier moment does.
+pub async fn alarm_raised_again_is_added_to_a_list_that_lacks_it(r: &Registry) {
+    let device = fridge(r).await;
+    let later = AlarmFinding { at: at(5), is_unlisted: false, ..raised("", 1, 4) };
+    finds(r, &device, std::slice::from_ref(&later)).await;
+    let [alarm] = &all(r).await[..] else { panic!("there is one") };
+    assert_eq!((alarm.count, alarm.raised_at, alarm.updated_at, &*alarm.title), (4, at(1), at(5), "too warm"));
+    assert_eq!(acts(r, &device, alarm.id).await, [AlarmAct::Raised]);
+}
+
+/// Checks that the device's own state counts where the list is of a later moment: it shows as cleared or over what is
+/// active, or has another period of it.
+pub async fn alarm_of_a_later_list_follows_what_is_newer(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
+    for alarm in all(r).await.iter().filter(|alarm| alarm.key == "b") {
+        acknowledges(r, &device, alarm.id, 2).await;
+    }
+    finds(r, &device, &[cleared("a", 1, 1, 3), cleared("b", 1, 1, 3), cleared("c", 1, 1, 3), raised("c", 4, 1)]).await;
+    // What was found before the list's last change is written again, and changes nothing.
+    finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1), cleared("c", 1, 1, 3)]).await;
+    let states = async || {
+        let mut listed = all(r).await;
+        listed.sort_by(|a, b| a.key.cmp(&b.key));
+        listed.into_iter().map(|alarm| (alarm.key, alarm.state, alarm.cleared_at)).collect::<Vec<_>>()
+    };
+    let [a, b, c] = ["a", "b", "c"].map(str::to_owned);
+    let (active, over) = (AlarmState::Active, AlarmState::Cleared);
+    let earlier = [(a.clone(), over, Some(at(3))), (b.clone(), over, Some(at(3))), (c.clone(), active, None)];
+    assert_eq!(states().await, earlier);
+    let again = |key: &str| AlarmFinding { at: at(9), ..raised(key, 1, 2) };
+    let newer = [again("a"), again("b"), again("c")];
+    for _ in 0..2 {
+        finds(r, &device, &newer).await;
+        assert_eq!(states().await, [(a.clone(), active, None), (b.clone(), active, None), (c.clone(), active, None)]);
+    }
+    let reopened = all(r).await.into_iter().find(|alarm| alarm.key == "b").unwrap();
+    assert_eq!(
+        acts(r, &device, reopened.id).await,
+        [AlarmAct::Raised, AlarmAct::Acknowledged, AlarmAct::Cleared, AlarmAct::Raised]
+    );
+    finds(r, &device, &[cleared("a", 1, 2, 10), cleared("b", 1, 2, 10), cleared("c", 1, 2, 10)]).await;
+    assert!(states().await.iter().all(|(_, state, cleared_at)| (*state, *cleared_at) == (over, Some(at(10)))));
+}
+
+/// Checks that an alarm which the device's state does not have is cleared in the list, unless it was raised since.
+pub async fn alarm_that_only_the_list_has_is_cleared(r: &Registry) {
+    let device = fridge(r).await;
+    finds(r, &device, &[raised("a", 5, 1), raised("b", 5, 1)]).await;
+    let listed = r.alarms_listed(&[sees(device.reference())]).await.unwrap();
+    let listed = listed.get(&device.key).unwrap();
+    assert!(listed.count() == 2 && listed.contains("warm", "a") && listed.contains("warm", "b"));
+    let clear = |key: &str, moment| cleared(key, NO_EPISODE, 0, moment);
+    finds(r, &device, &[clear("a", 6), clear("b", 4), clear("unknown", 6)]).await;
+    let states: Vec<_> = all(r).await.into_iter().map(|alarm| (alarm.key, alarm.state)).collect();
+    assert_eq!(states, [("b".to_owned(), AlarmState::Active), ("a".to_owned(), AlarmState::Cleared)]);
+    finds(r, &device, &[raised("a", 7, 1), clear("a", 6)]).await;
+    assert_eq!(r.alarms_listed(&[sees(device.reference())]).await.unwrap().get(&device.key).unwrap().count(), 2);
 }
 
 /// Checks that a user's change is stored with its author, and that an alarm of another device is not changed.

@@ -218,6 +218,9 @@ macro_rules! registry_scenes {
             repeated_alarm_is_one_and_counted_once
             an_alarm_lives_until_it_is_cleared_and_acknowledged
             alarm_cleared_and_raised_in_one_batch_is_two
+            alarm_raised_again_is_added_to_a_list_that_lacks_it
+            alarm_of_a_later_list_follows_what_is_newer
+            alarm_that_only_the_list_has_is_cleared
             alarm_change_is_noted_with_its_author
             alarms_are_listed_filtered_and_counted
             alarms_move_with_their_device
