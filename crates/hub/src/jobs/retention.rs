@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
+use isobar_store::registry::Assigned;
 
 use super::Jobs;
 use crate::supervisor::{Shift, guarded};
@@ -86,6 +87,8 @@ impl Jobs {
         removed("settings", self.sweep_settings(begins)).await;
         removed("alarms", self.sweep_alarms(begins)).await;
         removed("values", self.drop_values(now)).await;
+        // Not by age, and mostly done already: a process may have ended between a change and this.
+        removed("assignees of alarms", self.env.registry().alarms_unassign(Assigned::Anywhere, self.env.now())).await;
     }
 
     /// Returns true if this process removes old data now: where several serve, one does it in each hour.

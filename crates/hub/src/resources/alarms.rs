@@ -12,7 +12,7 @@ use isobar_model::ids::{AlarmId, DeviceKey, DeviceRef, UserId};
 use isobar_model::json::RawJson;
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
-use isobar_store::registry::AlarmFilter;
+use isobar_store::registry::{AlarmFilter, Assigned};
 use parking_lot::Mutex;
 
 use super::devices::DECISIONS_MAX;
@@ -122,6 +122,10 @@ impl Hub {
             let found = self.registry().alarm_fetch(&permit.reading(), id).await?;
             let (before, _) = found.ok_or(Error::Missing(ALARM))?;
             if self.change(&permit, (entry, revision), caller.user, &before, change.clone()).await? {
+                if matches!(change.assignee, Patch::Set(_)) {
+                    // The user or the device may have moved since it was checked.
+                    self.alarms_unassign(Assigned::Of(permit.target().key)).await;
+                }
                 return self.alarm_view(&permit, id).await;
             }
         }
@@ -167,6 +171,22 @@ impl Hub {
         match is_changed && !self.0.outbox.written(device).await {
             true => Err(Error::Busy),
             false => Ok(is_changed),
+        }
+    }
+
+    /// Takes alarms from assignees who cannot see them, after a change of a user, a device or an organization. What fails
+    /// is done by the hourly removal of old data.
+    pub(crate) async fn alarms_unassign(&self, of: Assigned) {
+        let told = async {
+            let alarms = self.registry().alarms_unassign(of, self.now()).await?;
+            // Where other nodes serve, the alarms of all come back as changes of the registry.
+            match self.0.env.config().has_other_nodes {
+                true => Ok(()),
+                false => self.0.delivery.tell_of_changed_alarms(&alarms).await,
+            }
+        };
+        if let Err(error) = told.await {
+            tracing::warn!(%error, "cannot take alarms from users who no longer see them, will retry within the hour");
         }
     }
 

@@ -14,7 +14,7 @@ use isobar_model::meta::MetaSize;
 use isobar_model::page::{ListRequest, Page, PageRequest};
 use isobar_model::secret::Secret;
 use isobar_store::error::StoreError;
-use isobar_store::registry::{DeviceChange, DeviceFilter};
+use isobar_store::registry::{Assigned, DeviceChange, DeviceFilter};
 
 use super::device_selection::Wanted;
 use crate::cache::entries::DeviceEntry;
@@ -263,6 +263,9 @@ impl Hub {
         };
         if device.organization != old.organization || device.organization != entry.lineage.own() {
             self.0.caches.departures().note(old.lineage.top());
+        }
+        if device.organization != old.organization {
+            self.alarms_unassign(Assigned::Of(device.key)).await;
         }
         if names_owner {
             self.0.usage.unsettle();

@@ -8,7 +8,7 @@ use isobar_model::organization::{LEVELS_MAX, Organization, OrganizationInput};
 use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
 use isobar_store::error::StoreError;
-use isobar_store::registry::NewOrganization;
+use isobar_store::registry::{Assigned, NewOrganization};
 
 use crate::error::{PARENT, naming};
 use crate::outbox::Shown;
@@ -126,6 +126,7 @@ impl Hub {
         })?;
         if to.is_some() {
             self.0.caches.departures().note(old.lineage.top());
+            self.alarms_unassign(Assigned::Anywhere).await;
         }
         // Devices show the name of their organization.
         if to.is_some() || is_renamed {

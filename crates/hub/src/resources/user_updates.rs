@@ -9,7 +9,7 @@ use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::role::Role;
 use isobar_model::user::User;
 use isobar_model::user_input::UserInput;
-use isobar_store::registry::{NewPassword, UserChange};
+use isobar_store::registry::{Assigned, NewPassword, UserChange};
 
 use crate::Hub;
 use crate::error::{ORGANIZATION, naming};
@@ -64,6 +64,7 @@ impl Hub {
         let changed =
             self.registry().user_update(&permit, decide, self.now()).await.map_err(naming(&[ORGANIZATION]))??;
         self.0.caches.account_changed(id);
+        self.alarms_unassign(Assigned::To(id)).await;
         if has_password {
             self.0.identity.account_notice(id, AccountNotice::PasswordChanged).await;
         }
@@ -128,6 +129,7 @@ impl Hub {
         self.registry().user_delete(&permit).await?;
         self.0.caches.account_changed(id);
         self.0.caches.api_keys_changed();
+        self.alarms_unassign(Assigned::To(id)).await;
         Ok(())
     }
 }

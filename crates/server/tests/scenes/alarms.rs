@@ -16,6 +16,7 @@ on_both_registries!(
     alarms_of_other_tenants_are_not_found,
     viewer_reads_alarms_and_does_not_acknowledge_them,
     assignee_is_a_user_who_can_see_the_alarm,
+    assignee_who_no_longer_sees_the_alarm_is_null,
     invalid_fields_of_an_alarm_are_each_named,
     acknowledgements_at_once_run_the_design_once,
     devices_count_their_active_alarms,
@@ -275,6 +276,56 @@ async fn assignee_is_a_user_who_can_see_the_alarm(app: &TestApp) {
     let same = ana.put(&url, given.clone()).await.ok();
     assert_eq!(same["history"].as_array().unwrap().len(), count);
     assert_eq!(ana.put(&url, json!({"assigneeId": null})).await.ok()["assigneeId"], Value::Null);
+}
+
+// Holds: PUT /v2/alarms/{id}, c18.alarmsAssignee
+async fn assignee_who_no_longer_sees_the_alarm_is_null(app: &TestApp) {
+    let ana = app.developer("ana").await;
+    let [north, south] = [ana.founds("North", &ana.organization).await, ana.founds("South", &ana.organization).await];
+    let project = ana.designs(raising()).await;
+    let in_north = json!({"name": "fridge", "projectUuid": project, "organizationId": north});
+    let device = ana.creates_device_as(in_north.clone()).await;
+    let other = ana.creates_device_of(&project, "other").await;
+    let sees = ana.invites("sees", "technician").await;
+    let with = |change: Value| {
+        let mut body = json!({"role": "technician", "company": "North"});
+        body.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        body
+    };
+    let [alarm, kept] = [raises(&ana, &device, "warm", "a").await, raises(&ana, &other, "warm", "b").await];
+    ana.put(&url_of(&kept), json!({"assigneeId": sees.id})).await.ok();
+    for (number, change) in ["delete", "disable", "move", "move the device", "move its organization"].iter().enumerate()
+    {
+        let nora = ana.invites_into(&north, &format!("nora{number}"), "technician").await;
+        let given = ana.put(&url_of(&alarm), json!({"assigneeId": nora.id})).await.ok();
+        assert_eq!(given["assigneeId"], json!(nora.id), "{change}");
+        app.wait_seconds(1);
+        let user = format!("/v2/users/{}", nora.id);
+        match *change {
+            "delete" => ana.delete(&user).await.no_content(),
+            "disable" => drop(ana.put(&user, with(json!({"disabled": true}))).await.ok()),
+            "move" => drop(ana.put(&user, with(json!({"organizationId": south}))).await.ok()),
+            "move the device" => {
+                let body = json!({"name": "fridge", "projectUuid": project, "organizationId": south});
+                ana.put(&device.url(), body).await.ok();
+                ana.put(&device.url(), in_north.clone()).await.ok();
+            }
+            _ => {
+                // Who is above a device sees it, and does no longer when its organization moves away.
+                let below = ana.founds("Below", &north).await;
+                let body = json!({"name": "fridge", "projectUuid": project, "organizationId": below});
+                ana.put(&device.url(), body).await.ok();
+                assert_eq!(ana.get(&url_of(&alarm)).await.ok()["assigneeId"], json!(nora.id));
+                ana.put(&format!("/v2/organizations/{below}"), json!({"name": "Below", "parentId": south})).await.ok();
+            }
+        }
+        let after = ana.get(&url_of(&alarm)).await.ok();
+        let entry = after["history"].as_array().unwrap().last().unwrap();
+        let expected = json!({"at": after["updatedAt"], "what": "assigned", "by": null});
+        assert_eq!((&after["assigneeId"], entry), (&Value::Null, &expected), "{change}");
+    }
+    assert_eq!(keys(&ana, "depth=all&filter[assigneeId][eq]=null").await, ["a"]);
+    assert_eq!(ana.get(&url_of(&kept)).await.ok()["assigneeId"], json!(sees.id));
 }
 
 // Holds: PUT /v2/alarms/{id}

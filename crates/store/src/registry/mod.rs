@@ -21,6 +21,7 @@ pub use maintenance::{DeviceNumbers, IsAway};
 pub use moving::{
     RegistryMoveError, RegistryMoveProgress, RegistryMoveStage, RegistryMoveTotals, RegistryMoveView, move_registry,
 };
+pub use nouns::alarm_assignees::Assigned;
 pub use nouns::alarm_findings::AlarmFindings;
 pub use nouns::alarms::AlarmWrite;
 pub use nouns::changes::{CHANGES_AT_ONCE, ChangeReader, RegistryChange};

@@ -31,6 +31,7 @@ const STEPS: &[&str] = &[
     include_str!("0020_changes.sql"),
     include_str!("0021_nodes.sql"),
     include_str!("0022_stream_marks.sql"),
+    include_str!("0023_alarms_assigned.sql"),
 ];
 
 /// Words with which a step begins that SQLite does without.
@@ -189,6 +190,7 @@ mod tests {
         "dde5030e350ed0e2ca819435491c1b8e58a9a44410063cc0d37f956c14e7c686",
         "3ade282f3d405657fab4d92cffdd9a22d07c0fbcb6e6c4cf5290dbd3e14e81bd",
         "e71aaa3c63cfd48d96bee9d028f9a6cf9b9cfc913139984a00ad5b97507243e1",
+        "221e6318b27997751f3ef7665336010208d291bfb94984521182c2cea728f420",
     ];
 
     #[test]

@@ -1,5 +1,6 @@
 //! Stores the nouns of the registry, a file for each.
 
+pub(crate) mod alarm_assignees;
 pub(crate) mod alarm_findings;
 pub(crate) mod alarms;
 pub(crate) mod api_keys;

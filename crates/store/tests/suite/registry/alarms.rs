@@ -15,7 +15,7 @@ use isobar_model::time::Timestamp;
 use uuid::Uuid;
 
 use super::given::{self, at, json, may, page, sees, sorted, user_may};
-use isobar_store::registry::{AlarmField, AlarmFilter, AlarmWrite, Findings, Registry};
+use isobar_store::registry::{AlarmField, AlarmFilter, AlarmWrite, Assigned, Findings, Registry};
 use isobar_store::telemetry::{Operand, Operator};
 
 async fn device(r: &Registry, home: OrganizationId, name: &str) -> Device {
@@ -237,6 +237,32 @@ pub async fn alarm_change_is_noted_with_its_author(r: &Registry) {
     assert_eq!(r.alarm_device(id).await.unwrap(), Some(device.id));
     assert_eq!(r.alarm_of_notice(device.id, ("warm", "")).await.unwrap(), Some(id));
     assert_eq!(r.alarm_of_notice(other.id, ("warm", "")).await.unwrap(), None);
+}
+
+/// Checks that alarms are taken from users who are gone, disabled or elsewhere, once and with an entry, and stay with
+/// those who see them.
+pub async fn alarm_is_taken_from_an_assignee_who_cannot_see_it(r: &Registry) {
+    let device = fridge(r).await;
+    let away = given::organization(r, None, "Away").await;
+    let [here, there] = [given::user(r, device.organization, "here").await, given::user(r, away.id, "there").await];
+    finds(r, &device, &[raised("a", 1, 1), raised("b", 1, 1), raised("c", 1, 1)]).await;
+    for (key, user) in [("a", here.id), ("b", there.id), ("c", UserId(given::uuid()))] {
+        let alarm = all(r).await.into_iter().find(|alarm| alarm.key == key).unwrap();
+        let change = AlarmChange { assignee: Patch::Set(user), ..AlarmChange::default() };
+        changes(r, may(device.reference()), alarm.id, change, 2).await;
+    }
+    let count = async |of| r.alarms_unassign(of, at(3)).await.unwrap().len();
+    assert_eq!((count(Assigned::To(here.id)).await, count(Assigned::To(there.id)).await), (0, 1));
+    assert_eq!((count(Assigned::Of(device.key)).await, count(Assigned::Anywhere).await), (1, 0));
+    for alarm in all(r).await {
+        let assignee = (alarm.key == "a").then_some(here.id);
+        assert_eq!((alarm.assignee, alarm.updated_at), (assignee, if assignee.is_some() { at(2) } else { at(3) }));
+        let mut expected = vec![AlarmAct::Raised, AlarmAct::Assigned];
+        expected.extend(assignee.is_none().then_some(AlarmAct::Assigned));
+        assert_eq!(acts(r, &device, alarm.id).await, expected);
+    }
+    r.user_delete(&may(here.id)).await.unwrap();
+    assert_eq!((count(Assigned::Anywhere).await, count(Assigned::Anywhere).await), (1, 0));
 }
 
 /// Checks that alarms are listed by urgency, and filtered and counted within a part of the tree.

@@ -222,6 +222,7 @@ macro_rules! registry_scenes {
             alarm_of_a_later_list_follows_what_is_newer
             alarm_that_only_the_list_has_is_cleared
             alarm_change_is_noted_with_its_author
+            alarm_is_taken_from_an_assignee_who_cannot_see_it
             alarms_are_listed_filtered_and_counted
             alarms_move_with_their_device
             ended_alarms_are_removed_eventually
