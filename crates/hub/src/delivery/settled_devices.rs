@@ -15,10 +15,12 @@ use super::{Delivery, FirstInLine};
 use crate::outbox::RegistryWork;
 use crate::supervisor::spawn_guarded_in;
 
-/// Time for which changes wait for findings of other processes, times the number of the try: two that wait for each other
-/// withdraw.
+/// Time for which a change of several devices waits for findings of other processes, times the number of the try: two that
+/// wait for each other withdraw.
 const FINDINGS_WAIT: Duration = Duration::from_secs(1);
 const FINDINGS_TRIES: u32 = 4;
+/// Time for which a change of one device waits, which keeps its place: nobody before it waits for it.
+const ONE_DEVICE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Devices whose findings are in the registry. Where processes share the telemetry store, each has an entry in the outbox
 /// until [`SettledDevices::end`]: runs wait for it in every process, and for what is written until then.
@@ -111,6 +113,7 @@ impl Delivery {
     ) -> Result<SettledDevices> {
         // Made first: what was announced is withdrawn, whoever fails or leaves meanwhile.
         let mut settled = SettledDevices { delivery: Arc::clone(self), announced: Vec::new(), line: Some(line) };
+        let is_one = devices.clone().nth(1).is_none();
         for tries in 1..=FINDINGS_TRIES {
             let number = || self.env.telemetry().outbox_number();
             let announced = devices.clone().map(|permit| (permit.clone(), number()));
@@ -120,8 +123,12 @@ impl Delivery {
             for (change, (_, revision)) in settled.announced.iter_mut().zip(&befores) {
                 change.revision = *revision;
             }
-            if self.outbox.settled(shared, &befores, FINDINGS_WAIT * tries).await? {
+            let most = if is_one { ONE_DEVICE_WAIT_MAX } else { FINDINGS_WAIT * tries };
+            if self.outbox.settled(shared, &befores, most).await? {
                 return Ok(settled);
+            }
+            if is_one {
+                break;
             }
             self.withdraw(&settled.announced).await?;
             settled.announced.clear();
