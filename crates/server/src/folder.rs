@@ -1,5 +1,6 @@
 //! The data folder: used by one process at a time, and never by a program older than its contents.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -20,6 +21,8 @@ pub struct DataFolder {
     /// The locked file; the operating system unlocks it when the process ends. `None` if a read-only file system has
     /// none.
     lock: Option<File>,
+    /// Folders that were made for it, the deepest last; empty once it is to stay.
+    made: Vec<PathBuf>,
 }
 
 impl Drop for DataFolder {
@@ -81,13 +84,16 @@ impl DataFolder {
             let path = path.display().to_string();
             move |cause| FolderError::Io { path, cause }
         };
+        let made = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let mut made: Vec<PathBuf> = made.map(Path::to_owned).collect();
+        made.reverse();
         make_lasting(path).map_err(at(path))?;
         let lock_path = path.join(LOCK_FILE);
         let mut lock = unwaiting().write(true).create(true).truncate(false).open(&lock_path).map_err(at(&lock_path))?;
         try_lock(path, &mut lock)?;
         note_pid(&mut lock).map_err(at(&lock_path))?;
         check_version(path)?;
-        Ok(Self { path: path.to_owned(), lock: Some(lock) })
+        Ok(Self { path: path.to_owned(), lock: Some(lock), made })
     }
 
     /// Locks the folder for a command that changes nothing in it, which may lie on a read-only file system.
@@ -106,7 +112,33 @@ impl DataFolder {
             Err(cause) => return Err(FolderError::Io { path: lock_path.display().to_string(), cause }),
         };
         check_version(path)?;
-        Ok(Self { path: path.to_owned(), lock })
+        Ok(Self { path: path.to_owned(), lock, made: Vec::new() })
+    }
+
+    /// Makes the folder stay, whatever comes: there is something in it.
+    pub fn keep(&mut self) {
+        self.made.clear();
+    }
+
+    /// Removes the folder again if it was made for a start that was refused, and nothing else is in it.
+    pub fn remove_if_new(self) {
+        if self.made.is_empty() {
+            return;
+        }
+        let own = [VERSION_FILE, LOCK_FILE];
+        let names = std::fs::read_dir(&self.path).map(|entries| {
+            entries.map(|entry| entry.map_or_else(|_| OsString::new(), |entry| entry.file_name())).collect::<Vec<_>>()
+        });
+        if !names.is_ok_and(|names| names.iter().all(|name| own.iter().any(|own| name == own))) {
+            return;
+        }
+        // What cannot be removed stays.
+        for file in own {
+            let _ = std::fs::remove_file(self.path.join(file));
+        }
+        for folder in self.made.iter().rev() {
+            let _ = std::fs::remove_dir(folder);
+        }
     }
 
     /// Returns true if a platform has used the folder.
@@ -224,6 +256,26 @@ mod tests {
         assert!(refusal.contains(&format!("pid {}", std::process::id())), "{refusal}");
         drop(first);
         DataFolder::take(&path).unwrap();
+    }
+
+    #[test]
+    fn folder_of_a_refused_start_is_removed_with_its_parents() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("new/data");
+        let refused = DataFolder::take(&path).unwrap();
+        refused.stamp().unwrap();
+        refused.remove_if_new();
+        assert!(!place.path().join("new").exists());
+        let mut served = DataFolder::take(&path).unwrap();
+        served.keep();
+        served.remove_if_new();
+        DataFolder::take(&path).unwrap().remove_if_new();
+        assert!(path.exists());
+        // Something else is in it.
+        let used = DataFolder::take(&place.path().join("used")).unwrap();
+        std::fs::write(place.path().join("used/registry.db"), "x").unwrap();
+        used.remove_if_new();
+        assert!(place.path().join("used").join(LOCK_FILE).exists());
     }
 
     #[test]

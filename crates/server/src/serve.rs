@@ -37,10 +37,13 @@ pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     let (settings, shown) = (loaded.settings, Arc::new(loaded.shown));
     runtime::refuse_huge_pages();
     let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit())?;
-    let folder = DataFolder::take(&settings.data)?;
+    let mut folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
-    let outcome = runtime.block_on(serve((&settings, shown), connections, &folder));
+    let outcome = runtime.block_on(serve((&settings, shown), connections, &mut folder));
     runtime.shutdown_timeout(LAST_THREADS);
+    if outcome.is_err() {
+        folder.remove_if_new();
+    }
     outcome
 }
 
@@ -52,7 +55,7 @@ pub fn openapi() -> Result<String, Failure> {
 async fn serve(
     (settings, shown): (&Settings, Arc<ShownSettings>),
     connections: usize,
-    folder: &DataFolder,
+    folder: &mut DataFolder,
 ) -> Result<(), Failure> {
     let listeners = listeners(settings)?;
     let url = own_url(&listeners)?;
@@ -61,6 +64,7 @@ async fn serve(
     // Before the stores, which have limits with metrics.
     let metrics = isobar_http::prometheus()?.install_recorder()?;
     let stores = Stores::open(settings).await?;
+    folder.keep();
     let otlp = settings.otlp.as_ref().map(Otlp::start).transpose()?.map(Arc::new);
     let Started { hub, first_password } = start_hub(settings, &url, &stores).await?;
     let platform = Platform { shown, ..Platform::new(settings, &stores, hub.clock().clone()) };

@@ -66,6 +66,10 @@ impl Stores {
     /// known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         require_files(settings)?;
+        // Before the registry, whose tables are made when it is opened.
+        if let TelemetryPlace::Postgres(databases) = &settings.telemetry {
+            SpreadTelemetry::must_be_fit(databases).await.map_err(no_telemetry)?;
+        }
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
         let telemetry = open_telemetry(settings, &registry, !settings.may_have_other_nodes()).await?;
         let stores = Self { registry, telemetry };
@@ -152,6 +156,11 @@ pub fn no_registry(error: StoreError) -> String {
     format!("the registry cannot be opened: {}", whole(&error))
 }
 
+/// Describes telemetry that cannot be opened.
+fn no_telemetry(error: StoreError) -> String {
+    format!("the telemetry store cannot be opened: {}", whole(&error))
+}
+
 /// Returns true if a folder holds a telemetry store.
 pub fn is_telemetry(folder: &Path) -> bool {
     folder.join(TELEMETRY_MARK).is_file()
@@ -177,9 +186,8 @@ async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool
                 is_alone,
                 ..PostgresOptions::default()
             };
-            let told = |error| format!("the telemetry store cannot be opened: {}", whole(&error));
             let marks = Arc::new(registry.clone());
-            let store = SpreadTelemetry::open(databases, options, &used, marks).await.map_err(told)?;
+            let store = SpreadTelemetry::open(databases, options, &used, marks).await.map_err(no_telemetry)?;
             Ok(TelemetryStore::Postgres(Arc::new(store)))
         }
     }

@@ -2,6 +2,8 @@
 
 mod away;
 pub(crate) mod copied_rows;
+pub(crate) mod fitness;
+mod session;
 mod watched_pool;
 mod watching;
 
@@ -13,26 +15,14 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 use sqlx::{Connection as _, Postgres, Transaction};
 
 pub(crate) use self::away::{Away, AwayDatabase};
+pub(crate) use self::session::{begin_session, connect};
 pub(crate) use self::watched_pool::WatchedPool;
-use self::watching::is_standby;
 pub(crate) use self::watching::{DatabaseWatch, STANDBY, must_take_writes};
 
 /// Time for the answer on a connection before it is used again.
 const PINGED_WITHIN: Duration = Duration::from_secs(2);
 /// Time in which a statement that nobody waits for any more has to end: after that its connection is given up.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
-/// Settings by which the server ends a connection, and frees what it locks, half a minute after its client was gone without a
-/// word.
-const NOTICES_LOSS: &str = "SET tcp_keepalives_idle = 15; SET tcp_keepalives_interval = 5; \
-    SET tcp_keepalives_count = 3; SET tcp_user_timeout = 30000";
-
-/// Prepares a connection that was just opened. Fails on a standby, to which the address of a database leads while PostgreSQL
-/// changes places: what is read there may be old. A server that has become a primary stays one until it ends, and its
-/// connections with it, so that those that were opened need not ask again.
-pub(crate) async fn begin_session(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql(NOTICES_LOSS).execute(&mut *connection).await?;
-    if is_standby(connection).await? { Err(sqlx::Error::Configuration(STANDBY.into())) } else { Ok(()) }
-}
 
 /// Returns true once the last statement of a connection that is given back has ended; false if it takes too long. Without an
 /// unfinished statement this sends and waits for nothing.

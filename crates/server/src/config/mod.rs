@@ -223,6 +223,16 @@ pub fn of_a_platform(flags: &Flags) -> Result<Settings, Failure> {
     Ok(settings)
 }
 
+/// Reads the settings of a command that needs no data folder if both stores are in PostgreSQL, and starts logging.
+pub fn of_a_platform_anywhere(flags: &Flags) -> Result<Settings, Failure> {
+    let settings = load(flags)?.settings;
+    if !settings.may_have_other_nodes() {
+        return of_a_platform(flags);
+    }
+    logging::start(&settings.log);
+    Ok(settings)
+}
+
 /// Reads the settings, with the environment passed in.
 pub fn load_from(flags: &Flags, environment: impl Iterator<Item = (String, String)>) -> Result<Loaded, BadSettings> {
     let defaults: Table = DEFAULT_FILE.parse().map_err(|error: toml::de::Error| {

@@ -101,13 +101,18 @@ pub fn check(flags: &Flags) -> Result<UpkeepReport, Failure> {
 
 /// Runs a task in the running server, or here if there is none.
 fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
-    let settings = config::of_a_platform(flags)?;
+    let settings = match task {
+        Task::Check => config::of_a_platform_anywhere(flags)?,
+        Task::Backup(_) | Task::Send => config::of_a_platform(flags)?,
+    };
     runtime::start(1)?.block_on(async {
         if let Some(told) = control::ask(&settings.data, task).await? {
             return Ok(told);
         }
         if *task == Task::Check {
-            let _folder = DataFolder::take_to_read(&settings.data)?;
+            // A platform that is in PostgreSQL alone may be checked from a machine without a data folder, where none is made.
+            let is_there = DataFolder::is_there(&settings.data);
+            let _folder = is_there.then(|| DataFolder::take_to_read(&settings.data)).transpose()?;
             return check::as_they_are(&settings).await;
         }
         let _folder = DataFolder::take(&settings.data)?;

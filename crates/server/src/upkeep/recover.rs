@@ -24,8 +24,9 @@ struct Step {
 
 /// Runs `isobar recover`.
 pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure> {
-    let settings = config::of_a_platform(flags)?;
-    let _folder = DataFolder::take(&settings.data)?;
+    let settings = config::of_a_platform_anywhere(flags)?;
+    let is_there = DataFolder::is_there(&settings.data);
+    let _folder = is_there.then(|| DataFolder::take(&settings.data)).transpose()?;
     require_files(&settings)?;
     let now = Clock::System.now();
     let mut steps = Vec::new();

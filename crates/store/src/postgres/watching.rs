@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isobar_model::time::Clock;
+use sqlx::Row as _;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgExecutor};
-use sqlx::{ConnectOptions as _, Row as _};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::away::{Away, AwayDatabase, Presence};
-use super::place;
+use super::{connect, place};
 use crate::error::{Result, StoreError};
 
 /// Time between two questions, and (next constant) the longest time that a database has to answer one.
@@ -48,7 +48,7 @@ impl DatabaseWatch {
     /// # Errors
     /// The address cannot be read.
     pub fn begin(what: &'static str, address: &str) -> Result<Self> {
-        let options = address.parse::<PgConnectOptions>().map_err(StoreError::unavailable)?.disable_statement_logging();
+        let options = address.parse::<PgConnectOptions>().map_err(StoreError::unavailable)?;
         let database = AskedDatabase { what, name: place(&options), options, connection: None };
         let (tell, away) = AwayDatabase::watched();
         Ok(Self { away, asks: tokio::spawn(database.ask_on(tell)) })
@@ -77,7 +77,7 @@ impl AskedDatabase {
         // Given back only with an answer, also if this is cancelled.
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.options.connect().await.map_err(StoreError::unavailable)?,
+            None => connect(&self.options).await.map_err(StoreError::unavailable)?,
         };
         must_take_writes(&mut connection).await?;
         self.connection = Some(connection);

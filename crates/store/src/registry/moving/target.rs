@@ -23,13 +23,9 @@ const SENT_BYTES: usize = 1 << 20;
 /// between two questions.
 const OUTCOME_WAIT: Duration = Duration::from_secs(60);
 const OUTCOME_PAUSE: Duration = Duration::from_millis(500);
-/// Settings of the connection: defaults of the database or role must not end a long statement or wait, a lock is not waited
-/// for forever, and statements for a command that was ended end soon. The last ones are of PostgreSQL 14 to 17.
-const MOVE_SETTINGS: &str = "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; \
-    SET lock_timeout = '10s'; \
-    SELECT set_config(name, wanted, false) FROM (VALUES ('client_connection_check_interval', '2s'), \
-    ('idle_session_timeout', '0'), ('transaction_timeout', '0')) AS newer (name, wanted) \
-    WHERE current_setting(name, true) IS NOT NULL";
+/// Settings of the connection: a lock is not waited for forever, and statements for a command that was ended end soon.
+const MOVE_SETTINGS: &str = "SET idle_in_transaction_session_timeout = 0; SET lock_timeout = '10s'; \
+    SET client_connection_check_interval = '2s'";
 
 /// Table that is there from the beginning of a move until it has finished.
 const MARK: &str = "registry_move";

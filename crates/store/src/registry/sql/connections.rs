@@ -13,9 +13,9 @@ use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
 
 use super::driver::{DriverError, OpenTransaction, OwnConnection, Pool};
 use super::transaction::{self, Transaction, Writer};
-use super::{Dialect, Sql, failure, fitness, one, sqlite_file};
+use super::{Dialect, Sql, failure, one, sqlite_file};
 use crate::error::{Result, StoreError};
-use crate::postgres::{DatabaseWatch, must_take_writes, place};
+use crate::postgres::{DatabaseWatch, fitness, must_take_writes, place};
 
 /// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
@@ -73,7 +73,7 @@ impl Connections {
             return Self::open_sqlite(path, how).await;
         }
         if address.starts_with("postgres://") || address.starts_with("postgresql://") {
-            return Self::open_postgres(address).await;
+            return Self::open_postgres(address, how).await;
         }
         Err(StoreError::unavailable("a registry's address begins with sqlite: or postgres://"))
     }
@@ -104,21 +104,19 @@ impl Connections {
         Ok(Self { read, write: Writer::new(write), dialect: Dialect::Sqlite, server: None })
     }
 
-    async fn open_postgres(address: &str) -> Result<Self> {
+    async fn open_postgres(address: &str, how: Open) -> Result<Self> {
         let write = match open_postgres_pool(address, POSTGRES_WRITERS_MAX, transaction::DURABLE, Duration::ZERO).await
         {
             // The pool retried for a while and does not report the cause.
             Err(StoreError::Busy) => return Err(no_postgres(address, ACQUIRE_WAIT).await),
             pool => pool?,
         };
-        match Clock::System.timeout(ACQUIRE_WAIT, fitness::must_be_fit(address)).await {
-            Ok(fit) => fit?,
-            Err(_) => {
-                let why =
-                    format!("PostgreSQL, or a pooler before it, answered no further connections in {ACQUIRE_WAIT:?}");
-                return Err(StoreError::unavailable(why));
-            }
+        fitness::must_have_sessions(address, "stores.registry").await?;
+        // One may be looked at.
+        if matches!(how, Open::ToUse) {
+            fitness::must_be_primary(address, "stores.registry").await?;
         }
+        fitness::must_hold_every_text(address).await?;
         let read =
             open_postgres_pool(address, POSTGRES_READERS_MAX, transaction::OF_ONE_MOMENT, READS_SURE_FOR).await?;
         let server = Some(ServerAddress(address.into()));
@@ -147,7 +145,7 @@ impl Connections {
             return Err(StoreError::unavailable("only a registry on PostgreSQL can be shared by processes"));
         };
         let options = address.parse::<PgConnectOptions>().map_err(DriverError::connection).map_err(failure)?;
-        OwnConnection::open(&options.disable_statement_logging()).await.map_err(failure)
+        OwnConnection::open(&options).await.map_err(failure)
     }
 
     /// Begins a transaction that writes.

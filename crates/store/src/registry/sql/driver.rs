@@ -6,10 +6,10 @@ use async_trait::async_trait;
 use futures::lock::Mutex;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgRow};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqlitePool, SqlitePoolOptions, SqliteRow};
-use sqlx::{AssertSqlSafe, Connection as _, Decode, Postgres, Row as _, Sqlite, Type};
+use sqlx::{AssertSqlSafe, Decode, Postgres, Row as _, Sqlite, Type};
 
 use super::Dialect;
-use crate::postgres::{Away, AwayDatabase, DatabaseWatch, WatchedPool, begun};
+use crate::postgres::{Away, AwayDatabase, DatabaseWatch, WatchedPool, begun, connect};
 
 type Outcome<T> = Result<T, DriverError>;
 
@@ -229,7 +229,7 @@ pub(crate) struct OwnConnection(Mutex<PgConnection>);
 
 impl OwnConnection {
     pub(super) async fn open(options: &PgConnectOptions) -> Outcome<Self> {
-        PgConnection::connect_with(options).await.map(|own| Self(Mutex::new(own))).map_err(DriverError::connection)
+        connect(options).await.map(|own| Self(Mutex::new(own))).map_err(DriverError::connection)
     }
 
     /// Returns the driver's connection, for copies.

@@ -4,7 +4,6 @@
 mod advisory_locks;
 pub(crate) mod connections;
 mod driver;
-mod fitness;
 pub(crate) mod sqlite_file;
 pub(crate) mod transaction;
 

@@ -6,12 +6,15 @@ use std::time::Duration;
 use isobar_model::time::Clock;
 
 use crate::error::{Result, StoreError};
+use crate::postgres::fitness::NoFurtherConnections;
 use crate::telemetry::Telemetry as _;
 use crate::telemetry::postgres::{DatabaseFailed, OpenedDatabase, PostgresTelemetry, name_of, named};
 
 /// Time in which the store in a database has to close. One that falls silent meanwhile is away before that.
 const CLOSED_WITHIN: Duration = Duration::from_secs(20);
-/// Time for which a start waits for a database, and (next constant) the pause between two tries.
+/// Time for which a start waits for a database that is the only one, (next constant) for one of several, and (the one after)
+/// the pause between two tries.
+const ONE_REACHED_WITHIN: Duration = Duration::from_secs(10);
 const REACHED_WITHIN: Duration = Duration::from_secs(60);
 const REACHED_EVERY: Duration = Duration::from_secs(1);
 
@@ -28,16 +31,27 @@ struct NotClosed;
 
 /// Opens a database, and waits until it can be reached.
 pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
+    let open = || async { OpenedDatabase::open(address, needs_syncs).await.map_err(|error| named(address, error)) };
+    when_reached(REACHED_WITHIN, open).await
+}
+
+/// Returns the time for which a start waits for each of these.
+pub fn waited_for(addresses: &[String]) -> Duration {
+    if addresses.len() == 1 { ONE_REACHED_WITHIN } else { REACHED_WITHIN }
+}
+
+/// Does something with a database, and waits for some time until it can be reached.
+pub async fn when_reached<T, F: Future<Output = Result<T>>>(within: Duration, work: impl Fn() -> F) -> Result<T> {
     let begun = Clock::System.instant();
     loop {
-        let error = match OpenedDatabase::open(address, needs_syncs).await {
-            Ok(opened) => return Ok(opened),
+        let error = match work().await {
+            Ok(done) => return Ok(done),
             Err(error) => error,
         };
-        if !may_pass(&error) || Clock::System.elapsed(begun) >= REACHED_WITHIN {
-            return Err(named(address, error));
+        if !may_pass(&error) || Clock::System.elapsed(begun) >= within {
+            return Err(error);
         }
-        tracing::warn!(database = %name_of(address), %error, "cannot reach a telemetry database, will retry");
+        tracing::warn!(%error, "cannot reach a telemetry database, will retry");
         Clock::System.sleep(REACHED_EVERY).await;
     }
 }
@@ -46,10 +60,12 @@ pub async fn open(address: &str, needs_syncs: bool) -> Result<OpenedDatabase> {
 fn may_pass(error: &StoreError) -> bool {
     match error {
         StoreError::Busy => true,
-        StoreError::Unavailable(cause) => match cause.downcast_ref::<sqlx::Error>() {
-            Some(sqlx::Error::Io(_)) => true,
+        StoreError::Unavailable(cause) => match (cause.downcast_ref::<DatabaseFailed>(), cause.downcast_ref()) {
+            (Some(of_one), _) => may_pass(&of_one.error),
+            (None, Some(sqlx::Error::Io(_))) => true,
+            (None, None) => cause.is::<NoFurtherConnections>(),
             // It starts, or stops.
-            Some(sqlx::Error::Database(error)) => error.code().is_some_and(|code| code.starts_with("57P")),
+            (None, Some(sqlx::Error::Database(error))) => error.code().is_some_and(|code| code.starts_with("57P")),
             _ => false,
         },
         _ => false,

@@ -24,6 +24,7 @@ use self::member::Member;
 use super::marks::StreamMarks;
 use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
 use crate::error::{Result, StoreError};
+use crate::postgres::fitness;
 
 /// The telemetry store in databases of PostgreSQL.
 pub struct SpreadTelemetry {
@@ -97,6 +98,25 @@ impl SpreadTelemetry {
         let sending = Arc::clone(&events);
         let sends = tokio::spawn(async move { sending.run().await });
         Ok(Self { members, parts, merged: Some(MergedEvents { events, sends }) })
+    }
+
+    /// Checks that databases can hold a store, without changing anything, and waits until they can be reached.
+    ///
+    /// # Errors
+    /// One is a standby, or behind a pooler that shares sessions, or cannot be reached.
+    pub async fn must_be_fit(addresses: &[String]) -> Result<()> {
+        futures::future::try_join_all(addresses.iter().map(|address| {
+            let check = async || {
+                let fit = async {
+                    fitness::must_have_sessions(address, "stores.telemetry").await?;
+                    fitness::must_be_primary(address, "stores.telemetry").await
+                };
+                fit.await.map_err(|error| postgres::named(address, error))
+            };
+            member::when_reached(member::waited_for(addresses), check)
+        }))
+        .await
+        .map(drop)
     }
 
     /// Returns the numbers of the databases, in order.

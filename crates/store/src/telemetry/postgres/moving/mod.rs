@@ -26,6 +26,7 @@ use super::numbers::COUNTED_BITS;
 use super::partitions::Partitions;
 use crate::error::{Result, StoreError};
 use crate::postgres::copied_rows::{begin_copy, end_copy};
+use crate::postgres::fitness;
 use crate::telemetry::embedded::StoppedStore;
 use crate::telemetry::moved::{MovePlace, MovedPart, MovedRow, MovedRowSink};
 use crate::telemetry::time_order::{TimeOrder, moment};
@@ -189,6 +190,8 @@ impl TelemetryMove {
         address: &str,
         options: MoveOptions,
     ) -> std::result::Result<(Self, bool), MoveError> {
+        fitness::must_have_sessions(address, "--to").await?;
+        fitness::must_be_primary(address, "--to").await?;
         let pool = connections::to_change(address).await?;
         migrations::migrate(&pool).await?;
         let mut connection = pool.acquire().await.map_err(failed)?;

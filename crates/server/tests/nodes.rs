@@ -1,0 +1,114 @@
+//! Nodes that are started wrongly are refused with a reason, and leave nothing behind; what they lack is logged.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test's helpers fail with the test")]
+
+mod program_support;
+#[path = "../../store/tests/support/mod.rs"]
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use program_support::furnished::furnish;
+use program_support::site::{Api, ENVIRONMENT};
+use program_support::{Serving, failure, isobar, serve, text};
+use support::{OwnDatabase, Pooler, Raw};
+
+/// Makes a command use these stores; the folder is the data folder's if none is named.
+fn with_stores(mut command: Command, registry: &str, telemetry: Option<&str>) -> Command {
+    command.env("ISOBAR_STORES__REGISTRY", registry).env("ISOBAR_STORES__NEEDS_SYNCS", "false");
+    telemetry.map(|telemetry| command.env("ISOBAR_STORES__TELEMETRY", telemetry));
+    command
+}
+
+fn started(data: &Path, registry: &str, telemetry: Option<&str>) -> Output {
+    with_stores(serve(data, &ENVIRONMENT), registry, telemetry).output().unwrap()
+}
+
+async fn count(address: &str, query: &str) -> i64 {
+    let raw = Raw::open(address).await;
+    let found = raw.number(query).await;
+    raw.close().await;
+    found
+}
+
+/// Makes the database that of a role with these defaults; returns its address as that role.
+async fn as_role(database: &OwnDatabase, role: &str, attributes: &str, defaults: &[&str]) -> String {
+    let raw = Raw::open(&database.address).await;
+    raw.run(&format!("CREATE ROLE {role} LOGIN {attributes}")).await.unwrap();
+    for default in defaults {
+        raw.run(&format!("ALTER ROLE {role} SET {default}")).await.unwrap();
+    }
+    raw.run(&format!("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {role}', current_database()); END $$"))
+        .await
+        .unwrap();
+    raw.close().await;
+    let (scheme, rest) = database.address.split_once("://").unwrap();
+    let (_, place) = rest.split_once('@').unwrap();
+    format!("{scheme}://{role}@{place}")
+}
+
+async fn remove_with_role(database: OwnDatabase, role: &str) {
+    let other = OwnDatabase::new().await;
+    database.remove().await;
+    let raw = Raw::open(&other.address).await;
+    raw.run(&format!("DROP ROLE {role}")).await.unwrap();
+    raw.close().await;
+    other.remove().await;
+}
+
+mod on_postgres {
+    use super::*;
+
+    const TABLES: &str = "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                          WHERE c.relkind = 'r' AND n.nspname IN ('public', 'telemetry')";
+
+    #[tokio::test]
+    async fn refused_first_start_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, database) = (folder.path().join("new/data"), OwnDatabase::new().await);
+        let pooler = Pooler::start("transaction");
+        let refused = failure(&started(&data, &database.address, Some(&pooler.address(&database))));
+        assert!(refused.contains("pool_mode = session") && refused.contains("as stores.telemetry"), "{refused}");
+        assert!(!folder.path().join("new").exists());
+        drop(pooler);
+        assert_eq!(count(&database.address, TABLES).await, 0);
+        database.remove().await;
+    }
+
+    #[tokio::test]
+    async fn defaults_of_a_role_change_nothing() {
+        let (folder, database) = (tempfile::tempdir().unwrap(), OwnDatabase::new().await);
+        let defaults = [
+            "default_transaction_isolation = 'serializable'",
+            "default_transaction_read_only = on",
+            "default_transaction_deferrable = on",
+            "standard_conforming_strings = off",
+            "statement_timeout = '300ms'",
+            "lock_timeout = '1ms'",
+            "idle_in_transaction_session_timeout = '1ms'",
+            "idle_session_timeout = '1s'",
+            "bytea_output = 'escape'",
+            "intervalstyle = 'iso_8601'",
+            "datestyle = 'German'",
+            "timezone = 'Asia/Kathmandu'",
+            "transform_null_equals = on",
+            "array_nulls = off",
+            "gin_fuzzy_search_limit = 1",
+            "exit_on_error = on",
+            "session_replication_role = 'origin'",
+            "extra_float_digits = -15",
+        ];
+        let role = format!("isobar_odd_{}", std::process::id());
+        let address = as_role(&database, &role, "", &defaults).await;
+        let data = folder.path().join("data");
+        let serving = Serving::of(with_stores(serve(&data, &ENVIRONMENT), &address, Some(&address)));
+        furnish(&Api::of(&serving).await, 2).await;
+        assert_eq!(serving.stop(), Some(0));
+        let mut check = isobar(&["check", "--data"]);
+        check.arg(&data);
+        let checked = with_stores(check, &address, Some(&address)).output().unwrap();
+        assert!(text(&checked.stdout).contains("Everything is sound."), "{checked:?}");
+        remove_with_role(database, &role).await;
+    }
+}
