@@ -9,7 +9,7 @@ use isobar_store::registry::{Registry, companions};
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::postgres::PostgresOptions;
 use isobar_store::telemetry::spread::SpreadTelemetry;
-use isobar_store::telemetry::{LostDevices, Telemetry, Upkeep};
+use isobar_store::telemetry::{LostDevices, NamedStore, NotedStore, Telemetry, Upkeep};
 
 use crate::Failure;
 use crate::config::{Settings, TelemetryPlace};
@@ -41,6 +41,18 @@ impl TelemetryStore {
         }
     }
 
+    /// Returns the stores, as the registry notes them.
+    fn noted(&self, settings: &Settings) -> Vec<NotedStore> {
+        match self {
+            Self::Embedded(store) => {
+                let place =
+                    settings.telemetry_folder().map_or_else(|_| String::new(), |path| path.display().to_string());
+                vec![NotedStore { number: 0, identity: store.identity(), place }]
+            }
+            Self::Postgres(store) => store.noted(),
+        }
+    }
+
     /// Returns the port for upkeep.
     pub fn upkeep(&self) -> &dyn Upkeep {
         match self {
@@ -62,8 +74,8 @@ impl TelemetryStore {
 }
 
 impl Stores {
-    /// Opens both stores for serving, creates missing ones and upgrades older ones. Makes sure that no device number
-    /// known to telemetry is given out again.
+    /// Opens both stores for serving, creates missing ones and upgrades older ones. Makes sure that telemetry is the
+    /// registry's, and that no device number known to telemetry is given out again.
     pub async fn open(settings: &Settings) -> Result<Self, Failure> {
         require_files(settings)?;
         // Before the registry, whose tables are made when it is opened.
@@ -73,6 +85,8 @@ impl Stores {
         let registry = Registry::open(&settings.registry).await.map_err(no_registry)?;
         let telemetry = open_telemetry(settings, &registry, !settings.may_have_other_nodes()).await?;
         let stores = Self { registry, telemetry };
+        // Of two first starts with different telemetry, one is too late here.
+        stores.registry.telemetry_stores_note(&stores.telemetry.noted(settings)).await.map_err(no_telemetry)?;
         stores.place_devices();
         stores.agree_on_numbers().await.map_err(|error| format!("the numbers of devices: {}", whole(&error)))?;
         Ok(stores)
@@ -173,11 +187,17 @@ pub fn telemetry_options(settings: &Settings) -> Options {
 
 /// Opens telemetry, alone or with other processes: a folder on a blocking thread, as that replays the write-ahead log.
 async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool) -> Result<TelemetryStore, Failure> {
-    let used = registry.device_databases().await.map_err(no_registry)?;
+    let known = registry.known_stores().await.map_err(no_registry)?;
     match &settings.telemetry {
         TelemetryPlace::Folder(path) => {
-            must_have(&[0], &used)?;
-            open_folder(path, telemetry_options(settings)).await
+            must_have(&[0], &known.used)?;
+            let named = |identity| NamedStore { place: path.display().to_string(), identity, number: Some(0) };
+            if !is_telemetry(path) {
+                known.must_fit(&[named(None)])?;
+            }
+            let store = open_folder(path, telemetry_options(settings)).await?;
+            known.must_fit(&[named(Some(store.identity()))])?;
+            Ok(TelemetryStore::Embedded(Arc::new(store)))
         }
         TelemetryPlace::Postgres(databases) => {
             let options = PostgresOptions {
@@ -187,7 +207,7 @@ async fn open_telemetry(settings: &Settings, registry: &Registry, is_alone: bool
                 ..PostgresOptions::default()
             };
             let marks = Arc::new(registry.clone());
-            let store = SpreadTelemetry::open(databases, options, &used, marks).await.map_err(no_telemetry)?;
+            let store = SpreadTelemetry::open(databases, options, &known, marks).await.map_err(no_telemetry)?;
             Ok(TelemetryStore::Postgres(Arc::new(store)))
         }
     }
@@ -206,9 +226,9 @@ fn must_have(named: &[u16], used: &[u16]) -> Result<(), Failure> {
     }
 }
 
-async fn open_folder(path: &Path, options: Options) -> Result<TelemetryStore, Failure> {
+async fn open_folder(path: &Path, options: Options) -> Result<Embedded, Failure> {
     let folder = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || Embedded::open(&folder, options)).await?;
     let told = |error| format!("the telemetry store {} cannot be opened: {}", path.display(), whole(&error));
-    Ok(TelemetryStore::Embedded(Arc::new(opened.map_err(told)?)))
+    Ok(opened.map_err(told)?)
 }

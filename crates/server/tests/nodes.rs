@@ -77,6 +77,33 @@ mod on_postgres {
     }
 
     #[tokio::test]
+    async fn node_with_other_telemetry_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+        let (database, other) = (OwnDatabase::new().await, OwnDatabase::new().await);
+        let (registry, telemetry) = (database.address.as_str(), Some(database.address.as_str()));
+        let serving = Serving::of(with_stores(serve(&first, &ENVIRONMENT), registry, telemetry));
+        for wrong in [Some(other.address.as_str()), None] {
+            let refused = failure(&started(&second, registry, wrong));
+            assert!(
+                refused.contains("the registry has telemetry store 0") && refused.contains("no telemetry store"),
+                "{refused}"
+            );
+            assert!(!second.exists());
+        }
+        assert_eq!(count(&other.address, TABLES).await, 0);
+        // The right ones are checked from a machine without a data folder.
+        let mut check = isobar(&["check", "--data"]);
+        check.arg(&second);
+        assert_eq!(serving.stop(), Some(0));
+        let checked = with_stores(check, registry, telemetry).output().unwrap();
+        assert!(text(&checked.stdout).contains("Everything is sound."), "{checked:?}");
+        assert!(!second.exists());
+        database.remove().await;
+        other.remove().await;
+    }
+
+    #[tokio::test]
     async fn defaults_of_a_role_change_nothing() {
         let (folder, database) = (tempfile::tempdir().unwrap(), OwnDatabase::new().await);
         let defaults = [

@@ -94,6 +94,40 @@ async fn damaged_log_is_refused_until_an_operator_recovers() {
     assert_eq!(serving.stop(), Some(0));
 }
 
+#[test]
+fn other_telemetry_is_refused_until_an_operator_recovers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, other) = (folder.path().join("data"), folder.path().join("other"));
+    for data in [&data, &other] {
+        assert_eq!(Serving::on(data, &ENVIRONMENT).stop(), Some(0));
+    }
+    let (own, strange) = (data.join("telemetry"), other.join("telemetry"));
+    let with_other = |arguments: &[&str]| {
+        let mut command = isobar(arguments);
+        command.arg("--data").arg(&data).args(["--config", "/dev/null"]);
+        command.env("ISOBAR_STORES__TELEMETRY", format!("rocksdb:{}", strange.display())).output().unwrap()
+    };
+    let names_both = |told: &str| {
+        let names = [&own, &strange].map(|path| told.contains(&path.display().to_string()));
+        assert!(names == [true; 2] && told.contains("isobar recover"), "{told}");
+    };
+    names_both(&failure(&with_other(&["serve", "--listen", "127.0.0.1:0"])));
+    let checked = with_other(&["check"]);
+    assert_eq!(checked.status.code(), Some(1));
+    names_both(&text(&checked.stdout));
+    assert!(text(&command(&["check"], &data).stdout).contains("Everything is sound."));
+
+    std::fs::remove_dir_all(&own).unwrap();
+    let refused = failure(&command(&["serve", "--listen", "127.0.0.1:0"], &data));
+    assert!(refused.contains("there is no telemetry store") && !own.exists(), "{refused}");
+    let asked = command(&["recover"], &data);
+    assert!(asked.status.code() == Some(1) && text(&asked.stdout).contains("not that of the registry"), "{asked:?}");
+    let done = command(&["recover", "--yes"], &data);
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(Serving::on(&data, &ENVIRONMENT).stop(), Some(0));
+    names_both(&failure(&with_other(&["serve", "--listen", "127.0.0.1:0"])));
+}
+
 /// Returns `isobar serve` with files limited to `blocks` of 512 bytes.
 fn bounded(data: &Path, blocks: u32) -> Command {
     let serve = isobar(&[]);

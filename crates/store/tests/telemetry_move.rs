@@ -294,6 +294,10 @@ mod on_postgres {
         assert_eq!(totals.progress.devices, totals.progress.of_devices);
         assert!(files(folder.path()) == before, "the folder is not changed");
         is_moved(&database, &expected).await;
+        let (moved, identity) =
+            (open(&database).await.unwrap(), Embedded::identity_of(folder.path(), &Options::default()));
+        assert_eq!(Some(moved.noted().identity), identity.unwrap());
+        moved.close().await.unwrap();
         let again = begin(folder.path(), &database, MoveOptions::default()).await.err().unwrap();
         assert!(matches!(again, MoveError::ForeignRows(_)), "{again}");
         database.remove().await;

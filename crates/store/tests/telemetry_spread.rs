@@ -16,7 +16,7 @@ use isobar_store::error::StoreError;
 use isobar_store::registry::Registry;
 use isobar_store::telemetry::postgres::{PostgresOptions, PostgresTelemetry};
 use isobar_store::telemetry::spread::SpreadTelemetry;
-use isobar_store::telemetry::{Commit, OutboxChange, Telemetry, Upkeep as _, ValueQuery};
+use isobar_store::telemetry::{Commit, KnownStores, OutboxChange, Telemetry, Upkeep as _, ValueQuery};
 use suite::given::{self, at};
 use support::{OwnDatabase, Raw};
 
@@ -39,8 +39,23 @@ async fn open(databases: &[&OwnDatabase], used: &[u16]) -> Result<SpreadTelemetr
 
 /// Opens the store, with marks in a registry beside the first database.
 async fn open_list(addresses: &[String], used: &[u16]) -> Result<SpreadTelemetry, StoreError> {
+    open_known(addresses, &KnownStores::with_devices_in(used)).await
+}
+
+async fn open_known(addresses: &[String], known: &KnownStores) -> Result<SpreadTelemetry, StoreError> {
     let registry = Registry::open(&addresses[0]).await?;
-    SpreadTelemetry::open(addresses, options(), used, Arc::new(registry)).await
+    SpreadTelemetry::open(addresses, options(), known, Arc::new(registry)).await
+}
+
+async fn open_alone(database: &OwnDatabase, used: &[u16]) -> Result<PostgresTelemetry, StoreError> {
+    PostgresTelemetry::open_for(&database.address, options(), &KnownStores::with_devices_in(used)).await
+}
+
+/// Returns the whole text of the error with which a store is refused.
+fn text_of(refused: Result<SpreadTelemetry, StoreError>) -> String {
+    let Err(error) = refused else { panic!("these databases are served together") };
+    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 async fn two() -> (OwnDatabase, OwnDatabase) {
@@ -49,9 +64,7 @@ async fn two() -> (OwnDatabase, OwnDatabase) {
 
 /// Returns the whole text of the error with which these databases are refused.
 async fn refusal(databases: &[&OwnDatabase], used: &[u16]) -> String {
-    let Err(error) = open(databases, used).await else { panic!("these databases are served together") };
-    let causes = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    text_of(open(databases, used).await)
 }
 
 macro_rules! spread_scene {
@@ -174,7 +187,7 @@ mod databases {
         #[tokio::test(flavor = "multi_thread")]
         async fn databases_that_are_all_new_are_refused_where_there_are_devices() {
             let (first, second) = two().await;
-            let alone = PostgresTelemetry::open_for(&first.address, options(), &[0]).await;
+            let alone = open_alone(&first, &[0]).await;
             assert!(alone.is_err_and(|error| format!("{error:?}").contains("AllNew")));
             let told = refusal(&[&first, &second], &[0]).await;
             assert!(told.contains("the registry has devices"), "{told}");
@@ -188,13 +201,42 @@ mod databases {
             raw.close().await;
             let store = open(&[&first, &second], &[0]).await.unwrap();
             store.close().await.unwrap();
-            let alone = PostgresTelemetry::open_for(&second.address, options(), &[0]).await.unwrap();
+            let alone = open_alone(&second, &[0]).await.unwrap();
             assert_eq!(alone.database(), 0);
             alone.close().await.unwrap();
-            let wrong = PostgresTelemetry::open_for(&second.address, options(), &[0, 1]).await;
+            let wrong = open_alone(&second, &[0, 1]).await;
             assert!(wrong.is_err_and(|error| format!("{error:?}").contains("Missing")));
             first.remove().await;
             second.remove().await;
+        }
+
+        #[tokio::test(flavor = "multi_thread")]
+        async fn database_that_is_not_noted_is_refused_unchanged() {
+            let ((first, second), (third, other)) = (two().await, two().await);
+            let served = async |databases: &[&OwnDatabase], known: &KnownStores| {
+                let store = open_known(&addresses(databases), known).await.unwrap();
+                store.close().await.unwrap();
+                (store.numbers(), store.noted())
+            };
+            let (_, noted) = served(&[&first], &KnownStores::default()).await;
+            let known = KnownStores { used: Vec::new(), noted: noted.clone() };
+            let told = text_of(open_known(&addresses(&[&other]), &known).await);
+            assert!(told.contains(&noted[0].identity) && told.contains(&noted[0].place), "{told}");
+            assert!(told.contains("there is no telemetry store"), "{told}");
+            let raw = Raw::open(&other.address).await;
+            assert_eq!(raw.number("SELECT count(*) FROM pg_namespace WHERE nspname = 'telemetry'").await, 0);
+            raw.close().await;
+            served(&[&other], &KnownStores::default()).await;
+            let told = text_of(open_known(&addresses(&[&other, &second]), &known).await);
+            assert!(told.contains("which has the identity"), "{told}");
+            // One is added, and left out again: its number is not given to another.
+            let (numbers, noted) = served(&[&first, &second], &known).await;
+            assert_eq!(numbers, [0, 1]);
+            let known = KnownStores { used: Vec::new(), noted };
+            assert_eq!(served(&[&third, &first], &known).await.0, [0, 2]);
+            for database in [first, second, third, other] {
+                database.remove().await;
+            }
         }
 
         #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ mod streams {
         use isobar_store::registry::Registry;
         use isobar_store::telemetry::postgres::PostgresOptions;
         use isobar_store::telemetry::spread::SpreadTelemetry;
-        use isobar_store::telemetry::{Following, StreamMarks, StreamMessage, StreamPosition, Telemetry};
+        use isobar_store::telemetry::{Following, KnownStores, StreamMarks, StreamMessage, StreamPosition, Telemetry};
 
         use crate::suite::given::{self, Told, id};
         use crate::support::link::{Link, LinkState};
@@ -47,7 +47,8 @@ mod streams {
                 let registry = Arc::new(Registry::open(&self.registry.address).await.unwrap());
                 let options = PostgresOptions { is_alone: false, needs_syncs: false, ..PostgresOptions::default() };
                 let marks = Arc::clone(&registry) as _;
-                let telemetry = SpreadTelemetry::open(&addresses, options, &[], marks).await.unwrap();
+                let telemetry =
+                    SpreadTelemetry::open(&addresses, options, &KnownStores::default(), marks).await.unwrap();
                 (registry, telemetry)
             }
 

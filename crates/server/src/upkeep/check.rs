@@ -22,19 +22,26 @@ const COPY_FOLDER_MODE: u32 = 0o700;
 
 /// Checks both stores while they are in use: telemetry first, so that its devices are in the registry by then.
 pub async fn everything(stores: &Stores) -> Result<UpkeepReport, Failure> {
-    compare(stores.telemetry.upkeep().examine().await, &stores.registry).await
+    compare(stores.telemetry.upkeep().examine().await, &stores.registry, None).await
 }
 
 /// Checks both stores without a running platform, and changes nothing.
 pub async fn as_they_are(settings: &Settings) -> Result<UpkeepReport, Failure> {
     require_files(settings)?;
     let closed = ClosedTelemetry::of(settings);
-    let telemetry = tokio::task::spawn_blocking(move || closed.examine()).await?;
     let copy =
         settings.sqlite_file().filter(|file| is_read_only(file)).map(|file| RegistryCopy::of(&file)).transpose()?;
     let address = copy.as_ref().map_or_else(|| settings.registry.clone(), RegistryCopy::address);
     let registry = Registry::open_as_it_is(&address).await.map_err(no_registry)?;
-    let told = compare(telemetry, &registry).await;
+    let known = registry.known_stores().await;
+    let telemetry = tokio::task::spawn_blocking(move || {
+        let examined = closed.examine();
+        let fits = if examined.is_ok() { known.and_then(|known| closed.must_fit(&known)) } else { Ok(()) };
+        (examined, fits)
+    });
+    let (examined, fits) = telemetry.await?;
+    let foreign = fits.err().map(|error| format!("telemetry: {}", whole(&error)));
+    let told = compare(examined, &registry, foreign).await;
     registry.close().await?;
     told
 }
@@ -75,8 +82,13 @@ impl Drop for RegistryCopy {
     }
 }
 
-async fn compare(telemetry: Result<Examined, StoreError>, registry: &Registry) -> Result<UpkeepReport, Failure> {
-    let mut faults = Vec::new();
+/// Compares telemetry with the registry; `foreign` is the fault of telemetry that is not the registry's.
+async fn compare(
+    telemetry: Result<Examined, StoreError>,
+    registry: &Registry,
+    foreign: Option<String>,
+) -> Result<UpkeepReport, Failure> {
+    let mut faults = Vec::from_iter(foreign);
     let telemetry = match telemetry {
         Ok(examined) => examined,
         Err(error) => {

@@ -3,7 +3,7 @@
 use isobar_model::time::Timestamp;
 use isobar_store::error::StoreError;
 use isobar_store::telemetry::embedded::{Embedded, Options};
-use isobar_store::telemetry::{Examined, LostDevices, postgres};
+use isobar_store::telemetry::{Examined, KnownStores, LostDevices, NamedStore, postgres};
 
 use crate::config::{Settings, TelemetryPlace};
 use crate::runtime;
@@ -30,6 +30,21 @@ impl ClosedTelemetry {
             TelemetryPlace::Folder(folder) if is_telemetry(folder) => Embedded::examine_folder(folder, &self.options),
             TelemetryPlace::Folder(folder) => {
                 Embedded::loss(folder).and_then(|_| Err(StoreError::Damaged("there is no telemetry store".to_owned())))
+            }
+        }
+    }
+
+    /// Fails if this is not the telemetry that a registry knows.
+    pub fn must_fit(&self, known: &KnownStores) -> Result<()> {
+        match &self.place {
+            TelemetryPlace::Postgres(databases) => waiting(postgres::must_fit(databases, known)),
+            TelemetryPlace::Folder(folder) => {
+                let identity = match is_telemetry(folder) {
+                    true => Embedded::identity_of(folder, &self.options)?,
+                    false => None,
+                };
+                let named = NamedStore { place: folder.display().to_string(), identity, number: Some(0) };
+                known.must_fit(&[named]).map_err(StoreError::unavailable)
             }
         }
     }

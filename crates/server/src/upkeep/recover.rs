@@ -4,6 +4,9 @@
 use std::path::Path;
 
 use isobar_model::time::{Clock, Timestamp};
+use isobar_store::error::StoreError;
+use isobar_store::registry::Registry;
+use isobar_store::telemetry::KnownStores;
 use isobar_store::telemetry::embedded::{Embedded, Loss};
 
 use super::closed_telemetry::ClosedTelemetry;
@@ -12,7 +15,8 @@ use crate::Failure;
 use crate::cli::Recovery;
 use crate::config::{self, Flags, Settings, TelemetryPlace};
 use crate::folder::DataFolder;
-use crate::stores::{require_files, telemetry_options, whole};
+use crate::runtime;
+use crate::stores::{no_registry, require_files, telemetry_options, whole};
 
 /// A recovery of one store.
 struct Step {
@@ -35,6 +39,7 @@ pub fn recover(flags: &Flags, wanted: &Recovery) -> Result<UpkeepReport, Failure
     steps.extend(lost_changes(&settings, &aside)?);
     if steps.is_empty() {
         steps.extend(lost_devices(&settings));
+        steps.extend(other_telemetry(&settings));
     }
     if wanted.clock {
         steps.push(clock(&settings, now));
@@ -98,6 +103,39 @@ fn lost_devices(settings: &Settings) -> Option<Step> {
         Ok("The lost devices are taken for deleted.\n".to_owned())
     };
     Some(Step { named, take: Box::new(take) })
+}
+
+/// Finds out that the telemetry of the settings is not that of the registry. Where it would be refused all the same if the
+/// registry had noted none, there is nothing to recover from.
+fn other_telemetry(settings: &Settings) -> Option<Step> {
+    let (registry, closed) = (settings.registry.clone(), ClosedTelemetry::of(settings));
+    // Failures to read either store are left for the next start, or `isobar check`.
+    let known = with_registry(&registry, async |registry| registry.known_stores().await).ok()?;
+    let foreign = closed.must_fit(&known).err()?;
+    closed.must_fit(&KnownStores::with_devices_in(&known.used)).ok()?;
+    let named = format!(
+        "Telemetry is not that of the registry: {}.\nThe registry takes what stores.telemetry names when it starts next. What \
+         devices said to the other one is out of reach from then on.\n",
+        whole(&foreign)
+    );
+    let take = move || {
+        with_registry(&registry, async |registry| registry.telemetry_stores_forget().await)?;
+        Ok("The registry takes the telemetry of the next start.\n".to_owned())
+    };
+    Some(Step { named, take: Box::new(take) })
+}
+
+/// Does something with the registry of a stopped platform.
+fn with_registry<T>(
+    address: &str,
+    work: impl AsyncFnOnce(&Registry) -> std::result::Result<T, StoreError>,
+) -> Result<T, Failure> {
+    runtime::start(1)?.block_on(async {
+        let registry = Registry::open_as_it_is(address).await.map_err(no_registry)?;
+        let done = work(&registry).await.map_err(no_registry);
+        registry.close().await?;
+        Ok(done?)
+    })
 }
 
 /// Makes the telemetry store trust the clock.

@@ -15,6 +15,7 @@ mod durable;
 pub mod embedded;
 mod examined;
 mod follow;
+mod known_stores;
 pub mod marks;
 pub mod moved;
 mod page_budget;
@@ -53,6 +54,7 @@ pub use follow::{
     EventWriter, Followed, Following, PieceEvent, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
     StreamedEvents,
 };
+pub use known_stores::{ForeignStore, KnownStores, NamedStore, NotedStore};
 pub use marks::{MarkedPlaces, StreamMark, StreamMarks};
 pub use query::{
     Filter, FilterField, Operand, Operator, PAGE_BYTES_MAX, QUEUE_PAGE_BYTES_MAX, SORTED_MAX, ValueChunk, ValueCursor,

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use isobar_model::time::Timestamp;
 use isobar_store::registry::Registry;
-use isobar_store::telemetry::Upkeep;
 use isobar_store::telemetry::embedded::{Embedded, Options};
 use isobar_store::telemetry::postgres::{self, PostgresOptions};
 use isobar_store::telemetry::spread::SpreadTelemetry;
+use isobar_store::telemetry::{KnownStores, Upkeep};
 
 use super::app::TestSettings;
 use super::postgres::{OwnDatabase, Raw};
@@ -84,16 +84,16 @@ impl TelemetryDatabases {
             [] => Arc::new(Embedded::open(&folder.join("telemetry"), embedded_options(settings)).unwrap()),
             databases => {
                 let addresses: Vec<String> = databases.iter().map(|database| database.address.clone()).collect();
-                let used = match registry {
-                    Some(registry) => registry.device_databases().await.unwrap(),
-                    None => Vec::new(),
+                let known = match registry {
+                    Some(registry) => registry.known_stores().await.unwrap(),
+                    None => KnownStores::default(),
                 };
                 // The order of streams is of no use without the platform's registry.
                 let marks = match registry {
                     Some(registry) => registry.clone(),
                     None => Registry::open(&addresses[0]).await.unwrap(),
                 };
-                let spread = SpreadTelemetry::open(&addresses, options, &used, Arc::new(marks)).await.unwrap();
+                let spread = SpreadTelemetry::open(&addresses, options, &known, Arc::new(marks)).await.unwrap();
                 let spread = Arc::new(spread);
                 if let Some(registry) = registry {
                     let watched = Arc::clone(&spread);

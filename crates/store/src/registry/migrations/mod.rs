@@ -32,6 +32,7 @@ const STEPS: &[&str] = &[
     include_str!("0021_nodes.sql"),
     include_str!("0022_stream_marks.sql"),
     include_str!("0023_alarms_assigned.sql"),
+    include_str!("0024_telemetry_stores.sql"),
 ];
 
 /// Words with which a step begins that SQLite does without.
@@ -191,6 +192,7 @@ mod tests {
         "3ade282f3d405657fab4d92cffdd9a22d07c0fbcb6e6c4cf5290dbd3e14e81bd",
         "e71aaa3c63cfd48d96bee9d028f9a6cf9b9cfc913139984a00ad5b97507243e1",
         "221e6318b27997751f3ef7665336010208d291bfb94984521182c2cea728f420",
+        "c95db02d5da8bd86d7a3a2281b61f02967b5395360e87f08588036780f83606d",
     ];
 
     #[test]

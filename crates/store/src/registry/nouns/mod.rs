@@ -38,6 +38,7 @@ pub(crate) mod sign_ins;
 pub(crate) mod specification_versions;
 pub(crate) mod specifications;
 pub(crate) mod stream_marks;
+pub(crate) mod telemetry_stores;
 pub(crate) mod timers;
 pub(crate) mod usage;
 pub(crate) mod users;

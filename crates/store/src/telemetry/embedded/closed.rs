@@ -41,6 +41,11 @@ impl Embedded {
         Ok(engine::format(&self.core.db)?.unwrap_or(keys::FORMAT_WITHOUT_FLOORS))
     }
 
+    /// Returns the identity of a closed store, or `None` if an earlier version has served it last.
+    pub fn identity_of(path: &Path, options: &Options) -> Result<Option<String>> {
+        Ok(numbers::identity(&engine::open_to_read(path, options)?)?.map(|identity| identity.to_string()))
+    }
+
     /// Returns the moment up to which a closed store trusts the clock, or `None` if it is empty.
     pub fn seen(path: &Path, options: &Options) -> Result<Option<Timestamp>> {
         retention::seen(&engine::open_to_read(path, options)?)

@@ -92,6 +92,8 @@ impl Family {
 
 /// Key of the version of the format.
 pub const META_FORMAT: &[u8] = b"format";
+/// Key of the identity of the store, which its copies share.
+pub const META_IDENTITY: &[u8] = b"identity";
 /// Key of the next free series number.
 pub const META_SERIES: &[u8] = b"series";
 /// Key of the moment before which history is forgotten.

@@ -54,6 +54,7 @@ use parking_lot::Mutex;
 use rocksdb::DB;
 pub use rocksdb_wal_check::Loss;
 use rocksdb_wal_check::{Note, Watermark};
+use uuid::Uuid;
 
 use self::cache::{Devices, Held};
 use self::columns::ColumnCache;
@@ -117,6 +118,7 @@ struct Core {
     /// Cache of columns that queries in buckets have read.
     columns: ColumnCache,
     options: Options,
+    identity: Uuid,
 }
 
 /// The embedded telemetry store.
@@ -152,6 +154,7 @@ impl Embedded {
     pub fn open(path: &Path, options: Options) -> Result<Self> {
         let cutoffs = Arc::new(Cutoffs::default());
         let db = Arc::new(engine::open(path, &options, &cutoffs)?);
+        let identity = numbers::identity_or_new(&db)?;
         // The replayed commits are in tables now.
         let sequence = db.latest_sequence_number();
         let note = Arc::new(Note::begin(path, Watermark::up_to(sequence, sequence))?);
@@ -165,10 +168,16 @@ impl Embedded {
         let writer = CommitWriter::start(&db, &shared, &note, position)?;
         let worker = reclaim::ReclaimWorker::start(&db, &shared, &reclaim)?;
         let (sorted, columns) = (Arc::default(), ColumnCache::default());
-        let core = Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options });
+        let core =
+            Arc::new(Core { db, shared, note, devices, cutoffs, reclaim, outbox, sorted, columns, options, identity });
         let threads = Mutex::new(Some((worker, writer)));
         let (scans, scan_threads) = (FairQueue::new(&limits::SCANS), scan_threads(limits::SCANS.at_once)?);
         Ok(Self { core, threads, scans, scan_threads })
+    }
+
+    /// Returns the identity of the store, which its backups and moves carry.
+    pub fn identity(&self) -> String {
+        self.core.identity.to_string()
     }
 
     /// Copies the current store into a folder that must not exist; files that no longer change are linked, not copied.

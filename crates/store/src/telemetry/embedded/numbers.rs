@@ -3,13 +3,15 @@
 //! has lost are recorded here, because this store has their data.
 
 use async_trait::async_trait;
+use isobar_model::chance::Chance;
 use isobar_model::ids::DeviceKey;
 use isobar_quota::FairQueue;
 use rocksdb::DB;
+use uuid::Uuid;
 
 use super::keys::{self, Family};
 use super::load::{current, each, rows};
-use super::rows::{Parts, event_device, failed, trailing};
+use super::rows::{Parts, damaged, event_device, failed, trailing};
 use super::{Embedded, engine, examine};
 use crate::error::Result;
 use crate::telemetry::{Examined, LostDevices, Upkeep};
@@ -47,6 +49,28 @@ impl Upkeep for Embedded {
     fn scans(&self) -> &FairQueue {
         &self.scans
     }
+}
+
+/// Returns the identity of the store, if it has one.
+pub fn identity(db: &DB) -> Result<Option<Uuid>> {
+    let found = db.get_cf(engine::family(db, Family::Meta)?, keys::META_IDENTITY).map_err(failed)?;
+    found
+        .map(|bytes| Uuid::from_slice(&bytes).map_err(|_| damaged("the store's identity has another length")))
+        .transpose()
+}
+
+/// Returns the identity of the store, and makes one if it has none: a new store, or one of an earlier version.
+pub fn identity_or_new(db: &DB) -> Result<Uuid> {
+    if let Some(identity) = identity(db)? {
+        return Ok(identity);
+    }
+    let mut random = [0; 16];
+    random.copy_from_slice(&Chance::from_system().bits_256()[..16]);
+    let (identity, meta) = (uuid::Builder::from_random_bytes(random).into_uuid(), engine::family(db, Family::Meta)?);
+    db.put_cf(meta, keys::META_IDENTITY, identity.as_bytes()).map_err(failed)?;
+    // The registry notes it next: a part of the log that is lost must not take it along.
+    db.flush_cf(meta).map_err(failed)?;
+    Ok(identity)
 }
 
 /// Returns the greatest number of a device with any stored data, or 0. History is not read: each of its events is in a

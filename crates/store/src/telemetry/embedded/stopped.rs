@@ -9,6 +9,7 @@ use isobar_model::time::Timestamp;
 use rocksdb::DB;
 use rustc_hash::FxHashMap;
 use rustix::fs::{FlockOperation, fcntl_lock};
+use uuid::Uuid;
 
 use super::keys::{self, Family, TimeOrder};
 use super::load::{self, RowIterator, current, each, rows};
@@ -64,6 +65,8 @@ pub struct StoreMarks {
     pub newest: TimeOrder,
     /// Greatest number of a device that must not be given out again.
     pub greatest_device: u64,
+    /// Identity of the store, unless an earlier version has served it last.
+    pub identity: Option<Uuid>,
 }
 
 impl StoppedStore {
@@ -108,6 +111,7 @@ impl StoppedStore {
             cutoff: engine::moment(&self.db, keys::META_CUTOFF)?,
             newest: keys::order_of(self.newest.newest),
             greatest_device: numbers::greatest_device(&self.db)?,
+            identity: numbers::identity(&self.db)?,
         })
     }
 

@@ -11,7 +11,8 @@ use super::connections::{self, ReadColumn as _, failed};
 use super::numbers::ProcessNumbers;
 use super::{OpenedDatabase, PostgresTelemetry};
 use crate::error::{Result, StoreError};
-use crate::postgres::place;
+use crate::postgres::{connect, place};
+use crate::telemetry::{ForeignStore, KnownStores, NamedStore};
 
 /// Lock that keeps two processes that start at once from giving out numbers at once.
 const MEMBERSHIP_LOCK: i64 = 0x0069_736f_6261_7214;
@@ -20,12 +21,17 @@ const IDENTITY: &str = "SELECT identity::text FROM telemetry.membership";
 const READ_MEMBERSHIP: &str = "SELECT identity::text, platform::text, number, \
     EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event), \
     pg_sequence_last_value('telemetry.process') IS NOT NULL FROM telemetry.membership";
+/// Tells which tables are there: none, those of an earlier version, or all.
+const FIND_TABLES: &str =
+    "SELECT to_regclass('telemetry.head') IS NOT NULL, to_regclass('telemetry.membership') IS NOT NULL";
+const HAS_DATA: &str = "SELECT EXISTS (SELECT FROM telemetry.head) OR EXISTS (SELECT FROM telemetry.event)";
 const WRITE_MEMBERSHIP: &str = "UPDATE telemetry.membership SET platform = $1::uuid, number = $2";
 
 /// A database that has its number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct JoinedDatabase {
     pub number: u16,
+    pub identity: String,
 }
 
 /// The note of a database, as it was found.
@@ -33,6 +39,7 @@ pub(crate) struct JoinedDatabase {
 struct MembershipNote {
     /// Name of the database, for messages.
     name: Arc<str>,
+    /// Empty if there are no tables yet, or those of a version without identities.
     identity: String,
     /// The platform and the number, if it has joined one.
     joined: Option<(String, u16)>,
@@ -66,6 +73,8 @@ enum MembershipError {
     AllNew(String),
     #[error("the platform has given out all {DATABASES_MAX} numbers of databases")]
     NoNumberLeft,
+    #[error(transparent)]
+    Foreign(#[from] ForeignStore),
 }
 
 impl From<MembershipError> for StoreError {
@@ -75,11 +84,10 @@ impl From<MembershipError> for StoreError {
 }
 
 /// Gives a database that is served alone the first number, unless it has one, and begins the numbers of this process.
-/// `used` are the numbers in which the registry has devices.
-pub async fn join_alone(database: &OpenedDatabase, used: &[u16]) -> Result<(JoinedDatabase, ProcessNumbers)> {
+pub async fn join_alone(database: &OpenedDatabase, known: &KnownStores) -> Result<(JoinedDatabase, ProcessNumbers)> {
     let mut tx = hold(&database.changes).await?;
     let note = read(&mut tx, place(&database.changes.connect_options())).await?;
-    let joined = decide(std::slice::from_ref(&note), used)?;
+    let joined = decide(std::slice::from_ref(&note), known)?;
     let number = joined.first().map_or(0, |(_, number)| *number);
     if note.joined.is_none() {
         write(&mut tx, &note.identity, number).await?;
@@ -87,12 +95,14 @@ pub async fn join_alone(database: &OpenedDatabase, used: &[u16]) -> Result<(Join
     // While nobody else may join: a process with several databases begins its numbers above all that were begun.
     let numbers = ProcessNumbers::begin(&mut tx).await?;
     tx.commit().await.map_err(failed)?;
-    Ok((JoinedDatabase { number }, numbers))
+    Ok((JoinedDatabase { number, identity: note.identity }, numbers))
 }
 
 /// Gives each of several databases its number, unless it has one, and begins the numbers of this process in all of them.
-/// `used` are the numbers in which the registry has devices.
-pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(Vec<JoinedDatabase>, ProcessNumbers)> {
+pub(crate) async fn join(
+    databases: &[OpenedDatabase],
+    known: &KnownStores,
+) -> Result<(Vec<JoinedDatabase>, ProcessNumbers)> {
     let mut order = Vec::with_capacity(databases.len());
     for (index, database) in databases.iter().enumerate() {
         let identity = sqlx::query(IDENTITY).fetch_one(&database.changes).await.map_err(failed)?;
@@ -114,34 +124,82 @@ pub(crate) async fn join(databases: &[OpenedDatabase], used: &[u16]) -> Result<(
     // New ones are numbered in the order of the list.
     held.sort_unstable_by_key(|(index, ..)| *index);
     let notes: Vec<MembershipNote> = held.iter().map(|(_, note, _)| note.clone()).collect();
-    let joined = decide(&notes, used)?;
+    let joined = decide(&notes, known)?;
     let pools: Vec<&PgPool> = databases.iter().map(|database| &database.changes).collect();
     let numbers = ProcessNumbers::begin_together(&pools).await?;
     let mut by_number: Vec<_> = held.into_iter().zip(joined).collect();
     by_number.sort_unstable_by_key(|(_, (_, number))| *number);
-    let mut given = vec![JoinedDatabase { number: 0 }; databases.len()];
+    let mut given = Vec::with_capacity(databases.len());
     for ((index, note, mut tx), (platform, number)) in by_number {
         if note.joined.is_none() {
             write(&mut tx, &platform, number).await?;
         }
         // The first one first: the others name it.
         tx.commit().await.map_err(failed)?;
-        given[index] = JoinedDatabase { number };
+        given.push((index, JoinedDatabase { number, identity: note.identity }));
     }
-    Ok((given, numbers))
+    given.sort_unstable_by_key(|(index, _)| *index);
+    Ok((given.into_iter().map(|(_, joined)| joined).collect(), numbers))
+}
+
+/// Checks, without changing anything, that databases may be served together for a registry that knows these. What is
+/// refused here has left nothing behind.
+pub async fn must_fit(addresses: &[String], known: &KnownStores) -> Result<()> {
+    let mut notes = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        notes.push(look(address).await.map_err(|error| named(address, error))?);
+    }
+    must_be_different(&notes)?;
+    decide(&notes, known)?;
+    Ok(())
+}
+
+/// Reads the note of a database that may have no tables yet, or older ones.
+async fn look(address: &str) -> Result<MembershipNote> {
+    let options = address.parse::<PgConnectOptions>().map_err(failed)?;
+    let (name, mut connection) = (place(&options), connect(&options).await.map_err(failed)?);
+    let tables = sqlx::query(FIND_TABLES).fetch_one(&mut connection).await.map_err(failed)?;
+    let (has_tables, has_note): (bool, bool) = (tables.column(0)?, tables.column(1)?);
+    if has_note {
+        return read(&mut connection, name).await;
+    }
+    let has_data = match has_tables {
+        true => sqlx::query(HAS_DATA).fetch_one(&mut connection).await.map_err(failed)?.column(0)?,
+        false => false,
+    };
+    Ok(MembershipNote { name, identity: String::new(), joined: None, has_data, was_served: has_tables })
+}
+
+/// Fails if two of these are the same database.
+fn must_be_different(notes: &[MembershipNote]) -> std::result::Result<(), MembershipError> {
+    for (index, note) in notes.iter().enumerate() {
+        if let Some(same) = notes[..index].iter().find(|it| !it.identity.is_empty() && it.identity == note.identity) {
+            return Err(MembershipError::Same(Arc::clone(&same.name), Arc::clone(&note.name)));
+        }
+    }
+    Ok(())
+}
+
+impl MembershipNote {
+    fn named(&self) -> NamedStore {
+        let identity = (!self.identity.is_empty()).then(|| self.identity.clone());
+        NamedStore { place: self.name.to_string(), identity, number: self.joined.as_ref().map(|(_, number)| *number) }
+    }
 }
 
 /// Decides the platform and the number of each database, in their order.
-fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(String, u16)>, MembershipError> {
+fn decide(notes: &[MembershipNote], known: &KnownStores) -> std::result::Result<Vec<(String, u16)>, MembershipError> {
+    let used = known.used.as_slice();
+    known.must_fit(&notes.iter().map(MembershipNote::named).collect::<Vec<_>>())?;
     let mut joined: Vec<Option<(String, u16)>> = notes.iter().map(|note| note.joined.clone()).collect();
     if joined.iter().all(Option::is_none) {
         let first = first_of(notes, used)?;
         joined[first] = Some((notes[first].identity.clone(), 0));
     }
-    let known: Vec<usize> = (0..notes.len()).filter(|index| joined[*index].is_some()).collect();
-    for (place, index) in known.iter().enumerate() {
-        for other in &known[..place] {
-            must_fit((&notes[*other], &joined[*other]), (&notes[*index], &joined[*index]))?;
+    let with_number: Vec<usize> = (0..notes.len()).filter(|index| joined[*index].is_some()).collect();
+    for (place, index) in with_number.iter().enumerate() {
+        for other in &with_number[..place] {
+            must_be_together((&notes[*other], &joined[*other]), (&notes[*index], &joined[*index]))?;
         }
     }
     let named: Vec<u16> = joined.iter().flatten().map(|(_, number)| *number).collect();
@@ -151,6 +209,7 @@ fn decide(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<Vec<(St
     }
     let platform = joined.iter().flatten().map(|(platform, _)| platform.clone()).next().unwrap_or_default();
     let mut taken = named;
+    taken.extend(known.noted.iter().map(|noted| noted.number));
     for (note, place) in notes.iter().zip(&mut joined).filter(|(_, place)| place.is_none()) {
         if note.has_data {
             return Err(MembershipError::HasData(Arc::clone(&note.name)));
@@ -182,7 +241,7 @@ fn first_of(notes: &[MembershipNote], used: &[u16]) -> std::result::Result<usize
 
 type Joined<'a> = (&'a MembershipNote, &'a Option<(String, u16)>);
 
-fn must_fit(
+fn must_be_together(
     (first, of_first): Joined<'_>,
     (second, of_second): Joined<'_>,
 ) -> std::result::Result<(), MembershipError> {

@@ -34,7 +34,7 @@ mod upkeep;
 mod values;
 
 pub use self::live_events::EventPlace;
-pub use self::membership::{name_of, named, number_of, server_version};
+pub use self::membership::{must_fit, name_of, named, number_of, server_version};
 pub use self::upkeep::{believe, examine_database, give_up_lost_devices, lost_devices, seen};
 
 use std::sync::Arc;
@@ -79,6 +79,7 @@ impl Default for PostgresOptions {
 struct PgCore {
     /// Number of the database: the devices in it have it in theirs.
     database: u16,
+    identity: String,
     reads: Arc<WatchedPool>,
     changes: Arc<WatchedPool>,
     groups: Arc<WatchedPool>,

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::error::{Result, StoreError};
 use crate::postgres::{AwayDatabase, DatabaseWatch, WatchedPool};
+use crate::telemetry::{KnownStores, NotedStore};
 
 /// A database whose tables are there, and that may be served.
 pub(crate) struct OpenedDatabase {
@@ -59,16 +60,16 @@ impl PostgresTelemetry {
     /// Opens the store in a database, for a registry without devices or for one whose devices are in it; its tables are made if
     /// they are not there.
     pub async fn open(address: &str, options: PostgresOptions) -> Result<Self> {
-        Self::open_for(address, options, &[]).await
+        Self::open_for(address, options, &KnownStores::default()).await
     }
 
-    /// Opens the store in a database. `used` are the numbers of the databases in which the registry has devices.
+    /// Opens the store in a database, for a registry that knows these.
     ///
     /// # Errors
-    /// The database is not the one of these devices.
-    pub async fn open_for(address: &str, options: PostgresOptions, used: &[u16]) -> Result<Self> {
+    /// The database is not the one that the registry knows, or that of its devices.
+    pub async fn open_for(address: &str, options: PostgresOptions, known: &KnownStores) -> Result<Self> {
         let opened = OpenedDatabase::open(address, options.needs_syncs).await?;
-        let (joined, numbers) = membership::join_alone(&opened, used).await?;
+        let (joined, numbers) = membership::join_alone(&opened, known).await?;
         let parts = ProcessParts::new(numbers, options.device_bytes)?;
         Self::serve((opened, joined), parts, options).await
     }
@@ -93,6 +94,7 @@ impl PostgresTelemetry {
         let (cutoff, garbage_came) = (AtomicI64::new(0), Notify::new());
         let core = PgCore {
             database: joined.number,
+            identity: joined.identity,
             reads,
             changes,
             groups,
@@ -127,6 +129,12 @@ impl PostgresTelemetry {
     /// Returns the number of the database: see [`DeviceKey::database`].
     pub fn database(&self) -> u16 {
         self.core.database
+    }
+
+    /// Returns the database, as a registry notes it.
+    pub fn noted(&self) -> NotedStore {
+        let (number, identity) = (self.core.database, self.core.identity.clone());
+        NotedStore { number, identity, place: self.name().to_string() }
     }
 
     /// Returns a device's number as the tables have it.

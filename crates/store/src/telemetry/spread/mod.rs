@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use self::live::SpreadEvents;
 use self::member::Member;
+use super::known_stores::{KnownStores, NotedStore};
 use super::marks::StreamMarks;
 use super::postgres::{self, OpenedDatabase, PostgresOptions, PostgresTelemetry, ProcessParts, join};
 use crate::error::{Result, StoreError};
@@ -59,27 +60,28 @@ struct WrongCount(usize);
 
 impl SpreadTelemetry {
     /// Opens the store in a database, or in several, in any order: all of several have to be reachable, and are waited for.
-    /// `used` are the numbers of the databases in which the registry has devices; `marks` keep the order of events of several.
+    /// The registry knows its databases, and refuses others; `marks` keep the order of events of several.
     pub async fn open(
         addresses: &[String],
         options: PostgresOptions,
-        used: &[u16],
+        known: &KnownStores,
         marks: Arc<dyn StreamMarks>,
     ) -> Result<Self> {
         if !(1..=DATABASES_MAX).contains(&addresses.len()) {
             return Err(StoreError::unavailable(WrongCount(addresses.len())));
         }
+        member::when_reached(member::waited_for(addresses), || postgres::must_fit(addresses, known)).await?;
         if let [address] = addresses {
-            let store = PostgresTelemetry::open_for(address, options, used).await?;
+            let store = PostgresTelemetry::open_for(address, options, known).await?;
             let parts = store.parts().clone();
             return Ok(Self { members: [Member::new(address, store)].into(), parts, merged: None });
         }
         let opened = addresses.iter().map(|address| member::open(address, options.needs_syncs));
         let mut opened: Vec<OpenedDatabase> = futures::future::try_join_all(opened).await?;
-        let (joined, numbers) = join(&opened, used).await?;
-        let known = marks.mark_at(u64::MAX).await?.places;
+        let (joined, numbers) = join(&opened, known).await?;
+        let marked = marks.mark_at(u64::MAX).await?.places;
         for (database, joined) in opened.iter_mut().zip(&joined) {
-            if let Some(place) = known.get(&joined.number) {
+            if let Some(place) = marked.get(&joined.number) {
                 database.must_be_behind(*place).await?;
             }
         }
@@ -122,6 +124,11 @@ impl SpreadTelemetry {
     /// Returns the numbers of the databases, in order.
     pub fn numbers(&self) -> Vec<u16> {
         self.members.iter().map(Member::number).collect()
+    }
+
+    /// Returns the databases, as a registry notes them.
+    pub fn noted(&self) -> Vec<NotedStore> {
+        self.members.iter().map(|member| member.store().noted()).collect()
     }
 
     /// Returns true if the database with this number is away.

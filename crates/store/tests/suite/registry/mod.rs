@@ -163,6 +163,7 @@ macro_rules! registry_scenes {
             concurrent_changes_of_an_appearance_are_all_kept
             concurrent_changes_of_a_project_are_all_kept
             used_registry_passes_the_check
+            telemetry_store_of_a_number_is_noted_once
             a_copy_is_a_registry
             device_numbers_continue_after_known_ones
             fifty_devices_are_created_concurrently

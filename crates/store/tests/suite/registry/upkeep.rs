@@ -7,6 +7,7 @@ use isobar_model::ids::DeviceKey;
 
 use super::given::{self, may};
 use isobar_store::registry::{Registry, companions};
+use isobar_store::telemetry::NotedStore;
 
 /// Checks that a used registry has no dangling references, right counters, and ascending numbers of devices.
 pub async fn used_registry_passes_the_check(r: &Registry) {
@@ -21,6 +22,26 @@ pub async fn used_registry_passes_the_check(r: &Registry) {
     assert_eq!(r.check().await.unwrap(), Vec::<String>::new());
     let numbers = r.device_numbers().await.unwrap();
     assert_eq!((numbers.present, numbers.last_given), (vec![first.key], second.key.0));
+}
+
+/// Checks that a telemetry store is noted once for its number, wherever it is, until it is forgotten.
+pub async fn telemetry_store_of_a_number_is_noted_once(r: &Registry) {
+    let store = |number, identity: &str, place: &str| NotedStore {
+        number,
+        identity: identity.to_owned(),
+        place: place.to_owned(),
+    };
+    assert!(r.known_stores().await.unwrap().noted.is_empty());
+    r.telemetry_stores_note(&[store(0, "a", "here"), store(1, "b", "there")]).await.unwrap();
+    r.telemetry_stores_note(&[store(0, "a", "elsewhere")]).await.unwrap();
+    let refused =
+        r.telemetry_stores_note(&[store(2, "d", "new"), store(1, "c", "wrong")]).await.unwrap_err().to_string();
+    assert!(refused.contains("identity b (served last as there)") && refused.contains("wrong, which"), "{refused}");
+    let noted = r.known_stores().await.unwrap().noted;
+    assert_eq!(noted, [store(0, "a", "elsewhere"), store(1, "b", "there")]);
+    r.telemetry_stores_forget().await.unwrap();
+    r.telemetry_stores_note(&[store(1, "c", "right")]).await.unwrap();
+    assert_eq!(r.known_stores().await.unwrap().noted, [store(1, "c", "right")]);
 }
 
 /// Checks that device numbers continue after those that telemetry knows, and never decrease, also while others are

@@ -312,6 +312,11 @@ impl TelemetryMove {
             );
             note.bind(name).bind(millis.millis()).execute(&mut *tx).await.map_err(failed)?;
         }
+        if let Some(identity) = marks.identity {
+            // The registry knows the store by it.
+            let carry = sqlx::query("UPDATE telemetry.membership SET identity = $1::uuid").bind(identity.to_string());
+            carry.execute(&mut *tx).await.map_err(failed)?;
+        }
         // Also of a store without data it is known that it is this platform's: see membership.
         sqlx::raw_sql("SELECT nextval('telemetry.process'); DROP TABLE telemetry.move")
             .execute(&mut *tx)
