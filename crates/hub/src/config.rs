@@ -28,17 +28,28 @@ pub struct Config {
 
 impl Config {
     /// Returns a digest of what must be the same in all processes that serve one platform, with the numbers of its
-    /// telemetry databases, in any order.
-    pub(crate) fn digest(&self, mut databases: Vec<u16>) -> String {
+    /// telemetry databases, in any order; and digests of these settings one by one, with their names.
+    pub(crate) fn digests(&self, mut databases: Vec<u16>) -> (String, Vec<(String, String)>) {
         databases.sort_unstable();
-        let bounds = (&self.letters, &self.rate_limit, self.registration_open, self.require_verified_email);
-        let text = format!("{:?}", (&self.public_url, bounds, &self.outgoing_allow, databases));
-        Digest::of(text.as_bytes()).0[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+        let settings = [
+            ("public_url", self.public_url.clone()),
+            ("mail", format!("{:?}", self.letters)),
+            ("rate_limit", format!("{:?}", self.rate_limit)),
+            ("registration", format!("{:?}", (self.registration_open, self.require_verified_email))),
+            ("outgoing.allow", format!("{:?}", self.outgoing_allow)),
+            ("stores.telemetry", format!("{databases:?}")),
+        ];
+        let all = digest(&format!("{settings:?}"));
+        (all, settings.into_iter().map(|(name, value)| (name.to_owned(), digest(&value))).collect())
     }
 }
 
 /// Bytes of a digest of settings: enough to tell two apart.
 const DIGEST_BYTES: usize = 6;
+
+fn digest(text: &str) -> String {
+    Digest::of(text.as_bytes()).0[..DIGEST_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
 /// Requests a minute (contract: Rate limits); 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +91,7 @@ mod tests {
     #[test]
     fn settings_are_other_ones_without_a_database() {
         let config = Config::default();
-        assert_eq!(config.digest(vec![0, 1]), config.digest(vec![1, 0]));
-        assert_ne!(config.digest(vec![0, 1]), config.digest(vec![0]));
+        assert_eq!(config.digests(vec![0, 1]), config.digests(vec![1, 0]));
+        assert_ne!(config.digests(vec![0, 1]).0, config.digests(vec![0]).0);
     }
 }

@@ -20,6 +20,7 @@ mod process;
 mod runtime;
 mod serve;
 mod service_manager;
+mod several_nodes;
 mod simulate;
 mod stores;
 mod support;

@@ -1,5 +1,6 @@
 //! `isobar serve`: opens the stores, starts the hub, serves until a signal, and closes everything in reverse.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::otlp::Otlp;
 use crate::stores::{Stores, whole};
 use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
-use crate::{Failure, allocator, logging, output, process, runtime, service_manager};
+use crate::{Failure, allocator, logging, output, process, runtime, service_manager, several_nodes};
 
 /// The commit of the build, if known.
 pub const COMMIT: Option<&str> = option_env!("BUILT_COMMIT");
@@ -140,6 +141,7 @@ fn own_url(listeners: &Listeners) -> std::io::Result<String> {
 
 /// Starts the hub on these stores with the settings.
 async fn start_hub(settings: &Settings, own_url: &str, stores: &Stores) -> Result<Started, Failure> {
+    several_nodes::warn(settings, &stores.registry).await;
     let parts = Parts {
         registry: stores.registry.clone(),
         telemetry: stores.telemetry.port(),
@@ -173,7 +175,7 @@ fn employ_own(hub: &Hub, platform: &Platform) {
 fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
     isobar_hub::Config {
         has_other_nodes: settings.may_have_other_nodes(),
-        node_name: format!("{}:{}", rustix::system::uname().nodename().to_string_lossy(), settings.listen.port()),
+        node_name: node_name(&rustix::system::uname().nodename().to_string_lossy(), own_url),
         public_url: settings.public_url.clone().unwrap_or_else(|| own_url.to_owned()),
         rate_limit: settings.rate_limit,
         registration_open: settings.registration.open,
@@ -181,6 +183,15 @@ fn hub_config(settings: &Settings, own_url: &str) -> isobar_hub::Config {
         admin_password: std::env::var(ADMIN_PASSWORD_VARIABLE).ok().filter(|password| !password.is_empty()),
         letters: settings.mail.bounds,
         outgoing_allow: settings.outgoing_allow.clone(),
+    }
+}
+
+/// Returns the name of a node: its machine, and the address that it listens on if it is not every one of the machine.
+fn node_name(machine: &str, own_url: &str) -> String {
+    let address = own_url.split_once("://").map_or(own_url, |(_, address)| address);
+    match address.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => format!("{machine}:{}", address.port()),
+        _ => format!("{machine} {address}"),
     }
 }
 
@@ -223,6 +234,13 @@ mod tests {
     use super::*;
     use crate::faults;
     use crate::upkeep::{Task, control};
+
+    #[test]
+    fn nodes_of_one_machine_are_named_by_their_addresses() {
+        assert_eq!(node_name("box", "http://0.0.0.0:8080"), "box:8080");
+        assert_eq!(node_name("box", "https://[::]:443"), "box:443");
+        assert_eq!(node_name("box", "http://127.0.0.2:8080"), "box 127.0.0.2:8080");
+    }
 
     async fn named_by_readiness(hub: &Hub) -> BTreeSet<String> {
         hub.ready().await.err().unwrap_or_default().into_iter().map(|fault| fault.field).collect()

@@ -9,6 +9,7 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use isobar_power::becomes_blocking;
 use program_support::furnished::furnish;
 use program_support::site::{Api, ENVIRONMENT};
 use program_support::{Serving, failure, isobar, serve, text};
@@ -136,6 +137,39 @@ mod on_postgres {
         check.arg(&data);
         let checked = with_stores(check, &address, Some(&address)).output().unwrap();
         assert!(text(&checked.stdout).contains("Everything is sound."), "{checked:?}");
+        remove_with_role(database, &role).await;
+    }
+
+    #[tokio::test]
+    async fn second_node_logs_what_nodes_lack() {
+        let (folder, database) = (tempfile::tempdir().unwrap(), OwnDatabase::new().await);
+        let role = format!("isobar_few_{}", std::process::id());
+        let address = as_role(&database, &role, "CONNECTION LIMIT 30", &[]).await;
+        let log = folder.path().join("log");
+        let logged = || std::fs::read_to_string(&log).unwrap_or_default();
+        let start = |data: &str| {
+            let mut command = with_stores(serve(&folder.path().join(data), &ENVIRONMENT), &address, Some(&address));
+            command.stderr(std::fs::File::create(&log).unwrap());
+            Serving::of(command)
+        };
+        let first = start("first");
+        assert!(!logged().contains("public_url"), "{}", logged());
+        // The role has no connection left for it.
+        let all = database.address.as_str();
+        let list = || with_stores(isobar(&["nodes"]), all, Some(all)).output().unwrap();
+        becomes_blocking("the first node is listed", || text(&list().stdout).contains("1 of 1 nodes serve"));
+        let second = start("second");
+        let warned = logged();
+        assert!(
+            warned.contains("public_url is not set") && warned.contains("fewer connections than the nodes"),
+            "{warned}"
+        );
+        becomes_blocking("the second node is listed", || text(&list().stdout).contains("2 of 2 nodes serve"));
+        let listed = list();
+        let told = text(&listed.stdout);
+        assert!(listed.status.code() == Some(1) && told.contains("different settings (public_url)"), "{told}");
+        assert!(told.contains(&first.address) && told.contains(&second.address), "{told}");
+        assert_eq!((first.stop(), second.stop()), (Some(0), Some(0)));
         remove_with_role(database, &role).await;
     }
 }

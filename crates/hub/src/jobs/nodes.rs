@@ -44,11 +44,13 @@ impl Jobs {
     /// Describes this node, which started at a time, under a new identifier.
     pub(crate) fn own_node(&self, started_at: Timestamp) -> ServingNode {
         let databases = self.env.telemetry().databases().into_iter().map(|(number, _)| number).collect();
+        let (settings, setting_digests) = self.env.config().digests(databases);
         ServingNode {
             id: self.env.new_id().to_string(),
             name: self.env.config().node_name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            settings: self.env.config().digest(databases),
+            settings,
+            setting_digests,
             started_at,
             clock_ahead: 0,
         }
@@ -99,8 +101,10 @@ impl Jobs {
         metrics::gauge!(CLOCK_GAUGE).set(own.clock_ahead as f64 / 1e3);
         let other = serving().map(|seen| &seen.node).find(|node| node.settings != own.settings);
         if let Some(other) = other.filter(|_| !std::mem::replace(is_told, true)) {
+            let settings = own.differs_in(other).join(", ");
             tracing::warn!(
                 node = other.name,
+                settings,
                 "another node has other settings, and answers otherwise: see isobar nodes"
             );
         }

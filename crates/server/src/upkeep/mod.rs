@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use isobar_model::time::Clock;
 pub use move_store::move_store;
-pub use nodes::nodes;
+pub use nodes::{NODE_GONE_AFTER, nodes};
 pub use recover::recover;
 pub use restore::restore;
 pub use upgrade::upgrade_check;

@@ -1,5 +1,6 @@
 //! `isobar nodes`: lists the processes that serve the platform together.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use isobar_hub::CLOCK_DIFFERS_MAX;
@@ -11,7 +12,10 @@ use crate::stores::no_registry;
 use crate::{Failure, runtime};
 
 /// Milliseconds since its last sign of life from which a process is listed as gone.
-const GONE_AFTER: u64 = 5_000;
+pub const NODE_GONE_AFTER: u64 = 5_000;
+
+/// Width of the column of names, unless one is longer.
+const NAME_LENGTH_MIN: usize = 24;
 
 /// Runs `isobar nodes`. The report is sound if a process serves, no clock is wrong, and all have the same program and settings.
 pub fn nodes(flags: &Flags) -> Result<UpkeepReport, Failure> {
@@ -30,9 +34,9 @@ pub fn nodes(flags: &Flags) -> Result<UpkeepReport, Failure> {
     report(&nodes)
 }
 
-/// Returns a line of the list.
-fn row([node, version, since, settings, clock, state]: [&str; 6]) -> String {
-    format!("{node:<24} {version:<10} {since:<24} {settings:<14} {clock:>10}  {state}\n")
+/// Returns a line of the list, with names of this length.
+fn row(length: usize, [node, version, since, settings, clock, state]: [&str; 6]) -> String {
+    format!("{node:<length$} {version:<10} {since:<24} {settings:<14} {clock:>10}  {state}\n")
 }
 
 /// Returns true if the clock of a node is so wrong that it serves nothing.
@@ -41,32 +45,42 @@ fn has_wrong_clock(seen: &SeenNode) -> bool {
 }
 
 fn report(nodes: &[SeenNode]) -> Result<UpkeepReport, Failure> {
-    let serving: Vec<_> = nodes.iter().filter(|seen| seen.unseen_for < GONE_AFTER).collect();
+    let serving: Vec<_> = nodes.iter().filter(|seen| seen.unseen_for < NODE_GONE_AFTER).collect();
     let mut text = String::new();
-    text.push_str(&row(["node", "version", "since", "settings", "clock", "state"]));
+    let length = nodes.iter().map(|seen| seen.node.name.len()).fold(NAME_LENGTH_MIN, usize::max);
+    text.push_str(&row(length, ["node", "version", "since", "settings", "clock", "state"]));
     for seen in nodes {
         let SeenNode { node, unseen_for } = seen;
         let state = match unseen_for {
-            0..GONE_AFTER if has_wrong_clock(seen) => "wrong clock: answers 503".to_owned(),
-            0..GONE_AFTER => "serves".to_owned(),
+            0..NODE_GONE_AFTER if has_wrong_clock(seen) => "wrong clock: answers 503".to_owned(),
+            0..NODE_GONE_AFTER => "serves".to_owned(),
             gone => format!("gone for {} s", gone / 1_000),
         };
         let (since, clock) = (node.started_at.to_string(), format!("{:+} ms", node.clock_ahead));
-        text.push_str(&row([&node.name, &node.version, &since, &node.settings, &clock, &state]));
+        text.push_str(&row(length, [&node.name, &node.version, &since, &node.settings, &clock, &state]));
     }
     let wrong = serving.iter().filter(|seen| has_wrong_clock(seen)).count();
     let mut sound = wrong == 0 && !serving.is_empty();
     if wrong > 0 {
         writeln!(text, "A clock differs by more than {CLOCK_DIFFERS_MAX} ms from the registry's: mend it.")?;
     }
-    for (what, differs) in [
-        ("settings", serving.windows(2).any(|pair| pair[0].node.settings != pair[1].node.settings)),
-        ("versions", serving.windows(2).any(|pair| pair[0].node.version != pair[1].node.version)),
-    ] {
-        if differs {
-            sound = false;
-            writeln!(text, "The nodes have different {what}, and may answer differently.")?;
+    let pairs = || serving.windows(2).map(|pair| (&pair[0].node, &pair[1].node));
+    if pairs().any(|(node, other)| node.settings != other.settings) {
+        sound = false;
+        let names: BTreeSet<&str> = pairs().flat_map(|(node, other)| node.differs_in(other)).collect();
+        let names: Vec<&str> = names.into_iter().collect();
+        let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        writeln!(text, "The nodes have different settings{named}, and may answer differently.")?;
+        if names.contains(&"public_url") {
+            writeln!(
+                text,
+                "Without public_url each node has the address it listens on: set that of the balancer on all nodes."
+            )?;
         }
+    }
+    if pairs().any(|(node, other)| node.version != other.version) {
+        sound = false;
+        writeln!(text, "The nodes have different versions, and may answer differently.")?;
     }
     writeln!(text, "{} of {} nodes serve.", serving.len() - wrong, nodes.len())?;
     Ok(UpkeepReport { text, sound })
@@ -85,6 +99,7 @@ mod tests {
             name: name.to_owned(),
             version: "1.0.0".to_owned(),
             settings: settings.to_owned(),
+            setting_digests: vec![("mail".to_owned(), "1".to_owned()), ("public_url".to_owned(), settings.to_owned())],
             started_at: Timestamp::from_millis(0),
             clock_ahead: -3,
         };
@@ -104,6 +119,11 @@ mod tests {
         assert!(!wrong.sound && wrong.text.contains("wrong clock"), "{}", wrong.text);
         assert!(wrong.text.ends_with("1 of 2 nodes serve.\n"), "{}", wrong.text);
         let other = report(&[node("a", "x", 10), node("b", "y", 20)]);
-        assert!(!other.sound && other.text.contains("different settings"), "{}", other.text);
+        assert!(!other.sound && other.text.contains("different settings (public_url)"), "{}", other.text);
+        // One of an earlier version has noted no single settings.
+        let mut older = node("b", "y", 20);
+        older.node.setting_digests.clear();
+        let told = report(&[node("a", "x", 10), older]);
+        assert!(!told.sound && told.text.contains("different settings, and"), "{}", told.text);
     }
 }

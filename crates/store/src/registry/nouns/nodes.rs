@@ -22,6 +22,8 @@ pub struct ServingNode {
     pub version: String,
     /// A digest of its settings.
     pub settings: String,
+    /// Digests of the settings one by one, with their names; empty for one of an earlier version.
+    pub setting_digests: Vec<(String, String)>,
     /// Time at which it has started.
     pub started_at: Timestamp,
     /// Milliseconds by which its clock is ahead of the database's; negative if it is behind.
@@ -35,6 +37,23 @@ pub struct SeenNode {
     pub node: ServingNode,
     /// Milliseconds since its last sign of life, by the database's clock.
     pub unseen_for: u64,
+}
+
+impl ServingNode {
+    /// Returns the names of the settings in which another process differs, as far as both have noted them.
+    pub fn differs_in(&self, other: &Self) -> Vec<&str> {
+        let own = self.setting_digests.iter();
+        let differs = own.filter(|(name, digest)| {
+            other.setting_digests.iter().any(|(theirs, other)| theirs == name && other != digest)
+        });
+        differs.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Returns the digests of its settings as they are stored: that of all first.
+    fn stored_settings(&self) -> String {
+        let digests = self.setting_digests.iter().map(|(name, digest)| format!(" {name}={digest}"));
+        std::iter::once(self.settings.clone()).chain(digests).collect()
+    }
 }
 
 impl Registry {
@@ -51,7 +70,7 @@ impl Registry {
              RETURNING seen_at"
         ));
         let renew = renew.bind(node.id.as_str()).bind(node.name.as_str()).bind(node.version.as_str());
-        let renew = renew.bind(node.settings.as_str()).bind(node.started_at).bind(node.clock_ahead);
+        let renew = renew.bind(node.stored_settings()).bind(node.started_at).bind(node.clock_ahead);
         let tx = self.db.begin().await?;
         let row = one(&tx, renew).await?;
         tx.commit().await?;
@@ -75,11 +94,15 @@ impl Registry {
         ));
         let rows = all(&self.db.read, query).await?;
         let seen = |row: &crate::registry::sql::Row| {
+            let stored = row.text("settings")?;
+            let (settings, digests) = stored.split_once(' ').unwrap_or((&stored, ""));
+            let digests = digests.split(' ').filter_map(|digest| digest.split_once('='));
             let node = ServingNode {
                 id: row.text("id")?,
                 name: row.text("name")?,
                 version: row.text("version")?,
-                settings: row.text("settings")?,
+                settings: settings.to_owned(),
+                setting_digests: digests.map(|(name, digest)| (name.to_owned(), digest.to_owned())).collect(),
                 started_at: row.time("started_at")?,
                 clock_ahead: row.number("clock_ahead")?,
             };
