@@ -12,6 +12,8 @@ mod postgres;
 pub mod registry;
 pub mod telemetry;
 
+pub use postgres::{server_of, usable_connections};
+
 /// The name by which the suite, which the tests of the crate share, knows it.
 #[cfg(test)]
 extern crate self as isobar_store;

@@ -3,6 +3,7 @@
 mod away;
 pub(crate) mod copied_rows;
 pub(crate) mod fitness;
+mod refused_connections;
 mod session;
 mod watched_pool;
 mod watching;
@@ -15,6 +16,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool};
 use sqlx::{Connection as _, Postgres, Transaction};
 
 pub(crate) use self::away::{Away, AwayDatabase};
+pub(crate) use self::refused_connections::note_no_connection;
+pub use self::refused_connections::usable_connections;
 pub(crate) use self::session::{begin_session, connect};
 pub(crate) use self::watched_pool::WatchedPool;
 pub(crate) use self::watching::{DatabaseWatch, STANDBY, must_take_writes};
@@ -57,4 +60,10 @@ pub(crate) fn place(options: &PgConnectOptions) -> Arc<str> {
     let host = socket.unwrap_or_else(|| options.get_host().to_owned());
     let name = options.get_database().unwrap_or_else(|| options.get_username());
     format!("{host}:{}/{name}", options.get_port()).into()
+}
+
+/// Returns host and port of the server at an address.
+pub fn server_of(address: &str) -> Option<String> {
+    let place = place(&address.parse().ok()?);
+    place.rsplit_once('/').map(|(server, _)| server.to_owned())
 }

@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::away::{Away, AwayDatabase, Presence};
+use super::refused_connections::log_causes;
 use super::{connect, place};
 use crate::error::{Result, StoreError};
 
@@ -27,6 +28,7 @@ pub(crate) const STANDBY: &str = "PostgreSQL takes no writes: it is a standby";
 pub(crate) struct DatabaseWatch {
     away: AwayDatabase,
     asks: JoinHandle<()>,
+    logs: JoinHandle<()>,
 }
 
 /// A database that is asked, whatever its other connections wait for. A connection that gave no answer is given up.
@@ -49,9 +51,10 @@ impl DatabaseWatch {
     /// The address cannot be read.
     pub fn begin(what: &'static str, address: &str) -> Result<Self> {
         let options = address.parse::<PgConnectOptions>().map_err(StoreError::unavailable)?;
+        let logs = tokio::spawn(log_causes(what, options.clone()));
         let database = AskedDatabase { what, name: place(&options), options, connection: None };
         let (tell, away) = AwayDatabase::watched();
-        Ok(Self { away, asks: tokio::spawn(database.ask_on(tell)) })
+        Ok(Self { away, asks: tokio::spawn(database.ask_on(tell)), logs })
     }
 
     /// Tells if the database is away.
@@ -62,6 +65,7 @@ impl DatabaseWatch {
     /// Ends it.
     pub fn end(&self) {
         self.asks.abort();
+        self.logs.abort();
     }
 }
 

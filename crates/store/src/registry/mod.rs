@@ -49,6 +49,7 @@ pub use nouns::specification_versions::{NewSpecification, StoredVersion, VERSION
 pub use nouns::timers::{DueTimer, ProjectTimer};
 pub use nouns::usage::{Alert, LimitedOrganization, Used};
 pub use nouns::users::{NewPassword, NewUserRow, UserChange};
+pub use sql::connections::REGISTRY_CONNECTIONS_MAX;
 pub(crate) use sql::refuses;
 pub use sql::sqlite_file::{loss, loss_accept, sqlite_version};
 pub use sqlite_page_checksums::companions;

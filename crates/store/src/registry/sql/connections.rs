@@ -20,8 +20,10 @@ use crate::postgres::{DatabaseWatch, fitness, must_take_writes, place};
 /// Bounds the connections that read SQLite at the same time. Each has a thread of its own.
 const SQLITE_READERS_MAX: u32 = 4;
 /// Bounds the connections to PostgreSQL that read. The next constant bounds those that write.
-const POSTGRES_READERS_MAX: u32 = 8;
-const POSTGRES_WRITERS_MAX: u32 = 8;
+const POSTGRES_READERS_MAX: u32 = 6;
+const POSTGRES_WRITERS_MAX: u32 = 4;
+/// Bounds the connections of a process to PostgreSQL for its registry, with those for the watch and for others' changes.
+pub const REGISTRY_CONNECTIONS_MAX: u32 = POSTGRES_READERS_MAX + POSTGRES_WRITERS_MAX + 2;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(10);
 /// Time within which a connection to PostgreSQL that answered is reused for reading without a ping. A ping would cost

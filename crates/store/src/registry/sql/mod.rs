@@ -24,6 +24,7 @@ use driver::{AnswerKind, RawRow, Readable, Statement, Value};
 pub(crate) use driver::{Connection, DriverError, OwnConnection};
 
 use crate::error::{Result, StoreError};
+use crate::postgres::note_no_connection;
 
 /// Database that answers. Its methods spell the few phrases in which the two differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,7 +265,10 @@ pub(crate) fn failure(error: DriverError) -> StoreError {
     };
     let Some(database) = cause.as_database_error() else {
         return match **cause {
-            sqlx::Error::PoolTimedOut => StoreError::Busy,
+            sqlx::Error::PoolTimedOut => {
+                note_no_connection();
+                StoreError::Busy
+            }
             _ => StoreError::unavailable(error),
         };
     };

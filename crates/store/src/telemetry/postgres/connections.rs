@@ -8,13 +8,15 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Decode, Postgres, Row as _, Type}
 
 use super::super::time_order::{TimeOrder, id_of, order_of};
 use crate::error::{Result, StoreError};
-use crate::postgres::{begin_session, begun, has_ended, is_there, takes_room};
+use crate::postgres::{begin_session, begun, has_ended, is_there, note_no_connection, takes_room};
 use isobar_model::ids::EventId;
 
-/// Bounds the connections that read.
-const READ_CONNECTIONS_MAX: u32 = 8;
+/// Bounds the connections that read: more than there are long reads at once, so that the others wait for none of them.
+const READ_CONNECTIONS_MAX: u32 = 6;
 /// Bounds the connections that change devices outside of groups: a forgotten device, retention.
-const CHANGE_CONNECTIONS_MAX: u32 = 4;
+const CHANGE_CONNECTIONS_MAX: u32 = 3;
+/// Bounds the connections of a process to a database, with those for groups and for the watch.
+pub const TELEMETRY_CONNECTIONS_MAX: u32 = READ_CONNECTIONS_MAX + CHANGE_CONNECTIONS_MAX + 2;
 /// Time that a call waits for a connection before the store answers `Busy`.
 const CONNECTION_WAIT: Duration = Duration::from_secs(10);
 /// Time without use after which a connection is asked if it is there.
@@ -143,6 +145,7 @@ pub async fn must_have_room(pool: &PgPool) -> Result<()> {
 /// Converts a failure of the database to an error of this crate.
 pub fn failed(error: sqlx::Error) -> StoreError {
     if matches!(error, sqlx::Error::PoolTimedOut) {
+        note_no_connection();
         return StoreError::Busy;
     }
     let code = error.as_database_error().and_then(|error| error.code());

@@ -33,6 +33,7 @@ mod turn;
 mod upkeep;
 mod values;
 
+pub use self::connections::TELEMETRY_CONNECTIONS_MAX;
 pub use self::live_events::EventPlace;
 pub use self::membership::{must_fit, name_of, named, number_of, server_version};
 pub use self::upkeep::{believe, examine_database, give_up_lost_devices, lost_devices, seen};
