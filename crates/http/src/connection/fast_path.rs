@@ -23,6 +23,7 @@ use isobar_model::time::Timestamp;
 use tokio::io::{AsyncRead as _, AsyncWriteExt as _, ReadBuf};
 
 use super::encode::{encoded, encoded_created};
+use super::head_lines::has_bare_lf;
 use super::leaving::Leaving;
 use super::shutdown::ShutdownSignal;
 use super::slots::Slot;
@@ -141,6 +142,9 @@ pub(crate) fn event(bytes: &Bytes) -> Option<Request<RequestBody>> {
     let mut buffer = [EMPTY_HEADER; FAST_PATH_HEADERS_MAX];
     let mut head = httparse::Request::new(&mut buffer);
     let Ok(Status::Complete(head_length)) = head.parse(bytes) else { return None };
+    if has_bare_lf(&bytes[..head_length]) {
+        return None;
+    }
     let (path, method) = (head.path.filter(|path| path.starts_with('/'))?, head.method?);
     let uri = Uri::from_maybe_shared(bytes.slice_ref(path.as_bytes())).ok()?;
     if head.version != Some(1) || method != Method::POST.as_str() || !MAIN_ROAD.is_for(&Method::POST, uri.path()) {
@@ -219,6 +223,7 @@ mod tests {
             "X : 1\r\n",
             "X: \u{1}\r\n",
             "X: 1\r\n folded\r\n",
+            "X: 1\n",
             &"X: 1\r\n".repeat(FAST_PATH_HEADERS_MAX),
         ] {
             assert!(event(&post(more)).is_none(), "{more}");
@@ -241,6 +246,8 @@ mod tests {
             (": 7", ": 7, 7"),
             (": 7", ":"),
             ("Content-Length: 7\r\n", ""),
+            ("HTTP/1.1\r\n", "HTTP/1.1\n"),
+            ("\r\n\r\n", "\r\n\n"),
         ] {
             let other = plain.replacen(this, that, 1);
             assert_ne!(other, plain);

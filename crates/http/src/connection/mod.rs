@@ -7,6 +7,7 @@
 mod completed;
 mod encode;
 mod fast_path;
+mod head_lines;
 mod http1;
 mod http2;
 mod leaving;

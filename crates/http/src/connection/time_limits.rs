@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use isobar_model::error::Fault;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::head_lines::HeadLines;
 use super::leaving::Leaving;
 use super::slots::Slot;
 use super::slow_peer::SlowPeer;
@@ -40,6 +41,8 @@ pub(super) struct LimitedSocket {
     head_deadline: Option<BoxFuture<'static, ()>>,
     /// Fault that makes the current head unreadable, as far as its beginning shows.
     odd: Option<Fault>,
+    /// Line ends of the current head.
+    head_lines: HeadLines,
     /// Set only when a response is not sent at once.
     slow: Option<SlowPeer>,
     /// True if hyper has refused a head and its response was withheld.
@@ -58,6 +61,7 @@ impl LimitedSocket {
             ended: None,
             head_deadline: None,
             odd: None,
+            head_lines: HeadLines::new(),
             slow: None,
             has_refused: false,
         }
@@ -83,14 +87,19 @@ impl LimitedSocket {
     }
 
     /// Notes bytes that were read: part of a head, or of a request whose head is known.
-    fn came(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn came(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         match self.slot.bytes_came() {
             Some(false) => return Err(io::ErrorKind::ConnectionAborted.into()),
             Some(true) => {
                 self.head_deadline = None; // that of an earlier head
                 self.odd = unreadable::odd_part(bytes);
+                self.head_lines = HeadLines::new();
             }
             None => {}
+        }
+        // Not the head of a request that came in one read with the end of the one before: proxies send none.
+        if self.slot.awaits_head() {
+            self.head_lines.spoil_bare_lf(bytes);
         }
         Ok(())
     }
@@ -135,7 +144,7 @@ impl AsyncRead for LimitedSocket {
         };
         if let Poll::Ready(how) = read {
             if buffer.filled().len() > before {
-                self.came(&buffer.filled()[before..])?;
+                self.came(&mut buffer.filled_mut()[before..])?;
             } else if buffer.remaining() > 0 {
                 self.ended = Some((how, Box::pin(self.leaving.clone().turn())));
                 return self.poll_read(cx, buffer);
