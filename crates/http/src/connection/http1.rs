@@ -18,8 +18,9 @@ use super::completed::completed;
 use super::fast_path::{FastPath, Handover};
 use super::slots::Slot;
 use super::time_limits::LimitedSocket;
+use super::tls::with_https_alone;
 use super::{ConnectionError, HEAD_BYTES_MAX};
-use crate::request::{Client, ClientSocket};
+use crate::request::{Client, ClientSocket, Stream};
 use crate::response::{self, ResponseBody};
 
 /// Returns hyper's settings, the same for all connections.
@@ -40,6 +41,7 @@ pub(super) fn builder() -> Builder {
 /// Serves a connection until it ends.
 pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handover) -> Result<(), ConnectionError> {
     let FastPath { stream, app, peer, is_proxy, slot, leaving, shutdown } = connection;
+    let is_tls = matches!(stream, Stream::Tls(_));
     let socket = ClientSocket::new(stream);
     let limited = LimitedSocket::new(socket.clone(), read, Arc::clone(&slot), leaving, app.clone());
     let service =
@@ -55,9 +57,9 @@ pub(super) async fn serve(http: &Builder, Handover { connection, read }: Handove
             // A read is cancelled when its client is gone; a request that may change something runs to completion.
             if is_read {
                 let clock = app.clock().clone();
-                Box::pin(respond(answer, async move { socket.gone(version, &clock).await }, slot))
+                Box::pin(respond(answer, async move { socket.gone(version, &clock).await }, slot, is_tls))
             } else {
-                Box::pin(respond(completed(answer), async move { socket.broken().await }, slot))
+                Box::pin(respond(completed(answer), async move { socket.broken().await }, slot, is_tls))
             }
         });
     let mut connection = http.serve_connection(TokioIo::new(limited), service);
@@ -79,10 +81,14 @@ async fn respond(
     answer: impl Future<Output = response::Response> + Send,
     gone: impl Future<Output = io::Error> + Send,
     slot: Arc<Slot>,
+    is_tls: bool,
 ) -> io::Result<Response<TrackedBody>> {
     tokio::select! {
         biased;
-        response = answer => Ok(response.map(|body| TrackedBody { body, slot })),
+        response = answer => {
+            let response = if is_tls { with_https_alone(response) } else { response };
+            Ok(response.map(|body| TrackedBody { body, slot }))
+        }
         error = gone => Err(error),
     }
 }

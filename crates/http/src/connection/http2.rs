@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::completed::completed;
 use super::fast_path::FastPath;
 use super::slots::Slot;
+use super::tls::with_https_alone;
 use super::{ConnectionError, HEAD_BYTES_MAX};
 use crate::app::App;
 use crate::request::{Client, Stream, time_for};
@@ -75,7 +76,7 @@ pub(super) async fn serve(http: &Builder<Guarded>, connection: FastPath) -> Resu
         let answer = app.answer(request, Client { address, is_behind_proxy: is_proxy, socket: None });
         // A read is cancelled when its client gives it up; a request that may change something runs to completion.
         let answer = if is_read { answer } else { Box::pin(completed(answer)) };
-        Box::pin(async move { Ok(answer.await.map(|body| SentBody::new(body, under_way))) })
+        Box::pin(async move { Ok(with_https_alone(answer.await).map(|body| SentBody::new(body, under_way))) })
     });
     let mut connection = http.serve_connection(io, service);
     let too_slow = requests.too_slow();

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::STRICT_TRANSPORT_SECURITY;
+use axum::http::{HeaderValue, Response};
 use isobar_hub::Shift;
 use isobar_model::time::{Clock, Timestamp};
 use parking_lot::RwLock;
@@ -214,6 +216,15 @@ fn validity(key: &CertifiedKey) -> Option<Validity> {
     let [from, until] =
         [validity.not_before, validity.not_after].map(|time| Timestamp::default().plus_seconds(time.timestamp()));
     Some(Validity { from, until })
+}
+
+/// How long a browser uses HTTPS alone for this host: a year.
+const HTTPS_ALONE: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
+/// Adds the header by which browsers use HTTPS alone for this host (RFC 6797).
+pub(super) fn with_https_alone<B>(mut response: Response<B>) -> Response<B> {
+    response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HTTPS_ALONE);
+    response
 }
 
 /// Returns true if the client has chosen HTTP/2.
