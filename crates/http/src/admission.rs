@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::header::{CONNECTION, EXPECT};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version};
 use futures::FutureExt as _;
 use futures::future::Either;
 use isobar_hub::{Accepts, Hub, Principal, words};
@@ -119,6 +119,7 @@ impl Admission {
         request: Request<RequestBody>,
     ) -> (Result<Reply, Problem>, Exchange) {
         let mut exchange = Exchange::begin(&state, request.headers());
+        exchange.is_http2 = request.version() == Version::HTTP_2;
         exchange.compression = self.row.is_compressed().then(|| Coding::asked_for(request.headers(), &Coding::ALL));
         let (head, body) = request.into_parts();
         let body_bytes_max = self.row.access.body_bytes_max(state.settings.max_body_bytes);
@@ -259,6 +260,7 @@ struct Exchange {
     tenant: Option<OrganizationId>,
     /// True if the request changes nothing.
     is_read: bool,
+    is_http2: bool,
     /// The coding that the client asks for, if any; `None` if the response must not be compressed.
     compression: Option<Option<Coding>>,
 }
@@ -273,6 +275,7 @@ impl Exchange {
             closes: false,
             tenant: None,
             is_read: true,
+            is_http2: false,
             compression: None,
         }
     }
@@ -287,6 +290,9 @@ impl Exchange {
         let mut response = charged.unwrap_or_else(refused);
         if let Some(coding) = self.compression {
             response = compressed(response, coding, state.response_memory.share(self.tenant));
+        }
+        if self.is_http2 {
+            response = self.charged_until_taken(state, response).unwrap_or_else(refused);
         }
         self.note(state, meter, response.status());
         let headers = response.headers_mut();
@@ -304,6 +310,15 @@ impl Exchange {
         let charged = body.charged(state.response_memory.share(self.tenant));
         let body = charged.map_err(|_| Problem::AnswersUntaken { is_done })?;
         Ok(Response::from_parts(head, body))
+    }
+
+    /// Charges a response by HTTP/2 to the caller's tenant until the client has taken it.
+    fn charged_until_taken(&self, state: &ServerState, response: Response) -> Answer {
+        let (head, body) = response.into_parts();
+        let is_done = !self.is_read && head.status.is_success();
+        let (shares, most) = (&state.http2_answers, state.settings.http2_answer_bytes_max);
+        let body = body.charged_until_taken(shares, self.tenant, most);
+        Ok(Response::from_parts(head, body.map_err(|_| Problem::AnswersUntaken { is_done })?))
     }
 
     /// Returns the response to an event that is durable.

@@ -42,6 +42,8 @@ pub struct HttpSettings {
     pub body_memory_bytes_max: usize,
     /// Most bytes of responses in flight. Not set by operators.
     pub response_memory_bytes_max: usize,
+    /// Most bytes of responses by HTTP/2 that a tenant has not taken. Not set by operators.
+    pub http2_answer_bytes_max: usize,
 }
 
 impl Default for HttpSettings {
@@ -58,6 +60,7 @@ impl Default for HttpSettings {
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: limits::BODY_MEMORY.of_all,
             response_memory_bytes_max: limits::RESPONSE_MEMORY.of_all,
+            http2_answer_bytes_max: limits::HTTP2_ANSWERS.of_one,
         }
     }
 }
@@ -82,6 +85,8 @@ pub(crate) struct ServerState {
     pub body_memory: Arc<TenantShares>,
     /// Bytes of responses in flight.
     pub response_memory: Arc<TenantShares>,
+    /// Bytes of responses by HTTP/2 that are not taken.
+    pub http2_answers: Arc<TenantShares>,
     /// Places of long polls and streams.
     pub long_waits: Arc<WaitPlaces>,
     /// Becomes true when the server stops, which ends streams.
@@ -90,11 +95,13 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub fn new(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> Self {
+        let http2_answers = limits::Limit { of_one: settings.http2_answer_bytes_max, ..limits::HTTP2_ANSWERS };
         let waits = settings.max_connections / 4 * LONG_WAITS_QUARTERS;
         Self {
             request_ids: RequestIds::new(hub.clock().now()),
             body_memory: TenantShares::new(&limits::BODY_MEMORY.with_total(settings.body_memory_bytes_max)),
             response_memory: TenantShares::new(&limits::RESPONSE_MEMORY.with_total(settings.response_memory_bytes_max)),
+            http2_answers: TenantShares::new(&http2_answers),
             long_waits: WaitPlaces::new(&limits::LONG_WAITS.with_total(waits)),
             meters: Meters::new(),
             stopping: watch::Sender::new(false),

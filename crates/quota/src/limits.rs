@@ -69,6 +69,7 @@ pub const LIMITS: &[&Limit] = &[
     &BODY_READS,
     &BODY_READ_BYTES,
     &RESPONSE_MEMORY,
+    &HTTP2_ANSWERS,
     &COMMIT_BYTES,
     &EVENT_BATCH_BYTES,
     &LONG_RUNS,
@@ -135,6 +136,16 @@ pub const RESPONSE_MEMORY: Limit = Limit {
     unit: BYTES,
     bounds: "responses, and stored payloads in pages, that readers have not taken yet; the 503 names it",
     of_all: 512 * MIB,
+    ..UNLIMITED
+};
+
+/// One connection of HTTP/2 has a hundred responses in flight, and its client decides when it takes them.
+pub const HTTP2_ANSWERS: Limit = Limit {
+    name: "http2_answers",
+    unit: BYTES,
+    bounds: "responses over 1 KiB that readers by HTTP/2 have not taken yet, of any size; the 503 names them",
+    of_all: 512 * MIB,
+    of_one: 64 * MIB,
     ..UNLIMITED
 };
 

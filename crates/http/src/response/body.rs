@@ -5,13 +5,15 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
-use isobar_hub::TenantShare;
+use isobar_hub::{TenantShare, TenantShares};
 use isobar_model::error::Error;
+use isobar_model::ids::OrganizationId;
 
 /// Largest body in bytes that is written at once and not charged.
 pub(crate) const SMALL_BODY_BYTES: usize = 64 << 10;
@@ -84,6 +86,89 @@ impl ResponseBody {
             }
             Self::Whole(_) | Self::Large(_) => self,
             Self::Boxed(body) => Self::Boxed(Body::new(PiecewiseBody { body, rest: Bytes::new(), memory })),
+        })
+    }
+}
+
+/// Largest body or piece in bytes that a tenant may have untaken by HTTP/2 without being charged. A stream itself
+/// takes as much.
+const UNCHARGED_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes that are charged to a tenant as long as anybody has a part of them, the send queue of HTTP/2 included.
+struct ChargedBytes {
+    bytes: Bytes,
+    _share: TenantShare,
+}
+
+impl AsRef<[u8]> for ChargedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Charges bytes to an empty share. What alone is more than a share can hold fills it.
+fn charge(bytes: Bytes, mut share: TenantShare, most: usize) -> Result<Bytes, Error> {
+    if bytes.len() <= UNCHARGED_BYTES_MAX {
+        return Ok(bytes);
+    }
+    share.grow(bytes.len().min(most))?;
+    Ok(Bytes::from_owner(ChargedBytes { bytes, _share: share }))
+}
+
+/// A body made piece by piece, whose pieces are charged until they are sent.
+struct ChargedPieces {
+    body: Body,
+    shares: Arc<TenantShares>,
+    tenant: Option<OrganizationId>,
+    most: usize,
+}
+
+impl hyper::body::Body for ChargedPieces {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Some(frame) = ready!(Pin::new(&mut self.body).poll_frame(cx)) else { return Poll::Ready(None) };
+        Poll::Ready(Some(match frame?.into_data() {
+            Ok(piece) => {
+                charge(piece, self.shares.share(self.tenant), self.most).map(Frame::data).map_err(axum::Error::new)
+            }
+            Err(trailers) => Ok(trailers),
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl ResponseBody {
+    /// Charges a body that is sent by HTTP/2 until the client has taken it, whatever its size: a connection has a
+    /// hundred of them. Of `shares`, a tenant may hold `most` bytes. What all responses share is not charged.
+    ///
+    /// # Errors
+    /// Returns `Busy` if the tenant has too much untaken; the body is dropped.
+    pub(crate) fn charged_until_taken(
+        self,
+        shares: &Arc<TenantShares>,
+        tenant: Option<OrganizationId>,
+        most: usize,
+    ) -> Result<Self, Error> {
+        Ok(match self {
+            Self::Whole(bytes) => Self::Whole(charge(bytes, shares.share(tenant), most)?),
+            Self::Large(mut large) => {
+                if large._memory.is_some() {
+                    large.rest = charge(large.rest, shares.share(tenant), most)?;
+                }
+                Self::Large(large)
+            }
+            Self::Boxed(body) => {
+                Self::Boxed(Body::new(ChargedPieces { body, shares: Arc::clone(shares), tenant, most }))
+            }
         })
     }
 }
@@ -208,12 +293,10 @@ impl hyper::body::Body for PiecewiseBody {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use futures::stream;
     use http_body_util::BodyExt as _;
     use hyper::body::Body as _;
-    use isobar_hub::{TenantShares, UNLIMITED};
+    use isobar_hub::UNLIMITED;
 
     use super::*;
 
@@ -263,6 +346,28 @@ mod tests {
         assert!(pieces(&[400_000]).collect().await.is_err());
         assert_eq!(pieces(&[SMALL_PIECE_BYTES]).collect().await.unwrap().to_bytes().len(), SMALL_PIECE_BYTES);
         first.collect().await.unwrap();
+        assert_eq!(quota.held(), 0);
+    }
+
+    #[tokio::test]
+    async fn bytes_for_http2_are_charged_until_nobody_has_them() {
+        let quota = TenantShares::new(&UNLIMITED.with_total(30_000));
+        let taken = |body: ResponseBody| body.charged_until_taken(&quota, None, 10_000);
+        let mut body = taken(of(9_000)).unwrap();
+        let frame = body.frame().await.unwrap().unwrap();
+        drop(body);
+        // It waits in a send queue.
+        assert_eq!(quota.held(), 9_000);
+        drop(frame);
+        assert_eq!(quota.held(), 0);
+        // One that is larger than all that a tenant may hold is sent alone.
+        let large = taken(of(500_000)).unwrap();
+        assert_eq!(quota.held(), 10_000);
+        let pieces = taken(ResponseBody::Boxed(Body::from(vec![b'x'; 9_000]))).unwrap();
+        let pieces = pieces.collect().await.unwrap();
+        assert_eq!(quota.held(), 19_000);
+        assert!(taken(of(9_000)).is_err() && taken(of(UNCHARGED_BYTES_MAX)).is_ok());
+        drop((large, pieces));
         assert_eq!(quota.held(), 0);
     }
 

@@ -45,6 +45,22 @@ async fn events_come_under_tls_by_both_versions_of_http() {
 }
 
 #[tokio::test]
+async fn answer_under_tls_makes_browsers_use_https_alone() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await;
+    let door = SecureDoor::beside(&app);
+    let (mut old, mut new) = (door.http1().await, door.http2().await);
+    let name = "strict-transport-security";
+    let by_old = old.send_request(reads("/v2/auth/user", &ana.jwt)).await.unwrap();
+    let by_new = new.send_request(reads("/v2/auth/user", &ana.jwt)).await.unwrap();
+    for headers in [by_old.headers(), by_new.headers()] {
+        assert_eq!(headers[name], "max-age=31536000");
+    }
+    // Whoever ends TLS elsewhere decides it there.
+    assert!(!ana.get("/v2/auth/user").await.headers.contains_key(name));
+}
+
+#[tokio::test]
 async fn many_requests_share_a_connection_of_http_2() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
@@ -194,6 +210,40 @@ async fn http_2_client_that_reads_nothing_is_closed() {
 }
 
 // Holds: c14.operations
+#[tokio::test]
+async fn untaken_answers_of_http_2_fill_a_share_of_their_tenant() {
+    const ANSWER: usize = 40_000;
+    let app = TestApp::start().await;
+    let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
+    let device = ana.creates_device("fridge").await;
+    let made = device.posts("log", json!("x".repeat(ANSWER))).await.created();
+    let path = device.at(&format!("events/{}", made["id"].as_str().unwrap()));
+    let door = SecureDoor::with(&app, |http| http.http2_answer_bytes_max = 10 * ANSWER);
+    let mut held = Vec::new();
+    let mut statuses = Vec::new();
+    for _ in 0..2 {
+        // A window of one byte: the server has handed out the answers, and nobody takes them.
+        let slow = door.certificates.http2_with(door.address, |builder| {
+            builder.initial_stream_window_size(1);
+        });
+        let mut slow = slow.await;
+        for _ in 0..10 {
+            let answer = slow.send_request(reads(&path, &ana.jwt)).await.unwrap();
+            statuses.push(answer.status().as_u16());
+            held.push((answer, slow.clone()));
+        }
+    }
+    assert_eq!(statuses.iter().filter(|status| **status == 200).count(), 9, "{statuses:?}");
+    assert!(statuses[9..].iter().all(|status| *status == 503));
+    // Others, and other doors, are as before.
+    let mut other = door.http2().await;
+    assert_eq!(heard(other.send_request(reads("/v2/auth/user", &bob.jwt)).await.unwrap()).await.0, 200);
+    ana.get(&path).await.ok();
+    drop(held);
+    becomes("room again", async || heard(other.send_request(reads(&path, &ana.jwt)).await.unwrap()).await.0 == 200)
+        .await;
+}
+
 #[tokio::test]
 async fn health_and_metrics_have_their_own_port_alone() {
     let app = TestApp::start().await;

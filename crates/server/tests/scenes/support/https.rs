@@ -37,6 +37,11 @@ pub struct SecureDoor {
 
 impl SecureDoor {
     pub fn beside(app: &TestApp) -> Self {
+        Self::with(app, |_| {})
+    }
+
+    /// Opens a door with settings of its own.
+    pub fn with(app: &TestApp, change: impl FnOnce(&mut HttpSettings)) -> Self {
         let certificates = Certificates::new();
         let listen = || isobar_http::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let (public, operations) = (listen(), listen());
@@ -44,7 +49,8 @@ impl SecureDoor {
         let tls = Some(Tls::read(certificates.files()).unwrap());
         let listeners = Listeners { public, tls, operations: Some(operations) };
         let metrics = isobar_http::prometheus().unwrap().build_recorder().handle();
-        let settings = HttpSettings { has_operations_listener: true, ..HttpSettings::default() };
+        let mut settings = HttpSettings { has_operations_listener: true, ..HttpSettings::default() };
+        change(&mut settings);
         let door = isobar_http::app(app.hub().clone(), settings, metrics);
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(async move {
