@@ -48,6 +48,8 @@ pub struct UserInput {
     pub password: Option<String>,
     /// The current password, required to change one's own.
     pub current_password: Option<String>,
+    /// What ends with a new password of one's own.
+    pub ends: CredentialEnds,
     /// The reason, for the operator.
     pub reason: Option<String>,
 }
@@ -73,6 +75,7 @@ impl UserInput {
             disabled: input.boolean("disabled"),
             password: read_password(&mut input, false),
             current_password: input.text("currentPassword", 0, CURRENT_PASSWORD_MAX),
+            ends: CredentialEnds::read(&mut input),
             reason: input.text("reason", 1, 300),
         };
         input.unless_any(read)
@@ -107,6 +110,24 @@ impl UserInput {
     }
 }
 
+/// What a user lets end with a password, beside the sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CredentialEnds {
+    /// The user's API keys.
+    pub api_keys: bool,
+    /// The links of dashboards that the user made.
+    pub links: bool,
+}
+
+impl CredentialEnds {
+    fn read(input: &mut Input<'_>) -> Self {
+        Self {
+            api_keys: input.boolean("endApiKeys").unwrap_or_default(),
+            links: input.boolean("endLinks").unwrap_or_default(),
+        }
+    }
+}
+
 /// The body that sets a new password by a link in an e-mail.
 #[derive(Clone)]
 pub struct ResetInput {
@@ -114,8 +135,8 @@ pub struct ResetInput {
     pub token: String,
     /// The new password.
     pub password: String,
-    /// True to delete the account's API keys too.
-    pub end_api_keys: bool,
+    /// What ends with the old one.
+    pub ends: CredentialEnds,
 }
 
 impl ResetInput {
@@ -124,8 +145,8 @@ impl ResetInput {
         let mut input = Input::body(body)?;
         let token = input.required_text("token", 1, TOKEN_MAX);
         let password = read_password(&mut input, true).unwrap_or_default();
-        let end_api_keys = input.boolean("endApiKeys").unwrap_or_default();
-        input.unless_any(Self { token, password, end_api_keys })
+        let ends = CredentialEnds::read(&mut input);
+        input.unless_any(Self { token, password, ends })
     }
 }
 

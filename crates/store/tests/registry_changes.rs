@@ -21,6 +21,7 @@ use isobar_model::role::Role;
 use isobar_model::session::Session;
 use isobar_model::status::Status;
 use isobar_model::user::ApiKey;
+use isobar_model::user_input::CredentialEnds;
 use isobar_power::{becomes, within_patience};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{
@@ -108,7 +109,8 @@ async fn changes_of_accounts_are_read() {
     let moved = UserChange { organization: elsewhere, ..disabled };
     given::user_update(&r, &may(ana.id), &moved, at(5)).await.unwrap();
     scene.reads(&[RegistryChange::Account(ana.id)]).await;
-    let password = Some(NewPassword { hash: "$new".to_owned(), keeps: Some(second.id) });
+    let password =
+        Some(NewPassword { hash: "$new".to_owned(), keeps: Some(second.id), ends: CredentialEnds::default() });
     given::user_update(&r, &may(ana.id), &UserChange { password, ..moved }, at(6)).await.unwrap();
     // The password, and the other session.
     scene.reads(&[RegistryChange::Account(ana.id), RegistryChange::Account(ana.id)]).await;

@@ -182,3 +182,6 @@ pub(crate) struct ResetInputJson {
     #[schema(default = false, required = false)]
     end_api_keys: bool,
 }
+    /// Ends the links of dashboards that the account made; left out: they stay.
+    #[schema(default = false, required = false)]
+    end_links: bool,

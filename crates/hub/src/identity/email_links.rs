@@ -53,8 +53,8 @@ impl Identity {
         self.send_link(account, Purpose::Reset).await
     }
 
-    /// Sets a new password with a link's token. All sessions of the user end, and its API keys too if the input asks
-    /// for it.
+    /// Sets a new password with a link's token. All sessions of the user end, and what else the input
+    /// lets end.
     pub(crate) async fn password_reset(&self, input: ResetInput, address: IpAddr) -> Result<()> {
         let (registry, digest) = (self.env.registry(), Digest::of(input.token.as_bytes()));
         let bad = || Error::invalid("token", "is unknown, used up or too old");
@@ -63,10 +63,10 @@ impl Identity {
             return Err(bad());
         }
         let hash = self.password_hash(input.password, HashedFor::address(address)).await?;
-        let reset = registry.password_reset(&digest, &hash, input.end_api_keys, self.env.now()).await?;
+        let reset = registry.password_reset(&digest, &hash, input.ends, self.env.now()).await?;
         let user = reset.ok_or_else(bad)?;
         self.caches.account_changed(user);
-        if input.end_api_keys {
+        if input.ends.api_keys {
             self.caches.api_keys_changed();
         }
         self.account_notice(user, AccountNotice::PasswordChanged).await;

@@ -8,7 +8,7 @@ use isobar_model::error::{Error, Result};
 use isobar_model::ids::{OrganizationId, UserId};
 use isobar_model::role::Role;
 use isobar_model::user::User;
-use isobar_model::user_input::UserInput;
+use isobar_model::user_input::{CredentialEnds, UserInput};
 use isobar_store::registry::{Assigned, NewPassword, UserChange};
 
 use crate::Hub;
@@ -49,12 +49,14 @@ impl Hub {
                     identity.check_current_password(&present, current, who, address).await?;
                 }
                 let hash = identity.password_hash(password, who).await?;
+                let is_own = id == caller.user;
+                let ends = if is_own { input.ends } else { CredentialEnds::default() };
                 // A user who sets its own password stays signed in here.
-                Some(NewPassword { hash, keeps: caller.session.filter(|_| id == caller.user) })
+                Some(NewPassword { hash, keeps: caller.session.filter(|_| is_own), ends })
             }
         };
         let permits = self.permits(caller, id, &input).await;
-        let has_password = password.is_some();
+        let (has_password, ends_keys) = (password.is_some(), password.as_ref().is_some_and(|new| new.ends.api_keys));
         let mut former_role = present.role;
         let decide = |present: User| {
             permits.decide(caller, &input, &present)?;
@@ -65,6 +67,9 @@ impl Hub {
             self.registry().user_update(&permit, decide, self.now()).await.map_err(naming(&[ORGANIZATION]))??;
         self.0.caches.account_changed(id);
         self.alarms_unassign(Assigned::To(id)).await;
+        if ends_keys {
+            self.0.caches.api_keys_changed();
+        }
         if has_password {
             self.0.identity.account_notice(id, AccountNotice::PasswordChanged).await;
         }

@@ -1,6 +1,7 @@
 //! Links that show one dashboard on a screen, without an account: their creation and their end.
 
 use isobar_hub::RateLimits;
+use isobar_power::settled;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ on_both_registries!(
     board_link_is_refused_after_it_expires,
     board_link_is_refused_after_its_maker_lost_rights,
     board_link_ends_with_its_board_or_its_maker,
+    board_link_ends_with_a_new_password_on_request,
     board_link_gives_access_to_its_board_alone,
     invalid_board_link_is_refused,
 );
@@ -287,4 +289,33 @@ async fn board_link_has_its_own_rate_limit() {
     app.wait_seconds(60);
     shows(&app, &link, "/v2/wall").await.ok();
     app.end().await;
+}
+
+// Holds: PUT /v2/users/{id}, POST /v2/auth/reset
+async fn board_link_ends_with_a_new_password_on_request(app: &TestApp) {
+    let (ana, bob) = (app.developer("ana").await, app.stranger("bob").await);
+    let (board, of_bob) = (makes_board(&ana, json!([])).await, makes_board(&bob, json!([])).await);
+    let of_bob = makes_link(&bob, &of_bob).await;
+    let ends = async |how: &str, ends: Value, left: u16| {
+        let link = makes_link(&ana, &board).await;
+        let mut body = json!({"password": "wine-red-10", "passwordConfirmation": "wine-red-10", "endLinks": ends});
+        if how == "reset" {
+            app.post("/v2/auth/forgot", json!({"emailOrUsername": "ana"})).await.no_content();
+            let letter = settled("a link by e-mail", async || {
+                let letters = app.emails_to("ana@example.com", 1).await;
+                letters.into_iter().find(|letter| letter.subject == "Set a new password")
+            });
+            body["token"] = json!(letter.await.token());
+            app.post("/v2/auth/reset", body).await.ok();
+        } else {
+            body["role"] = json!("developer");
+            body["company"] = json!("Acme");
+            ana.put(&format!("/v2/users/{}", ana.id), body).await.ok();
+        }
+        assert_eq!(shows(app, &link, "/v2/wall").await.status.as_u16(), left, "{how} {ends}");
+        assert_eq!(shows(app, &of_bob, "/v2/wall").await.status, 200);
+    };
+    ends("change", json!(false), 200).await;
+    ends("change", json!(true), 401).await;
+    ends("reset", json!(true), 401).await;
 }

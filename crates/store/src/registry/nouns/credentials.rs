@@ -5,6 +5,7 @@ use isobar_model::ids::{ApiKeyId, DeviceId, UserId};
 use isobar_model::role::Role;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
+use isobar_model::user_input::CredentialEnds;
 
 use super::nonces::{self, Purpose};
 use super::sessions;
@@ -130,6 +131,17 @@ impl Registry {
         let row = row.ok_or_else(|| StoreError::Damaged("the signing key is gone".to_owned()))?;
         thirty_two("secret", row.bytes("secret")?)
     }
+}
+
+/// Ends API keys and links of dashboards that a user made, as far as the user wants it.
+pub(crate) async fn end(tx: &impl Connection, user: UserId, ends: CredentialEnds) -> Result<()> {
+    if ends.api_keys {
+        run(tx, Sql::new("DELETE FROM api_keys WHERE user_id = ?").bind(user)).await?;
+    }
+    if ends.links {
+        run(tx, Sql::new("DELETE FROM dashboard_links WHERE user_id = ?").bind(user)).await?;
+    }
+    Ok(())
 }
 
 /// Sets a user's password. The nonce of a pending reset link ends.

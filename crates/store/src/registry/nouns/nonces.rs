@@ -5,6 +5,7 @@ use isobar_model::access::CanWrite;
 use isobar_model::ids::UserId;
 use isobar_model::secret::Digest;
 use isobar_model::time::Timestamp;
+use isobar_model::user_input::CredentialEnds;
 
 use super::letters::{self, NewLetter};
 use super::{credentials, sessions};
@@ -89,13 +90,13 @@ impl Registry {
         Ok(Some(user))
     }
 
-    /// Uses a nonce to set its user's password, and ends all sessions of the user, and the API keys if requested;
+    /// Uses a nonce to set its user's password, and ends all sessions of the user, and what else is to end;
     /// returns `None` if there is no such nonce. The nonce came by e-mail, so the address counts as verified too.
     pub async fn password_reset(
         &self,
         digest: &Digest,
         hash: &str,
-        end_api_keys: bool,
+        ends: CredentialEnds,
         now: Timestamp,
     ) -> Result<Option<UserId>> {
         let tx = self.db.begin().await?;
@@ -103,9 +104,7 @@ impl Registry {
         credentials::set_password(&tx, user, hash, now).await?;
         run(&tx, Sql::new("UPDATE users SET verified = 1 WHERE id = ?").bind(user)).await?;
         sessions::end(&tx, user, None).await?;
-        if end_api_keys {
-            run(&tx, Sql::new("DELETE FROM api_keys WHERE user_id = ?").bind(user)).await?;
-        }
+        credentials::end(&tx, user, ends).await?;
         tx.commit().await?;
         Ok(Some(user))
     }

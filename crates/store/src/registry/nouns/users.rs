@@ -9,6 +9,7 @@ use isobar_model::page::{ListRequest, Page};
 use isobar_model::role::Role;
 use isobar_model::time::Timestamp;
 use isobar_model::user::User;
+use isobar_model::user_input::CredentialEnds;
 
 use super::letters::{self, NewLetter};
 use super::organizations::{self, NewOrganization, hold_organization};
@@ -89,6 +90,8 @@ pub struct NewPassword {
     pub hash: String,
     /// Session that continues: the one in which the user set the password.
     pub keeps: Option<SessionId>,
+    /// What else ends.
+    pub ends: CredentialEnds,
 }
 
 impl std::fmt::Debug for NewPassword {
@@ -210,6 +213,7 @@ impl Registry {
         if let Some(password) = &change.password {
             credentials::set_password(&tx, id, &password.hash, now).await?;
             sessions::end(&tx, id, password.keeps).await?;
+            credentials::end(&tx, id, password.ends).await?;
         }
         let changed = read(&tx, &[id]).await?.pop().ok_or(StoreError::Gone("user"))?;
         tx.commit().await?;

@@ -3,6 +3,7 @@
 use isobar_model::ids::{NotificationId, OrganizationId, SessionId, UserId};
 use isobar_model::notification::{Audience, Notice, NotificationKind};
 use isobar_model::session::Session;
+use isobar_model::user_input::CredentialEnds;
 
 use super::given::{self, at, digest, may};
 use isobar_store::error::StoreError;
@@ -173,10 +174,10 @@ pub async fn a_reset_ends_every_session(r: &Registry) {
     }
     let nonce = digest();
     r.nonce_put(&may(ana), Purpose::Reset, &nonce, at(100)).await.unwrap();
-    assert_eq!(r.password_reset(&digest(), "hash", false, at(1)).await.unwrap(), None);
+    assert_eq!(r.password_reset(&digest(), "hash", CredentialEnds::default(), at(1)).await.unwrap(), None);
     let tries = (0..6).map(|_| {
         let r = r.clone();
-        tokio::spawn(async move { r.password_reset(&nonce, "hash", false, at(1)).await.unwrap() })
+        tokio::spawn(async move { r.password_reset(&nonce, "hash", CredentialEnds::default(), at(1)).await.unwrap() })
     });
     let mut done = 0;
     for attempt in tries.collect::<Vec<_>>() {
@@ -228,7 +229,8 @@ pub async fn a_new_password_ends_the_other_sessions(r: &Registry) {
     let mut change = given::unchanged_user(&ana);
     given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
     assert!(r.session(sessions[0]).await.unwrap().is_some());
-    change.password = Some(NewPassword { hash: "hash".to_owned(), keeps: Some(sessions[1]) });
+    change.password =
+        Some(NewPassword { hash: "hash".to_owned(), keeps: Some(sessions[1]), ends: CredentialEnds::default() });
     given::user_update(r, &may(ana.id), &change, at(1)).await.unwrap();
     assert_eq!(r.login_by_name("ana").await.unwrap().unwrap().password_hash.as_deref(), Some("hash"));
     assert_eq!(r.session(sessions[0]).await.unwrap(), None);
