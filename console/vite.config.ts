@@ -47,5 +47,6 @@ export default defineConfig({
     // For `scripts/console licences`.
     license: process.env.CONSOLE_LICENCES === 'yes',
   },
-  server: { proxy: { '/v2': SERVER, '/health': SERVER, '/metrics': SERVER } },
+  // Not `SERVER` alone: that would put the server's host into `Host`, and the page's origin would be a foreign one.
+  server: { proxy: Object.fromEntries(['/v2', '/health', '/metrics'].map((path) => [path, { target: SERVER }])) },
 });

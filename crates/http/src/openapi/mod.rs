@@ -155,6 +155,8 @@ fn may_refuse(row: &RouteRow, status: u16) -> bool {
         401 => !probe && (row.access != RouteAccess::Open || row.path == "/v2/auth/login"),
         // Only users who may create users in an existing organization can register others there.
         403 if matches!(row.access, RouteAccess::Optional | RouteAccess::Link) => true,
+        // A page of another site sent the cookie.
+        403 if matches!(row.access, RouteAccess::Cookie | RouteAccess::JwtOrCookie) => true,
         403 => row.action.is_some_and(|action| action.minimum_role() > Role::BasicUser),
         // An unknown device is 400 for a device event (contract: Conventions).
         404 if row.path == crate::routes::MAIN_ROAD.path => false,

@@ -15,6 +15,7 @@ pub(crate) mod host;
 pub(crate) mod lists;
 mod map;
 pub(crate) mod negotiation;
+pub(crate) mod origin;
 mod percent;
 pub(crate) mod query;
 mod stream;

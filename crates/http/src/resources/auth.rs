@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::users::UserJson;
 use super::values::{Id, Time};
 use crate::problem::Problem;
-use crate::request::{Call, REFRESH_COOKIE, after, negotiation};
+use crate::request::{Call, REFRESH_COOKIE, after, negotiation, origin};
 use crate::response::{self, Answer, Response};
 
 pub(crate) async fn user_register(call: &mut Call) -> Answer {
@@ -34,13 +34,31 @@ pub(crate) async fn session_login(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn session_refresh(call: &mut Call) -> Answer {
+    if is_of_another_site(call) {
+        call.hub().allow_refresh(&call.credentials()).await?;
+        return Err(foreign_page().into());
+    }
     let tokens = call.hub().session_refresh(&call.credentials()).await?;
     tokens_reply(call, tokens)
 }
 
 pub(crate) async fn session_logout(call: &mut Call) -> Answer {
+    if is_of_another_site(call) {
+        call.hub().allow_logout(&call.credentials()).await?;
+        return Err(foreign_page().into());
+    }
     call.hub().session_logout(&call.credentials()).await?;
     with_cookie(response::no_content()?, call, "", 0)
+}
+
+/// Returns true if a page of another site sent a user's cookie.
+fn is_of_another_site(call: &Call) -> bool {
+    let has_cookie = !call.credentials().refresh_cookies.is_empty();
+    has_cookie && origin::is_foreign(&call.head, &call.hub().config().public_url, &call.state.settings)
+}
+
+fn foreign_page() -> Error {
+    Error::Forbidden("a page of another origin may not use the cookie of a session".to_owned())
 }
 
 pub(crate) async fn user_verify(call: &mut Call) -> Answer {
@@ -181,7 +199,7 @@ pub(crate) struct ResetInputJson {
     /// Ends the account's API keys too; left out: they stay.
     #[schema(default = false, required = false)]
     end_api_keys: bool,
-}
     /// Ends the links of dashboards that the account made; left out: they stay.
     #[schema(default = false, required = false)]
     end_links: bool,
+}

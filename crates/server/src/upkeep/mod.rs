@@ -103,7 +103,7 @@ pub fn check(flags: &Flags) -> Result<UpkeepReport, Failure> {
 fn run(flags: &Flags, task: &Task) -> Result<UpkeepReport, Failure> {
     let settings = match task {
         Task::Check => config::of_a_platform_anywhere(flags)?,
-        Task::Backup(_) | Task::Send => config::of_a_platform(flags)?,
+        Task::Backup(_) | Task::Send | Task::Describe => config::of_a_platform(flags)?,
     };
     runtime::start(1)?.block_on(async {
         if let Some(told) = control::ask(&settings.data, task).await? {

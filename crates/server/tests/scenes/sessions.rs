@@ -380,3 +380,31 @@ async fn tampered_token_is_refused() {
     let eve = elsewhere.developer("ana").await;
     app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(&eve.jwt)).await.unauthenticated();
 }
+
+// Holds: GET /v2/auth/refreshToken, POST /v2/auth/logout
+#[tokio::test]
+async fn session_cookie_from_a_page_of_another_site_is_refused() {
+    let named = "https://console.example";
+    let app = TestApp::with(|settings| settings.http.cors_origins = vec![named.to_owned()]).await;
+    let ana = app.developer("ana").await;
+    let ask = |method: Method, path: &str, origin: &str| {
+        app.send(app.request(method, path).header("cookie", &ana.cookie).header("origin", origin))
+    };
+    let (refresh, logout) = ("/v2/auth/refreshToken", "/v2/auth/logout");
+    for foreign in ["https://evil.example", "null"] {
+        ask(Method::GET, refresh, foreign).await.is(403);
+        ask(Method::POST, logout, foreign).await.is(403);
+        // 401 comes first.
+        let spoilt = app.request(Method::GET, refresh).header("cookie", "refreshToken=x").header("origin", foreign);
+        app.send(spoilt).await.unauthenticated();
+    }
+    let own = format!("http://{}", app.address);
+    for origin in [named, &own] {
+        ask(Method::GET, refresh, origin).await.created();
+    }
+    // A token in a header is no cookie that a browser adds by itself.
+    let other = app.login("ana", &ana.password).await.created();
+    let by_token = app.request(Method::POST, logout).bearer_auth(text(&other, "jwtToken"));
+    app.send(by_token.header("origin", "https://evil.example")).await.no_content();
+    ask(Method::POST, logout, &own).await.no_content();
+}
