@@ -220,7 +220,7 @@ fn check_version(folder: &Path) -> Result<(), FolderError> {
 }
 
 /// Creates a folder and its parents durably: synced contents are lost if the folder's own name was never synced.
-fn make_lasting(folder: &Path) -> io::Result<()> {
+pub fn make_lasting(folder: &Path) -> io::Result<()> {
     if folder.as_os_str().is_empty() || folder.is_dir() {
         return Ok(());
     }

@@ -13,6 +13,7 @@ use isobar_store::telemetry::{LostDevices, NamedStore, NotedStore, Telemetry, Up
 
 use crate::Failure;
 use crate::config::{Settings, TelemetryPlace};
+use crate::folder::make_lasting;
 use crate::upkeep::files;
 
 /// File that identifies a folder of RocksDB.
@@ -228,7 +229,11 @@ fn must_have(named: &[u16], used: &[u16]) -> Result<(), Failure> {
 
 async fn open_folder(path: &Path, options: Options) -> Result<Embedded, Failure> {
     let folder = path.to_owned();
-    let opened = tokio::task::spawn_blocking(move || Embedded::open(&folder, options)).await?;
+    let opened = tokio::task::spawn_blocking(move || {
+        // The registry notes the store that is in it, and refuses a start without it: RocksDB does not sync its name.
+        make_lasting(&folder).map_err(StoreError::unavailable)?;
+        Embedded::open(&folder, options)
+    });
     let told = |error| format!("the telemetry store {} cannot be opened: {}", path.display(), whole(&error));
-    Ok(opened.map_err(told)?)
+    Ok(opened.await?.map_err(told)?)
 }
