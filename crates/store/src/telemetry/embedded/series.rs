@@ -15,7 +15,6 @@ use super::rows::Rows;
 use super::values::OpenSeries;
 use super::{Cancel, Core, Embedded, load};
 use crate::error::Result;
-use crate::telemetry::Telemetry as _;
 use crate::telemetry::dropping::{is_worth_dropping, share_of_bytes};
 
 /// Hides a series: removes its record, and records its number to be reclaimed.
@@ -91,8 +90,13 @@ fn still_there(db: &DB, device: u64, found: Vec<Stretch>) -> Result<Vec<Stretch>
 impl Embedded {
     /// Returns the bytes of the visible values of a device.
     pub(super) async fn bytes_shown(&self, permit: &CanRead<DeviceRef>, kept: Vec<(Arc<str>, Kept)>) -> Result<u64> {
-        let (device, series) = (permit.target().key, self.series(permit).await?);
+        let device = permit.target().key;
+        let list = |series: &[SeriesState]| series.iter().map(SeriesState::series).collect::<Vec<_>>();
+        let read = move |db: &DB| Ok((list(&load::series(db, device.0)?), 0));
+        let (series, ticket) = self.peek(device, |state| (list(&state.series), state.ticket), read).await?;
         let look = move |core: &Core, cancel: &Cancel| {
+            // What is hidden is found in the rows, which may be behind the figures in memory.
+            core.shared.wait_applied(ticket)?;
             let mut hidden = 0;
             for (element, kept) in &kept {
                 cancel.check()?;
