@@ -37,6 +37,7 @@ const REST: &str = "\
     INSERT INTO login_failures VALUES ('', 1, 2), ('É', 3, 4), ('é', 5, 6); \
     INSERT INTO project_retention SELECT id, '{\"bounds\":{}}' FROM projects; \
     INSERT INTO usage_counted VALUES (1); \
+    INSERT INTO telemetry_stores VALUES (0, 'i', 'p'); \
     INSERT INTO nodes VALUES ('n', 'n', '1', 's', 1, 2, 3); \
     INSERT INTO notification_states SELECT max(number), (SELECT min(id) FROM users), 1, 0 FROM notifications; \
     UPDATE pulse SET beats = 77; \
@@ -435,8 +436,9 @@ mod on_postgres {
         assert!(matches!(older, RegistryMoveError::OlderSource { found: 20, .. }), "{older}");
         change(&file, "INSERT INTO schema_version VALUES (1000)").await;
         assert!(refusal(&file).await.to_string().contains("has version 1000"));
-        change(&file, "DELETE FROM schema_version; INSERT INTO schema_version VALUES (21); CREATE TABLE mine (a TEXT)")
-            .await;
+        let back = "DELETE FROM schema_version; INSERT INTO schema_version VALUES (21); DROP INDEX alarms_assigned; \
+                    DROP TABLE telemetry_stores; CREATE TABLE mine (a TEXT)";
+        change(&file, back).await;
         let known = Registry::open(&address(&file)).await.unwrap();
         let steps = known.steps().await.unwrap();
         known.close().await.unwrap();

@@ -226,6 +226,7 @@ const TABLES: &[Table] = &[
         ("id", TEXT), ("name", TEXT), ("version", TEXT), ("settings", TEXT), ("started_at", TIME), ("seen_at", TIME),
         ("clock_ahead", NUMBER),
     ]),
+    table("telemetry_stores", 1, &[("number", COUNT), ("identity", TEXT), ("place", TEXT)]),
     table("settings", 1, &[
         ("id", SETTING), ("device_key", COUNT), ("name", TEXT), ("value", JSON_IF), ("created_at", TIME),
         ("changed_at", TIME_IF), ("changed_to", SETTING_IF), ("changed_by", TEXT_IF),
