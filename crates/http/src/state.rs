@@ -60,7 +60,7 @@ impl Default for HttpSettings {
             transfer_time: TRANSFER_TIME,
             body_memory_bytes_max: limits::BODY_MEMORY.of_all,
             response_memory_bytes_max: limits::RESPONSE_MEMORY.of_all,
-            http2_answer_bytes_max: limits::HTTP2_ANSWERS.of_one,
+            http2_answer_bytes_max: limits::MULTIPLEXED_ANSWERS.of_one,
         }
     }
 }
@@ -95,7 +95,7 @@ pub(crate) struct ServerState {
 
 impl ServerState {
     pub fn new(hub: Hub, settings: HttpSettings, metrics: PrometheusHandle) -> Self {
-        let http2_answers = limits::Limit { of_one: settings.http2_answer_bytes_max, ..limits::HTTP2_ANSWERS };
+        let http2_answers = limits::Limit { of_one: settings.http2_answer_bytes_max, ..limits::MULTIPLEXED_ANSWERS };
         let waits = settings.max_connections / 4 * LONG_WAITS_QUARTERS;
         Self {
             request_ids: RequestIds::new(hub.clock().now()),

@@ -69,7 +69,7 @@ pub const LIMITS: &[&Limit] = &[
     &BODY_READS,
     &BODY_READ_BYTES,
     &RESPONSE_MEMORY,
-    &HTTP2_ANSWERS,
+    &MULTIPLEXED_ANSWERS,
     &COMMIT_BYTES,
     &EVENT_BATCH_BYTES,
     &LONG_RUNS,
@@ -140,8 +140,8 @@ pub const RESPONSE_MEMORY: Limit = Limit {
 };
 
 /// One connection of HTTP/2 has a hundred responses in flight, and its client decides when it takes them.
-pub const HTTP2_ANSWERS: Limit = Limit {
-    name: "http2_answers",
+pub const MULTIPLEXED_ANSWERS: Limit = Limit {
+    name: "multiplexed_answers",
     unit: BYTES,
     bounds: "responses over 1 KiB that readers by HTTP/2 have not taken yet, of any size; the 503 names them",
     of_all: 512 * MIB,
