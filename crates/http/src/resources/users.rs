@@ -237,11 +237,12 @@ pub(crate) struct UserInputJson {
     /// Must be today's password, where callers say it beside a new one of their own; of other users it is not looked at.
     #[schema(required = false, max_length = 1024)]
     current_password: String,
-    /// Ends the caller's API keys with a new password of its own; otherwise it is not looked at.
-    #[schema(default = false, required = false)]
+    /// Ends the caller's API keys with a new password of its own; otherwise it is not looked at. Left out, it is false.
+    #[schema(required = false)]
     end_api_keys: bool,
     /// Ends the links of dashboards that the caller made with a new password of its own; otherwise it is not looked at.
-    #[schema(default = false, required = false)]
+    /// Left out, it is false.
+    #[schema(required = false)]
     end_links: bool,
     /// null: the defaults.
     preferences: Option<PreferencesInputJson>,
