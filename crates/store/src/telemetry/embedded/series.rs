@@ -94,6 +94,9 @@ impl Embedded {
         let list = |series: &[SeriesState]| series.iter().map(SeriesState::series).collect::<Vec<_>>();
         let read = move |db: &DB| Ok((list(&load::series(db, device.0)?), 0));
         let (series, ticket) = self.peek(device, |state| (list(&state.series), state.ticket), read).await?;
+        if kept.is_empty() {
+            return Ok(series.iter().map(|series| series.bytes).sum());
+        }
         let look = move |core: &Core, cancel: &Cancel| {
             // What is hidden is found in the rows, which may be behind the figures in memory.
             core.shared.wait_applied(ticket)?;
