@@ -15,10 +15,8 @@ const SAID: readonly Said[] = [
   [/^a byte is no whole number from 0 to 255$/s, () => m.design_run_byte()],
   [/^an? (\S+) has no abilities$/s, (type) => m.design_run_start({ type })],
   [/^a duration is written like '(.*)' or '(.*)'$/s, (one, other) => m.design_run_duration({ one, other })],
-  [
-    /^a key must be a text of at most (\d+) bytes, without U\+0000$/s,
-    (max) => m.design_run_alarm_key({ max: figure(max) }),
-  ],
+  [/^a key is a text of at most (\d+) bytes, without U\+0000$/s, (max) => m.design_run_alarm_key({ max: figure(max) })],
+  [/^a key is a text, a number or a boolean$/s, () => m.design_run_alarm_key_kind()],
   [/^a list has no index of type (\S+)$/s, (kind) => m.design_run_index_kind({ kind })],
   [/^a map has no key of type (\S+)$/s, (kind) => m.design_run_key_kind({ kind })],
   [/^a map has the same key twice$/s, () => m.design_run_key_twice()],
@@ -33,6 +31,10 @@ const SAID: readonly Said[] = [
   [/^a window keeps no value larger than (\d+) bytes$/s, (max) => m.design_run_window_max({ max: figure(max) })],
   [/^an alarm keeps no value larger than (\d+) KiB$/s, (max) => m.design_run_alarm_value({ max: figure(max) })],
   [/^at most (\d+) alarms of an element are active$/s, (max) => m.design_run_alarms_max({ max: figure(max) })],
+  [
+    /^cannot list the alarm: at most (\d+) alarms of a device are listed as active$/s,
+    (max) => m.design_run_alarms_listed_max({ max: figure(max) }),
+  ],
   [/^cannot look for '(.*)' in a value of type (\S+)$/s, (key, kind) => m.design_run_look_in({ key, kind })],
   [/^cannot take '(.*)' of a value of type (\S+)$/s, (key, kind) => m.design_run_take_of({ key, kind })],
   [/^division by zero$/s, () => m.design_run_zero()],

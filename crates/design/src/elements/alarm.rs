@@ -144,9 +144,10 @@ impl Alarm {
             return run.remember_alarm(index, state, finding);
         }
         run.remember(index, state)?;
-        let problem =
-            format!("cannot list the alarm: at most {LIVING_ALARMS_MAX} alarms of a device are listed as active");
-        run.fail(&self.name, &Problem::new(problem));
+        let problem = Problem::new(format!(
+            "cannot list the alarm: at most {LIVING_ALARMS_MAX} alarms of a device are listed as active"
+        ));
+        run.fail(&self.name, &problem);
         Ok(())
     }
 
