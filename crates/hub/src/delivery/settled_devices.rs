@@ -21,6 +21,10 @@ const FINDINGS_WAIT: Duration = Duration::from_secs(1);
 const FINDINGS_TRIES: u32 = 4;
 /// Time for which a change of one device waits, which keeps its place: nobody before it waits for it.
 const ONE_DEVICE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time between two tries to withdraw a change that was given up, and the time after which any process takes it over as work
+/// that was left.
+const WITHDRAW_PAUSE: Duration = Duration::from_millis(100);
+const WITHDRAWN_AFTER_MAX: Duration = Duration::from_secs(15);
 
 /// Devices whose findings are in the registry. Where processes share the telemetry store, each has an entry in the outbox
 /// until [`SettledDevices::end`]: runs wait for it in every process, and for what is written until then.
@@ -66,11 +70,9 @@ impl Drop for SettledDevices {
         if announced.is_empty() {
             return;
         }
-        // The call has failed, or its caller has gone. Entries that cannot be removed now are taken over later.
+        // The call has failed, or its caller has gone.
         let withdraws = async move {
-            if let Err(error) = delivery.withdraw(&announced).await {
-                tracing::warn!(%error, "runs of a device wait for a change that was given up, until it is taken over");
-            }
+            delivery.withdraw_at_last(&announced).await;
             drop(line);
         };
         let mut tasks = JoinSet::new();
@@ -144,6 +146,18 @@ impl Delivery {
         let changes = vec![OutboxChange::Put { number: *number, work: nothing }];
         let revision = self.outbox.revise(self.env.telemetry(), permit, changes).await?;
         Ok((permit.target().key, revision))
+    }
+
+    /// Withdraws changes that were given up, as soon as the store can. All calls of these devices wait for that.
+    async fn withdraw_at_last(&self, announced: &[AnnouncedChange]) {
+        let (clock, begun) = (self.env.clock(), self.env.clock().instant());
+        while let Err(error) = self.withdraw(announced).await {
+            if clock.elapsed(begun) >= WITHDRAWN_AFTER_MAX {
+                tracing::warn!(%error, "runs of a device wait for a change that was given up, until it is taken over");
+                return;
+            }
+            clock.sleep(WITHDRAW_PAUSE).await;
+        }
     }
 
     async fn withdraw(&self, announced: &[AnnouncedChange]) -> Result<()> {

@@ -137,10 +137,10 @@ async fn history_of_nodes_under_faults_breaks_no_promise() {
     report::write(&history, &folder.join("history"));
     let mut violations = checker::violations(&history);
     violations.extend(report::panics(&logs));
-    report::print(&history, &logs, &violations);
+    report::print(&history, &logs);
     println!("{} connections were cut by the databases", world.databases.cuts());
-    let (count, command) = (violations.len(), &world.command);
-    assert!(count == 0, "{count} violations; logs and history in {}; repeat with: {command}", folder.display());
+    let (count, told, command) = (violations.len(), report::told(&violations), &world.command);
+    assert!(count == 0, "{count} violations; logs and history in {}; repeat with: {command}\n{told}", folder.display());
     world.databases.remove().await;
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -21,8 +21,8 @@ pub fn panics(logs: &[String]) -> Vec<Violation> {
     lines.map(|line| Violation { rule: "panic", says: line.to_owned() }).collect()
 }
 
-/// Prints the counts of a run, what the nodes logged, and the violations.
-pub fn print(history: &History, logs: &[String], violations: &[Violation]) {
+/// Prints the counts of a run, and what the nodes logged.
+pub fn print(history: &History, logs: &[String]) {
     let count = |is_so: &dyn Fn(&Call) -> bool| history.calls.iter().filter(|call| is_so(call)).count();
     println!(
         "{} calls: {} refused, {} without an answer, {} answered 503; {} acknowledged posts, {} queued, {} takes ({} unknown), {} puts ({} unknown), {} gets",
@@ -41,10 +41,13 @@ pub fn print(history: &History, logs: &[String], violations: &[Violation]) {
     print_faults(history);
     println!("longest gap between acknowledged events: {:.1} s", seconds(history.longest_gap(0, Micros::MAX)));
     print_logs(logs);
-    println!("{} violations", violations.len());
-    for violation in violations.iter().take(TOLD_MAX) {
-        println!("VIOLATION {}: {}", violation.rule, violation.says);
-    }
+}
+
+/// Returns a line for each of the first violations.
+pub fn told(violations: &[Violation]) -> String {
+    let line = |violation: &Violation| format!("VIOLATION {}: {}", violation.rule, violation.says);
+    let lines: Vec<String> = violations.iter().take(TOLD_MAX).map(line).collect();
+    lines.join("\n")
 }
 
 /// Writes all calls and faults of a run into a file, for whoever looks for the cause of a violation.
