@@ -11,7 +11,7 @@ use super::piece::{OutboxSize, Report, ReportRows};
 use super::work::{DeviceFindings, RegistryWork};
 
 /// Largest report, in bytes, that is always rewritten whole as one entry. A larger one gets entries with only the
-/// changes, until these add up to twice its size.
+/// changes, until all its entries have twice the bytes that it had when it was last written whole.
 const WHOLE_BYTES_MAX: usize = 1_024;
 
 /// The pending report of a device at the time when a run's report is drafted.
@@ -106,7 +106,7 @@ impl Draft {
     }
 }
 
-/// Merges new findings into a report, and returns the whole report with its size and the entries that contain it.
+/// Merges new findings into a report, and returns the whole report with the bytes of its entries, and these entries.
 fn report_entry(
     device: DeviceRef,
     before: Option<&ReportBase>,
@@ -116,35 +116,29 @@ fn report_entry(
 ) -> (DeviceFindings, usize, ReportRows) {
     let Some(before) = before else {
         let (row, work) = (number(), found.bytes(device.id));
-        let mut rows = ReportRows { own_bytes: work.len(), ..ReportRows::default() };
+        let mut rows = ReportRows { own_bytes: work.len(), whole_bytes: work.len(), ..ReportRows::default() };
         rows.own.push(row);
         let bytes = work.len();
         changes.push(OutboxChange::Put { number: row, work });
         return (found.clone(), bytes, rows);
     };
     let all = before.found.then(found.clone());
-    let (work, mut rows) = (all.bytes(device.id), ReportRows::default());
-    let bytes = work.len();
-    rows.left.extend_from_slice(&before.rows.left);
-    let news = (bytes > WHOLE_BYTES_MAX).then(|| found.bytes(device.id));
-    match news.filter(|news| before.rows.own_bytes + news.len() < 2 * bytes) {
-        Some(news) => {
-            rows.own.extend_from_slice(&before.rows.own);
-            rows.own_bytes = before.rows.own_bytes + news.len();
+    let mut rows = before.rows.clone();
+    let news = (rows.own_bytes > WHOLE_BYTES_MAX).then(|| found.bytes(device.id));
+    match news.filter(|news| rows.own_bytes + news.len() < 2 * rows.whole_bytes) {
+        Some(work) => {
+            rows.own_bytes += work.len();
             let row = number();
             rows.own.push(row);
-            changes.push(OutboxChange::Put { number: row, work: news });
+            changes.push(OutboxChange::Put { number: row, work });
         }
         None => {
-            let (needless, row) = match before.rows.own.split_last() {
-                Some((last, needless)) => (needless, *last),
-                None => (&[][..], number()),
-            };
-            rows.own.push(row);
-            rows.own_bytes = bytes;
+            let (row, work) = (rows.own.pop().unwrap_or_else(number), all.bytes(device.id));
+            (rows.own_bytes, rows.whole_bytes) = (work.len(), work.len());
             changes.push(OutboxChange::Put { number: row, work });
-            changes.extend(needless.iter().map(|row| OutboxChange::Done(*row)));
+            changes.extend(rows.own.drain(..).map(OutboxChange::Done));
+            rows.own.push(row);
         }
     }
-    (all, bytes, rows)
+    (all, rows.own_bytes, rows)
 }

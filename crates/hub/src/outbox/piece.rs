@@ -71,7 +71,7 @@ impl OutboxSize {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub found: Arc<DeviceFindings>,
-    /// Bytes of the whole report, as one entry.
+    /// Bytes of its entries: at most twice those of the whole report as one entry.
     pub bytes: usize,
     pub rows: ReportRows,
     /// Number of its findings about alarms, oldest first, that the registry has: a large report is written in parts.
@@ -90,6 +90,8 @@ pub(crate) struct ReportRows {
     /// Entries of this process, and their bytes.
     pub own: SmallVec<[u64; 1]>,
     pub own_bytes: usize,
+    /// Bytes of the whole report when one of them last contained it.
+    pub whole_bytes: usize,
 }
 
 impl Report {
@@ -126,8 +128,9 @@ impl Report {
             }
         }
         rows.own_bytes += newer.rows.own_bytes;
+        rows.whole_bytes = found.bytes(device.id).len();
         Self {
-            bytes: found.bytes(device.id).len(),
+            bytes: rows.whole_bytes,
             found,
             rows,
             alarms_written: 0,

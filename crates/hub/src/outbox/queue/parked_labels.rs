@@ -38,7 +38,7 @@ impl OutboxQueue {
         let (mut more, less) = (OutboxSize::default(), report.size());
         let needless: SmallVec<[u64; 2]> = report.rows.left.drain(..).chain(report.rows.own.drain(..)).collect();
         if let Some((found, row, bytes)) = left {
-            report.rows = ReportRows { own_bytes: bytes, ..ReportRows::default() };
+            report.rows = ReportRows { own_bytes: bytes, whole_bytes: bytes, ..ReportRows::default() };
             report.rows.own.push(row);
             (report.found, report.bytes) = (Arc::new(found), bytes);
             more.add(of.report.insert(report).size());
