@@ -128,6 +128,46 @@ fn other_telemetry_is_refused_until_an_operator_recovers() {
     names_both(&failure(&with_other(&["serve", "--listen", "127.0.0.1:0"])));
 }
 
+#[tokio::test]
+async fn alarm_outlives_telemetry_that_an_operator_gave_up() {
+    let to = |element: &str, ability: &str| json!([{"element": element, "ability": ability}]);
+    let design = json!({
+        "reading": {"type": "deviceEvent", "triggers": {"eventReceived": to("isWarm", "evaluate")}},
+        "isWarm": {
+            "type": "condition",
+            "properties": {"expression": "payload > 8"},
+            "triggers": {"true": to("warm", "raise"), "false": to("warm", "clear")},
+        },
+        "warm": {"type": "alarm", "properties": {"title": "it is warm", "severity": "critical"}},
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = Api::of(&serving).await;
+    let device = api.found(&design, 1).await.remove(0);
+    let alarm = async |api: &Api| {
+        let listed = api.list("/v2/alarms").await;
+        assert_eq!(listed.len(), 1, "{listed:?}");
+        (listed[0]["id"].clone(), listed[0]["state"].clone(), listed[0]["count"].clone())
+    };
+    api.post(&device, "reading", &json!(9)).await.created();
+    let (id, state, count) = alarm(&api).await;
+    assert_eq!((&state, &count), (&json!("active"), &json!(1)));
+    assert_eq!(serving.stop(), Some(0));
+
+    std::fs::remove_dir_all(data.join("telemetry")).unwrap();
+    let done = command(&["recover", "--yes"], data);
+    assert!(done.status.success(), "{done:?}");
+    let serving = Serving::on(data, &ENVIRONMENT);
+    let api = api.at(&serving);
+    assert_eq!(alarm(&api).await, (id.clone(), state, count));
+    for (payload, state, count) in [(4, "cleared", 1), (9, "active", 2)] {
+        api.post(&device, "reading", &json!(payload)).await.created();
+        assert_eq!(alarm(&api).await, (id.clone(), json!(state), json!(count)));
+    }
+    assert_eq!(serving.stop(), Some(0));
+}
+
 /// Returns `isobar serve` with files limited to `blocks` of 512 bytes.
 fn bounded(data: &Path, blocks: u32) -> Command {
     let serve = isobar(&[]);

@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use self::draft::{Draft, StagedWork, UnstagedWork};
 pub(crate) use self::pending::PendingChanges;
 #[cfg(test)]
-pub(crate) use self::piece::PARKED_PAUSE_MAX;
+pub(crate) use self::piece::{PARKED_AFTER, PARKED_PAUSE_MAX};
 use self::queue::{Expect, OUTBOX_MAX, OutboxQueue};
 pub(crate) use self::reported::Shown;
 pub(crate) use self::work::RegistryWork;

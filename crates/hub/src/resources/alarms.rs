@@ -245,6 +245,7 @@ mod tests {
     use isobar_model::time::Timestamp;
 
     use super::*;
+    use crate::outbox::PARKED_AFTER;
     use crate::stage::Stage;
 
     const FRIDGE: &str = r#"{
@@ -303,6 +304,27 @@ mod tests {
         assert_eq!(told(posted(&stage, &device, COLD).await), Some((AlarmState::Cleared, 1, raised.raised_at)));
         let later = posted(&stage, &device, WARM).await.unwrap();
         assert_eq!((later.id, later.state, later.count), (raised.id, AlarmState::Active, 2));
+        stage.over().await;
+    }
+
+    #[tokio::test]
+    async fn alarm_whose_findings_were_parked_is_listed_when_the_registry_takes_them() {
+        let stage = Stage::set().await;
+        let device = stage.device(FRIDGE).await;
+        let refuses = "CREATE TRIGGER no BEFORE INSERT ON alarms BEGIN SELECT RAISE(ABORT, 'no'); END";
+        sqlx::raw_sql(refuses).execute(&stage.sql().await).await.unwrap();
+        for payload in [WARM, COLD, WARM] {
+            assert_eq!(posted(&stage, &device, payload).await, None);
+        }
+        for _ in 0..=PARKED_AFTER {
+            assert_eq!(listed(&stage, &device).await, None);
+        }
+        let left = stage.hub.0.env.telemetry().outbox(0, 9).await.unwrap();
+        assert!(left.iter().any(|entry| entry.parked.is_some()));
+        let stage = stage.restarts().await;
+        stage.takes_again().await;
+        let shown = posted(&stage, &device, COLD).await.unwrap();
+        assert_eq!((shown.state, shown.count), (AlarmState::Cleared, 2));
         stage.over().await;
     }
 
