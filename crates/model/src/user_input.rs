@@ -48,7 +48,7 @@ pub struct UserInput {
     pub password: Option<String>,
     /// The current password, required to change one's own.
     pub current_password: Option<String>,
-    /// What ends with a new password of one's own.
+    /// Credentials that end with a new password of one's own.
     pub ends: CredentialEnds,
     /// The reason, for the operator.
     pub reason: Option<String>,
@@ -110,7 +110,7 @@ impl UserInput {
     }
 }
 
-/// What a user lets end with a password, beside the sessions.
+/// Credentials that a user ends with a password, beside the sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CredentialEnds {
     /// The user's API keys.
@@ -135,7 +135,7 @@ pub struct ResetInput {
     pub token: String,
     /// The new password.
     pub password: String,
-    /// What ends with the old one.
+    /// Credentials that end with the old one.
     pub ends: CredentialEnds,
 }
 

@@ -219,7 +219,7 @@ struct Shared {
     address: String,
     credential: String,
     devices: Vec<Device>,
-    /// Who raises alarms, and how many there were.
+    /// The device that raises alarms, and how many there were.
     raising: Device,
     alarm: Cell<usize>,
     /// Of the next event.

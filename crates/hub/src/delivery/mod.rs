@@ -56,7 +56,7 @@ pub(crate) struct Delivery {
     calls_wake: Notify,
     /// Ensures that only one task at a time writes the outbox into the registry.
     registry_writing: tokio::sync::Mutex<()>,
-    /// Who changes a device's row next, or runs it by a new entry.
+    /// Lines of those who change a device's row next, or run it by a new entry.
     lines: DeviceLines,
     /// Locked for writing while entries of the outbox are being removed from the store, and for reading while some are taken over.
     removing: tokio::sync::RwLock<()>,

@@ -25,9 +25,9 @@ const WORK_WAIT_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct LinePlace(Option<Box<Place>>);
 
 enum Place {
-    /// It is the first in this process.
+    /// First in this process.
     First { line: FirstInLine, has_looked: bool },
-    /// It is the first of all processes: nobody else changes the device.
+    /// First of all processes: nobody else changes the device.
     Announced(SettledDevices),
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct DeviceQueue {
     pub in_hand: Option<InHand>,
     /// The report in hand between two of its parts, when others have their turns.
     pub rest: Option<Report>,
-    /// What lists of its tenant wait for.
+    /// Kinds of its changes for which lists of its tenant wait.
     pub awaited: Awaited,
     /// Its place among its tenant's devices, and its time among the devices to be retried.
     pub place: Option<u64>,

@@ -31,7 +31,7 @@ pub struct ManualTime {
     guard: JumpGuard,
     /// The measured time at which the clock stood when it was made. `None` if its measured time runs.
     stands_at: Option<Instant>,
-    /// What was added to measured time.
+    /// Time that was added to measured time.
     ahead: watch::Sender<Duration>,
 }
 

@@ -57,7 +57,7 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
     const DAY: i64 = 24 * HOUR;
-    /// What the clock shows at the start, when `PASSED` has passed.
+    /// Time that the clock shows at the start, when `PASSED` has passed.
     const START: i64 = 20_000 * DAY;
     const PASSED: i64 = 7 * HOUR;
 

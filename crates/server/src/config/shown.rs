@@ -59,7 +59,7 @@ const SECRET_BYTES_MIN: usize = 4;
 pub struct ShownSettings {
     /// A line for each setting: name, value and source.
     pub text: String,
-    /// What must not occur anywhere else, the longest first.
+    /// Texts that must not occur anywhere else, the longest first.
     pub secrets: Vec<String>,
 }
 

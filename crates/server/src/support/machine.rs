@@ -1,4 +1,4 @@
-//! What a support bundle shows of the machine: system, disks, and sizes of files. No contents of files.
+//! Shows the machine in a support bundle: system, disks, and sizes of files. No contents of files.
 
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;

@@ -1,4 +1,4 @@
-//! What a support bundle has from the process that serves, by its control socket.
+//! Asks the process that serves for its part of a support bundle, by its control socket.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::stores::{TelemetryStore, whole};
 use crate::upkeep::{Platform, Task, UpkeepReport, control};
 use crate::{Failure, health, logging};
 
-/// What the process that serves says of itself.
+/// The part that the process that serves has written.
 pub struct ProcessReport {
     /// Its settings, without secrets.
     pub settings: String,

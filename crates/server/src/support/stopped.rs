@@ -1,4 +1,4 @@
-//! What a support bundle has from the stores of a platform that is stopped.
+//! Reads the stores of a platform that is stopped for a support bundle.
 
 use std::fmt::Write as _;
 use std::os::unix::fs::MetadataExt as _;

@@ -44,7 +44,7 @@ pub enum Task {
     Send,
     /// A check of all state.
     Check,
-    /// What a support bundle needs of this process.
+    /// The part of this process in a support bundle.
     Describe,
 }
 

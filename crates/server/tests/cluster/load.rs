@@ -32,7 +32,7 @@ const VALUES_APART: u64 = 1_000_000;
 const BATCHES: u64 = 20;
 const BATCH_MIN: u64 = 2;
 const BATCH_MAX: u64 = 6;
-/// Of so many events in a row, the first few raise the alarm and the others clear it.
+/// Number of events in a row of which the first few raise the alarm and the others clear it.
 const ALARM_ROUND: u64 = 5;
 const ALARM_RAISES: u64 = 3;
 

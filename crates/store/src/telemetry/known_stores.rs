@@ -1,4 +1,4 @@
-//! What a registry has noted of its telemetry stores. Every other store is refused: of two processes with one registry and
+//! Notes of a registry about its telemetry stores. Every other store is refused: of two processes with one registry and
 //! different telemetry each would have its half.
 
 /// A telemetry store, as a registry notes it.
@@ -12,7 +12,7 @@ pub struct NotedStore {
     pub place: String,
 }
 
-/// What a registry knows of its telemetry stores.
+/// The stores that a registry knows.
 #[derive(Clone, Debug, Default)]
 pub struct KnownStores {
     /// Numbers of the databases in which it has devices.
@@ -42,7 +42,7 @@ pub struct NamedStore {
 pub struct ForeignStore {
     /// The store that the registry has noted.
     pub expected: NotedStore,
-    /// What was found instead.
+    /// The store that was found instead.
     pub found: String,
 }
 

@@ -90,7 +90,7 @@ pub struct NewPassword {
     pub hash: String,
     /// Session that continues: the one in which the user set the password.
     pub keeps: Option<SessionId>,
-    /// What else ends.
+    /// Credentials that end too.
     pub ends: CredentialEnds,
 }
 
