@@ -46,7 +46,7 @@ def main():
         name, notes = rule["alert"], rule["annotations"]
         check(rule["labels"]["severity"] in SEVERITIES, f"{name} has a severity")
         check(notes["summary"].endswith(".") and len(notes["summary"]) > 20, f"{name} says what is the matter in a sentence")
-        check(notes["runbook_url"] == f"docs/runbook.md#{name.lower()}", f"{name} leads to its paragraph")
+        check(notes["runbook_url"] == f"/usr/share/doc/isobar/docs/runbook.md#{name.lower()}", f"{name} leads to its paragraph")
     silent = set(names) - fire_in_tests()
     check(not silent, f"each alert fires in a test: {silent}")
     print(f"{len(names)} alerts")
