@@ -36,6 +36,8 @@ pub(crate) const SHAPE: Shape = Shape {
 const ACTIVE_MAX: usize = 64;
 /// Longest title, in characters; longer ones are cut.
 const TITLE_CHARS_MAX: usize = 500;
+/// Bytes of the newest episode's number, with which a state begins.
+const EPISODE_BYTES: usize = 8;
 /// Episode numbers for each millisecond: after the loss of a state, the next number is still larger.
 const EPISODES_A_MILLI: i64 = 4_096;
 
@@ -151,6 +153,26 @@ impl Alarm {
         Ok(())
     }
 
+    /// Emits what the list lacks of the active alarms, as far as it has room. The title is the property, if that is a mere
+    /// text, or the element's name; the next raise brings the title and the value.
+    pub(crate) fn list(&self, index: u32, run: &mut Run<'_>) {
+        let Some(state) = run.state(index).filter(|state| state.len() > EPISODE_BYTES) else { return };
+        for ActiveAlarm { key, episode, count } in read_state(state).1 {
+            let key = String::from_utf8_lossy(&key);
+            if run.listed.contains(&self.name, &key) || run.listed.is_full() {
+                continue;
+            }
+            let at = Timestamp::from_millis(episode / EPISODES_A_MILLI);
+            let title = self.title.constant().unwrap_or(&self.name).chars().take(TITLE_CHARS_MAX).collect();
+            let begin = Some(AlarmBegin { title, severity: self.severity, at });
+            let finding = AlarmFinding { episode, count, begin, ..self.finding(&key, None, run) };
+            if run.list_alarm(Effect::Alarm(Box::new(finding))).is_err() {
+                // Another run has room for it.
+                return;
+            }
+        }
+    }
+
     fn finding(&self, key: &str, cleared_at: Option<Timestamp>, run: &Run<'_>) -> AlarmFinding {
         AlarmFinding {
             element: self.name.to_string(),
@@ -222,7 +244,7 @@ fn key_text(value: &Value<'_>, run: &Run<'_>) -> Computed<String> {
 
 fn write_state(last: i64, active: &[ActiveAlarm]) -> Bytes {
     let bytes: usize = active.iter().map(|alarm| 1 + alarm.key.len() + 16).sum();
-    let mut state = BytesMut::with_capacity(8 + bytes);
+    let mut state = BytesMut::with_capacity(EPISODE_BYTES + bytes);
     state.put_i64_le(last);
     for alarm in active {
         state.put_u8(alarm.key.len() as u8);

@@ -277,11 +277,19 @@ impl<'e> Run<'e> {
 
     /// Sets the state of an alarm element, and emits what the list is to show; both or neither.
     pub(crate) fn remember_alarm(&mut self, element: u32, state: Bytes, finding: AlarmFinding) -> Computed<()> {
-        let effect = Effect::Alarm(Box::new(finding.clone()));
-        self.budget.may_emit(&effect, finding.element.len() + state.len())?;
+        let others_bytes = finding.element.len() + state.len();
+        let effect = Effect::Alarm(Box::new(finding));
+        self.budget.may_emit(&effect, others_bytes)?;
         self.remember(element, state)?;
-        if !self.listed.shows(&finding) {
-            Arc::make_mut(&mut self.listed).apply(&finding);
+        self.list_alarm(effect)
+    }
+
+    /// Emits what the list is to show of an alarm.
+    pub(crate) fn list_alarm(&mut self, effect: Effect) -> Computed<()> {
+        if let Effect::Alarm(finding) = &effect
+            && !self.listed.shows(finding)
+        {
+            Arc::make_mut(&mut self.listed).apply(finding);
         }
         self.budget.emit(effect)
     }

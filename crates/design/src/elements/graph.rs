@@ -18,6 +18,8 @@ pub(crate) struct Graph {
     pub(crate) elements: Vec<Installed>,
     /// Index of each element by name: ordered, because clients choose the names.
     pub(crate) by_name: BTreeMap<Arc<str>, u32>,
+    /// Indexes of the alarm elements.
+    pub(crate) alarms: Box<[u32]>,
 }
 
 impl Graph {

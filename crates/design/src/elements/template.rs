@@ -71,6 +71,14 @@ impl Template {
         }))
     }
 
+    /// Returns the text of a template without expressions.
+    pub(crate) fn constant(&self) -> Option<&str> {
+        match &*self.0 {
+            [TemplatePart::Text(text)] => Some(text),
+            _ => None,
+        }
+    }
+
     /// Fills the template for an incoming value; longer results are cut to `chars_max` characters. What fails is left
     /// out, and recorded as a failure of `element`. A result without any text is the element's name.
     pub(crate) fn fill<'e>(

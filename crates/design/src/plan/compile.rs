@@ -105,7 +105,9 @@ impl<'p> PlanCompiler<'p> {
         let steps: Vec<u64> = (0..elements.len()).map(|at| steps_from(at, &elements, &mut known)).collect();
         habits.steps = steps.iter().copied().max().unwrap_or(0);
         elements.iter_mut().zip(steps).for_each(|(installed, steps)| installed.steps = steps);
-        let graph = Graph { elements, by_name: self.by_name };
+        let alarms = (0..).zip(&elements).filter(|(_, it)| matches!(it.element, Element::Alarm(_)));
+        let alarms = alarms.map(|(index, _)| index).collect();
+        let graph = Graph { elements, by_name: self.by_name, alarms };
         Ok(Plan { graph, declarations: Declarations { settings, defaults, storages }, reads_last, habits })
     }
 

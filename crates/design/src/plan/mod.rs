@@ -89,7 +89,7 @@ impl Plan {
 
     /// Returns true if there is any alarm element.
     pub fn has_alarms(&self) -> bool {
-        self.graph.elements.iter().any(|it| matches!(it.element, Element::Alarm(_)))
+        !self.graph.alarms.is_empty()
     }
 
     /// Returns the names of the storage elements.

@@ -59,6 +59,7 @@ fn execute(
     let run = Run::new(&plan.graph, &world, Budget::of_run(), trace.is_some());
     let mut walk = Walk { graph: &plan.graph, run, trace };
     walk.start(trigger);
+    walk.lists_alarms();
     walk.run.into_outcome()
 }
 
@@ -120,6 +121,15 @@ impl<'e> Walk<'e> {
         }
         if let Some(links) = start.triggers.get(at) {
             self.follow(links, value);
+        }
+    }
+
+    /// Lists the active alarms that the list lacks, as after a restore.
+    fn lists_alarms(&mut self) {
+        for index in &self.graph.alarms {
+            if let Some(Element::Alarm(alarm)) = self.graph.elements.get(*index as usize).map(|it| &it.element) {
+                alarm.list(*index, &mut self.run);
+            }
         }
     }
 

@@ -200,6 +200,28 @@ fn alarm_without_room_in_the_list_is_an_error_until_there_is() {
     assert_eq!(done(&scene.post_and_keep(r#"{"k":"a","v":9}"#)), ["alarm warm 'a' again 4 9"]);
 }
 
+// Holds: c18.alarmsWhole
+#[test]
+fn alarm_that_the_list_lacks_is_listed_by_any_run() {
+    let mut scene = fridge();
+    for key in ["a", "b"] {
+        scene.post_and_keep(&json!({"k": key, "v": 9}).to_string());
+    }
+    let begun = scene.now;
+    scene.wait_minutes(1.0);
+    Arc::make_mut(&mut scene.device.alarms).remove("warm", "a");
+    let outcome = scene.post_and_keep(r#"{"k":"c"}"#);
+    assert_eq!(done(&outcome), ["alarm warm 'a' critical warm 1 -"]);
+    let listed = findings(&outcome).remove(0);
+    assert_eq!((listed.begin.unwrap().at, listed.is_unlisted, listed.value), (begun, true, None));
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"c"}"#)), Vec::<String>::new());
+    // A raise or a clear of its own says all that there is to say.
+    Arc::make_mut(&mut scene.device.alarms).remove("warm", "a");
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"a","v":8}"#)), ["alarm warm 'a' again 2 8"]);
+    Arc::make_mut(&mut scene.device.alarms).remove("warm", "a");
+    assert_eq!(done(&scene.post_and_keep(r#"{"k":"a"}"#))[0], "alarm warm 'a' cleared 2");
+}
+
 #[test]
 fn alarm_without_arguments_has_an_empty_key_and_the_input() {
     let others = json!({"warm": {"type": "alarm", "properties": {"title": "warm"}}});

@@ -251,10 +251,14 @@ mod tests {
     const FRIDGE: &str = r#"{
         "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [{"element": "isWarm", "ability": "evaluate"}]}},
         "isWarm": {"type": "condition", "properties": {"expression": "payload > 8"}, "triggers": {
-            "true": [{"element": "warm", "ability": "raise"}], "false": [{"element": "warm", "ability": "clear"}]}},
-        "warm": {"type": "alarm", "properties": {"title": "it is warm", "severity": "critical"}}
+            "true": [{"element": "warm", "ability": "raise"}], "false": [{"element": "isCold", "ability": "evaluate"}]}},
+        "isCold": {"type": "condition", "properties": {"expression": "payload < 6"}, "triggers": {
+            "true": [{"element": "warm", "ability": "clear"}]}},
+        "warm": {"type": "alarm", "properties": {"title": "{{ payload }} degrees", "severity": "critical"}}
     }"#;
     const WARM: &str = "9";
+    /// Neither raises the alarm nor clears it.
+    const MILD: &str = "7";
     const COLD: &str = "4";
 
     /// Posts a second after what was before, and returns the alarm as it is listed then.
@@ -282,10 +286,15 @@ mod tests {
         let raised = posted(&stage, &device, WARM).await.unwrap();
         let stage = stage.restarts_after(|folder| folder.restore("registry")).await;
         assert_eq!(listed(&stage, &device).await, None);
+        let listed = posted(&stage, &device, MILD).await.unwrap();
+        assert_eq!(
+            (listed.id, listed.raised_at, listed.count, &*listed.title, listed.value),
+            (raised.id, raised.raised_at, 1, "warm", None)
+        );
         let again = posted(&stage, &device, WARM).await.unwrap();
         assert_eq!(
             (again.id, again.raised_at, again.count, &*again.title),
-            (raised.id, raised.raised_at, 2, "it is warm")
+            (raised.id, raised.raised_at, 2, "9 degrees")
         );
         let cleared = posted(&stage, &device, COLD).await;
         assert_eq!(told(cleared), Some((AlarmState::Cleared, 2, raised.raised_at)));

@@ -194,6 +194,10 @@ fn advanced(newest: Option<&mut StoredAlarm>, device: DeviceRef, finding: &Alarm
         if finding.episode == episode {
             stored.episode.1 = counted.max(finding.count);
         }
+        // Listed again without a raise, it has a title of need only.
+        if let Some(begin) = finding.begin.as_ref().filter(|_| is_same && stored.alarm.value.is_none()) {
+            stored.alarm.title.clone_from(&begin.title);
+        }
         if finding.begin.is_some() && finding.cleared_at.is_none() && is_newer {
             reopen(stored, finding);
         }
