@@ -2,8 +2,9 @@
 
     paste.py DOCUMENT… >SCRIPT
 
-Commands are indented by four spaces or more, after an empty line. A comment before them says why they are not run:
-`<!-- example: needs a name of your own -->`. Everything else has to succeed, but for a search that finds nothing.
+Commands are indented by four spaces or more, after an empty line. A comment before them says why they are not run,
+`<!-- example: the name is yours -->`, or what one of them ends with and why, `<!-- ends with 1: it asks -->`. All others
+have to succeed, but for a search that finds nothing.
 """
 
 import re
@@ -14,30 +15,29 @@ HEAD = """\
 shopt -s expand_aliases
 failed=0
 fails() {
-    [[ $1 = 1 && $2 =~ ^grep ]] && return 0
+    [[ $1 = "$expected" || ($1 = 1 && $2 =~ ^grep) ]] && return 0
     printf 'FAILED with %s: %s\\n' "$1" "$2" >&2
     failed=$((failed + 1))
 }
 """
-EXAMPLE = re.compile(r"^\s*<!-- example: (\S.*) -->$")
+COMMENT = re.compile(r"^\s*<!-- (?:(example)|ends with (\d+)): \S.* -->$")
 
 
 def blocks(text):
-    """Yields each block with the number of its first line, and the reason for which it is not run."""
-    lines, found, reason, fenced = text.splitlines() + [""], [], None, False
+    """Yields each block with the number of its first line, and the comment before it."""
+    lines, found, comment, fenced = text.splitlines() + [""], [], None, False
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith("```"):
             fenced = not fenced
         before = lines[number - 2].strip() if number > 1 else ""
-        if line.startswith("    ") and not fenced and (found or not before or EXAMPLE.match(before)):
+        if line.startswith("    ") and not fenced and (found or not before):
             found.append(line)
             continue
         if found:
-            yield number - len(found), "\n".join(found), reason
-            found, reason = [], None
+            yield number - len(found), "\n".join(found), comment
+            found, comment = [], None
         if line.strip():
-            example = EXAMPLE.match(line)
-            reason = example and example.group(1)
+            comment = COMMENT.match(line)
 
 
 def main():
@@ -46,15 +46,16 @@ def main():
     for path in sys.argv[1:]:
         with open(path, encoding="utf-8") as document:
             text = document.read()
-        for number, block, reason in blocks(text):
-            if reason:
+        for number, block, comment in blocks(text):
+            if comment and comment.group(1):
                 left += 1
                 continue
             run += 1
             indent = min(len(line) - len(line.lstrip()) for line in block.splitlines() if line.strip())
             block = "\n".join(line[indent:] for line in block.splitlines())
             print(f"printf '%s\\n' {shlex.quote(f'-- {path}:{number}')} {shlex.quote(block)}")
-            print(f"trap 'fails $? \"$BASH_COMMAND\"' ERR\neval {shlex.quote(block)}\ntrap - ERR")
+            print(f"expected={comment.group(2) if comment else 0}")
+            print("eval", shlex.quote(f"trap 'fails $? \"$BASH_COMMAND\"' ERR\n{block}\ntrap - ERR"))
     print(f"printf '%s\\n' '{run} blocks were run, {left} are examples'")
     print("exit $((failed > 0))")
 
