@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::time::Timestamp;
 
@@ -17,15 +18,22 @@ pub struct PageRequest {
     pub page: u64,
     /// Items per page: 1 to [`LIMIT_MAX`].
     pub limit: u32,
+    /// The item that the page follows, whatever its number.
+    pub after: Option<Uuid>,
 }
 
 impl Default for PageRequest {
     fn default() -> Self {
-        Self { page: 1, limit: LIMIT_DEFAULT }
+        Self::new(1, LIMIT_DEFAULT)
     }
 }
 
 impl PageRequest {
+    /// Makes a request for the page of this number.
+    pub const fn new(page: u64, limit: u32) -> Self {
+        Self { page, limit, after: None }
+    }
+
     /// Returns the number of items before the page.
     pub fn offset(&self) -> u64 {
         self.page.saturating_sub(1).saturating_mul(u64::from(self.limit))
@@ -41,12 +49,14 @@ pub struct Page<T> {
     pub total: u64,
     /// The request that it answers.
     pub request: PageRequest,
+    /// The item after which the next page begins, if there is one; `None` in lists whose pages have numbers alone.
+    pub next: Option<Option<Uuid>>,
 }
 
 impl<T> Page<T> {
     /// Makes a page of a list of `total` items.
     pub fn new(items: Vec<T>, total: u64, request: PageRequest) -> Self {
-        Self { items, total, request }
+        Self { items, total, request, next: None }
     }
 
     /// Cuts a page out of a complete list.
@@ -54,12 +64,13 @@ impl<T> Page<T> {
         let list = list.into_iter();
         let total = list.len() as u64;
         let skip = usize::try_from(request.offset()).unwrap_or(usize::MAX);
-        Self { items: list.skip(skip).take(request.limit as usize).collect(), total, request }
+        Self { items: list.skip(skip).take(request.limit as usize).collect(), total, request, next: None }
     }
 
     /// Converts the items of the page.
     pub fn map<U>(self, change: impl FnMut(T) -> U) -> Page<U> {
-        Page { items: self.items.into_iter().map(change).collect(), total: self.total, request: self.request }
+        let Self { items, total, request, next } = self;
+        Page { items: items.into_iter().map(change).collect(), total, request, next }
     }
 
     /// Returns its `meta`.
@@ -70,9 +81,13 @@ impl<T> Page<T> {
             total_docs: self.total,
             page: self.request.page,
             limit: self.request.limit,
-            has_prev_page: self.request.page > 1,
-            has_next_page: self.request.page < pages,
+            has_prev_page: self.request.page > 1 || self.request.after.is_some(),
+            has_next_page: match self.next {
+                Some(next) if self.request.after.is_some() => next.is_some(),
+                _ => self.request.page < pages,
+            },
             total_pages: pages,
+            after: self.next,
         }
     }
 }
@@ -83,7 +98,7 @@ impl<T> Page<T> {
 pub struct Meta {
     /// Items in the whole list.
     pub total_docs: u64,
-    /// This page, from 1.
+    /// This page, from 1; 1 if it was requested by `after`.
     pub page: u64,
     /// Items per page.
     pub limit: u32,
@@ -93,6 +108,11 @@ pub struct Meta {
     pub has_next_page: bool,
     /// Number of pages.
     pub total_pages: u64,
+    /// The item to name as `after` for the next page, null at the end of the list. Only in lists that take `after`, in
+    /// the order of createdAt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid", required = false)]
+    pub after: Option<Option<Uuid>>,
 }
 
 /// One key of a sort order.
@@ -124,6 +144,14 @@ pub struct ListRequest {
     pub sort: Vec<SortKey>,
     /// Restricts the list to these ids.
     pub ids: Option<Vec<String>>,
+}
+
+impl ListRequest {
+    /// Returns true if the list is sorted by creation alone: it then has pages that follow an item, because no change
+    /// moves an item from one to another.
+    pub fn is_by_creation(&self) -> bool {
+        matches!(self.sort.as_slice(), [key] if key.field == "createdAt")
+    }
 }
 
 /// Depth of a list in the organization tree (contract: Conventions).

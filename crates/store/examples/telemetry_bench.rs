@@ -178,7 +178,7 @@ async fn one_series(store: &Arc<Embedded>, folder: &Path) {
         }
         println!("{name}: first {:?}, best {best:?} (total {:?})", first.unwrap().0, first.unwrap().1);
     };
-    let page = |page, limit| PageRequest { page, limit };
+    let page = |page, limit| PageRequest::new(page, limit);
     let temp = || FilterField::Payload(vec!["temp".into()]);
     let filters = vec![Filter { field: temp(), operator: Operator::Gt, operands: vec![Operand::Number("50".into())] }];
     let sort = vec![ValueSort { field: FilterField::Payload(vec!["humidity".into()]), descending: true }];

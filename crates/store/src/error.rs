@@ -38,6 +38,9 @@ pub enum StoreError {
     /// The rows of a page take more memory together than a page may; nothing was done.
     #[error("the rows of the page are too large together")]
     TooMuch,
+    /// A page follows an item that is not in its list.
+    #[error("no such item in the list")]
+    NotListed,
     /// The store has more waiting than it can take; nothing was done.
     #[error("the store is busy")]
     Busy,
@@ -71,7 +74,7 @@ impl StoreError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Taken { .. } | Self::Gone(_) | Self::Limit(_) | Self::InUse(_) | Self::LastAdministrator => true,
-            Self::TooFar | Self::TooMuch | Self::Outdated(_) => true,
+            Self::TooFar | Self::TooMuch | Self::NotListed | Self::Outdated(_) => true,
             Self::Damaged(_) => true,
             Self::Busy | Self::Conflict | Self::Overtaken(_) => false,
             Self::Unavailable(cause) => crate::registry::refuses(&**cause),
@@ -104,6 +107,7 @@ impl From<StoreError> for Error {
             last @ StoreError::LastAdministrator => Error::invalid("role", last.to_string()),
             StoreError::Limit(why) => Error::invalid("organizationId", why),
             StoreError::TooFar => Error::invalid("query.page", too_far()),
+            StoreError::NotListed => Error::invalid("query.after", "names no item of this list"),
             StoreError::TooMuch => Error::invalid("query.limit", too_much()),
             StoreError::Busy | StoreError::Conflict | StoreError::Overtaken(_) => Error::Busy,
             StoreError::Unavailable(cause) => {

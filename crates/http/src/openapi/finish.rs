@@ -34,6 +34,10 @@ pub(super) fn finish(mut document: Value) -> Value {
     for name in shown.difference(&sent) {
         close(&mut document["components"]["schemas"][name]);
     }
+    // Null is the end of the list; a list without pages by `after` has no such member.
+    if let Some(required) = document["components"]["schemas"]["Meta"]["required"].as_array_mut() {
+        required.retain(|name| name != "after");
+    }
     let examples = Examples { written: examples, schemas: document["components"]["schemas"].clone() };
     for operation in operations(&mut document) {
         let body = operation.get_mut("requestBody").into_iter().flat_map(media);

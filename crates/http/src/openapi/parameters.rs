@@ -113,6 +113,12 @@ pub(crate) const fn header(name: &'static str, kind: Kind, says: &'static str) -
 }
 
 pub(crate) const PAGE: Param = query("page", Kind::Whole { min: 1, max: None, default: Some(1) }, "Which page, from 1");
+pub(crate) const AFTER: Param = query(
+    "after",
+    Kind::Id,
+    "Begin after this item, meta.after of the page before, whatever was made or deleted since; instead of page, \
+     and with sortBy=createdAt or sortBy=-createdAt alone",
+);
 pub(crate) const LIMIT: Param = query(
     "limit",
     Kind::Whole { min: 1, max: Some(LIMIT_MAX as usize), default: Some(LIMIT_DEFAULT as usize) },
@@ -267,7 +273,7 @@ pub(crate) const IF_MATCH: Param = header(
     "The entity tag that what is changed must have, or several; 412 when it has another one. *: whatever it is",
 );
 pub(crate) const LAST_EVENT_ID_PARAMETER: Param =
-    header("Last-Event-ID", Kind::Id, "Resume after this event, which may be a week old");
+    header("Last-Event-ID", Kind::Text, "Resume after this id of a stream, which may be a week old");
 
 /// Describes the quoting of names with characters that a dotted path cannot have.
 const QUOTED_SAYS: &str = " (or, for names with other signs, [\"a.b\"][\"c d\"])";

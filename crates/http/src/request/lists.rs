@@ -1,7 +1,9 @@
 //! Query parameters of lists: order, columns and filters (specification: Shared query parameters).
 
 use isobar_hub::{AlarmFilter, DeviceFilter, ValueQuery};
+use isobar_model::ids::DeviceId;
 use isobar_model::page::{ListRequest, PageRequest, SortKey};
+use uuid::Uuid;
 
 use super::alarm_fields;
 use super::columns::CsvColumn;
@@ -19,6 +21,21 @@ impl Query<'_> {
     pub fn list(&mut self, fields: &[&str]) -> ListRequest {
         let page = self.page();
         ListRequest { page, ..self.whole_list(fields) }
+    }
+
+    /// Reads the parameters of a list whose pages may follow an item, by `after` instead of `page`.
+    pub fn list_with_after(&mut self, fields: &[&str]) -> ListRequest {
+        let mut list = self.list(fields);
+        list.page.after = self.id::<DeviceId>("after").map(Uuid::from);
+        if self.get("after").is_some() {
+            if self.get("page").is_some() {
+                self.fault("after", "does not go with page");
+            }
+            if !list.is_by_creation() {
+                self.fault("after", "needs sortBy=createdAt or sortBy=-createdAt, and no other key");
+            }
+        }
+        list
     }
 
     /// Reads the parameters of an export, which ignores those of pages.

@@ -139,7 +139,7 @@ impl<'a> Query<'a> {
         let limit = self.read("limit", &format!("a whole number from 1 to {LIMIT_MAX}"), |text| {
             whole(text).and_then(|limit| u32::try_from(limit).ok()).filter(|limit| (1..=LIMIT_MAX).contains(limit))
         });
-        PageRequest { page: page.unwrap_or(default.page), limit: limit.unwrap_or(default.limit) }
+        PageRequest::new(page.unwrap_or(default.page), limit.unwrap_or(default.limit))
     }
 
     /// Reads `from` and `to`.
@@ -261,8 +261,8 @@ mod tests {
     // Holds: query.page, query.limit
     #[test]
     fn pages_are_bounded() {
-        assert_eq!(Query::of(None).page(), PageRequest { page: 1, limit: 100 });
-        assert_eq!(Query::of(Some("page=3&limit=10000")).page(), PageRequest { page: 3, limit: 10_000 });
+        assert_eq!(Query::of(None).page(), PageRequest::new(1, 100));
+        assert_eq!(Query::of(Some("page=3&limit=10000")).page(), PageRequest::new(3, 10_000));
         for bad in ["page=0", "page=-1", "page=", "page=1.5", "page=x", "page=%2B1"] {
             assert_eq!(faults(bad, |query| query.page()), ["query.page"], "{bad}");
         }

@@ -16,7 +16,7 @@ pub(crate) const ALARMS_SORTED_BY: &[&str] = isobar_hub::sortable::ALARMS;
 
 pub(crate) async fn alarm_list(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.list(ALARMS_SORTED_BY), query.alarm_filters());
+    let asked = (query.tree("organizationId"), query.list_with_after(ALARMS_SORTED_BY), query.alarm_filters());
     let (tree, list, filters) = query.end(asked)?;
     let page = call.hub().alarm_list(call.caller()?, tree, list, filters).await?;
     call.page(page, alarm_bytes, AlarmJson::from).await

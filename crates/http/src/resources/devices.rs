@@ -41,7 +41,7 @@ pub(crate) async fn device_list(call: &mut Call) -> Answer {
     let (mut query, format) = (call.query(), ValuesFormat::of_table(call));
     let list = match format {
         ValuesFormat::Csv => query.whole_list(DEVICES_SORTED_BY),
-        ValuesFormat::Json | ValuesFormat::Lines => query.list(DEVICES_SORTED_BY),
+        ValuesFormat::Json | ValuesFormat::Lines => query.list_with_after(DEVICES_SORTED_BY),
     };
     let tree = query.tree("organizationId");
     let asked = (query.device_filters(), query.device_columns(), query.last_values());

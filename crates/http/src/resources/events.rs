@@ -73,7 +73,7 @@ pub(crate) async fn cloud_events(call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn cloud_event_next(call: &mut Call) -> Answer {
-    let (events, memory) = queued(call, Some(PageRequest { page: 1, limit: 1 })).await?;
+    let (events, memory) = queued(call, Some(PageRequest::new(1, 1))).await?;
     match events.into_iter().next() {
         Some(event) => Ok(memory.hold(response::raw_json(StatusCode::OK, event.payload.shared()))),
         None => response::no_content(),

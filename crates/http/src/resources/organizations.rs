@@ -16,7 +16,7 @@ pub(crate) const ORGANIZATIONS_SORTED_BY: &[&str] = isobar_hub::sortable::ORGANI
 
 pub(crate) async fn organization_list(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let asked = (query.tree("parentId"), query.list(ORGANIZATIONS_SORTED_BY));
+    let asked = (query.tree("parentId"), query.list_with_after(ORGANIZATIONS_SORTED_BY));
     let (tree, list) = query.end(asked)?;
     call.page(call.hub().organization_list(call.caller()?, tree, list).await?, |_| 0, OrganizationJson::from).await
 }

@@ -16,7 +16,7 @@ pub(crate) const PROJECTS_SORTED_BY: &[&str] = isobar_hub::sortable::PROJECTS;
 
 pub(crate) async fn project_list(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let (tree, list) = (query.tree("organizationId"), query.list(PROJECTS_SORTED_BY));
+    let (tree, list) = (query.tree("organizationId"), query.list_with_after(PROJECTS_SORTED_BY));
     let asked = (tree, list, query.plain_filter("type"), query.boolean("usable", false));
     let (tree, list, kind, usable) = query.end(asked)?;
     let page = call.hub().project_list(call.caller()?, tree, (kind.as_deref(), usable), list).await?;

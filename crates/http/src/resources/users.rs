@@ -17,7 +17,7 @@ pub(crate) const USERS_SORTED_BY: &[&str] = isobar_hub::sortable::USERS;
 
 pub(crate) async fn user_list(call: &mut Call) -> Answer {
     let mut query = call.query();
-    let asked = (query.tree("organizationId"), query.list(USERS_SORTED_BY));
+    let asked = (query.tree("organizationId"), query.list_with_after(USERS_SORTED_BY));
     let (tree, list) = query.end(asked)?;
     call.page(call.hub().user_list(call.caller()?, tree, list).await?, |_| 0, UserJson::from).await
 }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn meta(total: u64) -> Meta {
-        Page::<()>::new(Vec::new(), total, PageRequest { page: 1, limit: 10_000 }).meta()
+        Page::<()>::new(Vec::new(), total, PageRequest::new(1, 10_000)).meta()
     }
 
     fn numbers(count: u64) -> impl Stream<Item = Result<u64, Error>> {

@@ -196,7 +196,7 @@ const TABLE: &[RouteRow] = &[
         "Fetch the current user", [], None, [Json(200, of::<UserJson>)]),
 
     operation!(Get "/v2/organizations", User, Some(Action::OrganizationRead), by!(organizations::organization_list), "organizations",
-        "List organizations", [DEPTH, LIMIT, PAGE, PARENT_ID, SEARCH_TEXT, SORT_ORGANIZATIONS, ENTITY_LIST], None, [Page(200, of::<OrganizationJson>)]),
+        "List organizations", [DEPTH, LIMIT, PAGE, AFTER, PARENT_ID, SEARCH_TEXT, SORT_ORGANIZATIONS, ENTITY_LIST], None, [Page(200, of::<OrganizationJson>)]),
     operation!(Post "/v2/organizations", User, Some(Action::OrganizationCreate), by!(organizations::organization_create), "organizations",
         "Create an organization", [], Some(of::<OrganizationInputJson>), [Json(201, of::<OrganizationJson>)]),
     operation!(Get "/v2/organizations/{id}", User, Some(Action::OrganizationRead), by!(organizations::organization_fetch), "organizations",
@@ -253,7 +253,7 @@ const TABLE: &[RouteRow] = &[
 
     operation!(Get "/v2/projects", User, Some(Action::ProjectRead), by!(projects::project_list), "projects",
         "List projects",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE, USABLE], None, [Page(200, of::<ProjectJson>)]),
+        [DEPTH, PAGE, AFTER, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_PROJECTS, ENTITY_LIST, FILTER_TYPE, USABLE], None, [Page(200, of::<ProjectJson>)]),
     operation!(Post "/v2/projects", User, Some(Action::ProjectCreate), by!(projects::project_create), "projects",
         "Create a project", [], Some(of::<ProjectInputJson>), [Json(201, of::<ProjectJson>)]),
     operation!(Get "/v2/projects/{id}", User, Some(Action::ProjectRead), by!(projects::project_fetch), "projects",
@@ -283,7 +283,7 @@ const TABLE: &[RouteRow] = &[
         "Try a design out: what would happen, step by step", [], Some(of::<DryRunInputJson>), [Json(200, of::<DryRunJson>)]),
 
     operation!(Get "/v2/users", User, Some(Action::UserRead), by!(users::user_list), "users",
-        "List users", [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_USERS, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
+        "List users", [DEPTH, PAGE, AFTER, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_USERS, ENTITY_LIST], None, [Page(200, of::<UserJson>)]),
     operation!(Post "/v2/users", User, Some(Action::UserCreate), by!(users::user_create), "users",
         "Create a user", [], Some(of::<UserCreationJson>), [Json(201, of::<UserJson>)]),
     operation!(Get "/v2/users/{id}", User, Some(Action::UserRead), by!(users::user_fetch), "users",
@@ -333,7 +333,7 @@ const TABLE: &[RouteRow] = &[
 
     operation!(Get "/v2/devices", User, Some(Action::DeviceRead), by!(devices::device_list), "devices",
         "List devices; as CSV: all of them",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_DEVICES, LAST_VALUES, ENTITY_LIST, DEVICE_FILTER, DEVICE_COLUMNS],
+        [DEPTH, PAGE, AFTER, LIMIT, ORGANIZATION_ID, SEARCH_TEXT, SORT_DEVICES, LAST_VALUES, ENTITY_LIST, DEVICE_FILTER, DEVICE_COLUMNS],
         None, [PageOr(200, of::<DeviceJson>, &["text/csv"])]),
     operation!(Post "/v2/devices", User, Some(Action::DeviceCreate), by!(devices::device_create), "devices",
         "Create a device; its token is shown this once", [], Some(of::<DeviceInputJson>), [Json(201, of::<NewDeviceJson<'static>>)]),
@@ -412,7 +412,7 @@ const TABLE: &[RouteRow] = &[
 
     operation!(Get "/v2/alarms", User, Some(Action::AlarmRead), by!(alarms::alarm_list), "alarms",
         "List alarms: active ones first, then by severity, then the newest first",
-        [DEPTH, PAGE, LIMIT, ORGANIZATION_ID, SORT_ALARMS, ENTITY_LIST, ALARM_FILTER], None, [Page(200, of::<AlarmJson>)]),
+        [DEPTH, PAGE, AFTER, LIMIT, ORGANIZATION_ID, SORT_ALARMS, ENTITY_LIST, ALARM_FILTER], None, [Page(200, of::<AlarmJson>)]),
     operation!(Get "/v2/alarms/summary", User, Some(Action::AlarmRead), by!(alarms::alarm_summary), "alarms",
         "Count active alarms by severity, and those that nobody has acknowledged", [DEPTH, ORGANIZATION_ID], None, [Json(200, of::<AlarmSummaryJson>)]),
     operation!(Get "/v2/alarms/{id}", User, Some(Action::AlarmRead), by!(alarms::alarm_fetch), "alarms",

@@ -12,7 +12,7 @@ use isobar_store::telemetry::{FilterField, HistoryQuery, Looked, QueueQuery, Val
 use crate::stage::Stage;
 
 const HOUR: i64 = 3_600;
-const PAGE: PageRequest = PageRequest { page: 1, limit: 100 };
+const PAGE: PageRequest = PageRequest::new(1, 100);
 
 const DESIGN: &str = r#"{
     "reading": {"type": "deviceEvent", "triggers": {"eventReceived": [

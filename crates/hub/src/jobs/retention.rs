@@ -168,7 +168,7 @@ mod tests {
         let settings = vec![write(0), write(1), write(100 * DAY)];
         let findings = Findings { settings, ..Findings::default() };
         stage.hub.0.env.registry().findings_write(&findings, begun).await.unwrap();
-        let request = ListRequest { page: PageRequest { page: 1, limit: 10 }, ..ListRequest::default() };
+        let request = ListRequest { page: PageRequest::new(1, 10), ..ListRequest::default() };
         let kept = async || {
             stage.hub.0.env.registry().setting_history(&permit().reading(), begun, &request).await.unwrap().total
         };

@@ -143,7 +143,7 @@ impl Hub {
     /// # Errors
     /// `Missing`: there is no such device or element.
     pub async fn storage_fetch(&self, caller: &Caller, id: DeviceId, element: &str) -> Result<StorageElement> {
-        let all = PageRequest { page: 1, limit: u32::MAX };
+        let all = PageRequest::new(1, u32::MAX);
         let list = self.storage_list(caller, id, ListRequest { page: all, ..ListRequest::default() }).await?;
         list.page.items.into_iter().find(|found| &*found.name == element).ok_or(Error::Missing(ELEMENT))
     }

@@ -55,12 +55,12 @@ impl Hub {
             true => self.0.identity.shared_list_permit(caller, tree, Action::ProjectRead).await?,
             false => self.0.identity.list_permit(caller, tree, Action::ProjectRead).await?,
         };
-        let Page { items, total, request } = self.registry().project_list(&permit, kind, &list).await?;
+        let Page { items, total, request, next } = self.registry().project_list(&permit, kind, &list).await?;
         let (mut views, mut creators) = (Vec::with_capacity(items.len()), HashMap::new());
         for project in items {
             views.push(self.project_view(caller, project, &mut creators).await?);
         }
-        Ok(Page::new(views, total, request))
+        Ok(Page { items: views, total, request, next })
     }
 
     /// Fetches a project.

@@ -194,7 +194,7 @@ impl Hub {
             let of_status = DeviceFilter { field: DeviceField::Status, operator, operands: vec![number] };
             let filters = projects.iter().cloned().chain([of_status]).collect();
             let sort = vec![latest("statusInt"), latest("lastActive")];
-            let page = PageRequest { page: 1, limit: WALL_ROWS_MAX };
+            let page = PageRequest::new(1, WALL_ROWS_MAX);
             let found = self.device_list(reader, tree, ListRequest { page, sort, ..ListRequest::default() }, filters);
             let found = found.await?;
             total += found.total;
@@ -258,7 +258,7 @@ impl Hub {
         let filters = of_project.into_iter().chain(of_label).map(equal).collect();
         let limit = if key.is_some() { WALL_DEVICES_MAX } else { 1 };
         let sort = vec![SortKey { field: "name".to_owned(), descending: false }];
-        let list = ListRequest { page: PageRequest { page: 1, limit }, sort, ..ListRequest::default() };
+        let list = ListRequest { page: PageRequest::new(1, limit), sort, ..ListRequest::default() };
         let found = self.device_list(reader, tree, list, filters).await?;
         let mut told = WallFigure { total: found.total, ..WallFigure::default() };
         let Some(key) = key else { return Ok(told) };
@@ -302,7 +302,7 @@ impl Hub {
     }
 
     async fn wall_events(&self, reader: &Caller, device: DeviceId) -> Result<Option<Vec<Event>>> {
-        let page = PageRequest { page: 1, limit: WALL_ROWS_MAX };
+        let page = PageRequest::new(1, WALL_ROWS_MAX);
         let query = HistoryQuery {
             device_events: true,
             cloud_events: true,

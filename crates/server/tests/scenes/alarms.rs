@@ -140,6 +140,14 @@ async fn alarms_are_listed_active_worst_newest_first(app: &TestApp) {
     });
     assert_eq!((&page["meta"], &page["data"][0]["key"]), (&meta, &json!("e")));
     assert_eq!(keys(&ana, "limit=2&page=4").await, [] as [Value; 0]);
+    let (mut after, mut seen) = (String::new(), Vec::new());
+    loop {
+        let page = ana.get(&format!("/v2/alarms?sortBy=-createdAt&limit=2{after}")).await.ok();
+        seen.extend(page["data"].as_array().unwrap().iter().map(|alarm| text(alarm, "key").to_owned()));
+        let Some(next) = page["meta"]["after"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, ["e", "d", "c", "b", "a"]);
     let summary = json!({"critical": 1, "warning": 2, "info": 1, "unacknowledged": 5});
     assert_eq!(ana.get("/v2/alarms/summary").await.ok(), summary);
     let wrong = ana.get("/v2/alarms?page=0&limit=0&sortBy=value&depth=0&organizationId=x").await;

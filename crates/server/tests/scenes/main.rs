@@ -58,6 +58,7 @@ mod nodes_counts;
 mod nodes_runs;
 mod notifications;
 mod organizations;
+mod pages_after;
 mod paths;
 mod places;
 mod platform;

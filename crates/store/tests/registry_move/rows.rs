@@ -104,7 +104,7 @@ pub async fn schema_of(address: &str) -> Vec<String> {
 /// Asks a registry for what users see.
 pub async fn answers(r: &Registry) -> Vec<String> {
     let (all, request) =
-        (given::lists_all(), ListRequest { page: PageRequest { page: 1, limit: 1_000 }, ..ListRequest::default() });
+        (given::lists_all(), ListRequest { page: PageRequest::new(1, 1_000), ..ListRequest::default() });
     let organizations = r.organization_list(&all, true, &request).await.unwrap();
     let users = r.user_list(&all, &request).await.unwrap();
     let projects = r.project_list(&all, None, &request).await.unwrap();

@@ -31,7 +31,7 @@ async fn events(stage: &Stage, device: &isobar_model::device::Device) -> Vec<Eve
         cloud_events: false,
         range: TimeRange { from: None, to: None },
         not_before: isobar_model::time::Timestamp::from_millis(0),
-        page: PageRequest { page: 1, limit: 10 },
+        page: PageRequest::new(1, 10),
     };
     stage.hub.0.env.telemetry().history(&permit, query, Claim::begin(device.organization)).await.unwrap().items
 }

@@ -10,7 +10,7 @@ use super::listings::ALARMS;
 use super::order::{Order, TableAlias};
 use super::page_bytes::ALARM_TEXTS;
 use super::page_window::PageWindow;
-use super::{count, in_order, read_by_id, within};
+use super::{count, page_of, read_by_id, within};
 use crate::error::Result;
 use crate::registry::Registry;
 use crate::registry::nouns::alarms::{ALARM_COLUMNS, alarm};
@@ -128,11 +128,12 @@ impl Registry {
         filters: &[AlarmFilter],
     ) -> Result<Page<Alarm>> {
         let tx = self.db.snapshot().await?;
+        ALARMS.allow_after(&tx, permit.scope(), request).await?;
         let (ids, total) = page(&tx, permit.scope(), request, filters).await?;
         let select = format!("SELECT {ALARM_COLUMNS} FROM alarms a JOIN devices d ON d.key = a.device_key WHERE a.id");
         ALARM_TEXTS.are_a_page(&tx, &ids).await?;
         let alarms = read_by_id(&tx, &select, &ids, alarm).await?;
-        Ok(Page::new(in_order(&ids, alarms, |alarm| alarm.id), total, request.page))
+        Ok(page_of(request, (&ids, alarms, total), |alarm| alarm.id))
     }
 }
 

@@ -127,7 +127,7 @@ pub(crate) use urgency;
 const ORGANIZATION_FIELDS: [SortField; 5] = [
     SortField::indexed("name", "o.name", ORGANIZATION),
     SortField::unindexed("description", "coalesce(o.description, '')"),
-    SortField::unindexed("createdAt", "o.created_at"),
+    SortField::indexed("createdAt", "o.created_at", ORGANIZATION),
     SortField::unindexed("updatedAt", "o.updated_at"),
     SortField::unindexed("urgency", urgency!()),
 ];
@@ -144,7 +144,7 @@ pub(crate) const ORGANIZATIONS: Listing = Listing {
 
 const PROJECT_FIELDS: [SortField; 3] = [
     SortField::indexed("name", "p.name", PROJECT),
-    SortField::unindexed("createdAt", "p.created_at"),
+    SortField::indexed("createdAt", "p.created_at", PROJECT),
     SortField::unindexed("updatedAt", "p.updated_at"),
 ];
 
@@ -210,7 +210,7 @@ const ALARM_FIELDS: [SortField; 10] = [
     SortField::unindexed("elementName", "a.element"),
     SortField::unindexed("title", "a.title"),
     SortField::unindexed("count", "a.count"),
-    SortField::unindexed("createdAt", "a.created_at"),
+    SortField::indexed("createdAt", "a.created_at", ALARM),
     SortField::unindexed("updatedAt", "a.updated_at"),
 ];
 

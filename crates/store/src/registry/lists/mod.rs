@@ -24,7 +24,8 @@ use std::str::FromStr;
 
 use isobar_model::access::{Lineage, Scope};
 use isobar_model::ids::OrganizationId;
-use isobar_model::page::{ListRequest, PageRequest};
+use isobar_model::page::{ListRequest, Page, PageRequest};
+use uuid::Uuid;
 
 pub use alarms::{AlarmField, AlarmFilter};
 pub use device_filters::{DeviceField, DeviceFilter, DeviceSelection, UnwrittenDevices};
@@ -36,7 +37,7 @@ pub(crate) use page_bytes::{METADATA_AND_SETTINGS, SETTING_VALUES, is_a_page};
 use page_window::PageWindow;
 
 use super::sql::{Connection, Dialect, Row, Sql, all, one};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// Rows that are read at a time when their results stay in memory.
 const LIST_ROWS_AT_ONCE: usize = 500;
@@ -122,6 +123,24 @@ impl Listing {
         Ok((ids, extent.within))
     }
 
+    /// Refuses a page that follows a row outside this part of the tree, whether that is elsewhere or nowhere.
+    pub(crate) async fn allow_after(
+        &self,
+        connection: &impl Connection,
+        scope: &Scope,
+        request: &ListRequest,
+    ) -> Result<()> {
+        let Some(after) = request.page.after else { return Ok(()) };
+        let TableAlias { table, alias } = self.relation;
+        let joined = match self.organization {
+            Some(organization) => format!(" JOIN organizations o ON o.id = {alias}.{organization}"),
+            None => String::new(),
+        };
+        let query = Sql::new(format!("SELECT {alias}.id FROM {table} {alias}{joined} WHERE {alias}.id = ? AND "));
+        let row = one(connection, query.bind(after.to_string().as_str()).then(within(scope))).await?;
+        row.map(|_| ()).ok_or(StoreError::NotListed)
+    }
+
     /// Builds `FROM` and `WHERE` of the rows that meet a condition and the request.
     fn gathered(&self, dialect: Dialect, condition: Sql, request: &ListRequest) -> Sql {
         let from = Sql::new(format!(" FROM {} {}{} WHERE ", self.relation.table, self.relation.alias, self.joined));
@@ -157,6 +176,26 @@ impl Listing {
         }
         sql
     }
+}
+
+/// Returns the page of these ids. One that follows an item was read with a row more, which is cut off; a list that is
+/// sorted by creation names the item that the next page follows.
+pub(crate) fn page_of<K: Copy + Hash + Eq + Into<Uuid>, T>(
+    request: &ListRequest,
+    (ids, items, total): (&[K], Vec<T>, u64),
+    id: impl Fn(&T) -> K,
+) -> Page<T> {
+    let limit = request.page.limit as usize;
+    let mut page = Page::new(in_order(ids, items, id), total, request.page);
+    page.items.truncate(limit);
+    if request.is_by_creation() {
+        let has_next = match request.page.after {
+            Some(_) => ids.len() > limit,
+            None => request.page.offset().saturating_add(ids.len() as u64) < total,
+        };
+        page.next = Some(ids.iter().take(limit).next_back().filter(|_| has_next).map(|id| (*id).into()));
+    }
+    page
 }
 
 /// Counts the rows of a `FROM` clause.

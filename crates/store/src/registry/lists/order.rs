@@ -5,9 +5,10 @@
 //! of a list is read from there in any order.
 
 use isobar_model::page::SortKey;
+use uuid::Uuid;
 
 use crate::error::{Result, StoreError};
-use crate::registry::sql::Dialect;
+use crate::registry::sql::{Dialect, Sql};
 
 /// Table and its alias in a statement. Each table has the ids of its rows in a column `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +101,17 @@ impl Order {
             [(field, _)] => field.indexed_in,
             _ => None,
         }
+    }
+
+    /// Builds `AND` with the condition that a row follows one of the same table, in an order by one field.
+    pub(super) fn after(&self, dialect: Dialect, relation: TableAlias, after: Uuid) -> Sql {
+        let TableAlias { table, alias } = relation;
+        let column = self.first_column();
+        let own = column.strip_prefix(alias).and_then(|own| own.strip_prefix('.')).unwrap_or(column);
+        let column = if self.is_sorted { dialect.unindexed(column) } else { column.to_owned() };
+        let way = if self.keys.last().is_some_and(|(_, descends)| *descends) { "<" } else { ">" };
+        let (begin, id) = (format!("(SELECT f.{own} FROM {table} f WHERE f.id = ?)"), after.to_string());
+        Sql::new(format!(" AND ({column}, {alias}.id) {way} ({begin}, ?)")).bind(id.as_str()).bind(id.as_str())
     }
 
     /// Builds `ORDER BY`, or its exact reverse, with the id of this table.

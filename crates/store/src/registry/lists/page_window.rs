@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use isobar_model::page::PageRequest;
+use uuid::Uuid;
 
 use super::order::{Order, TableAlias};
 use super::{ids, limit_offset};
@@ -15,16 +16,22 @@ pub(crate) struct PageWindow {
     size: u32,
     skipped: u64,
     from_end: bool,
+    after: Option<Uuid>,
 }
 
 impl PageWindow {
-    /// Locates a page in a list of this length; `None` if it lies past the end.
+    /// Locates a page in a list of this length; `None` if it lies past the end. One that follows an item is read with
+    /// one row more, by which it is known if another page follows.
     pub(crate) fn of(page: PageRequest, total: u64) -> Option<Self> {
+        if page.after.is_some() {
+            let window = Self { size: page.limit.saturating_add(1), skipped: 0, from_end: false, after: page.after };
+            return (total > 0).then_some(window);
+        }
         let left = total.checked_sub(page.offset()).filter(|left| *left > 0)?;
         let size = page.limit.min(u32::try_from(left).unwrap_or(u32::MAX));
         let after = left - u64::from(size);
         let from_end = after < page.offset();
-        Some(Self { size, skipped: after.min(page.offset()), from_end })
+        Some(Self { size, skipped: after.min(page.offset()), from_end, after: None })
     }
 
     /// Returns how many rows lie between the nearer end of the list and the far end of the page.
@@ -35,6 +42,10 @@ impl PageWindow {
     /// Builds the statement that reads the ids of the page, from the nearer end. `from` is `FROM` and `WHERE` of the
     /// whole list; the ids are those of `relation`.
     pub(crate) fn statement(&self, dialect: Dialect, relation: TableAlias, from: Sql, order: &Order) -> Sql {
+        let from = match self.after {
+            Some(after) => from.then(order.after(dialect, relation, after)),
+            None => from,
+        };
         Sql::new(format!("SELECT {}.id AS id", relation.alias))
             .then(from)
             .text(&order.clause(dialect, relation, self.from_end))
@@ -70,7 +81,7 @@ mod tests {
             let list: Vec<u64> = (0..total).collect();
             let wanted: Vec<u64> =
                 list.chunks(limit as usize).nth(page as usize - 1).map(<[u64]>::to_vec).unwrap_or_default();
-            let found = PageWindow::of(PageRequest { page, limit }, total).map(|window| {
+            let found = PageWindow::of(PageRequest::new(page, limit), total).map(|window| {
                 let mut way = list.clone();
                 if window.from_end {
                     way.reverse();

@@ -13,7 +13,7 @@ use super::listings::{DEVICE_LAST_ACTIVE, DEVICES};
 use super::order::{Order, TableAlias};
 use super::page_bytes::METADATA;
 use super::page_window::PageWindow;
-use super::{Extent, count, devices, in_order, limit_offset, within};
+use super::{Extent, count, devices, in_order, limit_offset, page_of, within};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
 use crate::registry::nouns::devices::read;
@@ -52,10 +52,11 @@ impl Registry {
         selection: &DeviceSelection,
     ) -> Result<Page<Device>> {
         let tx = self.db.snapshot().await?;
+        DEVICES.allow_after(&tx, permit.scope(), request).await?;
         let (ids, total) = page(&tx, permit.scope(), request, selection).await?;
         METADATA.are_a_page(&tx, &ids).await?;
         let devices = read(&tx, &ids).await?;
-        Ok(Page::new(in_order(&ids, devices, |device| device.id), total, request.page))
+        Ok(page_of(request, (&ids, devices, total), |device| device.id))
     }
 
     /// Finds the ids of all devices of a part of the tree that pass the filters, in order, at one moment; the page of
@@ -66,7 +67,7 @@ impl Registry {
         request: &ListRequest,
         selection: &DeviceSelection,
     ) -> Result<Vec<DeviceId>> {
-        let request = ListRequest { page: PageRequest { page: 1, limit: u32::MAX }, ..request.clone() };
+        let request = ListRequest { page: PageRequest::new(1, u32::MAX), ..request.clone() };
         let tx = self.db.snapshot().await?;
         let (ids, _) = page(&tx, permit.scope(), &request, selection).await?;
         Ok(ids)

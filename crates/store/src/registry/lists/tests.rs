@@ -18,7 +18,7 @@ use crate::telemetry::{Operand, Operator};
 
 /// Extent of a list that is half of its table, with (next constant) its second page.
 const EXTENT: Extent = Extent { within: 500, everywhere: 1_000 };
-const PAGE: PageRequest = PageRequest { page: 2, limit: 100 };
+const PAGE: PageRequest = PageRequest::new(2, 100);
 
 /// Settings that keep PostgreSQL's planner from sorting: without rows it would sort rather than read an index.
 const ALONG_INDEXES: [&str; 6] = [
@@ -42,6 +42,14 @@ fn along(listing: &Listing, dialect: Dialect, request: &ListRequest, order: &Ord
     let (window, index) = (PageWindow::of(PAGE, EXTENT.within).unwrap(), alarms::indexed_in(request, order)?);
     let from = listing.along(dialect, index, &EXTENT, &scope());
     Some(("along an index", window.statement(dialect, index, from, order)))
+}
+
+/// Returns the way of a page that follows an item.
+fn following(listing: &Listing, dialect: Dialect, request: &ListRequest, order: &Order) -> Option<Way> {
+    let page = PageRequest { after: Some(Uuid::from_u128(2)), ..PAGE };
+    let index = order.indexed_in().filter(|_| request.is_by_creation())?;
+    let from = listing.along(dialect, index, &EXTENT, &scope());
+    Some(("after an item", PageWindow::of(page, EXTENT.within)?.statement(dialect, index, from, order)))
 }
 
 /// Returns the way of a search in the list of devices along an index.
@@ -130,7 +138,8 @@ async fn hold_statements(registry: &Registry, dialect: &str) {
             let request = ListRequest { sort, ..ListRequest::default() };
             let (order, dialect) = (listing.order(&request).unwrap(), Dialect::of(&tx));
             let searched = (name == "devices").then(|| searched_along(dialect, &order)).flatten();
-            for way in along(listing, dialect, &request, &order).into_iter().chain(searched) {
+            let following = following(listing, dialect, &request, &order);
+            for way in along(listing, dialect, &request, &order).into_iter().chain(searched).chain(following) {
                 let plan = plan(&tx, way.1.clone()).await;
                 let is_sorted = plan.iter().any(|line| line.contains("FOR ORDER BY") || line.contains("Sort"));
                 assert!(!is_sorted, "{}: {plan:?}", way.1.written());

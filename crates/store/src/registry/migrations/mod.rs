@@ -33,6 +33,7 @@ const STEPS: &[&str] = &[
     include_str!("0022_stream_marks.sql"),
     include_str!("0023_alarms_assigned.sql"),
     include_str!("0024_telemetry_stores.sql"),
+    include_str!("0025_lists_by_creation.sql"),
 ];
 
 /// Words with which a step begins that SQLite does without.
@@ -193,6 +194,7 @@ mod tests {
         "e71aaa3c63cfd48d96bee9d028f9a6cf9b9cfc913139984a00ad5b97507243e1",
         "221e6318b27997751f3ef7665336010208d291bfb94984521182c2cea728f420",
         "c95db02d5da8bd86d7a3a2281b61f02967b5395360e87f08588036780f83606d",
+        "f25acb1365f37a0227539a526898af03df7e69bea0b36b1411976bc8f5b509d6",
     ];
 
     #[test]

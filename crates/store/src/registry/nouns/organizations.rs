@@ -12,7 +12,7 @@ use isobar_model::time::Timestamp;
 use super::device_creation::left_beneath;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{ORGANIZATIONS, in_order, names_of, read_by_id, searched, urgency};
+use crate::registry::lists::{ORGANIZATIONS, names_of, page_of, read_by_id, searched, urgency};
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Connection, Dialect, Row, Sql, all, one, run};
 
@@ -92,9 +92,10 @@ impl Registry {
             _ => Sql::new("1 = 1"),
         };
         let tx = self.db.snapshot().await?;
+        ORGANIZATIONS.allow_after(&tx, permit.scope(), request).await?;
         let (ids, total) = ORGANIZATIONS.page_within(&tx, permit.scope(), condition, request).await?;
         let organizations = read(&tx, &ids).await?;
-        Ok(Page::new(in_order(&ids, organizations, |organization| organization.id), total, request.page))
+        Ok(page_of(request, (&ids, organizations, total), |organization| organization.id))
     }
 }
 

@@ -13,7 +13,7 @@ use super::specification_versions::NewSpecification;
 use super::specifications;
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{PROJECTS, in_order, read_by_id, searched};
+use crate::registry::lists::{PROJECTS, page_of, read_by_id, searched};
 use crate::registry::sql::{Connection, Row, Sql, one, run};
 
 const SELECT_PROJECTS: &str = "SELECT p.id, p.name, p.organization_id, o.lineage, o.name AS organization, p.created_by, \
@@ -109,9 +109,10 @@ impl Registry {
     ) -> Result<Page<Project>> {
         let condition = kind.map_or_else(|| Sql::new("1 = 1"), |kind| Sql::new("p.kind = ?").bind(kind));
         let tx = self.db.snapshot().await?;
+        PROJECTS.allow_after(&tx, permit.scope(), request).await?;
         let (ids, total) = PROJECTS.page_within(&tx, permit.scope(), condition, request).await?;
         let projects = read(&tx, &ids).await?;
-        Ok(Page::new(in_order(&ids, projects, |project| project.id), total, request.page))
+        Ok(page_of(request, (&ids, projects, total), |project| project.id))
     }
 
     /// Renames a project, and moves it to another organization if one is named.

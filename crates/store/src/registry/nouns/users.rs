@@ -16,7 +16,7 @@ use super::organizations::{self, NewOrganization, hold_organization};
 use super::{credentials, sessions};
 use crate::error::{Result, StoreError};
 use crate::registry::Registry;
-use crate::registry::lists::{USERS, folded, in_order, read_by_id, searched};
+use crate::registry::lists::{USERS, folded, page_of, read_by_id, searched};
 use crate::registry::sql::AdvisoryLock;
 use crate::registry::sql::{Connection, Dialect, Row, Sql, one, run};
 
@@ -160,9 +160,10 @@ impl Registry {
     /// Lists the users of a part of the tree.
     pub async fn user_list(&self, permit: &CanList, request: &ListRequest) -> Result<Page<User>> {
         let tx = self.db.snapshot().await?;
+        USERS.allow_after(&tx, permit.scope(), request).await?;
         let (ids, total) = USERS.page_within(&tx, permit.scope(), Sql::new("1 = 1"), request).await?;
         let users = read(&tx, &ids).await?;
-        Ok(Page::new(in_order(&ids, users, |user| user.id), total, request.page))
+        Ok(page_of(request, (&ids, users, total), |user| user.id))
     }
 
     /// Locks a user, and changes it to the values that `decide` returns; a refusal leaves it unchanged.

@@ -77,7 +77,7 @@ impl<'a> Part<'a> {
     fn after(&mut self, skipped: u64, limit: u32) -> Result<Vec<(TimeOrder, u8, EventId)>> {
         let within = self.within.clone();
         self.within.end -= skipped;
-        let found = self.page(PageRequest { page: 1, limit });
+        let found = self.page(PageRequest::new(1, limit));
         self.within = within;
         found
     }

@@ -139,7 +139,7 @@ pub async fn api_keys_belong_to_their_user(r: &Registry) {
     let (fourth, secret) = (ApiKey { id: ApiKeyId(given::uuid()), ..keys[0].0.clone() }, digest());
     assert!(!r.api_key_create(&may(ana), &fourth, &secret, 3).await.unwrap());
     assert_eq!(r.api_key_by_digest(&secret).await.unwrap(), None);
-    let page = r.api_key_list(&may(ana), PageRequest { page: 2, limit: 2 }).await.unwrap();
+    let page = r.api_key_list(&may(ana), PageRequest::new(2, 2)).await.unwrap();
     assert_eq!((page.total, &*page.items), (3, &[keys[2].0.clone()][..]));
     assert_eq!(r.api_key_list(&may(bob), PageRequest::default()).await.unwrap().total, 0);
 

@@ -99,7 +99,7 @@ pub fn lists_all() -> CanList {
 
 /// Requests a page of this many items.
 pub fn page(page: u64, limit: u32) -> ListRequest {
-    ListRequest { page: PageRequest { page, limit }, ..ListRequest::default() }
+    ListRequest { page: PageRequest::new(page, limit), ..ListRequest::default() }
 }
 
 /// Requests the first page in an order: `-field` descends.

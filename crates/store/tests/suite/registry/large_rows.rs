@@ -96,7 +96,7 @@ pub async fn long_notifications_are_read_in_pieces(r: &Registry) {
         let part = r.notice_spreading(id).await.unwrap().unwrap();
         r.notice_spread(part, &SpreadStep::default(), at(0)).await.unwrap();
     }
-    let list = async |limit| r.notification_list(&may(user), PageRequest { page: 1, limit }, false).await;
+    let list = async |limit| r.notification_list(&may(user), PageRequest::new(1, limit), false).await;
     assert!(matches!(list(10_000).await, Err(StoreError::TooMuch)));
     let few = list(5).await.unwrap();
     assert_eq!((few.items.len(), few.total), (5, u64::from(COUNT)));

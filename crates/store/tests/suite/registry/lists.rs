@@ -13,7 +13,7 @@ use isobar_model::status::Status;
 use isobar_model::user::User;
 use uuid::Uuid;
 
-use super::given::{self, at, fetched, json, lists, lists_all, may, page, search, sorted};
+use super::given::{self, at, fetched, json, lists, lists_all, may, page, search, sorted, uuid};
 use isobar_store::error::StoreError;
 use isobar_store::registry::{DeviceReport, NewDevice, NewTagged, Provisioned, Registry};
 
@@ -100,9 +100,14 @@ pub(super) fn expected<'d>(
 }
 
 async fn check_pages(r: &Registry, permit: &CanList, request: &ListRequest, expected: &[&Device], limit: u32) {
+    if request.is_by_creation() {
+        let wanted: Vec<Uuid> = expected.iter().map(|device| device.id.0).collect();
+        let list = async |request| ids_of(r.device_list(permit, &request).await.unwrap(), |device| device.id.0);
+        hold_following(request, (&wanted, limit), list).await;
+    }
     let pages = expected.chunks(limit as usize).chain([&[][..]]);
     for (number, wanted) in (1..).zip(pages) {
-        let request = ListRequest { page: PageRequest { page: number, limit }, ..request.clone() };
+        let request = ListRequest { page: PageRequest::new(number, limit), ..request.clone() };
         let page = r.device_list(permit, &request).await.unwrap();
         assert_eq!(page.total, expected.len() as u64, "{request:?}");
         let (found, wanted): (Vec<_>, Vec<_>) =
@@ -110,6 +115,54 @@ async fn check_pages(r: &Registry, permit: &CanList, request: &ListRequest, expe
         assert_eq!(found, wanted, "{request:?}");
         assert!(page.items.iter().zip(wanted).all(|(device, id)| expected.iter().any(|e| e.id == id && *e == device)));
     }
+}
+
+/// The ids of a page, the length of its list, and the item that the next page follows.
+type ListedPage = (Vec<Uuid>, u64, Option<Option<Uuid>>);
+
+/// Returns what identifies a page.
+pub(super) fn ids_of<T>(page: Page<T>, id: impl Fn(&T) -> Uuid) -> ListedPage {
+    (page.items.iter().map(id).collect(), page.total, page.next)
+}
+
+/// Checks that the pages of a list by creation that follow an item are its parts, and that each names the next one.
+pub(super) async fn hold_following(
+    whole: &ListRequest,
+    (wanted, limit): (&[Uuid], u32),
+    list: impl AsyncFn(ListRequest) -> ListedPage,
+) {
+    let (total, mut after, mut left) = (wanted.len() as u64, None, wanted.len());
+    for part in wanted.chunks(limit as usize).chain([&[][..]]) {
+        let page = PageRequest { after, ..PageRequest::new(1, limit) };
+        let found = list(ListRequest { page, ..whole.clone() }).await;
+        left -= part.len();
+        let next = part.last().copied().filter(|_| left > 0);
+        assert_eq!(found, (part.to_vec(), total, Some(next)), "{limit} after {after:?}, {whole:?}");
+        after = part.last().copied().or(after);
+        if after.is_none() {
+            return;
+        }
+    }
+}
+
+/// Checks that a page follows no item outside the part of the tree that is listed, wherever that is.
+pub async fn pages_follow_items_of_their_list_alone(r: &Registry) {
+    let tree = crowd(r).await;
+    let (here, there) = (lists(&tree[1].lineage, None), lists(&tree[2].lineage, None));
+    let after = |id| ListRequest { page: PageRequest { after: Some(id), ..page(1, 5).page }, ..sorted(&["createdAt"]) };
+    let refused = |found: Option<StoreError>| assert!(matches!(found, Some(StoreError::NotListed)), "{found:?}");
+    let user = r.user_list(&there, &page(1, 1)).await.unwrap().items[0].id.0;
+    let project = r.project_list(&there, None, &page(1, 1)).await.unwrap().items[0].id.0;
+    for id in [user, project, uuid(), Uuid::nil(), Uuid::max()] {
+        refused(r.user_list(&here, &after(id)).await.err());
+        refused(r.project_list(&here, None, &after(id)).await.err());
+        refused(r.organization_list(&here, true, &after(id)).await.err());
+        refused(r.device_list(&here, &after(id)).await.err());
+        refused(r.alarm_list(&here, &after(id), &[]).await.err());
+    }
+    refused(r.organization_list(&here, true, &after(tree[2].id.0)).await.err());
+    assert!(r.user_list(&there, &after(user)).await.is_ok());
+    assert!(r.project_list(&there, None, &after(project)).await.is_ok());
 }
 
 /// Checks that every page of every order, from every organization, equals that of a plain sort.
@@ -303,7 +356,7 @@ pub async fn unknown_sort_key_is_refused(r: &Registry) {
         assert!(matches!(r.device_list(&lists_all(), &request).await, Err(StoreError::Unavailable(_))), "{field}");
         assert!(matches!(r.user_list(&lists_all(), &request).await, Err(StoreError::Unavailable(_))), "{field}");
     }
-    let far = ListRequest { page: PageRequest { page: u64::MAX, limit: 10_000 }, ..sorted(&[]) };
+    let far = ListRequest { page: PageRequest::new(u64::MAX, 10_000), ..sorted(&[]) };
     let page = r.user_list(&lists_all(), &far).await.unwrap();
     assert_eq!((page.total, page.items.len()), (1, 0));
     let page = r.organization_list(&lists_all(), true, &far).await.unwrap();
@@ -383,7 +436,7 @@ pub async fn user_pages_are_exact_in_every_order(r: &Registry) {
 async fn hold_pages(r: &Registry, permit: &CanList, order: &str, users: &[User]) {
     for limit in [9, 50] {
         for (page, wanted) in (1..).zip(users.chunks(limit as usize)) {
-            let request = ListRequest { page: PageRequest { page, limit }, ..sorted(&[order]) };
+            let request = ListRequest { page: PageRequest::new(page, limit), ..sorted(&[order]) };
             let found = r.user_list(permit, &request).await.unwrap();
             assert_eq!(found.total, users.len() as u64);
             assert_eq!(found.items, wanted, "page {page} of {limit}, {order}");
@@ -391,23 +444,21 @@ async fn hold_pages(r: &Registry, permit: &CanList, order: &str, users: &[User])
     }
 }
 
-/// Returns the identifiers of a page, and the total.
-fn ids_of<T>(page: Page<T>, id: impl Fn(&T) -> Uuid) -> (Vec<Uuid>, u64) {
-    (page.items.iter().map(id).collect(), page.total)
-}
-
 /// Checks that pages of any size, found from either end, are parts of the page that holds everything.
-async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (Vec<Uuid>, u64)) {
-    let part = |page, limit| list(ListRequest { page: PageRequest { page, limit }, ..whole.clone() });
-    let (all, total) = part(1, 10_000).await;
+async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> ListedPage) {
+    let part = |page, limit| list(ListRequest { page: PageRequest::new(page, limit), ..whole.clone() });
+    let (all, total, _) = part(1, 10_000).await;
     let distinct: HashSet<_> = all.iter().collect();
     assert!(!all.is_empty() && distinct.len() == all.len() && total == all.len() as u64, "{whole:?}");
     for limit in [1, 7, 50] {
+        if whole.is_by_creation() {
+            hold_following(whole, (&all, limit), &list).await;
+        }
         let pages = all.chunks(limit as usize).chain([&[][..]]);
         // Of the smallest pages, those at the ends and some in between suffice.
         let is_told = |page: usize| limit > 1 || page < 3 || page.is_multiple_of(16) || page + 3 > all.len();
         for (page, wanted) in (1..).zip(pages).filter(|(page, _)| is_told(*page as usize)) {
-            let (found, counted) = part(page, limit).await;
+            let (found, counted, _) = part(page, limit).await;
             assert_eq!((found.as_slice(), counted), (wanted, total), "page {page} of {limit}, {whole:?}");
         }
     }
@@ -417,8 +468,9 @@ async fn hold_together(whole: &ListRequest, list: impl AsyncFn(ListRequest) -> (
 /// and of a part, with and without a search.
 pub async fn pages_are_the_same_from_either_end(r: &Registry) {
     let tree = crowd(r).await;
-    let users = [&["username"][..], &["-company"], &["createdAt"], &["-lastActive"], &["role", "-email"]];
-    let things = [&["name"][..], &["-name"], &["-updatedAt", "name"]];
+    let users =
+        [&["username"][..], &["-company"], &["createdAt"], &["-createdAt"], &["-lastActive"], &["role", "-email"]];
+    let things = [&["name"][..], &["-name"], &["-updatedAt", "name"], &["createdAt"], &["-createdAt"]];
     let branches = [(0, None), (1, Some(2)), (2, None)].map(|(base, levels)| lists(&tree[base].lineage, levels));
     for permit in branches.into_iter().chain([lists_all()]) {
         let of_users = async |request| ids_of(r.user_list(&permit, &request).await.unwrap(), |user| user.id.0);

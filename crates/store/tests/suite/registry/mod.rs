@@ -196,6 +196,7 @@ macro_rules! registry_scenes {
             device_pages_are_exact_in_every_order
             user_pages_are_exact_in_every_order
             pages_are_the_same_from_either_end
+            pages_follow_items_of_their_list_alone
             device_searches_of_many_matches_are_exact
             a_search_is_literal_and_without_case
             list_can_be_limited_to_identifiers

@@ -11,7 +11,7 @@ use isobar_store::registry::{
     DeliveryKind, LetterBounds, LetterKind, NewLetter, NotificationMark, Registry, SpreadStep, UserChange,
 };
 
-const ALL: PageRequest = PageRequest { page: 1, limit: 10_000 };
+const ALL: PageRequest = PageRequest::new(1, 10_000);
 const EVER: TimeRange = TimeRange { from: None, to: None };
 
 fn notice(to: Audience, message: &str, millis: i64) -> Notice {
@@ -270,7 +270,7 @@ pub async fn notifications_are_listed_newest_first(r: &Registry) {
     assert_eq!(messages(r, ana).await, all);
     let mut paged = Vec::new();
     for page in 1..=4 {
-        let page = r.notification_list(&own(ana), PageRequest { page, limit: 2 }, false).await.unwrap();
+        let page = r.notification_list(&own(ana), PageRequest::new(page, 2), false).await.unwrap();
         assert_eq!(page.total, 6);
         paged.extend(page.items.into_iter().map(|notification| notification.message));
     }

@@ -10,7 +10,7 @@ use super::alarm_counts::raises;
 use super::given::{self, at, fetched, json, lists, lists_all, may};
 use isobar_store::registry::{DeviceChange, DeviceReport, NewDevice, Registry};
 
-const ALL: PageRequest = PageRequest { page: 1, limit: 100 };
+const ALL: PageRequest = PageRequest::new(1, 100);
 
 fn location(latitude: f64, longitude: f64) -> Option<Location> {
     Location::new(latitude, longitude)
@@ -88,7 +88,7 @@ pub async fn placed_devices_are_listed_by_page_and_place_in_the_tree(r: &Registr
     assert_eq!(listed(&north.lineage, None, ALL).await.items, norths);
     let mut paged = Vec::new();
     for page in 1..=4 {
-        let found = listed(&top.lineage, None, PageRequest { page, limit: 5 }).await;
+        let found = listed(&top.lineage, None, PageRequest::new(page, 5)).await;
         assert_eq!(found.total, 13);
         paged.extend(found.items);
     }

@@ -10,7 +10,7 @@ use isobar_model::status::Status;
 use isobar_model::time::Timestamp;
 
 use super::given::{self, at, fetched, json, lists, lists_all, may, sorted};
-use super::lists::{expected, fleet};
+use super::lists::{expected, fleet, hold_following, ids_of};
 use isobar_store::registry::{
     ActiveDevices, DeviceCreation, DeviceField, DeviceFilter, DeviceSelection, DeviceSummary, NewDevice, NewDevices,
     Registry, UnwrittenDevices,
@@ -136,8 +136,14 @@ async fn holds(r: &Registry, permit: &CanList, request: &ListRequest, asked: &De
     let wanted: Vec<DeviceId> = wanted.iter().map(|device| device.id).collect();
     let all = r.device_ids_selected(permit, request, asked).await.unwrap();
     assert_eq!(all, wanted, "{:?} {:?}", asked.filters, request.sort);
+    if request.is_by_creation() {
+        let ids: Vec<_> = wanted.iter().map(|id| id.0).collect();
+        let list =
+            async |request| ids_of(r.devices_selected(permit, &request, asked).await.unwrap(), |device| device.id.0);
+        hold_following(request, (&ids, 13), list).await;
+    }
     for (number, page) in (1..).zip(wanted.chunks(13).chain([&[][..]])) {
-        let request = ListRequest { page: PageRequest { page: number, limit: 13 }, ..request.clone() };
+        let request = ListRequest { page: PageRequest::new(number, 13), ..request.clone() };
         let found = r.devices_selected(permit, &request, asked).await.unwrap();
         let ids: Vec<_> = found.items.iter().map(|device| device.id).collect();
         assert_eq!((found.total, ids.as_slice()), (wanted.len() as u64, page), "{:?} {request:?}", asked.filters);

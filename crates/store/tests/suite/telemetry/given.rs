@@ -119,7 +119,7 @@ pub async fn store(t: &dyn Telemetry, device: &CanWrite<DeviceRef>, millis: i64,
 
 /// Requests a page.
 pub fn page(page: u64, limit: u32) -> PageRequest {
-    PageRequest { page, limit }
+    PageRequest::new(page, limit)
 }
 
 /// Returns all values of a series that a query finds, as texts, and their total.
