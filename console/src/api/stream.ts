@@ -52,6 +52,8 @@ export async function listen(
         listener.state('live');
         for await (const message of messagesOf(response.body, signal)) {
           lastId = message.id || lastId;
+          // The stream names its place before any event.
+          if (!message.data) continue;
           // Events are named after their type.
           if (message.event === 'alarm') {
             alarmCount.changed();

@@ -89,6 +89,7 @@ pub use resources::platform::{PlatformNode, PlatformState};
 pub use resources::projects::ProjectView;
 pub use resources::queue::{QueueBudget, QueueRead};
 pub use resources::readiness::DatabaseState;
+pub use resources::stream_start::ResumeAfter;
 pub use resources::wall::{WallBoard, WallData, WallDevice, WallFigure, WallTable, WallWidget};
 pub use resources::wall_numbers::{WallKnown, WallPoint, WallReading};
 pub use settings::bulk::{DefaultsOutcome, DefaultsRefusal, ProjectDefaults, SettingsOutcome};

@@ -277,7 +277,12 @@ struct Tailing {
 impl Tailing {
     fn of(desk: &Desk, words: &[&str]) -> Self {
         let mut command = desk.command(&["events", "tail"]);
-        let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        command.args(words);
+        Self::started(command)
+    }
+
+    fn started(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Some(BufReader::new(child.stdout.take().unwrap()).lines());
         Self { child, lines }
     }
@@ -341,6 +346,57 @@ fn tail_survives_a_restart_of_the_server() {
     let (code, told) = tail.interrupted();
     assert_eq!(code, Some(0));
     assert!(told.contains("opening it again in") && !told.contains(&second), "{told}");
+}
+
+/// Forwards connections to a server; the first one is cut once the stream has named its place, and the next ones wait
+/// until `resume` is dropped.
+fn cutting_proxy(server: String) -> (String, std::sync::mpsc::Receiver<()>, std::sync::mpsc::Sender<()>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let ((cut, is_cut), (resume, resumes)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    std::thread::spawn(move || {
+        let mut cut = Some(cut);
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), std::net::TcpStream::connect(&server).unwrap());
+            let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let Some(cut) = cut.take() else {
+                let _ = resumes.recv();
+                let _ = std::io::copy(&mut &server, &mut &client);
+                continue;
+            };
+            for line in BufReader::new(&server).split(b'\n') {
+                let line = [&line.unwrap()[..], b"\n"].concat();
+                (&client).write_all(&line).unwrap();
+                if line.starts_with(b"id: ") {
+                    (&client).write_all(b"\n").unwrap();
+                    break;
+                }
+            }
+            client.shutdown(std::net::Shutdown::Both).unwrap();
+            drop(cut);
+        }
+    });
+    (address, is_cut, resume)
+}
+
+// Holds: c21.streams
+#[test]
+fn tail_cut_before_its_first_event_misses_nothing() {
+    let desk = Desk::signed_in();
+    let device = desk.device();
+    desk.posts(&device, "1");
+    let me: Value = serde_json::from_slice(&desk.runs(&["api", "GET", "/v2/auth/user"]).stdout).unwrap();
+    let keys = format!("/v2/users/{}/apiKeys", me["id"].as_str().unwrap());
+    let key = desk.api("POST", &keys, &json!({"name": "tail"}));
+    let (url, is_cut, resume) = cutting_proxy(desk.address.clone());
+    let mut command = desk.command(&["events", "tail", "--url", &url]);
+    command.env("ISOBAR_API_KEY", key["key"].as_str().unwrap());
+    let mut tail = Tailing::started(command);
+    is_cut.recv().unwrap_err();
+    desk.posts(&device, "2");
+    drop(resume);
+    assert!(tail.next().ends_with(" reading 2"));
 }
 
 #[test]

@@ -11,12 +11,14 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use bytes::Bytes;
 use futures::future::{Either, ready};
 use futures::{Stream, StreamExt as _, stream};
-use isobar_hub::{Accepted, HistoryQuery, QueueBudget, QueueRead, StreamScope, StreamWriter, TenantShare, WaitPlace};
+use isobar_hub::{
+    Accepted, HistoryQuery, QueueBudget, QueueRead, ResumeAfter, StreamScope, StreamWriter, TenantShare, WaitPlace,
+};
 use isobar_model::access::Action;
 use isobar_model::alarm::Alarm;
 use isobar_model::error::Error;
 use isobar_model::event::{Event, EventError};
-use isobar_model::ids::{DeviceId, EventId};
+use isobar_model::ids::DeviceId;
 use isobar_model::page::PageRequest;
 use isobar_model::time::Clock;
 use parking_lot::Mutex;
@@ -278,17 +280,15 @@ fn with_client_checks(
     stream::select(events, checks).take_while(|sent| ready(sent.is_some())).filter_map(ready)
 }
 
-/// Reads the event after which a broken stream resumes.
-fn last_event_id(call: &Call) -> Result<Option<EventId>, Error> {
-    // Browsers send an empty header if the last event had no id.
+/// Reads the identifier after which a broken stream resumes.
+fn last_event_id(call: &Call) -> Result<Option<ResumeAfter>, Error> {
+    // Browsers send an empty header if the last message had no id.
     let sent = call.head.headers.get(LAST_EVENT_ID).filter(|sent| !sent.as_bytes().trim_ascii().is_empty());
-    let Some(sent) = sent else { return Ok(None) };
-    let id = sent.to_str().ok().and_then(|text| text.parse().ok());
-    id.map(Some).ok_or_else(|| Error::invalid("header.Last-Event-ID", "is not an identifier"))
+    sent.map(|sent| call.hub().resume_after(sent.to_str().unwrap_or_default())).transpose()
 }
 
 /// Writers of server-sent events (HTML Standard, section 9.2).
-const SERVER_SENT: StreamWriter = StreamWriter { event: write_event, alarm: write_alarm };
+const SERVER_SENT: StreamWriter = StreamWriter { event: write_event, alarm: write_alarm, id: write_id };
 
 fn write_event(event: &Event, out: &mut Vec<u8>) {
     out.extend_from_slice(b"event: ");
@@ -306,6 +306,13 @@ fn write_alarm(alarm: &Alarm, out: &mut Vec<u8>) {
             tracing::error!(%error, "cannot write an alarm as JSON");
         }
     });
+}
+
+/// Writes an id alone: readers resume after it, and show nothing.
+fn write_id(id: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"id: ");
+    out.extend_from_slice(id.as_bytes());
+    out.extend_from_slice(b"\n\n");
 }
 
 /// Writes JSON as the data of an event, and ends the event.

@@ -12,6 +12,7 @@ pub(crate) mod operator;
 pub(crate) mod passwords;
 mod rate_limit;
 pub(crate) mod rate_shares;
+pub(crate) mod resume_ids;
 pub(crate) mod sessions;
 mod sites;
 mod throttle;
@@ -30,6 +31,7 @@ use self::authentication::Principal;
 use self::hash_queue::HashedFor;
 use self::passwords::Passwords;
 use self::rate_limit::CallRates;
+use self::resume_ids::ResumeIds;
 use self::sites::Sites;
 use self::tokens::Jwts;
 use crate::cache::Caches;
@@ -51,6 +53,7 @@ pub(crate) struct Identity {
     attempts: Attempts,
     rates: CallRates,
     sites: Sites,
+    resume_ids: ResumeIds,
 }
 
 impl Identity {
@@ -69,6 +72,7 @@ impl Identity {
             attempts: Attempts::new(env.clone(), LINKS_MAX),
             rates: CallRates::new(&env.config().rate_limit, env.config().has_other_nodes),
             sites: Sites::new(&signing_key)?,
+            resume_ids: ResumeIds::new(&signing_key)?,
             env,
             caches,
             delivery,
@@ -79,6 +83,11 @@ impl Identity {
     /// Makes the identifier of an organization founded by a registration from that address.
     pub(crate) fn founded_from(&self, address: IpAddr) -> OrganizationId {
         self.sites.of(address).founds(self.env.new_id().0)
+    }
+
+    /// Returns what makes and reads the identifiers of places in streams.
+    pub(crate) fn resume_ids(&self) -> &ResumeIds {
+        &self.resume_ids
     }
 
     /// Hashes a new password. Waits for a slot among the hashes.

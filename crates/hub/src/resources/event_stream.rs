@@ -12,7 +12,7 @@ use isobar_model::access::{Action, Caller, CanList, Lineage};
 use isobar_model::alarm::Alarm;
 use isobar_model::error::{Error, Result};
 use isobar_model::event::Event;
-use isobar_model::ids::{DeviceId, EventId, OrganizationId};
+use isobar_model::ids::{DeviceId, OrganizationId};
 use isobar_model::page::Depth;
 use isobar_quota::Claim;
 use isobar_store::telemetry::{
@@ -25,14 +25,11 @@ use crate::delivery::alarm_changes::ChangedAlarm;
 use crate::identity::authentication::{Credentials, Principal, UserCredential};
 use crate::resources::followed_lists::FollowedList;
 use crate::resources::history::HISTORY_LOOK_EVERY;
+use crate::resources::stream_start::{IdentifiedPlace, ResumeAfter, StreamStart};
 use crate::supervisor::stopped;
 use crate::{Hub, TreeQuery};
 use isobar_quota::{TenantShare, TenantShares, limits};
 
-/// The header by which a client names the last event it received.
-const LAST_EVENT_ID: &str = "header.Last-Event-ID";
-/// Oldest event that a stream can resume after, in seconds: a week.
-const PAST_SECONDS: i64 = 7 * 24 * 3600;
 /// Events found in one search of history: at least for few devices, and at most for many.
 pub(super) const FOUND_MIN: usize = 512;
 const FOUND_MAX: usize = 4_096;
@@ -55,6 +52,8 @@ pub struct StreamWriter {
     pub event: EventWriter,
     /// Writes a changed alarm.
     pub alarm: fn(&Alarm, &mut Vec<u8>),
+    /// Writes the identifier of a place, if readers need it.
+    pub id: fn(&str, &mut Vec<u8>),
 }
 
 /// Selects the events that a stream carries.
@@ -68,7 +67,8 @@ pub enum StreamScope {
 
 impl Hub {
     /// Streams the events of the scope in the order in which they become durable, each once, as `write` writes them;
-    /// with `after`, starting with the event that followed it. Past events come in pieces of many. The stream ends when
+    /// with `after`, starting with the event that followed it. An identifier of the place where it begins comes first, and
+    /// again after an hour without one that is newer. Past events come in pieces of many. The stream ends when
     /// the credentials would be refused, the scope is out of reach, history cannot be read, or the hub stops. An error
     /// is its last item.
     ///
@@ -78,12 +78,12 @@ impl Hub {
     /// Needs `DeviceRead` on the device, or on the part of the tree.
     ///
     /// # Errors
-    /// `Invalid`: `after` is too old, or newer than all events.
+    /// `Invalid`: `after` is too old, or newer than all that there is.
     pub async fn event_stream(
         &self,
         credentials: &Credentials<'_>,
         scope: StreamScope,
-        after: Option<EventId>,
+        after: Option<ResumeAfter>,
         write: StreamWriter,
     ) -> Result<impl Stream<Item = Result<Bytes>> + Send + 'static + use<>> {
         let credential = self.0.identity.user_credential(credentials)?;
@@ -95,14 +95,8 @@ impl Hub {
             }
         };
         self.allow_listening(&caller, listens).await?;
-        let (Following { from, messages }, after) = match after {
-            Some(after) => self.follow_after(after).await?,
-            None => {
-                let following = self.telemetry().follow_from(StreamPosition::first()).await?;
-                let from = following.from;
-                (following, from)
-            }
-        };
+        let StreamStart { following: Following { from, messages }, after, identified } =
+            self.follow_after(after).await?;
         let tail = Tail {
             hub: self.clone(),
             credential,
@@ -113,6 +107,7 @@ impl Hub {
             stop: self.0.supervisor.stopping(),
             after,
             until: from,
+            identified,
             behind: None,
             on_its_way: None,
         };
@@ -126,27 +121,6 @@ impl Hub {
                 }
             }
         }))
-    }
-
-    /// Follows the events that become durable from now on; returns also the position after which a stream resumes whose
-    /// client received this event last. A gap that reaches too far back is refused, and so is a future event, which
-    /// belongs to another platform or to one that was set back.
-    async fn follow_after(&self, after: EventId) -> Result<(Following, StreamPosition)> {
-        let begins = self.0.jobs.history_begins();
-        if after.minted_at() < begins {
-            return Err(Error::invalid(LAST_EVENT_ID, format!("is older than history, which begins at {begins}")));
-        }
-        let reaches = self.now().plus_seconds(-PAST_SECONDS);
-        if after.minted_at() < reaches {
-            let why = format!("is too old: a stream goes back to {reaches}. What is older is in history");
-            return Err(Error::invalid(LAST_EVENT_ID, why));
-        }
-        let position = self.telemetry().history_position(after).await?;
-        let following = self.telemetry().follow_from(position).await?;
-        if position > following.from {
-            return Err(Error::invalid(LAST_EVENT_ID, "is newer than all events of this server"));
-        }
-        Ok((following, position))
     }
 
     /// Checks that the caller may follow the events of a subject.
@@ -247,6 +221,7 @@ struct Tail {
     after: StreamPosition,
     /// The position after which messages are received.
     until: StreamPosition,
+    identified: IdentifiedPlace,
     /// The state of catching up, if the stream is behind.
     behind: Option<Behind>,
     /// Memory of the last item, which is being sent until the next one is polled.
@@ -272,6 +247,9 @@ impl Tail {
         loop {
             // Checked each time, because the caller's credential and its reach may have ended while this waited.
             let caller = self.caller().await?;
+            if let Some(text) = self.place_due()? {
+                return Ok(Some(text));
+            }
             if let Some(text) = self.alarm_that_waits(&caller)? {
                 return Ok(Some(text));
             }
@@ -320,6 +298,15 @@ impl Tail {
                 Err(RecvError::Closed) => return Ok(None),
             }
         }
+    }
+
+    /// Writes the identifier of the stream's place, if it is due.
+    fn place_due(&mut self) -> Result<Option<Bytes>> {
+        let is_live = self.behind.is_none() && self.after >= self.until;
+        let Some(at) = self.identified.take_due(self.hub.now(), is_live) else { return Ok(None) };
+        let mut text = Vec::new();
+        (self.write.id)(&self.hub.resume_id(at, self.after)?, &mut text);
+        Ok(Some(text.into()).filter(|text: &Bytes| !text.is_empty()))
     }
 
     /// Writes the next changed alarm of the subject that has arrived meanwhile.

@@ -153,7 +153,7 @@ mod tests {
         out.extend_from_slice(format!("{} {}\n", event.id, event.payload.text()).as_bytes());
     }
 
-    const TOLD: StreamWriter = StreamWriter { event: told, alarm: |_, _| {} };
+    const TOLD: StreamWriter = StreamWriter { event: told, alarm: |_, _| {}, id: |_, _| {} };
 
     fn id_of(told: &[u8]) -> EventId {
         std::str::from_utf8(told).unwrap().split(' ').next().unwrap().parse().unwrap()
@@ -190,10 +190,10 @@ mod tests {
         };
         let mut live = listens(None).await;
         stage.posts(&device, "1").await;
-        let first = id_of(&live.next().await.unwrap().unwrap());
+        let first = id_of(&live.next().await.unwrap().unwrap()).to_string();
         drop(live);
         futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
-        tell_twos(listens(Some(first)).await, MISSED).await;
+        tell_twos(listens(Some(stage.hub.resume_after(&first).unwrap())).await, MISSED).await;
         assert_eq!(stage.hub.0.followed_lists.made.load(Ordering::Relaxed), 1);
     }
 
@@ -206,10 +206,11 @@ mod tests {
         let scope = || StreamScope::Organization(None);
         let mut live = Box::pin(stage.hub.event_stream(&credentials, scope(), None, TOLD).await.unwrap());
         stage.posts(&device, "1").await;
-        let first = id_of(&live.next().await.unwrap().unwrap());
+        let first = id_of(&live.next().await.unwrap().unwrap()).to_string();
         drop(live);
         futures::future::join_all((0..MISSED).map(|_| stage.posts(&device, "2"))).await;
-        let mut resumed = Box::pin(stage.hub.event_stream(&credentials, scope(), Some(first), TOLD).await.unwrap());
+        let after = Some(stage.hub.resume_after(&first).unwrap());
+        let mut resumed = Box::pin(stage.hub.event_stream(&credentials, scope(), after, TOLD).await.unwrap());
         // A device of the tenant leaves between any two steps of the stream.
         let heard = futures::stream::poll_fn(|context| {
             stage.hub.0.caches.departures().note(stage.admin.organization());
@@ -228,7 +229,7 @@ mod tests {
         let mut live =
             Box::pin(stage.hub.event_stream(&credentials, StreamScope::Organization(None), None, TOLD).await.unwrap());
         stage.posts(&device, "1").await;
-        let first = id_of(&live.next().await.unwrap().unwrap());
+        let first = id_of(&live.next().await.unwrap().unwrap()).to_string();
         stage.posts(&device, "2").await;
         // Other jobs occupy all slots.
         let lists = &stage.hub.0.followed_lists;
@@ -247,7 +248,8 @@ mod tests {
         let mut resumed = Vec::new();
         for _ in 0..STREAMS {
             let scope = StreamScope::Organization(None);
-            let stream = stage.hub.event_stream(&credentials, scope, Some(first), TOLD).await.unwrap();
+            let after = Some(stage.hub.resume_after(&first).unwrap());
+            let stream = stage.hub.event_stream(&credentials, scope, after, TOLD).await.unwrap();
             let mut stream = Box::pin(stream);
             resumed.push(tokio::spawn(async move { stream.next().await.unwrap().unwrap() }));
         }

@@ -26,6 +26,7 @@ pub(crate) mod projects;
 pub(crate) mod queue;
 pub(crate) mod readiness;
 pub(crate) mod specifications;
+pub(crate) mod stream_start;
 pub(crate) mod user_updates;
 pub(crate) mod users;
 pub(crate) mod views;

@@ -90,7 +90,7 @@ struct EventTail<'a> {
     options: &'a TailOptions,
     client: ApiClient,
     path: String,
-    /// The id of the last event.
+    /// The id after which the stream resumes.
     last: Option<String>,
     /// True once a stream was open: failures before are final, later ones are retried.
     has_begun: bool,
@@ -192,7 +192,9 @@ impl EventTail<'_> {
             // Any message resets the back-off.
             self.attempt = 0;
             for message in reader.push(bytes).map_err(|told| ClientError::Unreachable(told.to_owned()))? {
-                print(&self.shown(&message))?;
+                if !message.data.is_empty() {
+                    print(&self.shown(&message))?;
+                }
                 if !message.id.is_empty() {
                     self.last = Some(message.id);
                 }

@@ -76,6 +76,60 @@ async fn a_stream_resumes_after_the_event_it_had_last() {
     assert_eq!(app.send(bad).await.faults(), ["header.Last-Event-ID"]);
 }
 
+// Holds: c21.streams
+#[tokio::test]
+async fn stream_broken_before_its_first_event_misses_nothing() {
+    let app = TestApp::start().await;
+    let (ana, bob) = (app.developer("ana").await, app.developer("bob").await);
+    let (device, foreign) = (ana.creates_device("fridge").await, bob.creates_device("foreign").await);
+    foreign.posts("reading", json!(0)).await.created();
+    for number in 0..3 {
+        device.posts("reading", json!("before")).await.created();
+        let query = if number == 0 { String::new() } else { format!("?deviceId={}", device.id) };
+        let mut broken = Stream::open(&ana, &query, None).await;
+        let place = broken.place().await;
+        drop(broken);
+        foreign.posts("reading", json!("foreign")).await.created();
+        device.posts("reading", json!(number)).await.created();
+        // It can break again before the event comes.
+        let again = Stream::open(&ana, &query, Some(&place)).await.place().await;
+        for place in [place, again] {
+            let mut resumed = Stream::open(&ana, &query, Some(&place)).await;
+            assert_eq!(resumed.next().await.data["payload"], number);
+            device.posts("reading", json!("after")).await.created();
+            assert_eq!(resumed.next().await.data["payload"], "after");
+            device.posts("reading", json!("before")).await.created();
+            assert_eq!(resumed.next().await.data["payload"], "before");
+        }
+    }
+}
+
+// Holds: c21.streams
+#[tokio::test]
+async fn place_of_a_quiet_stream_is_renewed() {
+    let app = TestApp::start().await;
+    let ana = app.developer("ana").await.with_key().await;
+    let device = ana.creates_device("fridge").await;
+    device.posts("reading", json!("before")).await.created();
+    let mut stream = Stream::open(&ana, "", None).await;
+    let old = stream.place().await;
+    app.wait_seconds(7 * 24 * 3600);
+    let new = stream.place().await;
+    app.wait_seconds(3600);
+    device.posts("reading", json!(1)).await.created();
+    assert_eq!(Stream::open(&ana, "", Some(&new)).await.next().await.data["payload"], 1);
+    let mut forged = new.clone();
+    forged.replace_range(20..21, if &new[20..21] == "A" { "B" } else { "A" });
+    for (id, why) in
+        [(old.as_str(), "too old"), (&forged, "no identifier of this server"), (&"A".repeat(4_000), "no identifier")]
+    {
+        let resumed = ana.request(reqwest::Method::GET, "/v2/events/stream").header("last-event-id", id);
+        let answer = app.send(resumed).await;
+        assert!(answer.text.contains(why), "{answer:?}");
+        assert_eq!(answer.faults(), ["header.Last-Event-ID"]);
+    }
+}
+
 #[tokio::test]
 async fn stream_that_cannot_resume_is_refused_with_a_reason() {
     let app = TestApp::start().await;
@@ -162,6 +216,7 @@ async fn a_quiet_stream_is_kept_open_by_comments() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let mut response = ana.request(reqwest::Method::GET, "/v2/events/stream").send().await.unwrap();
+    assert!(response.chunk().await.unwrap().unwrap().starts_with(b"id: "));
     let time_goes_by = becomes("a comment", async || {
         app.clock.pass(COMMENT_EVERY);
         false

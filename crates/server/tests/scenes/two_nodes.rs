@@ -47,9 +47,12 @@ async fn stream_resumes_at_another_node_at_once() {
     let ana = first.developer("ana").await;
     let device = ana.creates_device("d").await;
     let mut stream = Stream::open(&ana, "", None).await;
+    let place = stream.place().await;
     for number in 0..5 {
         device.posts("reading", json!(number)).await.created();
         let last = stream.next().await.id;
+        let mut from_begin = Stream::open(&ana.through(&second), "", Some(&place)).await;
+        assert_eq!(from_begin.next().await.data["payload"], 0);
         let mut resumed = Stream::open(&ana.through(&second), "", Some(&last)).await;
         device.posts("reading", json!("later")).await.created();
         assert_eq!(resumed.next().await.data["payload"], "later");

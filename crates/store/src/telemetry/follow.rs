@@ -38,6 +38,26 @@ impl StreamPosition {
     }
 }
 
+/// Order to which positions belong. Those of different orders cannot be compared: a store may have been moved, or have got
+/// a second database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PositionOrder {
+    /// That of a folder.
+    Embedded = 1,
+    /// That of one database.
+    Postgres = 2,
+    /// That of several databases.
+    Spread = 3,
+}
+
+impl TryFrom<u8> for PositionOrder {
+    type Error = ();
+
+    fn try_from(number: u8) -> Result<Self, ()> {
+        [Self::Embedded, Self::Postgres, Self::Spread].into_iter().find(|order| *order as u8 == number).ok_or(())
+    }
+}
+
 /// Events of a commit, for followers.
 #[derive(Debug)]
 pub struct StreamedEvents {

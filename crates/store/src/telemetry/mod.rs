@@ -51,8 +51,8 @@ pub use commit::{Commit, Idempotency, NewCloudEvent, NewEvent, NewValue, OutboxC
 pub use durable::Durable;
 pub use examined::{Examined, LostDevices};
 pub use follow::{
-    EventWriter, Followed, Following, PieceEvent, StreamCursor, StreamMessage, StreamPiece, StreamPosition,
-    StreamedEvents,
+    EventWriter, Followed, Following, PieceEvent, PositionOrder, StreamCursor, StreamMessage, StreamPiece,
+    StreamPosition, StreamedEvents,
 };
 pub use known_stores::{ForeignStore, KnownStores, NamedStore, NotedStore};
 pub use marks::{MarkedPlaces, StreamMark, StreamMarks};
@@ -302,6 +302,8 @@ pub trait Telemetry: Send + Sync + 'static {
     /// Returns the position of an event in the order of streams, or the position that it would have if it existed: see
     /// [`StreamPosition`].
     async fn history_position(&self, id: EventId) -> Result<StreamPosition>;
+    /// Returns the order of its positions.
+    fn position_order(&self) -> PositionOrder;
     /// Finds the first events, at most `limit`, of any of these devices that became durable after one position and up
     /// to another, in the order of their positions; the cursor ends where the next one begins. Takes slots, for any
     /// number of devices.

@@ -8,9 +8,9 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 pub struct StreamMessage {
     /// The event type; empty if the message has none.
     pub event: String,
-    /// The id after which a stream can be resumed; empty if the message has none.
+    /// The id after which a stream can be resumed; empty if the message has none. It may come alone.
     pub id: String,
-    /// The data.
+    /// The data; empty if the message has none.
     pub data: String,
 }
 
@@ -40,7 +40,7 @@ impl MessageReader {
     fn line(&mut self, line: &str) -> Option<StreamMessage> {
         if line.is_empty() {
             let message = std::mem::take(&mut self.message);
-            return Some(message).filter(|message| !message.data.is_empty());
+            return Some(message).filter(|message| !message.data.is_empty() || !message.id.is_empty());
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn messages_are_parsed_from_any_chunks() {
-        let text = ": hello\r\n\nevent: alarm\ndata: {\"a\":\ndata:\"ü\"}\n\nid: 7\ndata: 1\n\ndata: half";
+        let text = ": hello\r\n\nid: 0\n\nevent: alarm\ndata: {\"a\":\ndata:\"ü\"}\n\nid: 7\ndata: 1\n\ndata: half";
         let message = |event: &str, id: &str, data: &str| StreamMessage {
             event: event.to_owned(),
             id: id.to_owned(),
             data: data.to_owned(),
         };
-        let expected = [message("alarm", "", "{\"a\":\n\"ü\"}"), message("", "7", "1")];
+        let expected = [message("", "0", ""), message("alarm", "", "{\"a\":\n\"ü\"}"), message("", "7", "1")];
         for size in 1..text.len() {
             let mut reader = MessageReader::default();
             let read: Vec<_> = text.as_bytes().chunks(size).flat_map(|piece| reader.push(piece).unwrap()).collect();

@@ -9,6 +9,8 @@ use super::{Person, document};
 pub struct Stream {
     response: reqwest::Response,
     unread: String,
+    /// The newest identifier of a place in the stream.
+    place: Option<String>,
 }
 
 /// A message of a stream.
@@ -34,12 +36,23 @@ impl Stream {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         document::tells_of_stream(&format!("GET {}", response.url()), 200, "text/event-stream");
-        Self { response, unread: String::new() }
+        Self { response, unread: String::new(), place: None }
     }
 
     /// Returns the next event.
     pub async fn next(&mut self) -> Sent {
         within_patience("another event on the stream", self.read()).await.unwrap()
+    }
+
+    /// Returns the next identifier of a place in the stream, which comes before any event that is still to be read.
+    pub async fn place(&mut self) -> String {
+        loop {
+            if let Some(place) = self.place.take() {
+                return place;
+            }
+            let block = within_patience("a place in the stream", self.block()).await.unwrap();
+            assert_eq!(self.sent(&block).map(|sent| sent.data), None);
+        }
     }
 
     /// Waits until the server ends it.
@@ -50,11 +63,28 @@ impl Stream {
 
     async fn read(&mut self) -> Option<Sent> {
         loop {
-            while let Some(end) = self.unread.find("\n\n") {
-                let block: String = self.unread.drain(..end + 2).collect();
-                if let Some(sent) = sent(&block) {
-                    return Some(sent);
-                }
+            let block = self.block().await?;
+            if let Some(sent) = self.sent(&block) {
+                return Some(sent);
+            }
+        }
+    }
+
+    /// Returns the event of a block, or `None` if it only has comments or a place.
+    fn sent(&mut self, block: &str) -> Option<Sent> {
+        match block.strip_prefix("id: ").and_then(|rest| rest.strip_suffix("\n\n")).filter(|id| !id.contains('\n')) {
+            Some(id) => {
+                self.place = Some(id.to_owned());
+                None
+            }
+            None => sent(block),
+        }
+    }
+
+    async fn block(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.unread.find("\n\n") {
+                return Some(self.unread.drain(..end + 2).collect());
             }
             let piece = self.response.chunk().await.unwrap()?;
             self.unread.push_str(std::str::from_utf8(&piece).unwrap());

@@ -21,8 +21,8 @@ use super::{Cancel, Core, Embedded, engine, export, history, load, outbox, reten
 use crate::error::{Result, StoreError};
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::{
-    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, StreamCursor,
-    StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, PositionOrder, QueueQuery, Series,
+    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 use isobar_quota::Claim;
 
@@ -164,6 +164,10 @@ impl Telemetry for Embedded {
 
     async fn history_position(&self, id: EventId) -> Result<StreamPosition> {
         self.reading(move |core, _| catch_up::position(&core.db, id)).await
+    }
+
+    fn position_order(&self) -> PositionOrder {
+        PositionOrder::Embedded
     }
 
     async fn history_between(

@@ -28,8 +28,8 @@ use crate::telemetry::follow::FoundEvent;
 use crate::telemetry::ready_query::ReadyQuery;
 use crate::telemetry::time_order::moment;
 use crate::telemetry::{
-    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
-    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, PositionOrder, QueueQuery, Series,
+    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 impl PostgresTelemetry {
@@ -214,6 +214,10 @@ impl Telemetry for PostgresTelemetry {
 
     async fn history_position(&self, id: EventId) -> Result<StreamPosition> {
         self.core.position_of(id).await
+    }
+
+    fn position_order(&self) -> PositionOrder {
+        PositionOrder::Postgres
     }
 
     async fn history_between(

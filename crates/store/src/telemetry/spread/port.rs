@@ -18,8 +18,8 @@ use super::live::SpreadEvents;
 use super::member::Member;
 use crate::error::{Result, StoreError};
 use crate::telemetry::{
-    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, QueueQuery, Series, SharedTelemetry,
-    StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    Buckets, EventWriter, Followed, Following, HistoryQuery, Locked, OutboxEntry, PositionOrder, QueueQuery, Series,
+    SharedTelemetry, StreamCursor, StreamPiece, StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// Time that a database has to remove entries of the outbox.
@@ -133,6 +133,10 @@ impl Telemetry for SpreadTelemetry {
             Some(events) => self.position(events, id).await,
             None => self.first().ask(self.first().store().history_position(id)).await,
         }
+    }
+
+    fn position_order(&self) -> PositionOrder {
+        if self.merged().is_some() { PositionOrder::Spread } else { PositionOrder::Postgres }
     }
 
     async fn history_between(

@@ -20,8 +20,8 @@ use isobar_quota::Claim;
 use isobar_store::error::{Result, StoreError};
 use isobar_store::telemetry::{
     Buckets, Commit, Committed, DeviceTurn, EventWriter, Followed, Following, HistoryQuery, Locked, Memory,
-    OutboxChange, OutboxEntry, QueueQuery, Series, SharedTelemetry, StreamCursor, StreamPiece, StreamPosition,
-    Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
+    OutboxChange, OutboxEntry, PositionOrder, QueueQuery, Series, SharedTelemetry, StreamCursor, StreamPiece,
+    StreamPosition, Telemetry, Turn, ValueChunk, ValueCursor, ValueQuery,
 };
 
 /// Number of commits of which a share conflicts.
@@ -229,6 +229,10 @@ impl Telemetry for Contended {
 
     async fn history_position(&self, id: EventId) -> Result<StreamPosition> {
         self.store.history_position(id).await
+    }
+
+    fn position_order(&self) -> PositionOrder {
+        self.store.position_order()
     }
 
     async fn history_between(
