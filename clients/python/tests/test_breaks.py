@@ -1,3 +1,4 @@
+import contextlib
 import http.server
 import pathlib
 import threading
@@ -11,11 +12,13 @@ import httpx
 import pytest
 from server import Server, admin, front, make_device
 
-from isobar_client import EventItem, Isobar, IsobarError, Limits, items
+from isobar_client import EventItem, Isobar, IsobarError, Limits, done, items
+from isobar_client.v2.api.auth import user_current
 from isobar_client.v2.api.events import history
 from isobar_client.v2.api.operations import about
 from isobar_client.v2.api.projects import project_create, project_delete
-from isobar_client.v2.models import ProjectInput
+from isobar_client.v2.api.users import api_key_create
+from isobar_client.v2.models import ApiKeyInput, ProjectInput
 
 Call = http.server.BaseHTTPRequestHandler
 NOWHERE = UUID("019a0000-0000-7000-8000-000000000000")
@@ -117,6 +120,84 @@ def test_write_without_a_key_is_never_sent_twice() -> None:
         with pytest.raises(IsobarError, match="503"):
             about.sync(client=isobar)
     assert calls == ["POST", "DELETE", "GET", "GET", "GET"]
+
+
+def test_call_that_the_rate_limit_refuses_is_sent_again(server: Server, isobar: Isobar) -> None:
+    calls: list[str] = []
+    refused = refuse(429, "0", calls)
+
+    def refuse_the_first(call: Call, body: bytes) -> None:
+        if not calls:
+            refused(call, body)
+        else:
+            deliver(call, forward(server.url, call, body))
+
+    key = done(
+        api_key_create.sync(done(user_current.sync(client=isobar)).id, client=isobar, body=ApiKeyInput(name="k"))
+    ).key
+    with front(refuse_the_first) as url:
+        made = done(project_create.sync(client=Isobar(url, api_key=key), body=ProjectInput(name="Waited for")))
+    assert made.name == "Waited for"
+    assert calls == ["POST"]
+
+
+@pytest.mark.parametrize(("keys", "attempts"), [(("a", "b"), 2), (("a", None), 1)])
+def test_batch_is_sent_again_if_all_its_items_have_keys(
+    server: Server, isobar: Isobar, keys: tuple[str | None, ...], attempts: int
+) -> None:
+    device = make_device(isobar)
+    calls: list[int] = []
+
+    def lose_the_first(call: Call, body: bytes) -> None:
+        answer = forward(server.url, call, body)
+        calls.append(answer.status_code)
+        if len(calls) > 1:
+            deliver(call, answer)
+
+    batch = [
+        {"elementName": "reading", "payload": {"n": n}, **({"idempotencyKey": key} if key else {})}
+        for n, key in enumerate(keys)
+    ]
+    with front(lose_the_first) as url:
+        itself = Isobar(url, device_token=device.token)
+        with contextlib.nullcontext() if attempts > 1 else pytest.raises(IsobarError):
+            itself.get_httpx_client().post("/v2/events/device/batch", json=batch)
+    assert calls == [200] * attempts
+    assert sorted(payload["n"] for payload in stored(isobar, device.id)) == [0, 1]
+
+
+def test_stream_broken_before_its_first_event_misses_nothing(server: Server, isobar: Isobar) -> None:
+    device = make_device(isobar)
+    itself = Isobar(server.url, device_token=device.token)
+    post(itself, 0)
+    opened: list[str] = []
+
+    def cut_the_first(call: Call, _: bytes) -> None:
+        opened.append(call.headers.get("last-event-id", ""))
+        headers = {"authorization": call.headers["authorization"]}
+        if opened[-1]:
+            headers["last-event-id"] = opened[-1]
+        with httpx.stream("GET", server.url + call.path, headers=headers) as answer:
+            call.send_response(answer.status_code)
+            call.send_header("content-type", answer.headers["content-type"])
+            call.end_headers()
+            for piece in answer.iter_bytes():
+                call.wfile.write(piece)
+                call.wfile.flush()
+                if len(opened) == 1:
+                    break
+        if len(opened) == 1:
+            post(itself, 1)
+
+    key = done(
+        api_key_create.sync(done(user_current.sync(client=isobar)).id, client=isobar, body=ApiKeyInput(name="s"))
+    ).key
+    with front(cut_the_first) as url:
+        item = next(Isobar(url, api_key=key).stream(device_id=device.id))
+    assert isinstance(item, EventItem)
+    assert item.event.payload == {"n": 1}
+    assert opened[0] == ""
+    assert opened[1]
 
 
 def test_stream_goes_on_behind_the_last_event_after_a_crash(server: Server, isobar: Isobar) -> None:

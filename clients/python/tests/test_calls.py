@@ -1,14 +1,16 @@
+import http.server
+import pathlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from server import ADMIN, Server, admin, make_device
+from server import ADMIN, Server, admin, front, make_device
 
-from isobar_client import Isobar, IsobarError, done, items
+from isobar_client import Isobar, IsobarError, Limits, done, items
 from isobar_client.v2.api.auth import user_current
 from isobar_client.v2.api.data import last_values
-from isobar_client.v2.api.devices import device_create, device_list, devices_create
+from isobar_client.v2.api.devices import device_create, device_delete, device_list, devices_create
 from isobar_client.v2.api.projects import project_create, project_list
 from isobar_client.v2.api.users import api_key_create
 from isobar_client.v2.models import ApiKeyInput, DeviceInput, DeviceListFilter, ProjectInput
@@ -87,6 +89,39 @@ def test_list_yields_every_item_of_all_pages_once(isobar: Isobar, watch: Watch) 
     listed = items(device_list.sync, client=isobar, limit=3, sort_by=["name"], filter_=of_project)
     assert [device.name for device in listed] == names
     assert watch.seen["/v2/devices"] == 3
+
+
+def test_list_by_creation_is_not_shifted_by_changes(isobar: Isobar, watch: Watch) -> None:
+    project = done(project_create.sync(client=isobar, body=ProjectInput(name="Changing")))
+    made = [
+        done(device_create.sync(client=isobar, body=DeviceInput(name=f"Fridge {place}", project_uuid=project.id)))
+        for place in range(6)
+    ]
+    watch.seen.clear()
+    of_project = DeviceListFilter.from_dict({"filter[projectUuid][eq]": str(project.id)})
+    listed = items(device_list.sync, client=isobar, limit=2, sort_by=["createdAt"], filter_=of_project)
+    seen = [next(listed).name, next(listed).name]
+    device_delete.sync_detailed(made[0].id, client=isobar)
+    seen += [device.name for device in listed]
+    assert seen == [f"Fridge {place}" for place in range(6)]
+    assert watch.seen["/v2/devices"] == 3
+
+
+def test_private_authority_and_proxy_are_arguments(server: Server, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Isobar(server.url, ca_file=str(tmp_path / "nothing.pem"))
+    asked: list[str] = []
+
+    def answer(call: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
+        asked.append(call.path)
+        call.send_response(503)
+        call.end_headers()
+
+    with front(answer) as proxy:
+        proxied = Isobar("http://isobar.invalid", api_key="k", proxy=proxy, limits=Limits(retries=0))
+        with pytest.raises(IsobarError, match="503"):
+            user_current.sync(client=proxied)
+    assert asked == ["http://isobar.invalid/v2/auth/user"]
 
 
 def test_list_that_is_left_asks_for_no_further_page(isobar: Isobar, watch: Watch) -> None:

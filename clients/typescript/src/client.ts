@@ -84,21 +84,27 @@ export class Isobar {
     await this.#session?.logout();
   }
 
-  /** Yields every item of a list, page by page as they are asked for. `query.limit` is the size of a page, `query.page` the first. */
+  /**
+   * Yields every item of a list, page by page as they are asked for. `query.limit` is the size of a page, `query.page` the first.
+   * A list that is sorted by createdAt is paged by `after`: what is made or deleted meanwhile shifts nothing.
+   */
   async *list<P extends ListPath, I extends MaybeOptionalInit<paths[P], 'get'>>(
     path: P,
     ...[init]: RequiredKeysOf<I> extends never ? [(I & CallOptions)?] : [I & CallOptions]
   ): AsyncGenerator<Item<P>, void> {
-    const given = (init ?? {}) as AnyInit & { params?: { query?: { page?: number } } };
-    for (let page = given.params?.query?.page ?? 1; ; page += 1) {
-      const params = { ...given.params, query: { ...given.params?.query, page } };
+    const given = (init ?? {}) as AnyInit & { params?: { query?: { page?: number; after?: string } } };
+    const { page: first = 1, ...query } = given.params?.query ?? {};
+    let where: { page?: number; after?: string } = query.after === undefined ? { page: first } : {};
+    for (let page = first + 1; ; page += 1) {
+      const params = { ...given.params, query: { ...query, ...where } };
       const answer = await (this.get as unknown as (path: P, init: unknown) => Promise<unknown>)(path, {
         ...given,
         params,
       });
-      const { data, meta } = answer as { data: Item<P>[]; meta: { hasNextPage: boolean } };
+      const { data, meta } = answer as { data: Item<P>[]; meta: { hasNextPage: boolean; after?: string | null } };
       yield* data;
-      if (!meta.hasNextPage || data.length === 0) return;
+      if (meta.after === null || !meta.hasNextPage || data.length === 0) return;
+      where = meta.after === undefined ? { page } : { after: meta.after };
     }
   }
 

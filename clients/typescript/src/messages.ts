@@ -1,7 +1,7 @@
 import { IsobarError, asError } from './errors.js';
 import { unlessAborted } from './pause.js';
 
-/** A message of a stream of server-sent events. */
+/** A message of a stream of server-sent events. One without data has an id to resume behind, and nothing to show. */
 export interface Message {
   event: string;
   id: string;
@@ -49,6 +49,7 @@ export class MessageReader {
   #rest = '';
   #event = '';
   #id = '';
+  #hasId = false;
   #data: string[] = [];
   #characters = 0;
 
@@ -70,8 +71,9 @@ export class MessageReader {
   #line(line: string): Message | null {
     if (line === '') {
       const message = { event: this.#event || 'message', id: this.#id, data: this.#data.join('\n') };
-      const isWhole = this.#data.length > 0;
+      const isWhole = this.#data.length > 0 || this.#hasId;
       this.#event = '';
+      this.#hasId = false;
       this.#data = [];
       return isWhole ? message : null;
     }
@@ -80,8 +82,10 @@ export class MessageReader {
     const field = colon < 0 ? line : line.slice(0, colon);
     const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
     if (field === 'event') this.#event = value;
-    else if (field === 'id') this.#id = value;
-    else if (field === 'data') this.#data.push(value);
+    else if (field === 'id') {
+      this.#id = value;
+      this.#hasId = true;
+    } else if (field === 'data') this.#data.push(value);
     return null;
   }
 }

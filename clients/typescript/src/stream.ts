@@ -13,7 +13,7 @@ export type StreamItem =
 export interface StreamOptions {
   /** Ends the stream: it throws the reason of the abort. */
   signal?: AbortSignal;
-  /** The id of the event that was had last, to go on behind it. */
+  /** The id that the stream had last, to go on behind it. */
   lastEventId?: string;
   /** Is told of each break, and of the pause until the next attempt. */
   onBreak?: (error: IsobarError, pauseMs: number) => void;

@@ -29,6 +29,8 @@ const BACKOFF_MS_MAX = 10_000;
 
 /** The writes that the server does once for each key. It ignores the header everywhere else. */
 const KEYED = /\/v2\/events\/(device|cloud)$/;
+/** The write that is done once if each of its items has a key. */
+const BATCH = /\/v2\/events\/device\/batch$/;
 /** Statuses whose answers have no body, though some browsers show an empty one. */
 const BODILESS = [204, 205, 304];
 /** Reads that take what they return. */
@@ -42,8 +44,9 @@ export function backoff(attempt: number): number {
 /**
  * Sends a request until it succeeds, is refused for good, or its bounds are reached.
  *
- * Reads are repeated, and of writes those that carry an `Idempotency-Key`, which stays the same. Nothing else is: a write that the
- * server may have done is never sent twice.
+ * A call that the rate limit refused is repeated, for the server has done nothing. After other failures reads are, and of writes those
+ * that carry an `Idempotency-Key`, which stays the same, and batches whose items all have one. Nothing else is: a write that the server
+ * may have done is never sent twice.
  * @throws IsobarError for every answer that is no success
  */
 export async function sendPatiently(send: Send, request: Request, limits: Required<Limits>): Promise<Response> {
@@ -52,12 +55,14 @@ export async function sendPatiently(send: Send, request: Request, limits: Requir
     request.headers.set('idempotency-key', newKey());
   }
   const isRead = request.method === 'GET' || request.method === 'HEAD';
-  const isKeyed = KEYED.test(path) && request.headers.has('idempotency-key');
+  const isKeyed = BATCH.test(path)
+    ? isKeyedBatch(await request.clone().text())
+    : KEYED.test(path) && request.headers.has('idempotency-key');
   const end = performance.now() + limits.retryWithinMs;
   for (let attempt = 0; ; attempt += 1) {
     const outcome = await attemptOnce(send, request.clone(), request.signal, limits);
     if (outcome instanceof Response) return outcome;
-    const mayRepeat = (isRead && !(outcome.status === 0 && TAKES.test(path))) || isKeyed;
+    const mayRepeat = isKeyed || outcome.status === 429 || (isRead && !(outcome.status === 0 && TAKES.test(path)));
     const wait = Math.max((outcome.retryAfter ?? 0) * 1_000, backoff(attempt));
     const isLast = attempt >= limits.retries || performance.now() + wait > end;
     if (isLast || !mayRepeat || !outcome.isTemporary) throw outcome;
@@ -113,6 +118,18 @@ function bounded(response: Response, { answerBytesMax }: Required<Limits>): Resp
   });
   const { status, statusText, headers } = response;
   return new Response(response.body.pipeThrough(counter), { status, statusText, headers });
+}
+
+/** Returns true if each item of a batch has a key: the server then stores none twice. */
+function isKeyedBatch(body: string): boolean {
+  try {
+    const items = JSON.parse(body) as unknown;
+    return (
+      Array.isArray(items) && items.every((item) => !!(item as { idempotencyKey?: unknown } | null)?.idempotencyKey)
+    );
+  } catch {
+    return false;
+  }
 }
 
 function newKey(): string {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Isobar } from 'isobar-client';
-import { type Server, admin, deliver, forward, makeDevice, serve, startServer } from './server.js';
+import { ADMIN, type Server, admin, deliver, forward, makeDevice, serve, startServer } from './server.js';
 
 let server: Server;
 before(async () => {
@@ -97,6 +97,66 @@ test('write without a key is never sent twice', async () => {
   await assert.rejects(isobar.get('/v2/about'), { status: 503 });
   assert.equal(calls, 5);
   front.close();
+});
+
+test('call that the rate limit refuses is sent again', async () => {
+  let calls = 0;
+  const front = await serve((_, to) => {
+    calls += 1;
+    if (calls === 1) to.writeHead(429, { 'retry-after': '0' }).end('{"message":"too many requests","errors":[]}');
+    else to.writeHead(200, { 'content-type': 'application/json' }).end('{"id":"1"}');
+  });
+  await new Isobar({ baseUrl: front.url, apiKey: 'k' }).post('/v2/projects', { body: { name: 'Waited for' } });
+  assert.equal(calls, 2);
+  front.close();
+});
+
+for (const [keys, attempts] of [
+  [['a', 'b'], 2],
+  [['a', undefined], 1],
+] as const) {
+  test(`batch with ${keys.filter(Boolean).length} keys of 2 is sent ${attempts} times`, async () => {
+    const isobar = await admin(server.url);
+    const device = await makeDevice(isobar);
+    let calls = 0;
+    const front = await serve((call, to) => {
+      void forward(server.url, call).then((answer) => {
+        calls += 1;
+        if (calls === 1) to.destroy();
+        else deliver(answer, to);
+      });
+    });
+    const itself = new Isobar({ baseUrl: front.url, deviceToken: device.token });
+    const body = keys.map((idempotencyKey, n) => ({ elementName: 'reading', payload: { n }, idempotencyKey }));
+    const sent = itself.post('/v2/events/device/batch', { body: body as never });
+    if (attempts > 1) await sent;
+    else await assert.rejects(sent, { status: 0 });
+    assert.equal(calls, attempts);
+    assert.equal((await history(isobar, device.id)).length, 2);
+    front.close();
+  });
+}
+
+test('stream broken before its first event misses nothing', async () => {
+  const isobar = await admin(server.url);
+  const device = await makeDevice(isobar);
+  const itself = new Isobar({ baseUrl: server.url, deviceToken: device.token });
+  const post = (n: number) => itself.post('/v2/events/device', { ...reading, body: { n } });
+  await post(0);
+  const broken = new AbortController();
+  let opened = 0;
+  const cutting: typeof globalThis.fetch = async (input) => {
+    const response = await fetch(input);
+    if (!response.headers.get('content-type')?.startsWith('text/event-stream') || (opened += 1) > 1) return response;
+    const first = await response.body?.getReader().read();
+    await post(1);
+    return new Response(first?.value ?? null, { headers: response.headers });
+  };
+  const listener = await Isobar.login({ baseUrl: server.url, fetch: cutting }, ADMIN.name, ADMIN.password);
+  const item = await listener.stream({ deviceId: device.id }, { signal: broken.signal }).next();
+  assert.deepEqual(item.value.type === 'alarm' ? null : item.value.event.payload, { n: 1 });
+  assert.equal(opened, 2);
+  broken.abort();
 });
 
 test('stream goes on behind the last event after a crash', async () => {

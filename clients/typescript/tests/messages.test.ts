@@ -3,8 +3,9 @@ import { mock, test } from 'node:test';
 import { MessageReader, messagesOf } from '../dist/messages.js';
 
 const TEXT =
-  ': hello\n\nevent: deviceEvent\nid: 1\ndata: {"a":1}\n\nid: 2\r\ndata: one\r\ndata:  two\r\n\r\nevent: none\n\n: keeps it open\n\n';
+  ': hello\n\nid: 0\n\nevent: deviceEvent\nid: 1\ndata: {"a":1}\n\nid: 2\r\ndata: one\r\ndata:  two\r\n\r\nevent: none\n\n: keeps it open\n\n';
 const MESSAGES = [
+  { event: 'message', id: '0', data: '' },
   { event: 'deviceEvent', id: '1', data: '{"a":1}' },
   { event: 'message', id: '2', data: 'one\n two' },
 ];
@@ -72,6 +73,7 @@ test('stream that falls silent is no answer', async () => {
     body(TEXT, () => undefined),
     open,
   );
+  await silent.next();
   await silent.next();
   await silent.next();
   const failure = assert.rejects(silent.next(), { name: 'IsobarError', status: 0, message: /silent/ });

@@ -65,7 +65,17 @@ test('packed client runs the first example of its README', async () => {
       '--lib',
       'es2023,dom,dom.iterable',
     ];
-    run(process.execPath, [join(packages, 'typescript/bin/tsc'), ...strict, 'typed.mts']);
+    const tsc = join(packages, 'typescript/bin/tsc');
+    run(process.execPath, [tsc, ...strict, 'typed.mts']);
+    writeFileSync(join(folder, 'typed.cts'), TYPED);
+    run(process.execPath, [tsc, ...strict, 'typed.cts']);
+    writeFileSync(join(folder, 'typed.ts'), TYPED);
+    const old = strict.map((word) => (word === 'nodenext' ? 'commonjs' : word));
+    run(process.execPath, [tsc, ...old, '--moduleResolution', 'node10', 'typed.ts']);
+    const required = `const { Isobar } = require('isobar-client');
+      new Isobar({ baseUrl: process.env.ISOBAR_URL }).get('/v2/about').then((about) => console.log(about.name));`;
+    writeFileSync(join(folder, 'required.cjs'), required);
+    assert.match(run('node', ['required.cjs'], { ISOBAR_URL: server.url }), /Isobar/);
     const said = run('node', ['first.mjs'], { ISOBAR_URL: server.url, ISOBAR_PASSWORD: ADMIN.password });
     assert.match(said, /\{ temp: 9\.1 \}\n.*\{ temp: 4\.2 \}\n$/);
   } finally {
