@@ -1,7 +1,10 @@
 //! Authenticates calls: finds the user or device that the credentials belong to, and checks if they are still valid.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use isobar_model::access::{self, Caller, CanWrite};
 use isobar_model::error::{Error, Result};
 use isobar_model::ids::{ApiKeyId, DeviceRef, OrganizationId};
@@ -17,7 +20,8 @@ use crate::cache::entries::DeviceEntry;
 pub struct Credentials<'a> {
     /// Header `cloud`: a device token.
     pub cloud: Option<&'a [u8]>,
-    /// Header `authorization`: `Bearer <jwt>`, `Wall <link>`, or an API key without a scheme.
+    /// Header `authorization`: `Bearer <jwt>`, `Wall <link>`, or an API key: without a scheme, as `Bearer <key>`, or as the
+    /// password of `Basic`.
     pub authorization: Option<&'a [u8]>,
     /// Header `api_auth_token`: an API key.
     pub api_auth_token: Option<&'a [u8]>,
@@ -101,7 +105,7 @@ impl Principal {
 pub(crate) enum Credential<'a> {
     DeviceToken(&'a [u8]),
     Jwt(&'a str),
-    ApiKey(&'a [u8]),
+    ApiKey(Cow<'a, [u8]>),
     Link(&'a [u8]),
     Unknown,
     None,
@@ -118,16 +122,31 @@ impl<'a> Credentials<'a> {
             None => (&[][..], value),
         });
         match (scheme, self.api_auth_token) {
-            (Some((name, jwt)), _) if name.eq_ignore_ascii_case(b"bearer") => {
-                std::str::from_utf8(jwt).map_or(Credential::Unknown, Credential::Jwt)
-            }
+            (Some((name, token)), _) if name.eq_ignore_ascii_case(b"bearer") => bearer_credential(token),
             (Some((name, link)), _) if name.eq_ignore_ascii_case(b"wall") => Credential::Link(link),
-            (_, Some(key)) => Credential::ApiKey(key),
-            (Some((b"", key)), None) => Credential::ApiKey(key),
+            (_, Some(key)) | (Some((b"", key)), None) => Credential::ApiKey(key.into()),
+            (Some((name, pair)), None) if name.eq_ignore_ascii_case(b"basic") => {
+                basic_password(pair).map_or(Credential::Unknown, |key| Credential::ApiKey(key.into()))
+            }
             (Some(_), None) => Credential::Unknown,
             (None, None) => Credential::None,
         }
     }
+}
+
+/// Returns a JWT, which has dots between its parts, or else an API key, which has none.
+fn bearer_credential(token: &[u8]) -> Credential<'_> {
+    match std::str::from_utf8(token) {
+        Ok(jwt) if jwt.contains('.') => Credential::Jwt(jwt),
+        _ => Credential::ApiKey(token.into()),
+    }
+}
+
+/// Returns the password of a Basic credential (RFC 7617), with any user name. `None` if it is no such credential.
+fn basic_password(pair: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded = STANDARD.decode(pair).ok()?;
+    let colon = decoded.iter().position(|byte| *byte == b':')?;
+    Some(decoded.split_off(colon + 1))
 }
 
 /// The credential of an authenticated user, stored to be checked again during a long call.
@@ -180,7 +199,7 @@ impl Identity {
     pub(crate) fn user_credential(&self, credentials: &Credentials<'_>) -> Result<UserCredential> {
         match credentials.first() {
             Credential::Jwt(jwt) => Ok(UserCredential::Jwt(self.tokens.read(jwt)?)),
-            Credential::ApiKey(key) => Ok(UserCredential::ApiKey(Digest::of(key))),
+            Credential::ApiKey(key) => Ok(UserCredential::ApiKey(Digest::of(&key))),
             Credential::DeviceToken(_) | Credential::Link(_) | Credential::Unknown | Credential::None => {
                 Err(Error::Unauthenticated)
             }
@@ -254,20 +273,30 @@ mod tests {
     fn first_credential_decides() {
         let all = Credentials {
             cloud: Some(b"device"),
-            authorization: Some(b"Bearer jwt"),
+            authorization: Some(b"Bearer j.w.t"),
             api_auth_token: Some(b"key"),
             refresh_cookies: Vec::new(),
         };
         assert!(matches!(all.first(), Credential::DeviceToken(b"device")));
         let bearer = Credentials { cloud: None, ..all };
-        assert!(matches!(bearer.first(), Credential::Jwt("jwt")));
+        assert!(matches!(bearer.first(), Credential::Jwt("j.w.t")));
         let bare = Credentials { authorization: Some(b"other"), ..bearer };
-        assert!(matches!(bare.first(), Credential::ApiKey(b"key")));
+        assert_eq!(api_key(&bare), b"key");
         let link = Credentials { authorization: Some(b"wall a.b"), ..bare.clone() };
         assert!(matches!(link.first(), Credential::Link(b"a.b")));
-        assert!(matches!(Credentials { api_auth_token: None, ..bare }.first(), Credential::ApiKey(b"other")));
-        let basic = Credentials { authorization: Some(b"Basic eA=="), ..Credentials::default() };
-        assert!(matches!(basic.first(), Credential::Unknown));
+        assert_eq!(api_key(&Credentials { api_auth_token: None, ..bare }), b"other");
+        let alone = |value| Credentials { authorization: Some(value), ..Credentials::default() };
+        assert_eq!(api_key(&alone(b"bearer key")), b"key");
+        assert_eq!(api_key(&alone(b"basic YTprOmV5")), b"k:ey", "the user name ends at the first colon");
+        for malformed in [&b"Basic eA=="[..], b"Basic YTpr*", b"Basic ", b"Digest YTpr"] {
+            assert!(matches!(alone(malformed).first(), Credential::Unknown), "{malformed:?}");
+        }
         assert!(matches!(Credentials::default().first(), Credential::None));
+    }
+    fn api_key(credentials: &Credentials<'_>) -> Vec<u8> {
+        match credentials.first() {
+            Credential::ApiKey(key) => key.into_owned(),
+            _ => panic!("another credential decides"),
+        }
     }
 }

@@ -233,7 +233,7 @@ async fn locked_out_account_refuses_the_right_password_too() {
 // Holds: GET /v2/auth/user, GET /v2/users/{id}/apiKeys, POST /v2/users/{id}/apiKeys,
 // DELETE /v2/users/{id}/apiKeys/{keyId}, auth.apiKey, auth.apiKeyAlt, c3.apiKeys
 #[tokio::test]
-async fn api_key_acts_as_its_user_in_either_header() {
+async fn api_key_acts_as_its_user_in_each_form() {
     let app = TestApp::start().await;
     let ana = app.developer("ana").await;
     let keys = format!("/v2/users/{}/apiKeys", ana.id);
@@ -248,7 +248,16 @@ async fn api_key_acts_as_its_user_in_either_header() {
         let user = app.send(app.request(Method::GET, "/v2/auth/user").header(header, key)).await.ok();
         assert_eq!(user["id"], ana.id.as_str());
     }
-    app.send(app.request(Method::GET, "/v2/auth/user").bearer_auth(key)).await.unauthenticated();
+    let ask = || app.request(Method::GET, "/v2/auth/user");
+    for by_scheme in [ask().bearer_auth(key), ask().basic_auth("telegraf", Some(key)), ask().basic_auth("", Some(key))]
+    {
+        assert_eq!(app.send(by_scheme).await.ok()["id"], ana.id.as_str());
+    }
+    for wrong in
+        [ask().basic_auth(key, Some("")), ask().basic_auth(key, Some("x")), ask().bearer_auth(format!("{key}x"))]
+    {
+        app.send(wrong).await.unauthenticated();
+    }
     let list = ana.get(&keys).await;
     assert!(!list.text.contains(key), "a key is shown once");
     let listed = list.ok();
@@ -260,7 +269,9 @@ async fn api_key_acts_as_its_user_in_either_header() {
     });
     assert_eq!(listed["data"], json!([expected]));
     ana.delete(&format!("{keys}/{id}")).await.no_content();
-    app.send(app.request(Method::GET, "/v2/auth/user").header("api_auth_token", key)).await.unauthenticated();
+    for deleted in [ask().header("api_auth_token", key), ask().bearer_auth(key), ask().basic_auth("a", Some(key))] {
+        app.send(deleted).await.unauthenticated();
+    }
     ana.delete(&format!("{keys}/{id}")).await.not_found();
     ana.delete(&format!("{keys}/{NOBODY}")).await.not_found();
 }
