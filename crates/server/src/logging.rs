@@ -12,7 +12,7 @@ use tracing::Level;
 use tracing_subscriber::fmt::writer::MakeWriterExt as _;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tracing_subscriber::{EnvFilter, fmt, registry};
+use tracing_subscriber::{EnvFilter, Registry, fmt, registry, reload};
 
 use crate::output::{self, push_escaped};
 
@@ -61,9 +61,20 @@ fn filter(choice: &LogChoice) -> EnvFilter {
     EnvFilter::try_new(directives).unwrap_or_else(|_| EnvFilter::new("info"))
 }
 
-/// Starts logging, panics included. Must be called once per process. The newest lines are also kept in memory, in JSON
+/// Changes the levels of a log that has started.
+#[derive(Clone)]
+pub struct Levels(reload::Handle<EnvFilter, Registry>);
+
+impl Levels {
+    /// Uses the levels of a setting from now on; the form of lines stays.
+    pub fn change(&self, choice: &LogChoice) -> Result<(), String> {
+        self.0.reload(filter(choice)).map_err(|error| error.to_string())
+    }
+}
+
+/// Starts logging, panics included, and returns what changes its levels. Must be called once per process. The newest lines are also kept in memory, in JSON
 /// and without what libraries log below INFO.
-pub fn start(choice: &LogChoice) {
+pub fn start(choice: &LogChoice) -> Levels {
     let is_terminal = output::is_error_terminal();
     let is_json = choice.json.unwrap_or(!is_terminal);
     let json = || fmt::layer().json().flatten_event(true).with_current_span(true).with_span_list(false);
@@ -73,7 +84,8 @@ pub fn start(choice: &LogChoice) {
         fmt::layer().with_writer(move || LineWriter { is_json }).with_ansi(is_terminal).with_target(false).boxed()
     };
     let kept = json().with_writer((|| newest::NewestLines).with_max_level(Level::INFO)).boxed();
-    registry().with(filter(choice)).with(vec![lines, kept]).init();
+    let (levels, handle) = reload::Layer::new(filter(choice));
+    registry().with(levels).with(vec![lines, kept]).init();
     std::panic::set_hook(Box::new(|panic| {
         let message = panic.payload_as_str().unwrap_or("(no text)");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -81,6 +93,7 @@ pub fn start(choice: &LogChoice) {
         let backtrace = std::backtrace::Backtrace::capture();
         tracing::error!(place, thread, %backtrace, "panic: {message}");
     }));
+    Levels(handle)
 }
 
 /// The writer of one line, which comes in one piece.

@@ -17,6 +17,7 @@ mod manual;
 mod otlp;
 mod output;
 mod process;
+mod reload;
 mod runtime;
 mod serve;
 mod service_manager;

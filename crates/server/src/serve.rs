@@ -13,7 +13,9 @@ use isobar_outlets::mail::Mailer;
 use crate::acme::Renewal;
 use crate::config::{self, Settings, ShownSettings};
 use crate::folder::DataFolder;
+use crate::logging::Levels;
 use crate::otlp::Otlp;
+use crate::reload::ReloadSignal;
 use crate::stores::{Stores, whole};
 use crate::upkeep::Platform;
 use crate::upkeep::control::Control;
@@ -33,14 +35,14 @@ const LAST_THREADS: Duration = Duration::from_secs(5);
 /// Runs the platform until a stop signal.
 pub fn run(flags: &config::Flags) -> Result<(), Failure> {
     let loaded = config::load(flags)?;
-    logging::start(&loaded.settings.log);
+    let levels = logging::start(&loaded.settings.log);
     loaded.warn();
     let (settings, shown) = (loaded.settings, Arc::new(loaded.shown));
     runtime::refuse_huge_pages();
     let connections = runtime::connections(settings.http.max_connections, runtime::raise_file_limit())?;
     let mut folder = DataFolder::take(&settings.data)?;
     let runtime = runtime::start(settings.http.threads)?;
-    let outcome = runtime.block_on(serve((&settings, shown), connections, &mut folder));
+    let outcome = runtime.block_on(serve((&settings, shown), (flags, levels), connections, &mut folder));
     runtime.shutdown_timeout(LAST_THREADS);
     if outcome.is_err() {
         folder.remove_if_new();
@@ -55,6 +57,7 @@ pub fn openapi() -> Result<String, Failure> {
 
 async fn serve(
     (settings, shown): (&Settings, Arc<ShownSettings>),
+    (flags, levels): (&config::Flags, Levels),
     connections: usize,
     folder: &mut DataFolder,
 ) -> Result<(), Failure> {
@@ -76,6 +79,7 @@ async fn serve(
     let app = isobar_http::app(hub.clone(), http_settings, metrics.clone());
     // Signals are caught before the ready line, as its reader may send one at once.
     let stop = runtime::StopSignals::catch()?;
+    ReloadSignal::catch()?.obey(flags.clone(), levels, listeners.tls.clone());
     // Hashing the first password took more memory than the idle server needs.
     allocator::tidy();
     employ_own(&hub, &platform);

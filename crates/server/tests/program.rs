@@ -9,8 +9,10 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
+use isobar_power::becomes_blocking;
 use program_support::house::House;
 use program_support::{Serving, failure, isobar, text};
+use rustix::process::{Pid, Signal, kill_process};
 
 // Holds: c12.commands
 #[test]
@@ -90,6 +92,51 @@ fn server_reports_ready_and_stops_on_a_signal() {
     let second = Serving::on(folder.path(), &[]);
     assert_eq!(second.before, "", "the first password is shown once");
     assert_eq!(second.interrupt(), Some(0));
+}
+
+#[test]
+fn sighup_rereads_levels_and_certificate_and_ends_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let certify = || {
+        let made = rcgen::generate_simple_self_signed(["isobar.test".to_owned()]).unwrap();
+        std::fs::write(at("key.pem"), made.signing_key.serialize_pem()).unwrap();
+        std::fs::write(at("certificate.pem"), made.cert.pem()).unwrap();
+    };
+    let set_level = |level: &str| {
+        let files = format!("tls_certificate = {:?}\ntls_key = {:?}\n", at("certificate.pem"), at("key.pem"));
+        std::fs::write(at("isobar.toml"), format!("log = {level:?}\n[http]\n{files}")).unwrap();
+    };
+    certify();
+    set_level("warn");
+    let mut serving = isobar(&["serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(at("isobar.toml"))
+        .arg("--data")
+        .arg(at("data"))
+        .stdout(Stdio::piped())
+        .stderr(File::create(at("log")).unwrap())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(serving.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("Isobar is ready")));
+    let send = |signal| kill_process(Pid::from_child(&serving), signal).unwrap();
+    let log = || std::fs::read_to_string(at("log")).unwrap();
+    send(Signal::USR1);
+    send(Signal::USR2);
+    set_level("loud");
+    send(Signal::HUP);
+    becomes_blocking("a refused level", || log().contains("cannot reread the settings"));
+    assert!(log().contains("loud") && !log().contains("INFO"), "{}", log());
+    set_level("info");
+    certify();
+    send(Signal::HUP);
+    becomes_blocking("a new certificate", || log().contains("SIGHUP: new certificate in use"));
+    assert!(log().contains("SIGHUP: levels of the log reread"), "{}", log());
+    std::fs::write(at("key.pem"), "rubbish").unwrap();
+    send(Signal::HUP);
+    becomes_blocking("a refused certificate", || log().contains("SIGHUP: cannot use the new certificate"));
+    send(Signal::TERM);
+    assert_eq!(serving.wait().unwrap().code(), Some(0));
 }
 
 #[test]

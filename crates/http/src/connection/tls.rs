@@ -168,7 +168,7 @@ impl Tls {
             shift.well();
             clock.sleep(LOOK_EVERY).await;
             let tls = self.clone();
-            let Ok(looked) = tokio::task::spawn_blocking(move || tls.look()).await else { continue };
+            let Ok(looked) = tokio::task::spawn_blocking(move || tls.reread()).await else { continue };
             match looked {
                 Ok(true) => tracing::info!("new certificate in use"),
                 Ok(false) => {}
@@ -187,7 +187,10 @@ impl Tls {
     }
 
     /// Loads the files if they have changed. Returns true if they have.
-    fn look(&self) -> Result<bool, BadCertificate> {
+    ///
+    /// # Errors
+    /// Fails if they cannot be used; the previous certificate stays in use.
+    pub fn reread(&self) -> Result<bool, BadCertificate> {
         let Some(files) = &self.files else { return Ok(false) };
         let content = Content::read(files)?;
         if self.newest.taken.read().as_ref().is_some_and(|taken| taken.content == content) {
