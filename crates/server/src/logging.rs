@@ -72,8 +72,8 @@ impl Levels {
     }
 }
 
-/// Starts logging, panics included, and returns what changes its levels. Must be called once per process. The newest lines are also kept in memory, in JSON
-/// and without what libraries log below INFO.
+/// Starts logging, panics included, and returns what changes its levels. Must be called once per process. The newest lines
+/// are also kept in memory, in JSON and without what libraries log below INFO.
 pub fn start(choice: &LogChoice) -> Levels {
     let is_terminal = output::is_error_terminal();
     let is_json = choice.json.unwrap_or(!is_terminal);

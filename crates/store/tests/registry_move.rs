@@ -437,6 +437,7 @@ mod on_postgres {
         change(&file, "INSERT INTO schema_version VALUES (1000)").await;
         assert!(refusal(&file).await.to_string().contains("has version 1000"));
         let back = "DELETE FROM schema_version; INSERT INTO schema_version VALUES (21); DROP INDEX alarms_assigned; \
+                    DROP INDEX organizations_by_creation; DROP INDEX projects_by_creation; DROP INDEX alarms_by_creation; \
                     DROP TABLE telemetry_stores; CREATE TABLE mine (a TEXT)";
         change(&file, back).await;
         let known = Registry::open(&address(&file)).await.unwrap();

@@ -88,7 +88,9 @@ impl Ingest {
                 }
                 line
             }
-            Some(Place::Announced(_)) | None => {
+            taken_over => {
+                // Another process has taken it over. Its place in the line goes first, or the run would wait for itself.
+                drop(taken_over);
                 let line = self.delivery.line_up(std::iter::once(device.key)).await?;
                 // Those before have probably loaded an entry that is good for this run too.
                 let has_waited = line.has_waited;

@@ -10,7 +10,7 @@ use crate::webhook::{Sender, path};
 
 on_both_registries!(
     webhook_parameter_may_be_in_query_or_header,
-    an_api_key_delivers_in_either_header_and_nothing_else_does,
+    api_key_delivers_in_each_form_and_nothing_else_does,
     five_integrations_are_known_in_any_case,
     script_is_refused_as_a_reference,
     delivery_without_a_tag_or_its_value_is_refused,
@@ -74,7 +74,7 @@ async fn webhook_parameter_may_be_in_query_or_header(app: &TestApp) {
 }
 
 // Holds: webhook.credentials, auth.webhook
-async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestApp) {
+async fn api_key_delivers_in_each_form_and_nothing_else_does(app: &TestApp) {
     let ana = app.developer("ana").await;
     let (project, key) = (ana.creates_project("p").await, ana.makes_api_key("key").await);
     let path = path(&[("deviceTag", "eui"), ("deviceTagValue", "1"), ("projectUuid", &project)]);
@@ -82,11 +82,12 @@ async fn an_api_key_delivers_in_either_header_and_nothing_else_does(app: &TestAp
     for header in ["api_auth_token", "authorization"] {
         app.send(ask().header(header, &key)).await.ok();
     }
+    app.send(ask().bearer_auth(&key)).await.ok();
+    app.send(ask().basic_auth("anybody", Some(&key))).await.ok();
     let device = ana.creates_device("fridge").await;
     for refused in [
         ask(),
         ask().bearer_auth(&ana.jwt),
-        ask().bearer_auth(&key),
         ask().header("cloud", &device.token),
         ask().header("cloud", &device.token).header("api_auth_token", &key),
         ask().header("cookie", &ana.cookie),
