@@ -91,7 +91,7 @@ async fn stream_broken_before_its_first_event_misses_nothing() {
         drop(broken);
         foreign.posts("reading", json!("foreign")).await.created();
         device.posts("reading", json!(number)).await.created();
-        // It can break again before the event comes.
+        // The stream can break again before the event comes.
         let again = Stream::open(&ana, &query, Some(&place)).await.place().await;
         for place in [place, again] {
             let mut resumed = Stream::open(&ana, &query, Some(&place)).await;
